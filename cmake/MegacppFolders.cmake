@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# The folders of megacpp/ in flow order. A folder may depend on folders above it only: MegacppLibrary.cmake refuses
+# other DEPS at configure, tests/layering checks that includes keep to DEPS.
+set(MEGACPP_FOLDERS
+  base
+  ir
+  ops
+  blocks
+  optim
+  recipe
+  model
+  autodiff
+  schedule
+  memory
+  compile
+  runtime
+  data
+  checkpoint
+  train
+  cli
+)

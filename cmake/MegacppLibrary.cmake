@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...])
+#   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
+# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [LABEL unit])
+#   A test program of its own, for what needs more folders than its subject may use.
+# megacpp_bench(SOURCES ... [DEPS folder...])
+#   The benchmark program megacpp_bench.
+# DEPS are folders above this one in MEGACPP_FOLDERS. LIBS are names of MegacppDependencies.cmake.
+# Lists are written one entry a line and sorted; tools/list_sources keeps SOURCES and TESTS.
+include(GoogleTest)
+
+function(megacpp_check_order name)
+  list(FIND MEGACPP_FOLDERS ${name} own)
+  if(own EQUAL -1)
+    message(FATAL_ERROR "megacpp/${name} is not in cmake/MegacppFolders.cmake")
+  endif()
+  foreach(dep IN LISTS ARGN)
+    list(FIND MEGACPP_FOLDERS ${dep} above)
+    if(above EQUAL -1 OR NOT above LESS own)
+      message(FATAL_ERROR "megacpp/${name} may not depend on '${dep}': only folders above it in cmake/MegacppFolders.cmake")
+    endif()
+  endforeach()
+endfunction()
+
+function(megacpp_check_files name)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      message(FATAL_ERROR "${name}: listed file ${file} does not exist. Run tools/list_sources.")
+    endif()
+  endforeach()
+endfunction()
+
+function(megacpp_library)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS" ${ARGN})
+  megacpp_check_order(${arg_NAME} ${arg_DEPS})
+  megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
+  list(TRANSFORM arg_DEPS PREPEND megacpp::)
+  list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
+
+  set(target megacpp_${arg_NAME})
+  set(scope PUBLIC)
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_flags>)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(megacpp::${arg_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${arg_NAME})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
+  target_link_libraries(${target} ${scope} ${arg_DEPS} ${arg_LIBS} Threads::Threads)
+  set_property(GLOBAL APPEND PROPERTY MEGACPP_LIBRARIES ${target})
+
+  if(MEGACPP_TESTS AND arg_TESTS)
+    megacpp_add_gtest(${arg_NAME}_test unit ${arg_TESTS})
+    target_link_libraries(${arg_NAME}_test PRIVATE ${target})
+  endif()
+endfunction()
+
+function(megacpp_test)
+  cmake_parse_arguments(arg "" "NAME;LABEL" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  megacpp_check_files(${arg_NAME} ${arg_SOURCES})
+  list(TRANSFORM arg_DEPS PREPEND megacpp::)
+  list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
+  megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME}_test PRIVATE ${arg_DEPS} ${arg_LIBS})
+endfunction()
+
+function(megacpp_bench)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  megacpp_check_files(megacpp_bench ${arg_SOURCES})
+  list(TRANSFORM arg_DEPS PREPEND megacpp::)
+  add_executable(megacpp_bench ${arg_SOURCES})
+  target_link_libraries(megacpp_bench PRIVATE ${arg_DEPS} megacpp_flags megacpp_external::benchmark)
+endfunction()
+
+# Tests run in the repository root, so that recipes/ and golden files have short names. Each case is a ctest of its own, but
+# under sanitizers each program is: the leak check at the end of a process can cost seconds.
+function(megacpp_add_gtest target label)
+  add_executable(${target} ${ARGN})
+  target_compile_definitions(${target} PRIVATE MEGACPP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE megacpp_flags megacpp_external::gtest_main megacpp_external::gtest)
+  if(MEGACPP_SANITIZE)
+    add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200)
+  else()
+    gtest_discover_tests(${target}
+      WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+      DISCOVERY_MODE PRE_TEST
+      DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS ${label} TIMEOUT 600)
+  endif()
+endfunction()
