@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/base/error.h"
+
+#include <array>
+#include <utility>
+
+namespace megacpp::base {
+namespace {
+
+struct CodeRecord {
+  std::string_view name;
+  ErrorClass cls;
+  std::string_view title;
+};
+
+constexpr std::array kCodes = {
+#define MEGACPP_CODE(code, cls, title) CodeRecord{#code, ErrorClass::cls, title},
+    MEGACPP_ERROR_CODES(MEGACPP_CODE)
+#undef MEGACPP_CODE
+};
+
+const CodeRecord& record(Code code) { return kCodes.at(static_cast<size_t>(code)); }
+
+std::string message(Code code, const Problem& problem) {
+  std::string text = std::string(code_name(code)) + " " + std::string(code_title(code));
+  const auto add = [&text](std::string_view label, const std::string& part) {
+    if (!part.empty()) text += std::string("\n  ") + std::string(label) + part;
+  };
+  add("where:  ", problem.where);
+  add("got:    ", problem.got);
+  add("wanted: ", problem.wanted);
+  add("next:   ", problem.next);
+  return text;
+}
+
+}  // namespace
+
+std::string_view code_name(Code code) { return record(code).name; }
+std::string_view code_title(Code code) { return record(code).title; }
+ErrorClass class_of(Code code) { return record(code).cls; }
+
+int exit_status(ErrorClass cls) {
+  switch (cls) {
+    case ErrorClass::user:
+      return 2;
+    case ErrorClass::does_not_fit:
+      return 3;
+    case ErrorClass::environment:
+      return 1;
+    case ErrorClass::internal:
+      return 70;
+  }
+  return 70;
+}
+
+Error::Error(Code code, Problem problem)
+    : std::runtime_error(message(code, problem)), code_(code), problem_(std::move(problem)) {}
+
+void raise(Code code, Problem problem) { throw Error(code, std::move(problem)); }
+
+CheckFailure::CheckFailure(const char* file, int line, const char* condition)
+    : where_(std::string(file) + ":" + std::to_string(line) + " " + condition) {}
+
+void CheckFailure::raise() const {
+  base::raise(Code::E9001, {.where = where_,
+                            .got = text_.str(),
+                            .wanted = "",
+                            .next = "this is a defect of megacpp: please report it with the command and the recipe"});
+}
+
+}  // namespace megacpp::base

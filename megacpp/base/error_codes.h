@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every error a user can meet, in one sorted list: code, class, and what it means in five words.
+// docs/errors.md has one section per code; a test fails when a section is missing.
+// Classes decide the exit status: user 2, does_not_fit 3, environment 1, internal 70.
+#pragma once
+
+// clang-format off
+#define MEGACPP_ERROR_CODES(X)                                                      \
+  X(E1001, user,        "unknown recipe key")                                       \
+  X(E1002, user,        "recipe value has wrong type")                              \
+  X(E1003, user,        "recipe value out of range")                                \
+  X(E1004, user,        "recipe is not readable YAML")                              \
+  X(E1005, user,        "model sizes do not divide")                                \
+  X(E1006, user,        "pattern string is not valid")                              \
+  X(E1007, user,        "command line is not valid")                                \
+  X(E1101, user,        "training data is missing or empty")                        \
+  X(E1102, user,        "token outside the vocabulary")                             \
+  X(E1201, user,        "file is not valid safetensors")                            \
+  X(E1202, user,        "model class or config not supported")                      \
+  X(E1203, user,        "tensor is missing or misshapen")                           \
+  X(E1301, user,        "program text does not parse")                              \
+  X(E1302, user,        "loss is not finite")                                       \
+  X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
+  X(E3001, environment, "file cannot be read or written")                           \
+  X(E3002, environment, "memory cannot be obtained")                                \
+  X(E9001, internal,    "invariant violated")
+// clang-format on

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::base {
+namespace {
+
+TEST(ErrorTest, MessageNamesCodePlaceGotWantedAndNextStepInThatOrder) {
+  const Error error(Code::E1001, {.where = "a.yaml:3", .got = "hiden", .wanted = "hidden", .next = "rename it"});
+  EXPECT_STREQ(error.what(),
+               "E1001 unknown recipe key\n  where:  a.yaml:3\n  got:    hiden\n  wanted: hidden\n  next:   rename it");
+  EXPECT_EQ(error.exit_status(), 2);
+}
+
+TEST(ErrorTest, EveryClassHasItsOwnExitStatus) {
+  EXPECT_EQ(exit_status(ErrorClass::user), 2);
+  EXPECT_EQ(exit_status(ErrorClass::does_not_fit), 3);
+  EXPECT_EQ(exit_status(ErrorClass::environment), 1);
+  EXPECT_EQ(exit_status(ErrorClass::internal), 70);
+}
+
+TEST(ErrorTest, FailedCheckIsAnInternalErrorThatCarriesItsText) {
+  try {
+    MEGACPP_CHECK(1 == 2) << "one is not " << 2;
+    FAIL() << "no exception";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::E9001);
+    EXPECT_EQ(error.problem().got, "one is not 2");
+    EXPECT_NE(error.problem().where.find("1 == 2"), std::string::npos);
+  }
+}
+
+TEST(ErrorTest, RequireBuildsItsProblemOnlyOnFailure) {
+  int built = 0;
+  const auto text = [&built] { return ++built, std::string("x"); };
+  MEGACPP_REQUIRE(true, E1003, {.where = text()});
+  EXPECT_EQ(built, 0);
+  EXPECT_THROW(MEGACPP_REQUIRE(false, E1003, {.where = text()}), Error);
+  EXPECT_EQ(built, 1);
+}
+
+}  // namespace
+}  // namespace megacpp::base
