@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention and its gradient from primitives, by way of the whole score tensor [b,K,s,g,t].
+// In comments: b batch, s queries, t keys, K key heads, g query heads a key head, H = K g, d head dimension.
+#pragma once
+
+#include <vector>
+
+#include "megacpp/ops/builder.h"
+
+namespace megacpp::ops {
+
+struct AttentionDims {
+  int64_t b, s, t, heads, kv_heads, group, d;
+
+  AttentionDims(const ir::TensorType& q, const ir::TensorType& k)
+      : b(q.dim(0)),
+        s(q.dim(1)),
+        t(k.dim(1)),
+        heads(q.dim(2)),
+        kv_heads(k.dim(2)),
+        group(heads / kv_heads),
+        d(q.dim(3)) {}
+
+  int64_t q_at(int64_t batch, int64_t i, int64_t head) const { return ((batch * s + i) * heads + head) * d; }
+  int64_t k_at(int64_t batch, int64_t j, int64_t head) const { return ((batch * t + j) * kv_heads + head / group) * d; }
+  int64_t lse_at(int64_t batch, int64_t i, int64_t head) const { return (batch * heads + head) * s + i; }
+  ir::Shape grouped() const { return {b, s, kv_heads, group, d}; }
+  ir::Shape scores() const { return {b, kv_heads, s, group, t}; }
+};
+
+/// q, k, v [, segments] -> out, lse
+std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
+/// q, k, v, out, lse, dout [, segments] -> dq, dk, dv
+std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
+
+}  // namespace megacpp::ops

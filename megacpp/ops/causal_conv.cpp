@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depthwise causal convolution along the sequence and the gradient of its weight. The gradient with respect to the
+// input is the same op with `reverse` flipped.
+#include <algorithm>
+
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sequence_shapes.h"
+
+namespace megacpp::ops {
+namespace {
+
+// The position that tap k reads for result position t; outside [0, s) it reads zero.
+int64_t source(int64_t t, int64_t k, int64_t width, bool reverse) {
+  return reverse ? t + (width - 1) - k : t - (width - 1) + k;
+}
+
+Types infer_conv(const Types& operands, const ir::Attrs&) {
+  require_operand_count("causal_conv", operands, 2);
+  require_float_rank("causal_conv", "x", operands[0], 3);
+  require_float_rank("causal_conv", "w", operands[1], 2);
+  require_float_shape("causal_conv", "w", operands[1], {operands[0].dim(2), std::max<int64_t>(1, operands[1].dim(1))});
+  return {operands[0]};
+}
+
+Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
+  require_operand_count("causal_conv_weight", operands, 2);
+  require_float_rank("causal_conv_weight", "x", operands[0], 3);
+  require_float_shape("causal_conv_weight", "dy", operands[1], operands[0].shape);
+  require_positive("causal_conv_weight", attrs, "width");
+  return {{operands[0].dtype, {operands[0].dim(2), attrs.integer("width")}}};
+}
+
+// Calls body(x index, y index, weight index) for every product of the convolution.
+template <typename Body>
+void for_each_product(const ir::Shape& shape, int64_t width, bool reverse, const Body& body) {
+  const int64_t batch = shape[0], seq = shape[1], channels = shape[2];
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t t = 0; t < seq; ++t)
+      for (int64_t k = 0; k < width; ++k) {
+        const int64_t from = source(t, k, width, reverse);
+        if (from < 0 || from >= seq) continue;
+        for (int64_t c = 0; c < channels; ++c)
+          body((b * seq + from) * channels + c, (b * seq + t) * channels + c, c * width + k);
+      }
+}
+
+void conv_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const Tensor& x = operands[0];
+  const Tensor& w = operands[1];
+  for_each_product(x.type.shape, w.type.dim(1), attrs.flag("reverse"),
+                   [&](int64_t xi, int64_t yi, int64_t wi) { results[0][yi] += w[wi] * x[xi]; });
+}
+
+void weight_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const Tensor& x = operands[0];
+  const Tensor& dy = operands[1];
+  for_each_product(x.type.shape, attrs.integer("width"), attrs.flag("reverse"),
+                   [&](int64_t xi, int64_t yi, int64_t wi) { results[0][wi] += dy[yi] * x[xi]; });
+}
+
+Cotangents conv_grad(const GradArgs& args) {
+  Builder& b = args.builder;
+  const ValueId x = args.operands[0], w = args.operands[1], dy = *args.cotangents[0];
+  const int64_t reverse = args.attrs.integer("reverse", 0);
+  const ValueId dx = b.one("causal_conv", {dy, w}, {{"reverse", 1 - reverse}});
+  const ValueId dw = b.one("causal_conv_weight", {x, dy}, {{"reverse", reverse}, {"width", b.type(w).dim(1)}});
+  return {dx, b.convert(dw, b.type(w).dtype)};
+}
+
+ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
+
+}  // namespace
+
+OpDef causal_conv_def() {
+  OpDef def;
+  def.name = "causal_conv";
+  def.doc = "depthwise convolution over positions t-(K-1)..t, or its transpose with reverse";
+  def.infer = infer_conv;
+  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, c k -> b s c", "s k"); };
+  def.grad = conv_grad;
+  def.cost = [](const NodeView& view) {
+    return Cost{2.0 * static_cast<double>(view.results[0].elements() * view.operands[1].dim(1))};
+  };
+  def.reference = conv_reference;
+  def.samples = [] {
+    return std::vector<Sample>{
+        {.name = "width4", .operands = {f32({2, 9, 6}), f32({6, 4})}, .attrs = {{"reverse", int64_t{0}}}},
+        {.name = "reverse", .operands = {f32({2, 7, 5}), f32({5, 3})}, .attrs = {{"reverse", int64_t{1}}}},
+        {.name = "wider_than_sequence", .operands = {f32({1, 2, 70}), f32({70, 4})}, .attrs = {}},
+    };
+  };
+  return def;
+}
+
+OpDef causal_conv_weight_def() {
+  OpDef def;
+  def.name = "causal_conv_weight";
+  def.doc = "gradient of causal_conv with respect to its weight";
+  def.infer = infer_weight;
+  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, b s c -> c k", "s k"); };
+  def.no_grad = "made by autodiff; second derivatives are not taken";
+  def.cost = [](const NodeView& view) {
+    return Cost{2.0 * static_cast<double>(view.operands[0].elements() * view.attrs.integer("width"))};
+  };
+  def.reference = weight_reference;
+  def.samples = [] {
+    return std::vector<Sample>{
+        {.name = "width4",
+         .operands = {f32({2, 9, 6}), f32({2, 9, 6})},
+         .attrs = {{"reverse", int64_t{0}}, {"width", int64_t{4}}}},
+        {.name = "reverse",
+         .operands = {f32({2, 70, 5}), f32({2, 70, 5})},
+         .attrs = {{"reverse", int64_t{1}}, {"width", int64_t{3}}}},
+        {.name = "wider_than_sequence",
+         .operands = {f32({1, 2, 70}), f32({1, 2, 70})},
+         .attrs = {{"width", int64_t{4}}}},
+    };
+  };
+  return def;
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax cross-entropy of each row against its label. A negative label masks the row: its loss is zero. The log of the
+// sum of exponentials (lse) is a result of its own, so that penalties on it can be built outside.
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::DType;
+using ir::ValueId;
+
+void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
+  std::string got;
+  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
+  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
+}
+
+bool are_logits_labels(const Types& operands) {
+  return operands.size() >= 2 && operands[0].rank() == 2 && is_float(operands[0].dtype) &&
+         operands[1] == ir::TensorType{DType::i32, {operands[0].dim(0)}};
+}
+
+Types infer(const Types& operands, const ir::Attrs&) {
+  demand(operands.size() == 2 && are_logits_labels(operands), "cross_entropy", operands, "logits[T,v], i32 labels[T]");
+  const ir::TensorType per_row = {DType::f32, {operands[0].dim(0)}};
+  return {per_row, per_row};
+}
+
+Types infer_grad(const Types& operands, const ir::Attrs&) {
+  bool holds = operands.size() == 5 && are_logits_labels(operands);
+  for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == ir::TensorType{DType::f32, {operands[0].dim(0)}};
+  demand(holds, "cross_entropy_grad", operands, "logits[T,v], i32 labels[T], f32 lse[T], dnll[T], dlse[T]");
+  return {operands[0]};
+}
+
+Cotangents grad(const GradArgs& args) {
+  Builder& b = args.builder;
+  const auto or_zero = [&](size_t result) {
+    return args.cotangents[result] ? *args.cotangents[result] : b.constant_like(0, args.results[result]);
+  };
+  const ValueId dnll = or_zero(0);
+  const ValueId dlse = or_zero(1);
+  return {b.one("cross_entropy_grad", {args.operands[0], args.operands[1], args.results[1], dnll, dlse}), std::nullopt};
+}
+
+void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+  const Tensor& logits = operands[0];
+  const int64_t width = logits.type.dim(1);
+  for (int64_t row = 0; row < logits.type.dim(0); ++row) {
+    double top = logits[row * width];
+    for (int64_t c = 1; c < width; ++c) top = std::max(top, logits[row * width + c]);
+    double sum = 0;
+    for (int64_t c = 0; c < width; ++c) sum += std::exp(logits[row * width + c] - top);
+    const double lse = top + std::log(sum);
+    const int64_t label = static_cast<int64_t>(operands[1][row]);
+    MEGACPP_CHECK(label < width) << "label " << label << " of " << width;
+    results[0][row] = label < 0 ? 0.0 : lse - logits[row * width + label];
+    results[1][row] = lse;
+  }
+}
+
+void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+  const Tensor& logits = operands[0];
+  const int64_t width = logits.type.dim(1);
+  for (int64_t row = 0; row < logits.type.dim(0); ++row) {
+    const int64_t label = static_cast<int64_t>(operands[1][row]);
+    const double dnll = label < 0 ? 0.0 : operands[3][row];
+    for (int64_t c = 0; c < width; ++c) {
+      const double probability = std::exp(logits[row * width + c] - operands[2][row]);
+      results[0][row * width + c] = probability * (dnll + operands[4][row]) - (c == label ? dnll : 0.0);
+    }
+  }
+}
+
+// Nodes both decompositions need, over a graph of f32.
+struct Rows {
+  Builder& b;
+  ValueId logits;  // f32[T,v]
+  ValueId labels;  // i32[T]
+
+  ValueId spread(ValueId per_row) const { return b.broadcast(per_row, b.shape(logits), {0}); }  // [T] -> [T,v]
+  ValueId is_label() const {                                                                    // pred[T,v]
+    return b.compare(b.iota(b.shape(logits), 1), spread(labels), "eq");
+  }
+  ValueId unless_masked(ValueId per_row) const {  // 0 where the label is negative
+    const ValueId masked = b.compare(labels, b.constant_like(0, labels), "lt");
+    return b.select(masked, b.constant_like(0, per_row), per_row);
+  }
+  ValueId at_label(ValueId values) const {  // [T,v], 0 off the label
+    return b.select(is_label(), values, b.constant_like(0, values));
+  }
+};
+
+std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+  const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
+  const ValueId top = b.reduce_max(rows.logits, {1});
+  const ValueId sum = b.reduce_sum(b.exp(b.sub(rows.logits, rows.spread(top))), {1});
+  const ValueId lse = b.add(b.log(sum), top);
+  const ValueId at_label = b.reduce_sum(rows.at_label(rows.logits), {1});
+  return {rows.unless_masked(b.sub(lse, at_label)), lse};
+}
+
+std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+  const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
+  const ValueId dnll = rows.unless_masked(operands[3]);
+  const ValueId probability = b.exp(b.sub(rows.logits, rows.spread(operands[2])));
+  const ValueId from_lse = b.mul(probability, rows.spread(b.add(dnll, operands[4])));
+  const ValueId dlogits = b.sub(from_lse, rows.at_label(rows.spread(dnll)));
+  return {b.convert(dlogits, b.type(operands[0]).dtype)};
+}
+
+// Every fourth row is masked.
+void fill_labels(std::vector<Tensor>& operands) {
+  const int64_t width = operands[0].type.dim(1);
+  for (int64_t row = 0; row < operands[1].elements(); ++row)
+    operands[1][row] = row % 4 == 1 ? -1.0 : static_cast<double>(row * 5 % width);
+}
+
+Sample sample(std::string name, int64_t rows, int64_t width, size_t per_row_operands) {
+  Types operands = {{DType::f32, {rows, width}}, {DType::i32, {rows}}};
+  operands.resize(2 + per_row_operands, {DType::f32, {rows}});
+  return {.name = std::move(name),
+          .operands = std::move(operands),
+          .attrs = {},
+          .low = -3.0,
+          .high = 3.0,
+          .fill = fill_labels};
+}
+
+std::vector<Sample> samples(size_t per_row_operands) {
+  return {sample("even", 6, 8, per_row_operands), sample("odd", 5, 7, per_row_operands),
+          sample("one_class", 3, 1, per_row_operands)};
+}
+
+Cost cost_of(const NodeView& view) { return Cost{5.0 * static_cast<double>(view.operands[0].elements())}; }
+
+}  // namespace
+
+OpDef cross_entropy_def() {
+  return {
+      .name = "cross_entropy",
+      .doc = "negative log likelihood of each row's label (0 where the label is negative), and log-sum-exp",
+      .infer = infer,
+      .factors = [](const NodeView& view) { return factors_from(view, "t v, t -> t, t", "v"); },
+      .grad = grad,
+      .cost = cost_of,
+      .reference = reference,
+      .decompose = decompose,
+      .samples = [] { return samples(0); },
+  };
+}
+
+OpDef cross_entropy_grad_def() {
+  return {
+      .name = "cross_entropy_grad",
+      .doc = "gradient of cross_entropy for the logits",
+      .infer = infer_grad,
+      .factors = [](const NodeView& view) { return factors_from(view, "t v, t, t, t, t -> t v", "v"); },
+      .no_grad = "made by autodiff; second derivatives are not taken",
+      .cost = cost_of,
+      .reference = reference_grad,
+      .decompose = decompose_grad,
+      .may_alias = 0,
+      .samples = [] { return samples(3); },
+  };
+}
+
+}  // namespace megacpp::ops

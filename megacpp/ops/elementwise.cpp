@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise ops: result element i depends on element i of each operand. The scalar meaning is in scalar_ops.cpp; here
+// are types, gradients and samples, one short record each.
+#include <cmath>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/scalar_ops.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::DType;
+using ir::ValueId;
+
+void require_equal_shapes(std::string_view op, const Types& operands, size_t arity) {
+  MEGACPP_REQUIRE(operands.size() == arity, E1301,
+                  {.where = std::string(op),
+                   .got = std::to_string(operands.size()) + " operands",
+                   .wanted = std::to_string(arity)});
+  for (const ir::TensorType& type : operands)
+    MEGACPP_REQUIRE(type.shape == operands[0].shape, E1301,
+                    {.where = std::string(op),
+                     .got = to_string(operands[0]) + " and " + to_string(type),
+                     .wanted = "operands of one shape"});
+}
+
+Types infer_same(std::string_view op, const Types& operands, size_t arity) {
+  require_equal_shapes(op, operands, arity);
+  for (const ir::TensorType& type : operands)
+    MEGACPP_REQUIRE(type.dtype == operands[0].dtype, E1301,
+                    {.where = std::string(op),
+                     .got = to_string(operands[0]) + " and " + to_string(type),
+                     .wanted = "operands of one type",
+                     .next = "insert a convert"});
+  return {operands[0]};
+}
+
+void apply_scalar(const ScalarOp& op, std::span<const Tensor> operands, Tensor& result) {
+  const auto at = [&](size_t operand, int64_t i) { return operand < operands.size() ? operands[operand][i] : 0.0; };
+  for (int64_t i = 0; i < result.elements(); ++i) result[i] = op.apply(at(0, i), at(1, i), at(2, i));
+}
+
+struct Range {
+  double low = -1.0;
+  double high = 1.0;
+};
+
+using GradRule = std::function<Cotangents(Builder& b, const GradArgs& args, ValueId dy)>;
+
+OpDef elementwise(std::string name, std::string doc, GradRule rule, Range range = {}) {
+  const ScalarOp* scalar = find_scalar_op(name);
+  MEGACPP_CHECK(scalar != nullptr) << name << " has no scalar meaning";
+  const size_t arity = static_cast<size_t>(scalar->arity);
+  OpDef def;
+  def.name = name;
+  def.doc = std::move(doc);
+  def.infer = [name, arity](const Types& operands, const ir::Attrs&) { return infer_same(name, operands, arity); };
+  def.factors = elementwise_factors;
+  def.grad = [rule](const GradArgs& args) { return rule(args.builder, args, *args.cotangents[0]); };
+  def.cost = [](const NodeView& view) { return Cost{static_cast<double>(view.results[0].elements())}; };
+  def.reference = [scalar](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+    apply_scalar(*scalar, operands, results[0]);
+  };
+  def.fusion = Fusion::elementwise;
+  def.samples = [arity, range] {
+    const ir::TensorType type{DType::f32, {3, 4}};
+    return std::vector<Sample>{
+        {.name = "3x4", .operands = Types(arity, type), .attrs = {}, .low = range.low, .high = range.high},
+        {.name = "scalar",
+         .operands = Types(arity, {DType::f32, {}}),
+         .attrs = {},
+         .low = range.low,
+         .high = range.high}};
+  };
+  return def;
+}
+
+}  // namespace
+
+OpDef add_def() {
+  return elementwise("add", "a + b", [](Builder&, const GradArgs&, ValueId dy) { return Cotangents{dy, dy}; });
+}
+
+OpDef sub_def() {
+  return elementwise("sub", "a - b", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{dy, b.neg(dy)}; });
+}
+
+OpDef mul_def() {
+  return elementwise("mul", "a * b", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.mul(dy, args.operands[1]), b.mul(dy, args.operands[0])};
+  });
+}
+
+OpDef div_def() {
+  return elementwise("div", "a / b",
+                     [](Builder& b, const GradArgs& args, ValueId dy) {
+                       const ValueId da = b.div(dy, args.operands[1]);
+                       return Cotangents{da, b.neg(b.mul(da, args.results[0]))};
+                     },
+                     {0.5, 2.0});
+}
+
+OpDef max_def() {
+  return elementwise("max", "the larger of a and b", [](Builder& b, const GradArgs& args, ValueId dy) {
+    const ValueId first = b.compare(args.operands[0], args.operands[1], "gt");
+    const ValueId zero = b.constant_like(0.0, dy);
+    return Cotangents{b.select(first, dy, zero), b.select(first, zero, dy)};
+  });
+}
+
+OpDef min_def() {
+  return elementwise("min", "the smaller of a and b", [](Builder& b, const GradArgs& args, ValueId dy) {
+    const ValueId first = b.compare(args.operands[0], args.operands[1], "lt");
+    const ValueId zero = b.constant_like(0.0, dy);
+    return Cotangents{b.select(first, dy, zero), b.select(first, zero, dy)};
+  });
+}
+
+OpDef neg_def() {
+  return elementwise("neg", "-a", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{b.neg(dy)}; });
+}
+
+OpDef abs_def() {
+  return elementwise("abs", "|a|", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.mul(dy, b.unary("sign", args.operands[0]))};
+  });
+}
+
+OpDef sign_def() {
+  return elementwise("sign", "-1, 0 or 1; its gradient is zero",
+                     [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{b.constant_like(0.0, dy)}; });
+}
+
+OpDef exp_def() {
+  return elementwise("exp", "e^a", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.mul(dy, args.results[0])};
+  });
+}
+
+OpDef log_def() {
+  return elementwise(
+      "log", "natural logarithm",
+      [](Builder& b, const GradArgs& args, ValueId dy) { return Cotangents{b.div(dy, args.operands[0])}; }, {0.5, 2.0});
+}
+
+OpDef log1p_def() {
+  return elementwise("log1p", "log(1 + a)",
+                     [](Builder& b, const GradArgs& args, ValueId dy) {
+                       return Cotangents{b.div(dy, b.offset(args.operands[0], 1.0))};
+                     },
+                     {-0.5, 2.0});
+}
+
+OpDef sqrt_def() {
+  return elementwise(
+      "sqrt", "square root",
+      [](Builder& b, const GradArgs& args, ValueId dy) { return Cotangents{b.div(b.scale(dy, 0.5), args.results[0])}; },
+      {0.5, 2.0});
+}
+
+OpDef rsqrt_def() {
+  return elementwise("rsqrt", "1 / sqrt(a)",
+                     [](Builder& b, const GradArgs& args, ValueId dy) {
+                       return Cotangents{b.mul(b.scale(dy, -0.5), b.div(args.results[0], args.operands[0]))};
+                     },
+                     {0.5, 2.0});
+}
+
+OpDef tanh_def() {
+  return elementwise("tanh", "hyperbolic tangent", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.sub(dy, b.mul(dy, b.square(args.results[0])))};
+  });
+}
+
+OpDef logistic_def() {
+  return elementwise("logistic", "1 / (1 + e^-a)", [](Builder& b, const GradArgs& args, ValueId dy) {
+    const ValueId dy_y = b.mul(dy, args.results[0]);
+    return Cotangents{b.sub(dy_y, b.mul(dy_y, args.results[0]))};
+  });
+}
+
+OpDef sin_def() {
+  return elementwise("sin", "sine", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.mul(dy, b.unary("cos", args.operands[0]))};
+  });
+}
+
+OpDef cos_def() {
+  return elementwise("cos", "cosine", [](Builder& b, const GradArgs& args, ValueId dy) {
+    return Cotangents{b.neg(b.mul(dy, b.unary("sin", args.operands[0])))};
+  });
+}
+
+OpDef select_def() {
+  OpDef def =
+      elementwise("select", "a where the predicate holds, else b", [](Builder& b, const GradArgs& args, ValueId dy) {
+        const ValueId zero = b.constant_like(0.0, dy);
+        return Cotangents{std::nullopt, b.select(args.operands[0], dy, zero), b.select(args.operands[0], zero, dy)};
+      });
+  def.infer = [](const Types& operands, const ir::Attrs&) {
+    require_equal_shapes("select", operands, 3);
+    MEGACPP_REQUIRE(operands[0].dtype == DType::pred && operands[1] == operands[2], E1301,
+                    {.where = "select",
+                     .got = to_string(operands[0]) + ", " + to_string(operands[1]) + ", " + to_string(operands[2]),
+                     .wanted = "pred and two operands of one type"});
+    return Types{operands[1]};
+  };
+  def.samples = [] {
+    const ir::TensorType type{DType::f32, {3, 4}};
+    return std::vector<Sample>{
+        {.name = "3x4", .operands = {{DType::pred, {3, 4}}, type, type}, .attrs = {}, .low = 0.0, .high = 2.0}};
+  };
+  return def;
+}
+
+OpDef compare_def() {
+  OpDef def = elementwise("lt", "a lt|le|gt|ge|eq|ne b, as pred",
+                          [](Builder&, const GradArgs&, ValueId) { return Cotangents{}; });
+  def.name = "compare";
+  def.grad = {};
+  def.no_grad = "a predicate has no derivative";
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const Types same = infer_same("compare", operands, 2);
+    MEGACPP_REQUIRE(find_scalar_op(attrs.text("direction")) != nullptr, E1301,
+                    {.where = "compare", .got = attrs.text("direction"), .wanted = "lt, le, gt, ge, eq or ne"});
+    return Types{{DType::pred, same[0].shape}};
+  };
+  def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+    apply_scalar(*find_scalar_op(attrs.text("direction")), operands, results[0]);
+  };
+  def.samples = [] {
+    std::vector<Sample> samples;
+    for (const char* direction : {"lt", "le", "gt", "ge", "eq", "ne"})
+      samples.push_back({.name = direction,
+                         .operands = Types(2, {DType::i32, {3, 4}}),
+                         .attrs = {{"direction", std::string(direction)}},
+                         .low = 0,
+                         .high = 3});
+    return samples;
+  };
+  return def;
+}
+
+OpDef convert_def() {
+  OpDef def =
+      elementwise("convert", "the same numbers in another dtype", [](Builder& b, const GradArgs& args, ValueId dy) {
+        const DType from = b.type(args.operands[0]).dtype;
+        return ir::is_float(from) ? Cotangents{b.convert(dy, from)} : Cotangents{std::nullopt};
+      });
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_equal_shapes("convert", operands, 1);
+    const auto dtype = ir::parse_dtype(attrs.text("dtype"));
+    MEGACPP_REQUIRE(dtype.has_value(), E1301, {.where = "convert", .got = attrs.text("dtype"), .wanted = "a dtype"});
+    return Types{{*dtype, operands[0].shape}};
+  };
+  def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+    for (int64_t i = 0; i < results[0].elements(); ++i)
+      results[0][i] = results[0].type.dtype == DType::pred ? (operands[0][i] != 0.0 ? 1.0 : 0.0) : operands[0][i];
+  };
+  def.samples = [] {
+    const auto sample = [](const char* name, DType from, const char* to) {
+      return Sample{
+          .name = name, .operands = {{from, {3, 4}}}, .attrs = {{"dtype", std::string(to)}}, .low = -4, .high = 4};
+    };
+    return std::vector<Sample>{sample("bf16_to_f32", DType::bf16, "f32"), sample("i32_to_f32", DType::i32, "f32"),
+                               sample("pred_to_f32", DType::pred, "f32"), sample("f32_to_f32", DType::f32, "f32")};
+  };
+  return def;
+}
+
+}  // namespace megacpp::ops

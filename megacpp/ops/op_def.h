@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// One record per op drives everything: shape inference, gradient, sharding, cost, reference kernel, decomposition.
+// To add an op: write ops/<op>.cpp with one OpDef, add a line to op_list.inc; ops/op_table_test then demands that the
+// record is whole, checks its gradient against finite differences, its decomposition against its reference and its
+// factors by running every sample split.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+#include "megacpp/ops/tensor.h"
+
+namespace megacpp::ops {
+
+class Builder;
+
+using Types = std::vector<ir::TensorType>;
+
+/// What an op's fields may look at: the types around one node and its attributes.
+struct NodeView {
+  const Types& operands;
+  const Types& results;
+  const ir::Attrs& attrs;
+};
+
+// ---- Factors: each dimension of each operand and result as an ordered product of named factors. ----
+
+/// parallel: slices of the factor compute slices of the results independently.
+/// reduction: the factor is summed away; a split leaves partial sums in the results.
+/// replicated: the op must see the whole factor (sort, top-k, recurrence time).
+enum class FactorKind : uint8_t { parallel, reduction, replicated };
+
+struct Factor {
+  std::string name;  // "batch", "heads", ...; unique in the op
+  int64_t size;
+  FactorKind kind;
+};
+
+/// For each dimension, the indices of its factors, major to minor. An empty list is a dimension of size one.
+using DimFactors = std::vector<std::vector<int>>;
+
+struct Factors {
+  std::vector<Factor> factors;
+  std::vector<DimFactors> operands;
+  std::vector<DimFactors> results;
+};
+
+// ---- Gradient ----
+
+/// A missing cotangent is zero.
+using Cotangents = std::vector<std::optional<ir::ValueId>>;
+
+/// Given the forward node, as seen in `builder`'s graph, and the cotangents of its results, returns those of its
+/// operands. `operands` and `results` are the forward values, already recomputed where the policy says so.
+struct GradArgs {
+  Builder& builder;
+  const std::vector<ir::ValueId>& operands;
+  const std::vector<ir::ValueId>& results;
+  const ir::Attrs& attrs;
+  const Cotangents& cotangents;  // one per result; at least one is present
+};
+
+struct Cost {
+  double flops = 0;  // multiply and add count one each
+};
+
+/// How fusion may treat the op.
+enum class Fusion : uint8_t {
+  none,         // runs as a kernel of its own
+  elementwise,  // result element i depends on element i of the operands (a scalar instruction of a tile program)
+  broadcast,    // only repeats its operand
+};
+
+struct Sample {
+  std::string name;
+  Types operands;
+  ir::Attrs attrs = {};
+  /// Operand values are drawn uniformly from [low, high]; integers too, rounded down.
+  double low = -1.0;
+  double high = 1.0;
+  /// Fills operands by hand where uniform draws will not do (indices, masks); may be empty.
+  std::function<void(std::vector<Tensor>&)> fill = {};
+};
+
+struct OpDef {
+  std::string name;
+  std::string doc;  // one line for `megacpp ops`
+
+  /// Result types, or base::Error E1301 naming what does not match.
+  std::function<Types(const Types& operands, const ir::Attrs& attrs)> infer;
+
+  std::function<Factors(const NodeView&)> factors;
+
+  /// Exactly one of these two is set.
+  std::function<Cotangents(const GradArgs&)> grad = {};
+  std::string no_grad = "";
+  /// Results from this index on are statistics kept for the backward pass: no cotangent may reach them.
+  size_t statistics_from = SIZE_MAX;
+
+  std::function<Cost(const NodeView&)> cost;
+
+  /// Computes the results (allocated, zeroed) from the operands in double precision.
+  std::function<void(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs)> reference;
+
+  /// Composites: the same results from primitives. Empty for primitives.
+  std::function<std::vector<ir::ValueId>(Builder&, const std::vector<ir::ValueId>& operands, const ir::Attrs&)>
+      decompose = {};
+
+  Fusion fusion = Fusion::none;
+
+  /// Operand whose buffer result 0 may take over when it dies here; -1: none. Elementwise ops may take any equal one.
+  int may_alias = -1;
+
+  std::function<std::vector<Sample>()> samples;
+
+  bool is_composite() const { return static_cast<bool>(decompose); }
+};
+
+/// All ops, in the order of op_list.inc.
+const std::vector<OpDef>& all_ops();
+const OpDef& op_def(std::string_view name);
+const OpDef* find_op(std::string_view name);
+
+}  // namespace megacpp::ops

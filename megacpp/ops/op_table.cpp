@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+
+#define MEGACPP_OP(name) OpDef name##_def();
+#include "megacpp/ops/op_list.inc"
+#undef MEGACPP_OP
+
+const std::vector<OpDef>& all_ops() {
+  static const std::vector<OpDef> table = {
+#define MEGACPP_OP(name) name##_def(),
+#include "megacpp/ops/op_list.inc"
+#undef MEGACPP_OP
+  };
+  return table;
+}
+
+const OpDef* find_op(std::string_view name) {
+  static const std::map<std::string_view, const OpDef*> index = [] {
+    std::map<std::string_view, const OpDef*> by_name;
+    for (const OpDef& op : all_ops()) by_name[op.name] = &op;
+    return by_name;
+  }();
+  const auto at = index.find(name);
+  return at == index.end() ? nullptr : at->second;
+}
+
+const OpDef& op_def(std::string_view name) {
+  const OpDef* op = find_op(name);
+  MEGACPP_CHECK(op != nullptr) << "no op is named '" << name << "'";
+  return *op;
+}
+
+}  // namespace megacpp::ops

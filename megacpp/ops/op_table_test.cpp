@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract of the op table: every record whole, every gradient equal to finite differences, every decomposition
+// equal to its reference, every factor right (a sample split in two along it and put together again gives the same
+// results).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "megacpp/base/philox.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sample_values.h"
+
+namespace megacpp::ops {
+namespace {
+
+struct Case {
+  const OpDef* op;
+  Sample sample;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << "/" << c.sample.name; }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const OpDef& op : all_ops())
+    for (const Sample& sample : op.samples()) cases.push_back({&op, sample});
+  return cases;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.op->name + "_" + info.param.sample.name + "_" + std::to_string(info.index);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+double largest(const Tensor& tensor) {
+  double value = 1e-6;
+  for (const double element : tensor.data) value = std::max(value, std::fabs(element));
+  return value;
+}
+
+void expect_close(const Tensor& got, const Tensor& wanted, double tolerance, const std::string& what) {
+  ASSERT_EQ(to_string(got.type), to_string(wanted.type)) << what;
+  const double scale = largest(wanted);
+  for (int64_t i = 0; i < wanted.elements(); ++i)
+    ASSERT_NEAR(got[i], wanted[i], tolerance * scale) << what << " element " << i;
+}
+
+TEST(OpTableTest, EveryRecordIsWhole) {
+  std::set<std::string> names;
+  for (const OpDef& op : all_ops()) {
+    SCOPED_TRACE(op.name);
+    EXPECT_TRUE(names.insert(op.name).second) << "listed twice";
+    EXPECT_FALSE(op.doc.empty());
+    EXPECT_TRUE(op.infer && op.factors && op.cost && op.reference && op.samples);
+    EXPECT_NE(static_cast<bool>(op.grad), !op.no_grad.empty()) << "a gradient or the reason why none, never both";
+    EXPECT_FALSE(op.samples().empty());
+  }
+}
+
+class OpSampleTest : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Ops, OpSampleTest, testing::ValuesIn(all_cases()), case_name);
+
+TEST_P(OpSampleTest, CostIsFiniteAndNotNegative) {
+  const auto& [op, sample] = GetParam();
+  const Types results = op->infer(sample.operands, sample.attrs);
+  const Cost cost = op->cost({sample.operands, results, sample.attrs});
+  EXPECT_GE(cost.flops, 0.0);
+  EXPECT_TRUE(std::isfinite(cost.flops));
+}
+
+// ---- decomposition ----
+
+TEST_P(OpSampleTest, DecompositionEqualsReference) {
+  const auto& [op, sample] = GetParam();
+  if (!op->is_composite()) return;
+  const std::vector<Tensor> operands = sample_operands(*op, sample);
+  ir::Graph graph(op->name);
+  Builder builder(graph);
+  std::vector<ir::ValueId> ids;
+  std::map<std::string, Tensor> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string name = "x" + std::to_string(i);
+    ids.push_back(builder.input(name, operands[i].type, ir::Role::activation));
+    inputs[name] = operands[i];
+  }
+  const std::vector<ir::ValueId> results = op->decompose(builder, ids, sample.attrs);
+  for (size_t i = 0; i < results.size(); ++i) graph.add_output({.name = std::to_string(i), .value = results[i]});
+  for (const ir::Node& node : graph.nodes())
+    EXPECT_FALSE(op_def(node.op).is_composite()) << "decomposes into the composite " << node.op;
+  const auto got = evaluate(graph, inputs, Rounding::none);
+  const auto wanted = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    expect_close(got.at(std::to_string(i)), wanted[i], 1e-9, "result " + std::to_string(i));
+}
+
+// ---- gradient ----
+
+double weighted_sum(const std::vector<Tensor>& results, const std::vector<Tensor>& weights) {
+  double sum = 0;
+  for (size_t r = 0; r < results.size(); ++r)
+    for (int64_t i = 0; i < weights[r].elements(); ++i) sum += results[r][i] * weights[r][i];
+  return sum;
+}
+
+// Which results the gradient answers for: neither integers nor statistics.
+std::vector<Tensor> cotangent_weights(const OpDef& op, const std::vector<Tensor>& results) {
+  std::vector<Tensor> weights;
+  for (size_t r = 0; r < results.size(); ++r) {
+    Tensor weight = Tensor::zeros(results[r].type);
+    if (ir::is_float(weight.type.dtype) && r < op.statistics_from) {
+      const base::Philox random(3, "weights" + std::to_string(r));
+      for (int64_t i = 0; i < weight.elements(); ++i) weight[i] = random.uniform(static_cast<uint64_t>(i)) - 0.3;
+      weights.push_back(weight);
+    } else {
+      weight.data.clear();
+      weights.push_back(weight);
+    }
+  }
+  return weights;
+}
+
+TEST_P(OpSampleTest, GradientEqualsFiniteDifferences) {
+  const auto& [op, sample] = GetParam();
+  if (!op->grad) return;
+  std::vector<Tensor> operands = sample_operands(*op, sample);
+  for (const Tensor& operand : operands)
+    if (operand.type.dtype == ir::DType::bf16) return;  // differences of rounded numbers say nothing
+  const std::vector<Tensor> results = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
+  const std::vector<Tensor> weights = cotangent_weights(*op, results);
+
+  ir::Graph graph(op->name);
+  Builder builder(graph);
+  std::vector<ir::ValueId> ids;
+  std::map<std::string, Tensor> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    inputs["x" + std::to_string(i)] = operands[i];
+    ids.push_back(builder.input("x" + std::to_string(i), operands[i].type, ir::Role::activation));
+  }
+  const std::vector<ir::ValueId> outs = builder.node(op->name, ids, sample.attrs);
+  Cotangents cotangents;
+  for (size_t r = 0; r < outs.size(); ++r) {
+    if (weights[r].data.empty() && results[r].elements() > 0) {
+      cotangents.push_back(std::nullopt);
+      continue;
+    }
+    inputs["w" + std::to_string(r)] = weights[r];
+    cotangents.push_back(builder.input("w" + std::to_string(r), weights[r].type, ir::Role::activation));
+  }
+  const Cotangents gradients = op->grad({builder, ids, outs, sample.attrs, cotangents});
+  ASSERT_EQ(gradients.size(), operands.size());
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i]) graph.add_output({.name = std::to_string(i), .value = *gradients[i]});
+  const auto got = evaluate(graph, inputs, Rounding::none);
+
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!gradients[i]) continue;
+    ASSERT_TRUE(ir::is_float(operands[i].type.dtype)) << "operand " << i << " is not real";
+    Tensor wanted = Tensor::zeros(operands[i].type);
+    const double step = 1e-5;
+    for (int64_t e = 0; e < wanted.elements(); ++e) {
+      const double saved = operands[i][e];
+      operands[i][e] = saved + step;
+      const double up = weighted_sum(evaluate_op(op->name, operands, sample.attrs, Rounding::none), weights);
+      operands[i][e] = saved - step;
+      const double down = weighted_sum(evaluate_op(op->name, operands, sample.attrs, Rounding::none), weights);
+      operands[i][e] = saved;
+      wanted[e] = (up - down) / (2 * step);
+    }
+    expect_close(got.at(std::to_string(i)), wanted, 2e-5, "operand " + std::to_string(i));
+  }
+}
+
+// ---- factors ----
+
+int64_t product(const Factors& factors, const std::vector<int>& dim) {
+  int64_t size = 1;
+  for (const int f : dim) size *= factors.factors.at(static_cast<size_t>(f)).size;
+  return size;
+}
+
+void expect_consistent(const Factors& factors, const std::vector<DimFactors>& dims, const Types& types) {
+  ASSERT_EQ(dims.size(), types.size());
+  for (size_t t = 0; t < types.size(); ++t) {
+    ASSERT_EQ(dims[t].size(), types[t].shape.size());
+    for (size_t d = 0; d < dims[t].size(); ++d) EXPECT_EQ(product(factors, dims[t][d]), types[t].shape[d]);
+  }
+}
+
+struct Place {
+  int64_t dim = -1;   // -1: the tensor lacks the factor
+  int64_t outer = 1;  // product of the major factors in that dimension
+};
+
+Place find_factor(const Factors& factors, const DimFactors& dims, int factor) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    int64_t outer = 1;
+    for (const int f : dims[d]) {
+      if (f == factor) return {static_cast<int64_t>(d), outer};
+      outer *= factors.factors[static_cast<size_t>(f)].size;
+    }
+  }
+  return {};
+}
+
+// Half `part` of the factor at `place`: the dimension is [outer, size, inner]; the middle is halved.
+Tensor half(const Tensor& whole, const Place& place, int64_t size, int64_t part) {
+  if (place.dim < 0) return whole;
+  Tensor result;
+  result.type = whole.type;
+  const int64_t full = whole.type.dim(place.dim), inner = full / place.outer / size;
+  result.type.shape[static_cast<size_t>(place.dim)] = full / 2;
+  for_each_index(result.type.shape, [&](ir::Shape index) {
+    int64_t& at = index[static_cast<size_t>(place.dim)];
+    const int64_t o = at / (size / 2 * inner), rest = at % (size / 2 * inner);
+    at = (o * size + part * (size / 2)) * inner + rest;
+    result.data.push_back(whole[flat_index(index, whole.type.shape)]);
+  });
+  return result;
+}
+
+TEST_P(OpSampleTest, EveryFactorSplitsAsItsKindSays) {
+  const auto& [op, sample] = GetParam();
+  if (op->name == "input") return;
+  const std::vector<Tensor> operands = sample_operands(*op, sample);
+  const std::vector<Tensor> whole = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
+  Types result_types;
+  for (const Tensor& result : whole) result_types.push_back(result.type);
+  const Factors factors = op->factors({sample.operands, result_types, sample.attrs});
+  expect_consistent(factors, factors.operands, sample.operands);
+  expect_consistent(factors, factors.results, result_types);
+
+  for (size_t f = 0; f < factors.factors.size(); ++f) {
+    const Factor& factor = factors.factors[f];
+    if (factor.kind == FactorKind::replicated || factor.size % 2 != 0) continue;
+    SCOPED_TRACE("factor " + factor.name);
+    std::vector<std::vector<Tensor>> parts;
+    for (int64_t part = 0; part < 2; ++part) {
+      std::vector<Tensor> local;
+      for (size_t i = 0; i < operands.size(); ++i)
+        local.push_back(
+            half(operands[i], find_factor(factors, factors.operands[i], static_cast<int>(f)), factor.size, part));
+      ir::Attrs attrs = sample.attrs;
+      if (attrs.has("shape")) {
+        // For `fused` the iteration shape is the factor list itself; elsewhere it is the shape of result 0.
+        ir::Shape shape = attrs.list("shape");
+        const Place place = op->name == "fused" ? Place{static_cast<int64_t>(f), 1}
+                                                : find_factor(factors, factors.results[0], static_cast<int>(f));
+        if (place.dim >= 0) shape[static_cast<size_t>(place.dim)] /= 2;
+        attrs.set("shape", shape);
+      }
+      parts.push_back(evaluate_op(op->name, local, attrs, Rounding::none));
+    }
+    for (size_t r = 0; r < whole.size(); ++r) {
+      const Place place = find_factor(factors, factors.results[r], static_cast<int>(f));
+      if (place.dim >= 0) {
+        for (int64_t part = 0; part < 2; ++part)
+          expect_close(parts[static_cast<size_t>(part)][r], half(whole[r], place, factor.size, part), 1e-9,
+                       "result slice");
+      } else {
+        Tensor sum = parts[0][r];
+        for (int64_t i = 0; i < sum.elements(); ++i) sum[i] += parts[1][r][i];
+        expect_close(sum, whole[r], 1e-9, "sum of partial results");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::ops

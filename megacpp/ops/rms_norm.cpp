@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Root-mean-square norm over groups of `group_size` neighbours of the last dimension (absent or 0: all of it):
+//   y = x * rstd * (w + offset),  rstd = 1 / sqrt(mean(x^2) + eps).
+// Groups are named by their size, not their number, so that a split of the last dimension between groups keeps the
+// node.
+#include <cmath>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::DType;
+using ir::ValueId;
+
+void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
+  std::string got;
+  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
+  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
+}
+
+int64_t group_size(const ir::TensorType& x, const ir::Attrs& attrs) {
+  const int64_t size = attrs.integer("group_size", 0);
+  return size == 0 ? x.dim(-1) : size;
+}
+
+ir::TensorType rstd_type(const ir::TensorType& x, const ir::Attrs& attrs) {
+  ir::Shape shape = x.shape;
+  shape.back() /= group_size(x, attrs);
+  return {DType::f32, shape};
+}
+
+void demand_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, size_t count, std::string wanted) {
+  const bool two = operands.size() == count && operands[0].rank() >= 1 && is_float(operands[0].dtype) &&
+                   is_float(operands[1].dtype) && operands[1].shape == ir::Shape{operands[0].dim(-1)};
+  demand(two, op, operands, wanted);
+  const int64_t size = group_size(operands[0], attrs);
+  demand(size > 0 && operands[0].dim(-1) % size == 0, op, operands,
+         "a last dimension that group_size = " + std::to_string(size) + " divides");
+}
+
+Types infer(const Types& operands, const ir::Attrs& attrs) {
+  demand_x_w("rms_norm", operands, attrs, 2, "x[...,d], w[d]");
+  return {operands[0], rstd_type(operands[0], attrs)};
+}
+
+Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
+  const std::string wanted = "x[...,d], w[d], f32 rstd[...,groups], dy like x";
+  demand_x_w("rms_norm_grad", operands, attrs, 4, wanted);
+  demand(operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0], "rms_norm_grad", operands, wanted);
+  return {operands[0], operands[1]};
+}
+
+// A view of [..., d] as [..., groups, group_size], in f32.
+struct Groups {
+  Builder& b;
+  ir::Shape whole;    // [..., d]
+  ir::Shape grouped;  // [..., groups, group_size]
+
+  Groups(Builder& builder, const ir::TensorType& x, const ir::Attrs& attrs)
+      : b(builder), whole(x.shape), grouped(rstd_type(x, attrs).shape) {
+    grouped.push_back(group_size(x, attrs));
+  }
+  int64_t last() const { return static_cast<int64_t>(whole.size()); }
+  ValueId split(ValueId a) const { return b.reshape(b.convert(a, DType::f32), grouped); }
+  ValueId merge(ValueId a, DType dtype) const { return b.convert(b.reshape(a, whole), dtype); }
+  ValueId sum(ValueId a) const { return b.reduce_sum(a, {last()}); }  // [..., groups]
+  ValueId mean(ValueId a) const { return b.scale(sum(a), 1.0 / static_cast<double>(grouped.back())); }
+  ValueId spread(ValueId per_group) const {
+    std::vector<int64_t> dims;
+    for (int64_t d = 0; d < last(); ++d) dims.push_back(d);
+    return b.broadcast(per_group, grouped, dims);
+  }
+  // w + offset, over all rows
+  ValueId gain(ValueId w, const ir::Attrs& attrs) const {
+    const ValueId shifted = b.offset(b.convert(w, DType::f32), attrs.real("offset", 0.0));
+    return b.reshape(b.broadcast(shifted, whole, {last() - 1}), grouped);
+  }
+};
+
+// rstd is a result for the gradient's sake; a cotangent for it is met rarely: d rstd / dx = -rstd^3 x / group_size.
+ValueId add_rstd_part(const GradArgs& args, ValueId dx) {
+  Builder& b = args.builder;
+  const ir::TensorType type = b.type(args.operands[0]);
+  const Groups groups(b, type, args.attrs);
+  const ValueId rstd = args.results[1];
+  const ValueId factor = b.scale(b.mul(*args.cotangents[1], b.mul(rstd, b.square(rstd))),
+                                 -1.0 / static_cast<double>(groups.grouped.back()));
+  return b.add(dx, groups.merge(b.mul(groups.split(args.operands[0]), groups.spread(factor)), type.dtype));
+}
+
+Cotangents grad(const GradArgs& args) {
+  Builder& b = args.builder;
+  const ValueId dy = args.cotangents[0] ? *args.cotangents[0] : b.constant_like(0, args.results[0]);
+  const std::vector<ValueId> parts =
+      b.node("rms_norm_grad", {args.operands[0], args.operands[1], args.results[1], dy}, args.attrs);
+  return {args.cotangents[1] ? add_rstd_part(args, parts[0]) : parts[0], parts[1]};
+}
+
+void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const Tensor& x = operands[0];
+  const int64_t size = group_size(x.type, attrs);
+  const int64_t width = x.type.dim(-1);
+  for (int64_t group = 0; group < x.elements() / size; ++group) {
+    double squares = 0;
+    for (int64_t i = group * size; i < (group + 1) * size; ++i) squares += x[i] * x[i];
+    const double rstd = 1.0 / std::sqrt(squares / static_cast<double>(size) + attrs.real("eps"));
+    for (int64_t i = group * size; i < (group + 1) * size; ++i)
+      results[0][i] = x[i] * rstd * (operands[1][i % width] + attrs.real("offset", 0.0));
+    results[1][group] = rstd;
+  }
+}
+
+void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const Tensor& x = operands[0];
+  const Tensor& dy = operands[3];
+  const int64_t size = group_size(x.type, attrs);
+  const int64_t width = x.type.dim(-1);
+  for (int64_t group = 0; group < x.elements() / size; ++group) {
+    const double rstd = operands[2][group];
+    const auto gain = [&](int64_t i) { return operands[1][i % width] + attrs.real("offset", 0.0); };
+    double along = 0;  // mean of dy * gain * normalised x
+    for (int64_t i = group * size; i < (group + 1) * size; ++i)
+      along += dy[i] * gain(i) * x[i] * rstd / static_cast<double>(size);
+    for (int64_t i = group * size; i < (group + 1) * size; ++i) {
+      results[0][i] = rstd * (dy[i] * gain(i) - x[i] * rstd * along);
+      results[1][i % width] += dy[i] * x[i] * rstd;
+    }
+  }
+}
+
+std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+  const ir::TensorType type = b.type(operands[0]);
+  const Groups groups(b, type, attrs);
+  const ValueId x = groups.split(operands[0]);
+  const ValueId rstd = b.rsqrt(b.offset(groups.mean(b.square(x)), attrs.real("eps")));
+  const ValueId y = b.mul(b.mul(x, groups.spread(rstd)), groups.gain(operands[1], attrs));
+  return {groups.merge(y, type.dtype), rstd};
+}
+
+std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+  const ir::TensorType type = b.type(operands[0]);
+  const Groups groups(b, type, attrs);
+  const ValueId rstd = groups.spread(operands[2]);
+  const ValueId dy = groups.split(operands[3]);
+  const ValueId normalised = b.mul(groups.split(operands[0]), rstd);
+  const ValueId dnormalised = b.mul(dy, groups.gain(operands[1], attrs));
+  const ValueId along = groups.spread(groups.mean(b.mul(dnormalised, normalised)));
+  const ValueId dx = b.mul(rstd, b.sub(dnormalised, b.mul(normalised, along)));
+  std::vector<int64_t> rows;
+  for (int64_t d = 0; d + 1 < type.rank(); ++d) rows.push_back(d);
+  const ValueId products = groups.merge(b.mul(dy, normalised), DType::f32);
+  const ValueId dw = rows.empty() ? products : b.reduce_sum(products, rows);
+  return {groups.merge(dx, type.dtype), b.convert(dw, b.type(operands[1]).dtype)};
+}
+
+// "b0 b1 " for the leading dimensions of a rank-three tensor.
+std::string leading_names(const ir::TensorType& type) {
+  std::string names;
+  for (int64_t d = 0; d + 1 < type.rank(); ++d) names += "b" + std::to_string(d) + " ";
+  return names;
+}
+
+// One group is the whole dimension, and splitting it between groups means nothing.
+std::string_view replicated_names(const NodeView& view) {
+  return group_size(view.operands[0], view.attrs) == view.operands[0].dim(-1) ? "g e" : "e";
+}
+
+Sample sample(std::string name, ir::Shape shape, int64_t size, double offset) {
+  const int64_t width = shape.back();
+  return {.name = std::move(name),
+          .operands = {{DType::f32, std::move(shape)}, {DType::f32, {width}}},
+          .attrs = {{"eps", 1e-5}, {"group_size", size}, {"offset", offset}}};
+}
+
+// rstd in the gradient's samples is any positive number: the op takes it as given.
+Sample grad_sample(std::string name, ir::Shape shape, int64_t size, double offset) {
+  Sample made = sample(std::move(name), std::move(shape), size, offset);
+  made.operands.push_back(rstd_type(made.operands[0], made.attrs));
+  made.operands.push_back(made.operands[0]);
+  made.fill = [](std::vector<Tensor>& operands) {
+    for (double& rstd : operands[2].data) rstd = 1.5 + 0.5 * rstd;
+  };
+  return made;
+}
+
+Cost cost_of(const NodeView& view) {
+  const double per_element = view.operands.size() == 2 ? 4.0 : 9.0;
+  return Cost{per_element * static_cast<double>(view.operands[0].elements())};
+}
+
+}  // namespace
+
+OpDef rms_norm_def() {
+  return {
+      .name = "rms_norm",
+      .doc = "root-mean-square norm of the last dimension, or of groups of it, and the reciprocal deviations",
+      .infer = infer,
+      .factors =
+          [](const NodeView& view) {
+            const std::string rows = leading_names(view.operands[0]);
+            return factors_from(view, rows + "(g e), (g e) -> " + rows + "(g e), " + rows + "g",
+                                replicated_names(view));
+          },
+      .grad = grad,
+      .cost = cost_of,
+      .reference = reference,
+      .decompose = decompose,
+      .samples =
+          [] {
+            return std::vector<Sample>{sample("rows", {4, 2, 8}, 0, 0.0), sample("grouped", {2, 12}, 3, 0.0),
+                                       sample("odd_with_offset", {3, 7}, 0, 1.0), sample("one_row", {6}, 2, 0.5)};
+          },
+  };
+}
+
+OpDef rms_norm_grad_def() {
+  return {
+      .name = "rms_norm_grad",
+      .doc = "gradients of rms_norm for x and w",
+      .infer = infer_grad,
+      .factors =
+          [](const NodeView& view) {
+            const std::string rows = leading_names(view.operands[0]);
+            return factors_from(view,
+                                rows + "(g e), (g e), " + rows + "g, " + rows + "(g e) -> " + rows + "(g e), (g e)",
+                                replicated_names(view));
+          },
+      .no_grad = "made by autodiff; second derivatives are not taken",
+      .cost = cost_of,
+      .reference = reference_grad,
+      .decompose = decompose_grad,
+      .may_alias = 3,
+      .samples =
+          [] {
+            return std::vector<Sample>{grad_sample("rows", {4, 2, 8}, 0, 0.0), grad_sample("grouped", {2, 12}, 3, 0.0),
+                                       grad_sample("odd_with_offset", {3, 7}, 0, 1.0)};
+          },
+  };
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/ops/sample_values.h"
+
+#include <cmath>
+
+#include "megacpp/base/philox.h"
+#include "megacpp/ops/evaluator.h"
+
+namespace megacpp::ops {
+
+std::vector<Tensor> sample_operands(const OpDef& op, const Sample& sample) {
+  std::vector<Tensor> operands;
+  for (size_t i = 0; i < sample.operands.size(); ++i) {
+    const base::Philox random(1, op.name + "/" + sample.name + "/" + std::to_string(i));
+    Tensor operand = Tensor::zeros(sample.operands[i]);
+    for (int64_t e = 0; e < operand.elements(); ++e) {
+      const double value = sample.low + (sample.high - sample.low) * random.uniform(static_cast<uint64_t>(e));
+      operand[e] = round_to(operand.type.dtype, ir::is_float(operand.type.dtype) ? value : std::floor(value));
+    }
+    operands.push_back(std::move(operand));
+  }
+  if (sample.fill) sample.fill(operands);
+  return operands;
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops without operands: graph inputs, constants, index counters.
+#include "megacpp/base/error.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+namespace {
+
+Types infer_from_attrs(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
+  MEGACPP_REQUIRE(operands.empty(), E1301, {.where = std::string(op), .got = "operands", .wanted = "none"});
+  const auto dtype = ir::parse_dtype(attrs.text("dtype"));
+  MEGACPP_REQUIRE(dtype.has_value(), E1301,
+                  {.where = std::string(op), .got = attrs.text("dtype"), .wanted = "a dtype"});
+  return {{*dtype, attrs.list("shape")}};
+}
+
+OpDef source(std::string name, std::string doc) {
+  OpDef def;
+  def.name = name;
+  def.doc = std::move(doc);
+  def.infer = [name](const Types& operands, const ir::Attrs& attrs) { return infer_from_attrs(name, operands, attrs); };
+  def.factors = elementwise_factors;
+  def.no_grad = "has no operands";
+  def.cost = [](const NodeView&) { return Cost{}; };
+  return def;
+}
+
+}  // namespace
+
+OpDef input_def() {
+  OpDef def = source("input", "a tensor handed to the program: name, dtype, shape");
+  def.reference = [](std::span<const Tensor>, std::span<Tensor>, const ir::Attrs&) {};  // the evaluator binds inputs
+  def.samples = [] {
+    return std::vector<Sample>{
+        {.name = "named",
+         .operands = {},
+         .attrs = {{"name", std::string("x")}, {"dtype", std::string("f32")}, {"shape", std::vector<int64_t>{2, 3}}}}};
+  };
+  return def;
+}
+
+OpDef constant_def() {
+  OpDef def = source("constant", "a tensor filled with one number");
+  def.reference = [](std::span<const Tensor>, std::span<Tensor> results, const ir::Attrs& attrs) {
+    for (double& element : results[0].data) element = attrs.real("value");
+  };
+  def.fusion = Fusion::broadcast;
+  def.samples = [] {
+    return std::vector<Sample>{
+        {.name = "half",
+         .operands = {},
+         .attrs = {{"value", 0.5}, {"dtype", std::string("f32")}, {"shape", std::vector<int64_t>{2, 4}}}}};
+  };
+  return def;
+}
+
+OpDef iota_def() {
+  OpDef def = source("iota", "element index along dimension dim");
+  // A split along `dim` would restart the count: that dimension stays whole, the others may be cut.
+  def.factors = [](const NodeView& view) {
+    Factors factors = elementwise_factors(view);
+    factors.factors[static_cast<size_t>(view.attrs.integer("dim"))].kind = FactorKind::replicated;
+    return factors;
+  };
+  def.reference = [](std::span<const Tensor>, std::span<Tensor> results, const ir::Attrs& attrs) {
+    const size_t dim = static_cast<size_t>(attrs.integer("dim"));
+    int64_t i = 0;
+    for_each_index(results[0].type.shape,
+                   [&](const ir::Shape& index) { results[0][i++] = static_cast<double>(index[dim]); });
+  };
+  def.samples = [] {
+    const auto sample = [](int64_t dim) {
+      return Sample{.name = "dim" + std::to_string(dim),
+                    .operands = {},
+                    .attrs = {{"dim", dim}, {"dtype", std::string("i32")}, {"shape", std::vector<int64_t>{2, 3, 4}}}};
+    };
+    return std::vector<Sample>{sample(0), sample(1), sample(2)};
+  };
+  return def;
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state-space product of Mamba-2. For each head, with S [p, n]:
+//   S_t = exp(dt_t A) S_{t-1} + dt_t x_t (outer) B_t,   y_t = S_t C_t.
+// A is negative and dt positive already. Head i reads B and C of group i / (heads / groups). The attribute chunk only
+// says how the work is cut; the result does not depend on it.
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/ssd_chunks.h"
+
+namespace megacpp::ops {
+namespace {
+
+Types infer(const Types& operands, const ir::Attrs& attrs) {
+  require_operand_count("ssd", operands, 5);
+  ssd_sizes("ssd", operands, attrs);
+  return {operands[0]};
+}
+
+Types types_of(std::span<const Tensor> tensors) {
+  Types types;
+  for (const Tensor& tensor : tensors) types.push_back(tensor.type);
+  return types;
+}
+
+void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const SsdSizes z = ssd_sizes("ssd", types_of(in), attrs);
+  for (int64_t b = 0; b < z.batch; ++b)
+    for (int64_t h = 0; h < z.heads(); ++h) {
+      std::vector<double> state(static_cast<size_t>(z.head_dim * z.state), 0.0);  // [p, n]
+      for (int64_t t = 0; t < z.seq; ++t) {
+        const int64_t head = (b * z.seq + t) * z.heads() + h;
+        const int64_t group = ((b * z.seq + t) * z.groups + h / z.heads_per_group) * z.state;
+        const double decay = std::exp(in[1][head] * in[2][h]);
+        for (int64_t p = 0; p < z.head_dim; ++p)
+          for (int64_t n = 0; n < z.state; ++n) {
+            double& s = state[static_cast<size_t>(p * z.state + n)];
+            s = decay * s + in[1][head] * in[0][head * z.head_dim + p] * in[3][group + n];
+            results[0][head * z.head_dim + p] += s * in[4][group + n];
+          }
+      }
+    }
+}
+
+std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+  const SsdChunks k = build_ssd_chunks(b, operands, attrs);
+  const SsdSizes& z = k.sizes;
+  const ValueId dt_read = b.broadcast(positions_last(b, k.dt), b.shape(k.scores), {0, 1, 2, 3, 5});
+  const ValueId mixing = b.mul(b.mul(k.scores, k.decay), dt_read);
+  const ValueId inside = b.dot(  // [b, c, g, e, q, p]
+      mixing, k.x, {.lhs_contract = {5}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2, 3}, .rhs_batch = {0, 1, 3, 4}});
+  const ValueId carried = b.dot(  // [b, c, g, q, e, p]
+      k.c_out, k.previous, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId y = b.add(b.transpose(inside, {0, 1, 4, 2, 3, 5}),
+                          scale_rows(b, b.transpose(carried, {0, 1, 3, 2, 4, 5}), k.from_start));
+  const ValueId whole = out_of_chunks(b, k, y, {z.batch, z.seq, z.heads(), z.head_dim});
+  return {b.convert(whole, b.type(operands[0]).dtype)};
+}
+
+Cotangents grad(const GradArgs& args) {
+  std::vector<ValueId> operands = args.operands;
+  operands.push_back(*args.cotangents[0]);
+  const std::vector<ValueId> grads = args.builder.node("ssd_grad", operands, {{"chunk", args.attrs.integer("chunk")}});
+  return {grads.begin(), grads.end()};
+}
+
+// Multiply-adds of the four chunked products: C B^T, into y inside the chunk, into the state, out of the state.
+Cost cost(const NodeView& view) {
+  const SsdSizes z = ssd_sizes("ssd", view.operands, view.attrs);
+  const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
+  const int64_t per_position = q * z.state * z.groups + (q + 2 * z.state) * z.head_dim * z.heads();
+  return {2.0 * static_cast<double>(z.batch * z.seq) * static_cast<double>(per_position)};
+}
+
+}  // namespace
+
+OpDef ssd_def() {
+  OpDef def;
+  def.name = "ssd";
+  def.doc = "state-space product of Mamba-2, chunked along the sequence";
+  def.infer = infer;
+  def.factors = [](const NodeView& view) {
+    return factors_from(view, "b s (g e) p, b s (g e), (g e), b s g n, b s g n -> b s (g e) p", "s n");
+  };
+  def.grad = grad;
+  def.cost = cost;
+  def.reference = reference;
+  def.decompose = decompose;
+  def.samples = [] { return ssd_samples(false); };
+  return def;
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/ops/ssd_chunks.h"
+
+#include <algorithm>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/sequence_shapes.h"
+
+namespace megacpp::ops {
+namespace {
+
+constexpr double kNever = -1e30;  // exp of it is zero
+
+// Sums of log decays from j (left out) to i (included), built by a running sum rather than as a difference of
+// sums from the start, which would cancel; masked before exp, which would overflow above the diagonal.
+ValueId build_decay(Builder& b, const SsdChunks& k, ValueId log_decay) {
+  const SsdSizes& z = k.sizes;
+  const ir::Shape pairs = {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length};
+  const ValueId steps = b.broadcast(positions_last(b, log_decay), pairs, {0, 1, 2, 3, 4});
+  const ValueId after = b.select(pair_mask(b, k, "gt"), steps, b.constant(0.0, pairs));
+  const ValueId sums = b.cumsum(after, 4);
+  return b.exp(b.select(pair_mask(b, k, "ge"), sums, b.constant(kNever, pairs)));
+}
+
+ValueId build_scores(Builder& b, const SsdChunks& k) {
+  const SsdSizes& z = k.sizes;
+  const ValueId per_group = b.dot(
+      k.c_out, k.b_in, {.lhs_contract = {4}, .rhs_contract = {4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+  return b.broadcast(per_group, {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {0, 1, 2, 4, 5});
+}
+
+ValueId build_previous(Builder& b, const SsdChunks& k) {
+  const ValueId states = b.dot(
+      k.added, k.b_in, {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+  return shift_later(b, carry_states(b, k, states, false), 1);
+}
+
+// Uniform draws from [-1, 1] made into steps in [0.05, 1.05] and rates in [-1.6, -0.1].
+void make_stable(std::vector<Tensor>& operands) {
+  for (double& dt : operands[1].data) dt = 0.55 + 0.5 * dt;
+  for (double& a : operands[2].data) a = -0.85 + 0.75 * a;
+}
+
+}  // namespace
+
+std::vector<Sample> ssd_samples(bool with_cotangent) {
+  const auto f32 = [](ir::Shape shape) { return ir::TensorType{ir::DType::f32, std::move(shape)}; };
+  struct Case {
+    std::string name;
+    SsdSizes z;
+    int64_t chunk;
+  };
+  std::vector<Sample> samples;
+  for (const auto& [name, z, chunk] : std::vector<Case>{{"whole_chunks", {2, 8, 2, 2, 4, 2}, 4},
+                                                        {"ragged_end", {1, 7, 1, 3, 3, 5}, 3},
+                                                        {"chunk_longer_than_sequence", {2, 3, 3, 1, 2, 3}, 16}}) {
+    const ir::Shape x = {z.batch, z.seq, z.heads(), z.head_dim}, bc = {z.batch, z.seq, z.groups, z.state};
+    Sample sample{.name = name,
+                  .operands = {f32(x), f32({z.batch, z.seq, z.heads()}), f32({z.heads()}), f32(bc), f32(bc)},
+                  .attrs = {{"chunk", chunk}},
+                  .fill = make_stable};
+    if (with_cotangent) sample.operands.push_back(f32(x));
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
+  require_positive(op, attrs, "chunk");
+  require_float_rank(op, "x", operands[0], 4);
+  require_float_rank(op, "B", operands[3], 4);
+  const ir::TensorType& x = operands[0];
+  const int64_t batch = x.dim(0), seq = x.dim(1), heads = x.dim(2), groups = operands[3].dim(2);
+  require_float_shape(op, "dt", operands[1], {batch, seq, heads});
+  require_float_shape(op, "A", operands[2], {heads});
+  require_float_shape(op, "B", operands[3], {batch, seq, groups, operands[3].dim(3)});
+  require_float_shape(op, "C", operands[4], operands[3].shape);
+  MEGACPP_REQUIRE(groups > 0 && heads % groups == 0, E1301,
+                  ({.where = std::string(op),
+                    .got = std::to_string(heads) + " heads in " + std::to_string(groups) + " groups",
+                    .wanted = "groups that divide the heads",
+                    .next = ""}));
+  return {batch, seq, groups, heads / groups, x.dim(3), operands[3].dim(3)};
+}
+
+ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail) {
+  const int64_t missing = k.chunks * k.length - k.sizes.seq;
+  ValueId whole = b.convert(v, ir::DType::f32);
+  if (missing > 0) whole = b.pad(whole, 1, 0, missing);
+  ir::Shape shape = {k.sizes.batch, k.chunks, k.length};
+  shape.insert(shape.end(), tail.begin(), tail.end());
+  return b.reshape(whole, shape);
+}
+
+ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, ir::Shape shape) {
+  shape[1] = k.chunks * k.length;
+  return b.slice(b.reshape(v, shape), 1, 0, k.sizes.seq);
+}
+
+ValueId positions_last(Builder& b, ValueId v) { return b.transpose(v, {0, 1, 3, 4, 2}); }
+ValueId heads_last(Builder& b, ValueId v) { return b.transpose(v, {0, 1, 4, 2, 3}); }
+
+ValueId scale_rows(Builder& b, ValueId v, ValueId factor) {
+  return b.mul(v, b.broadcast(factor, b.shape(v), {0, 1, 2, 3, 4}));
+}
+
+ValueId shift_later(Builder& b, ValueId v, int64_t dim) {
+  return b.slice(b.pad(v, dim, 1, 0), dim, 0, b.type(v).dim(dim));
+}
+
+ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction) {
+  const SsdSizes& z = k.sizes;
+  const ir::Shape square = {k.length, k.length};
+  const ValueId mask = b.compare(b.iota(square, 0), b.iota(square, 1), direction);
+  return b.broadcast(mask, {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {4, 5});
+}
+
+ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool reverse) {
+  const ir::Shape shape = b.shape(states);
+  const ir::Shape flat = {shape[0], shape[1], shape[2] * shape[3] * shape[4] * shape[5]};
+  const ValueId decay = b.reshape(b.broadcast(k.whole, shape, {0, 1, 2, 3}), flat);
+  const ValueId sums =
+      b.one("linear_recurrence", {decay, b.reshape(states, flat)}, {{"reverse", int64_t{reverse ? 1 : 0}}});
+  return b.reshape(sums, shape);
+}
+
+SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+  Types types;
+  for (const ValueId v : operands) types.push_back(b.type(v));
+  SsdChunks k;
+  k.sizes = ssd_sizes("ssd", types, attrs);
+  const SsdSizes& z = k.sizes;
+  k.length = std::min(attrs.integer("chunk"), z.seq);
+  k.chunks = (z.seq + k.length - 1) / k.length;
+  k.x = into_chunks(b, k, operands[0], {z.groups, z.heads_per_group, z.head_dim});
+  k.dt = into_chunks(b, k, operands[1], {z.groups, z.heads_per_group});
+  k.a = b.reshape(b.convert(operands[2], ir::DType::f32), {z.groups, z.heads_per_group});
+  k.b_in = into_chunks(b, k, operands[3], {z.groups, z.state});
+  k.c_out = into_chunks(b, k, operands[4], {z.groups, z.state});
+  const ValueId log_decay = b.mul(k.dt, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
+  k.decay = build_decay(b, k, log_decay);
+  k.from_start = b.exp(b.cumsum(log_decay, 2));
+  const ir::Shape rows = {z.batch, k.chunks, z.groups, z.heads_per_group, k.length};
+  k.to_end = heads_last(b, b.reshape(b.slice(k.decay, 4, k.length - 1, 1), rows));
+  k.whole = b.reshape(b.slice(k.from_start, 2, k.length - 1, 1), {z.batch, k.chunks, z.groups, z.heads_per_group});
+  k.scores = build_scores(b, k);
+  k.added = scale_rows(b, k.x, b.mul(k.dt, k.to_end));
+  k.previous = build_previous(b, k);
+  return k;
+}
+
+}  // namespace megacpp::ops

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ssd and ssd_grad share: operand checks, and the first half of both decompositions, which cuts the sequence
+// into chunks (padded with dt = 0, which neither decays nor adds), builds the decays inside a chunk and carries the
+// states from chunk to chunk. All built values are f32.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+
+/// Sizes of ssd's operands: x [b, s, (g e), p], dt [b, s, (g e)], A [(g e)], B and C [b, s, g, n].
+struct SsdSizes {
+  int64_t batch, seq, groups, heads_per_group, head_dim, state;
+  int64_t heads() const { return groups * heads_per_group; }
+};
+
+/// Raises E1301 unless the first five operands fit together; `op` is named in the error.
+SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs);
+
+/// The samples of ssd, or of ssd_grad with the cotangent as the sixth operand. A is negative and dt positive in them.
+std::vector<Sample> ssd_samples(bool with_cotangent);
+
+/// Below: c chunks, q positions in a chunk, i the position written and j the position read, j <= i.
+struct SsdChunks {
+  SsdSizes sizes;
+  int64_t chunks, length;
+  ValueId x;            // [b, c, q, g, e, p]
+  ValueId dt;           // [b, c, q, g, e]
+  ValueId a;            // [g, e]
+  ValueId b_in, c_out;  // [b, c, q, g, n]
+  ValueId decay;        // [b, c, g, e, i, j] from j to i; zero for j > i
+  ValueId from_start;   // [b, c, q, g, e] decay from the chunk's start to a position
+  ValueId to_end;       // [b, c, q, g, e] decay from a position to the chunk's end
+  ValueId whole;        // [b, c, g, e] decay over the chunk
+  ValueId scores;       // [b, c, g, e, i, j] C_i . B_j, repeated for the heads of a group
+  ValueId added;        // [b, c, q, g, e, p] what a position leaves in the state at the chunk's end, less its B
+  ValueId previous;     // [b, c, g, e, p, n] state at the chunk's start
+};
+
+SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
+
+/// [b, s, ...] -> [b, c, q, tail...]
+ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail);
+/// [b, c, q, ...] -> `shape`, which is [b, s, ...]
+ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, ir::Shape shape);
+/// [b, c, g, e, q] <-> [b, c, q, g, e]
+ValueId positions_last(Builder& b, ValueId v);
+ValueId heads_last(Builder& b, ValueId v);
+/// v [b, c, q, g, e, p] times factor [b, c, q, g, e]
+ValueId scale_rows(Builder& b, ValueId v, ValueId factor);
+/// Position t of `dim` holds what stood at t - 1; the first is zero.
+ValueId shift_later(Builder& b, ValueId v, int64_t dim);
+/// pred [b, c, g, e, i, j]: i `direction` j.
+ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction);
+/// States [b, c, g, e, p, n] summed along the chunks with decay `whole`, forwards or backwards.
+ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool reverse);
+
+}  // namespace megacpp::ops

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows by index and its transpose: take reads rows of a table, scatter_add sums rows into one.
+#include "megacpp/base/error.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/factor_spec.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::DType;
+
+void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
+  MEGACPP_REQUIRE(holds, E1301,
+                  {.where = op,
+                   .got = operands.size() == 2 ? to_string(operands[0]) + ", " + to_string(operands[1])
+                                               : std::to_string(operands.size()) + " operands",
+                   .wanted = wanted,
+                   .next = ""});
+}
+
+// "i0 i1 " for ids of rank two.
+std::string id_names(const ir::TensorType& ids) {
+  std::string names;
+  for (int64_t d = 0; d < ids.rank(); ++d) names += "i" + std::to_string(d) + " ";
+  return names;
+}
+
+int64_t checked_row(double id, int64_t rows) {
+  const int64_t row = static_cast<int64_t>(id);
+  MEGACPP_CHECK(row >= 0 && row < rows) << "row " << row << " of a table of " << rows;
+  return row;
+}
+
+Types infer_take(const Types& operands, const ir::Attrs&) {
+  demand(operands.size() == 2 && operands[0].rank() == 2 && operands[1].dtype == DType::i32, "take", operands,
+         "table[v,h], i32 ids[...]");
+  ir::Shape shape = operands[1].shape;
+  shape.push_back(operands[0].dim(1));
+  return {{operands[0].dtype, shape}};
+}
+
+Types infer_scatter_add(const Types& operands, const ir::Attrs& attrs) {
+  demand(operands.size() == 2 && operands[0].dtype == DType::i32 && is_float(operands[1].dtype), "scatter_add",
+         operands, "i32 ids[...], rows[...,h]");
+  const ir::Shape& shape = attrs.list("shape");
+  ir::Shape rows = operands[0].shape;
+  rows.push_back(shape.size() == 2 ? shape[1] : -1);
+  demand(operands[1].shape == rows, "scatter_add", operands, "rows[...,h] for ids[...] and shape=[v,h]");
+  return {{operands[1].dtype, shape}};
+}
+
+Cotangents grad_take(const GradArgs& args) {
+  const ir::Shape& table = args.builder.shape(args.operands[0]);
+  return {args.builder.one("scatter_add", {args.operands[1], *args.cotangents[0]}, {{"shape", table}}), std::nullopt};
+}
+
+Cotangents grad_scatter_add(const GradArgs& args) {
+  return {std::nullopt, args.builder.one("take", {*args.cotangents[0], args.operands[0]})};
+}
+
+void reference_take(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+  const Tensor& table = operands[0];
+  const int64_t width = table.type.dim(1);
+  for (int64_t i = 0; i < operands[1].elements(); ++i) {
+    const int64_t row = checked_row(operands[1][i], table.type.dim(0));
+    for (int64_t c = 0; c < width; ++c) results[0][i * width + c] = table[row * width + c];
+  }
+}
+
+void reference_scatter_add(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+  const int64_t width = results[0].type.dim(1);
+  for (int64_t i = 0; i < operands[0].elements(); ++i) {
+    const int64_t row = checked_row(operands[0][i], results[0].type.dim(0));
+    for (int64_t c = 0; c < width; ++c) results[0][row * width + c] += operands[1][i * width + c];
+  }
+}
+
+// Repeats some indices and skips others.
+void spread_ids(Tensor& ids, int64_t rows) {
+  for (int64_t i = 0; i < ids.elements(); ++i) ids[i] = static_cast<double>((i * i + 2 * i) % rows);
+}
+
+Sample take_sample(std::string name, int64_t rows, int64_t width, ir::Shape ids) {
+  return {.name = std::move(name),
+          .operands = {{DType::f32, {rows, width}}, {DType::i32, std::move(ids)}},
+          .attrs = {},
+          .fill = [rows](std::vector<Tensor>& operands) { spread_ids(operands[1], rows); }};
+}
+
+Sample scatter_sample(std::string name, int64_t rows, int64_t width, ir::Shape ids) {
+  ir::Shape values = ids;
+  values.push_back(width);
+  return {.name = std::move(name),
+          .operands = {{DType::i32, std::move(ids)}, {DType::f32, std::move(values)}},
+          .attrs = {{"shape", ir::Shape{rows, width}}},
+          .fill = [rows](std::vector<Tensor>& operands) { spread_ids(operands[0], rows); }};
+}
+
+}  // namespace
+
+OpDef take_def() {
+  return {
+      .name = "take",
+      .doc = "rows of a table by index",
+      .infer = infer_take,
+      .factors =
+          [](const NodeView& view) {
+            const std::string ids = id_names(view.operands[1]);
+            return factors_from(view, "v h, " + ids + " -> " + ids + "h", "v");
+          },
+      .grad = grad_take,
+      .cost = [](const NodeView&) { return Cost{}; },
+      .reference = reference_take,
+      .samples =
+          [] {
+            return std::vector<Sample>{take_sample("matrix_of_ids", 7, 6, {4, 2}), take_sample("odd", 5, 3, {7}),
+                                       take_sample("one_row", 1, 8, {2, 1, 2}), take_sample("scalar_id", 4, 2, {})};
+          },
+  };
+}
+
+OpDef scatter_add_def() {
+  return {
+      .name = "scatter_add",
+      .doc = "sums rows into the rows of a zero table by index",
+      .infer = infer_scatter_add,
+      .factors =
+          [](const NodeView& view) {
+            const std::string ids = id_names(view.operands[0]);
+            return factors_from(view, " " + ids + ", " + ids + "h -> v h", "v");
+          },
+      .grad = grad_scatter_add,
+      .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[1].elements())}; },
+      .reference = reference_scatter_add,
+      .samples =
+          [] {
+            return std::vector<Sample>{scatter_sample("matrix_of_ids", 7, 6, {4, 2}), scatter_sample("odd", 5, 3, {7}),
+                                       scatter_sample("all_to_one_row", 1, 8, {6})};
+          },
+  };
+}
+
+}  // namespace megacpp::ops
