@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/blocks/parameter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/base/philox.h"
+
+namespace megacpp::blocks {
+namespace {
+
+double dt_bias(const Init& init, double uniform) {
+  const double dt = std::max(std::exp(std::log(init.a) + uniform * (std::log(init.b) - std::log(init.a))), init.c);
+  return dt + std::log(-std::expm1(-dt));  // softplus of this is dt
+}
+
+// softplus(p) = -log(rho), so p = log(1 / rho - 1).
+double rg_lru(const Init& init, double uniform) {
+  const double rho = std::sqrt(init.a * init.a + uniform * (init.b * init.b - init.a * init.a));
+  return std::log(1.0 / rho - 1.0);
+}
+
+double element(const Init& init, const base::Philox& random, uint64_t index) {
+  switch (init.kind) {
+    case Init::Kind::constant:
+      return init.a;
+    case Init::Kind::normal:
+      return init.a * random.normal(index);
+    case Init::Kind::log_uniform_int:
+      return std::log(1.0 + static_cast<double>(index));
+    case Init::Kind::dt_bias:
+      return dt_bias(init, random.uniform(index));
+    case Init::Kind::rg_lru:
+      return rg_lru(init, random.uniform(index));
+  }
+  return 0.0;
+}
+
+}  // namespace
+
+void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values) {
+  const base::Philox random(seed, parameter.name);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(element(parameter.init, random, static_cast<uint64_t>(first) + i));
+}
+
+}  // namespace megacpp::blocks

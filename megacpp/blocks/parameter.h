@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A parameter before any storage exists: name, shape, how it starts, how the optimizer treats it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "megacpp/ir/tensor_type.h"
+
+namespace megacpp::blocks {
+
+/// The distribution a parameter is drawn from. A number depends on (seed, parameter name, element index) only, so every
+/// layout starts from the same weights.
+struct Init {
+  enum class Kind : uint8_t {
+    constant,         // a
+    normal,           // mean 0, standard deviation a
+    log_uniform_int,  // log(1 + i) of element i: A_log of Mamba-2, heads 1..H
+    dt_bias,          // inverse softplus of a time step, log-uniform in [a, b], at least c
+    rg_lru,           // p with exp(-softplus(p)) = rho, rho^2 uniform in [a^2, b^2]
+  };
+  Kind kind = Kind::constant;
+  double a = 0.0;
+  double b = 0.0;
+  double c = 0.0;
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {.kind = Kind::constant, .a = 1.0}; }
+  static Init normal(double deviation) { return {.kind = Kind::normal, .a = deviation}; }
+};
+
+struct Parameter {
+  std::string name;  // full: "block03.M.in_proj"
+  ir::Shape shape;
+  Init init;
+  bool decayed = true;    // whether weight decay applies: matrices yes, vectors no
+  bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
+};
+
+/// Elements [first, first + values.size()) of the parameter, drawn for `seed`.
+void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values);
+
+}  // namespace megacpp::blocks

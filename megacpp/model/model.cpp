@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/model/model.h"
+
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::model {
+namespace {
+
+using blocks::BuildContext;
+using blocks::Init;
+using blocks::Parameter;
+using ir::DType;
+using ir::ValueId;
+using ops::Builder;
+
+blocks::Dims dims_of(const recipe::Model& model, const Batch& batch) {
+  // Projections back to the residual stream start smaller in deep models, so that its variance does not grow with
+  // depth.
+  const double output_std = model.init_std / std::sqrt(2.0 * static_cast<double>(std::max<int64_t>(1, model.depth)));
+  return {.batch = batch.sequences,
+          .sequence = batch.length,
+          .hidden = model.hidden,
+          .norm_eps = model.norm_eps,
+          .init_std = model.init_std,
+          .output_std = output_std,
+          .compute = batch.compute};
+}
+
+blocks::Configs configs_of(const recipe::Model& model) {
+  return {.attention = model.attention,
+          .feed_forward = model.feed_forward,
+          .mamba = model.mamba,
+          .recurrent = model.recurrent};
+}
+
+std::string block_name(size_t index) { return fmt::format("block{:02}", index); }
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const recipe::Model& model, const Batch& batch)
+      : model_(model),
+        batch_(batch),
+        dims_(dims_of(model, batch)),
+        configs_(configs_of(model)),
+        result_{.graph = ir::Graph(model.name), .parameters = {}, .loss = {}, .expert_loads = {}},
+        builder_(result_.graph) {}
+
+  ForwardModel run(bool keep_logits) {
+    builder_.set_scope("batch");
+    const ir::TensorType tokens{DType::i32, {batch_.sequences, batch_.length}};
+    const ValueId ids = builder_.input("batch.ids", tokens, ir::Role::batch);
+    const ValueId labels = builder_.input("batch.labels", tokens, ir::Role::batch);
+    const recipe::ExpandedPattern pattern = recipe::expand(model_.pattern, model_.depth);
+    if (recipe::has_family(pattern, 'A')) {
+      if (model_.attention.document_mask) segments_ = builder_.input("batch.segments", tokens, ir::Role::batch);
+      if (model_.attention.rope) build_rope_tables();
+    }
+    ValueId x = embed(ids);
+    for (size_t i = 0; i < pattern.families.size(); ++i) x = block(i, pattern.families[i], x);
+    const ValueId logits = head(x);
+    losses(logits, labels);
+    if (keep_logits) output_logits(logits);
+    return std::move(result_);
+  }
+
+  ForwardModel run_mixer(char letter) {
+    builder_.set_scope(block_name(0) + "." + letter);
+    const ValueId x =
+        builder_.input("x", {DType::f32, {batch_.sequences, batch_.length, model_.hidden}}, ir::Role::batch);
+    const std::map<std::string, ValueId> weights = block_weights(blocks::block_def(letter));
+    const ValueId y = blocks::block_def(letter).build(context_for(block_name(0), weights), x);
+    result_.graph.add_output({.name = "y", .value = y});
+    result_.loss = y;
+    return std::move(result_);
+  }
+
+ private:
+  ValueId parameter(Parameter parameter) {
+    const ValueId value = builder_.input(parameter.name, {DType::f32, parameter.shape}, ir::Role::weight);
+    result_.parameters.push_back(std::move(parameter));
+    return value;
+  }
+
+  // The block's parameters by short name; their full names are prefixed by the scope the builder is in.
+  std::map<std::string, ValueId> block_weights(const blocks::BlockDef& def) {
+    std::map<std::string, ValueId> weights;
+    for (Parameter& each : def.parameters(dims_, configs_)) {
+      const std::string short_name = each.name;
+      each.name = builder_.scope() + "." + short_name;
+      weights[short_name] = parameter(std::move(each));
+    }
+    return weights;
+  }
+
+  BuildContext context_for(const std::string& block, const std::map<std::string, ValueId>& weights) {
+    return {.builder = builder_,
+            .dims = dims_,
+            .configs = configs_,
+            .block = block,
+            .weights = weights,
+            .rope_cos = rope_cos_,
+            .rope_sin = rope_sin_,
+            .segments = segments_,
+            .routers = &routers_};
+  }
+
+  // Rotation angles position * theta^(-i / (d/2)): computed once, shared by every A block. f32[length, head_dim / 2]
+  void build_rope_tables() {
+    builder_.set_scope("rope");
+    const int64_t half = model_.attention.head_dim / 2;
+    const ir::Shape shape = {batch_.length, half};
+    const ValueId position = builder_.iota(shape, 0, DType::f32), index = builder_.iota(shape, 1, DType::f32);
+    const double log_theta = std::log(model_.attention.rope_theta);
+    const ValueId frequency = builder_.exp(builder_.scale(index, -log_theta / static_cast<double>(half)));
+    const ValueId angle = builder_.mul(position, frequency);
+    rope_cos_ = builder_.unary("cos", angle);
+    rope_sin_ = builder_.unary("sin", angle);
+  }
+
+  ValueId embed(ValueId ids) {
+    builder_.set_scope("embed");
+    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, Init::normal(model_.init_std)});
+    const ValueId x = builder_.convert(builder_.one("take", {table_, ids}), batch_.compute);
+    return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
+  }
+
+  ValueId norm(ValueId x, const std::string& name) {
+    const ValueId weight = parameter({name, {model_.hidden}, Init::ones(), false});
+    return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
+  }
+
+  ValueId block(size_t index, char letter, ValueId x) {
+    const blocks::BlockDef& def = blocks::block_def(letter);
+    const std::string name = block_name(index), scope = name + "." + letter;
+    builder_.set_scope(scope);
+    const ValueId normed = norm(x, scope + ".norm.weight");
+    const std::map<std::string, ValueId> weights = block_weights(def);
+    const ValueId y = def.build(context_for(name, weights), normed);
+    return builder_.add(x, y);
+  }
+
+  // f32 logits [tokens, vocab]
+  ValueId head(ValueId x) {
+    builder_.set_scope("final_norm");
+    const ValueId normed = norm(x, "final_norm.weight");
+    builder_.set_scope("head");
+    const ValueId rows = builder_.reshape(normed, {batch_.sequences * batch_.length, model_.hidden});
+    if (model_.tie_embeddings) {
+      const ValueId table = builder_.convert(table_, batch_.compute);
+      return builder_.dot(rows, table, {.lhs_contract = {1}, .rhs_contract = {1}});
+    }
+    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, Init::normal(model_.init_std)});
+    return builder_.matmul(rows, builder_.convert(weight, batch_.compute));
+  }
+
+  void losses(ValueId logits, ValueId labels) {
+    builder_.set_scope("loss");
+    Builder& b = builder_;
+    const int64_t tokens = batch_.sequences * batch_.length;
+    const ValueId flat_labels = b.reshape(labels, {tokens});
+    const std::vector<ValueId> entropy = b.node("cross_entropy", {logits, flat_labels});
+    const ValueId counted = b.convert(b.compare(flat_labels, b.constant(0.0, {tokens}, DType::i32), "ge"), DType::f32);
+    const ValueId count = b.max(b.sum_all(counted), b.constant(1.0));
+    const ValueId ce = b.div(b.sum_all(entropy[0]), count);
+    ValueId loss = ce;
+    if (model_.z_loss > 0) {
+      const ValueId squares = b.sum_all(b.mul(b.square(entropy[1]), counted));
+      loss = b.add(loss, b.scale(b.div(squares, count), model_.z_loss));
+    }
+    if (!routers_.empty()) loss = b.add(loss, router_losses());
+    result_.graph.add_output({.name = "loss", .value = loss});
+    result_.graph.add_output({.name = "ce", .value = ce});
+    result_.loss = loss;
+  }
+
+  // Switch-style balance loss: experts * sum_e (requests_e / tokens) (probability_e / tokens), over k; perfect balance
+  // is 1 per block. Over the whole model ("balance_over: model") requests and probabilities are added up first, as
+  // Mixtral does, and not divided by k.
+  ValueId balance(ValueId counts, ValueId probabilities, double tokens, double divisor) {
+    const double scale = static_cast<double>(model_.feed_forward.experts) / (tokens * tokens * divisor);
+    return builder_.scale(builder_.sum_all(builder_.mul(counts, probabilities)), scale);
+  }
+
+  ValueId router_losses() {
+    Builder& b = builder_;
+    const blocks::FeedForward& f = model_.feed_forward;
+    const double tokens = static_cast<double>(batch_.sequences * batch_.length),
+                 blocks = static_cast<double>(routers_.size());
+    ValueId counts = routers_[0].counts, probabilities = routers_[0].probability_sum;
+    ValueId z = routers_[0].square_lse_mean, dropped = routers_[0].dropped;
+    const double k = static_cast<double>(f.top_k);
+    ValueId per_block = balance(counts, probabilities, tokens, k);
+    for (size_t i = 1; i < routers_.size(); ++i) {
+      counts = b.add(counts, routers_[i].counts);
+      probabilities = b.add(probabilities, routers_[i].probability_sum);
+      z = b.add(z, routers_[i].square_lse_mean);
+      dropped = b.add(dropped, routers_[i].dropped);
+      per_block = b.add(per_block, balance(routers_[i].counts, routers_[i].probability_sum, tokens, k));
+    }
+    const ValueId aux = f.balance_over == "model" ? balance(counts, probabilities, tokens * blocks, 1.0)
+                                                  : b.scale(per_block, 1.0 / blocks);
+    for (const blocks::RouterStats& stats : routers_)
+      result_.expert_loads.push_back({stats.block, stats.counts, f.bias_rate > 0});
+    result_.graph.add_output({.name = "aux", .value = aux});
+    result_.graph.add_output({.name = "dropped", .value = dropped});
+    ValueId total = b.scale(aux, f.balance_loss);
+    if (f.z_loss > 0) total = b.add(total, b.scale(z, f.z_loss / blocks));
+    return total;
+  }
+
+  void output_logits(ValueId logits) {
+    result_.graph.add_output({.name = "logits", .value = logits});
+    for (size_t i = 0; i < routers_.size(); ++i)
+      result_.graph.add_output({.name = "router_logits." + std::to_string(i), .value = routers_[i].logits});
+  }
+
+  const recipe::Model& model_;
+  Batch batch_;
+  blocks::Dims dims_;
+  blocks::Configs configs_;
+  ForwardModel result_;
+  Builder builder_;
+  ValueId table_;
+  std::optional<ValueId> rope_cos_, rope_sin_, segments_;
+  std::vector<blocks::RouterStats> routers_;
+};
+
+}  // namespace
+
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits) {
+  return ModelBuilder(model, batch).run(keep_logits);
+}
+
+ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch) {
+  return ModelBuilder(model, batch).run_mixer(letter);
+}
+
+std::vector<blocks::Parameter> parameters_of(const recipe::Model& model) {
+  return build_forward(model, {.sequences = 1, .length = 1}).parameters;
+}
+
+}  // namespace megacpp::model

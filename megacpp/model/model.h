@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds the forward graph of a pattern string: embedding, pre-norm residual blocks, final norm, head, losses. Every
+// parameter, its initial distribution and its scope are fixed here; after this stage nothing reads the recipe's model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megacpp/blocks/block.h"
+#include "megacpp/ir/graph.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::model {
+
+/// The batch a program is built for.
+struct Batch {
+  int64_t sequences = 0;
+  int64_t length = 0;
+  ir::DType compute = ir::DType::f32;
+};
+
+/// Per-expert request counts of one E block, added up over micro-steps.
+struct ExpertLoad {
+  std::string block;   // "block03"
+  ir::ValueId counts;  // f32[experts]
+  bool steers_bias = false;
+};
+
+struct ForwardModel {
+  ir::Graph graph;
+  std::vector<blocks::Parameter> parameters;  // in order of appearance; each is an input of that name
+  ir::ValueId loss;                           // f32[]: what is minimised
+  std::vector<ExpertLoad> expert_loads;
+};
+
+/// Inputs: parameters (f32, role weight), batch.ids and batch.labels (i32[sequences, length]; a label below 0 is
+/// masked), batch.segments where document masks are on. Outputs: loss, ce, and aux, z, dropped where there are experts;
+/// logits and router logits when `keep_logits` is set.
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits = false);
+
+/// All parameters of the model, without building a graph.
+std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);
+
+/// The graph of one bare mixer: input x, output y, no norm, no residual. For comparing a family with its reference.
+ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch);
+
+}  // namespace megacpp::model

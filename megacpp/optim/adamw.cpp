@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/optim/adamw.h"
+
+#include <cmath>
+
+#include "megacpp/ops/builder.h"
+
+namespace megacpp::optim {
+namespace {
+
+using blocks::Parameter;
+using ir::DType;
+using ir::Role;
+using ir::ValueId;
+using ops::Builder;
+
+// The scope of a parameter's state is the block it belongs to: "block03.M.in_proj" -> "block03.M", "embed.weight" ->
+// "embed".
+std::string scope_of(const std::string& parameter) {
+  const size_t first = parameter.find('.'), second = parameter.find('.', first + 1);
+  const bool in_block = parameter.rfind("block", 0) == 0 && second != std::string::npos;
+  return parameter.substr(0, in_block ? second : first);
+}
+
+class UpdateBuilder {
+ public:
+  explicit UpdateBuilder(const Optimizer& optimizer) : optimizer_(optimizer), graph_("update"), b_(graph_) {
+    b_.set_scope("update");
+    lr_ = b_.input("lr", {DType::f32, {}}, Role::batch);
+    step_ = b_.input("step", {DType::f32, {}}, Role::batch);
+  }
+
+  ir::Graph run(const std::vector<Parameter>& parameters, const std::vector<BiasBalance>& balances) {
+    for (const Parameter& parameter : parameters)
+      if (parameter.trainable) states_.push_back(read(parameter));
+    const ValueId norm = global_norm();
+    graph_.add_output({.name = "grad_norm", .value = norm});
+    const ValueId scale = clip_scale(norm);
+    const ValueId correction1 = bias_correction(optimizer_.beta1), correction2 = bias_correction(optimizer_.beta2);
+    for (const State& state : states_) update(state, scale, correction1, correction2);
+    for (const BiasBalance& balance : balances) steer(balance);
+    return std::move(graph_);
+  }
+
+ private:
+  struct State {
+    const Parameter* parameter;
+    ValueId weight, gradient, m, v;
+  };
+
+  State read(const Parameter& parameter) {
+    b_.set_scope(scope_of(parameter.name));
+    const ir::TensorType type{DType::f32, parameter.shape};
+    return {.parameter = &parameter,
+            .weight = b_.input(parameter.name, type, Role::weight),
+            .gradient = b_.input(gradient_name(parameter.name), type, Role::gradient),
+            .m = b_.input(first_moment_name(parameter.name), type, Role::optimizer),
+            .v = b_.input(second_moment_name(parameter.name), type, Role::optimizer)};
+  }
+
+  ValueId global_norm() {
+    b_.set_scope("update.norm");
+    ValueId sum = b_.constant(0.0);
+    for (const State& state : states_) sum = b_.add(sum, b_.sum_all(b_.square(state.gradient)));
+    return b_.sqrt(sum);
+  }
+
+  // min(1, clip / norm)
+  ValueId clip_scale(ValueId norm) {
+    if (optimizer_.clip == 0) return b_.constant(1.0);
+    return b_.min(b_.constant(1.0), b_.div(b_.constant(optimizer_.clip), b_.offset(norm, 1e-6)));
+  }
+
+  // 1 / (1 - beta^step)
+  ValueId bias_correction(double beta) {
+    const ValueId power = b_.exp(b_.scale(step_, std::log(beta)));
+    return b_.div(b_.constant(1.0), b_.sub(b_.constant(1.0), power));
+  }
+
+  void update(const State& state, ValueId scale, ValueId correction1, ValueId correction2) {
+    b_.set_scope(scope_of(state.parameter->name));
+    const ValueId g = b_.mul(state.gradient, scale);
+    const ValueId m = b_.add(b_.scale(state.m, optimizer_.beta1), b_.scale(g, 1.0 - optimizer_.beta1));
+    const ValueId v = b_.add(b_.scale(state.v, optimizer_.beta2), b_.scale(b_.square(g), 1.0 - optimizer_.beta2));
+    const ValueId root = b_.offset(b_.sqrt(b_.mul(v, correction2)), optimizer_.eps);
+    ValueId direction = b_.div(b_.mul(m, correction1), root);
+    if (state.parameter->decayed && optimizer_.weight_decay > 0)
+      direction = b_.add(direction, b_.scale(state.weight, optimizer_.weight_decay));
+    const std::string& name = state.parameter->name;
+    replace(name, b_.sub(state.weight, b_.mul(direction, lr_)));
+    replace(first_moment_name(name), m);
+    replace(second_moment_name(name), v);
+    replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
+  }
+
+  // b += rate * sign(mean requests - requests), then the counts start again from zero.
+  void steer(const BiasBalance& balance) {
+    b_.set_scope(scope_of(balance.bias));
+    const ir::TensorType type{DType::f32, {balance.experts}};
+    const ValueId bias = b_.input(balance.bias, type, Role::weight);
+    const ValueId counts = b_.input(balance.counts, type, Role::gradient);
+    const ValueId mean = b_.scale(b_.sum_all(counts), 1.0 / static_cast<double>(balance.experts));
+    const ValueId sign = b_.unary("sign", b_.sub(b_.broadcast(mean, type.shape, {}), counts));
+    replace(balance.bias, b_.add(bias, b_.scale(sign, balance.rate)));
+    replace(balance.counts, b_.constant_like(0.0, counts));
+  }
+
+  void replace(const std::string& state, ValueId value) {
+    graph_.add_output({.name = state, .value = value, .donated = state});
+  }
+
+  const Optimizer& optimizer_;
+  ir::Graph graph_;
+  Builder b_;
+  ValueId lr_, step_;
+  std::vector<State> states_;
+};
+
+}  // namespace
+
+std::string gradient_name(const std::string& parameter) { return "grad." + parameter; }
+std::string first_moment_name(const std::string& parameter) { return "adam_m." + parameter; }
+std::string second_moment_name(const std::string& parameter) { return "adam_v." + parameter; }
+
+ir::Graph build_update(const std::vector<Parameter>& parameters, const std::vector<BiasBalance>& balances,
+                       const Optimizer& optimizer) {
+  return UpdateBuilder(optimizer).run(parameters, balances);
+}
+
+}  // namespace megacpp::optim

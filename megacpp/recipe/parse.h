@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// YAML text to a validated Recipe. Unknown keys are refused with the nearest name (E1001), values of another kind with
+// file and line (E1002), text that is no YAML mapping with its line (E1004); then the gates of validate.h apply.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::recipe {
+
+/// `file` names the text in errors. `overrides` are "key=value" as given to --set, applied in order after the text.
+Recipe parse(std::string_view yaml, const std::string& file, std::span<const std::string> overrides = {});
+
+/// parse() of a file's content; E3001 when it cannot be read. A recipe without a name is called after its file.
+Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+
+}  // namespace megacpp::recipe

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/parse.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "megacpp/base/error.h"
+#include "megacpp/recipe/print.h"
+
+namespace megacpp::recipe {
+namespace {
+
+constexpr const char* kSmall = R"(name: small
+model:
+  pattern: AE
+  depth: 4
+  hidden: 32
+  vocab: 256
+  attention:
+    heads: 4
+    kv_heads: 2
+    head_dim: 8
+  feed_forward:
+    intermediate: 64
+train:
+  batch: 2
+  sequence: 16
+  steps: 10
+)";
+
+base::Error error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse(yaml, "r.yaml", overrides);
+  } catch (const base::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "accepted";
+  return {base::Code::E9001, {}};
+}
+
+std::string with(std::string old_text, const std::string& new_text) {
+  std::string yaml = kSmall;
+  return yaml.replace(yaml.find(old_text), old_text.size(), new_text);
+}
+
+TEST(ParseTest, ValuesAreReadAndDefaultsFilled) {
+  const Recipe recipe = parse(kSmall, "r.yaml");
+  EXPECT_EQ(recipe.name, "small");
+  EXPECT_EQ(recipe.model.name, "small");
+  EXPECT_EQ(recipe.model.attention.kv_heads, 2);
+  EXPECT_EQ(recipe.model.attention.rope_theta, 10000);
+  EXPECT_EQ(recipe.optimizer.schedule, "cosine");
+  EXPECT_TRUE(recipe.data.text.empty());
+  EXPECT_TRUE(std::isinf(recipe.model.mamba.dt_limit_high));
+}
+
+TEST(ParseTest, PrintedRecipeParsesToAnEqualOne) {
+  const std::vector<std::string> overrides = {"model.pattern=AE|M",       "model.mamba.heads=4",
+                                              "model.recurrent.width=64", "optimizer.lr=0.00012345678901234567",
+                                              "train.recompute.A=full",   "data.text=[a b.txt, /c/*.h, \"#x\"]",
+                                              "name=with: colon",         "model.tie_embeddings=true"};
+  const Recipe recipe = parse(kSmall, "r.yaml", overrides);
+  EXPECT_EQ(recipe.data.text, (std::vector<std::string>{"a b.txt", "/c/*.h", "#x"}));
+  const std::string text = print(recipe);
+  EXPECT_EQ(parse(text, "printed"), recipe) << text;
+  EXPECT_EQ(print(parse(text, "printed")), text);
+}
+
+TEST(ParseTest, SectionsOfUnusedFamiliesAreNotPrinted) {
+  const std::string text = print(parse(kSmall, "r.yaml"));
+  EXPECT_EQ(text.find("mamba:"), std::string::npos);
+  EXPECT_NE(text.find("  attention:\n    heads: 4\n"), std::string::npos);
+  EXPECT_NE(text.find("train:\n  batch: 2\n"), std::string::npos);
+  EXPECT_NE(text.find("  recompute:\n    A: none\n"), std::string::npos);
+}
+
+TEST(ParseTest, UnknownKeyIsRefusedWithLineAndNearestName) {
+  const base::Error error = error_of(with("hidden: 32", "hiden: 32"));
+  EXPECT_EQ(error.code(), base::Code::E1001);
+  EXPECT_EQ(error.problem().where, "r.yaml:5");
+  EXPECT_EQ(error.problem().got, "'model.hiden'");
+  EXPECT_EQ(error.problem().next, "did you mean 'model.hidden'?");
+}
+
+TEST(ParseTest, WrongKindsAreRefusedWithLineAndWantedKind) {
+  const base::Error error = error_of(with("hidden: 32", "hidden: wide"));
+  EXPECT_EQ(error.code(), base::Code::E1002);
+  EXPECT_EQ(error.problem().where, "r.yaml:5 model.hidden");
+  EXPECT_EQ(error.problem().got, "'wide'");
+  EXPECT_EQ(error.problem().wanted, "an integer");
+  for (const char* hidden : {"1.5", "[1]", "{a: 1}", "", "1e3", "99999999999999999999", "true"}) {
+    EXPECT_EQ(error_of(with("hidden: 32", std::string("hidden: ") + hidden)).code(), base::Code::E1002) << hidden;
+  }
+  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  tie_embeddings: maybe")).problem().wanted, "true or false");
+  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  norm_eps: nan")).code(), base::Code::E1002);
+  EXPECT_EQ(error_of(with("train:\n  batch: 2\n  sequence: 16\n  steps: 10\n", "train: 5\n")).code(),
+            base::Code::E1002);
+  EXPECT_EQ(error_of(std::string(kSmall) + "data:\n  text: [[a]]\n").code(), base::Code::E1002);
+}
+
+TEST(ParseTest, TextThatIsNoMappingIsRefused) {
+  EXPECT_EQ(error_of("").code(), base::Code::E1004);
+  EXPECT_EQ(error_of("- a\n- b\n").code(), base::Code::E1004);
+  const base::Error error = error_of("name: x\nmodel: [1, 2\n");
+  EXPECT_EQ(error.code(), base::Code::E1004);
+  EXPECT_EQ(error.problem().where.rfind("r.yaml:", 0), 0u);
+  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  hidden: 64")).code(), base::Code::E1004);
+}
+
+TEST(ParseTest, OverridesWinAndAreCheckedLikeTheText) {
+  EXPECT_EQ(parse(kSmall, "r.yaml", std::vector<std::string>{"train.steps=3", "train.steps=4"}).train.steps, 4);
+  const base::Error unknown = error_of(kSmall, {"train.stepz=3"});
+  EXPECT_EQ(unknown.code(), base::Code::E1001);
+  EXPECT_EQ(unknown.problem().where, "--set train.stepz=3");
+  EXPECT_EQ(unknown.problem().next, "did you mean 'train.steps'?");
+  EXPECT_EQ(error_of(kSmall, {"train.steps=many"}).code(), base::Code::E1002);
+  EXPECT_EQ(error_of(kSmall, {"train.steps=0"}).problem().where, "--set train.steps");
+  EXPECT_EQ(error_of(kSmall, {"train.steps"}).code(), base::Code::E1007);
+  EXPECT_EQ(error_of(kSmall, {"train=3"}).code(), base::Code::E1002);
+}
+
+TEST(ParseTest, ASingleTextServesAsAList) {
+  EXPECT_EQ(parse(std::string(kSmall) + "data:\n  text: a.txt\n", "r.yaml").data.text,
+            std::vector<std::string>{"a.txt"});
+}
+
+TEST(ParseTest, EmptySectionsAreAllowed) {
+  EXPECT_EQ(parse(std::string(kSmall) + "data:\n", "r.yaml"), parse(kSmall, "r.yaml"));
+}
+
+}  // namespace
+}  // namespace megacpp::recipe

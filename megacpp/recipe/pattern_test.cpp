@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/pattern.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::recipe {
+namespace {
+
+std::string letters(std::string_view pattern, int64_t depth) {
+  const ExpandedPattern expanded = expand(pattern, depth);
+  return {expanded.families.begin(), expanded.families.end()};
+}
+
+base::Error error_of(std::string_view pattern, int64_t depth) {
+  try {
+    expand(pattern, depth);
+  } catch (const base::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "accepted " << pattern;
+  return {base::Code::E9001, {}};
+}
+
+TEST(PatternTest, TilesToDepthAndCutsTheLastTileShort) {
+  EXPECT_EQ(letters("AE", 5), "AEAEA");
+  EXPECT_EQ(letters("AEMEAEMEAEMR", 56).substr(48), "AEMEAEME");
+  EXPECT_EQ(letters("AEMR", 2), "AE");
+}
+
+TEST(PatternTest, CutsAreBlockIndicesAndNoBlocks) {
+  const ExpandedPattern expanded = expand("AE|M", 7);
+  EXPECT_EQ(letters("AE|M", 7), "AEMAEMA");
+  EXPECT_EQ(expanded.cuts, (std::vector<int64_t>{2, 5}));
+}
+
+TEST(PatternTest, ACutAtTheEndOfTheTileSeparatesTilesButNotTheLast) {
+  EXPECT_EQ(expand("AE|", 6).cuts, (std::vector<int64_t>{2, 4}));
+}
+
+TEST(PatternTest, FamiliesBeyondTheDepthAreNotPresent) {
+  EXPECT_TRUE(has_family(expand("AEMR", 4), 'R'));
+  EXPECT_FALSE(has_family(expand("AEMR", 3), 'R'));
+}
+
+TEST(PatternTest, RefusalsNameThePlaceAndTheRemedy) {
+  EXPECT_EQ(error_of("AXE", 2).code(), base::Code::E1006);
+  EXPECT_EQ(error_of("AXE", 2).problem().got, "'X' at place 2");
+  EXPECT_EQ(error_of("Ae", 2).problem().next, "write 'E'");
+  for (const char* pattern : {"", "|", "|AE", "A||E"})
+    EXPECT_EQ(error_of(pattern, 2).code(), base::Code::E1006) << pattern;
+  EXPECT_EQ(error_of("AE", 0).code(), base::Code::E1003);
+}
+
+}  // namespace
+}  // namespace megacpp::recipe

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user asks for: plain values with their defaults. A member that has no sensible default starts at 0 (or empty)
+// and must be given; validate() in validate.h says so. Every member but model.name has one line in schema.inc, which
+// carries its documentation, range and place in the YAML text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
+#include "megacpp/optim/optimizer.h"
+
+namespace megacpp::recipe {
+
+// Each part's configuration stands beside the code that reads it.
+using blocks::Attention;
+using blocks::FeedForward;
+using blocks::Mamba;
+using blocks::Recurrent;
+using optim::Optimizer;
+
+struct Model {
+  std::string name;  // the recipe's name
+  std::string pattern;
+  int64_t depth = 0;  // blocks
+  int64_t hidden = 0;
+  int64_t vocab = 0;
+  double norm_eps = 1e-5;
+  bool tie_embeddings = false;
+  double embed_scale = 1.0;
+  double init_std = 0.02;
+  double z_loss = 0;  // on the logits
+  Attention attention;
+  Mamba mamba;
+  FeedForward feed_forward;
+  Recurrent recurrent;
+
+  bool operator==(const Model&) const = default;
+};
+
+struct Train {
+  int64_t batch = 0;     // sequences per micro-step on the chip
+  int64_t sequence = 0;  // tokens
+  int64_t micro_steps = 1;
+  int64_t steps = 0;
+  int64_t seed = 1234;
+  std::string precision = "f32";     // f32 | bf16
+  std::string recompute_A = "none";  // none | selective | full
+  std::string recompute_M = "none";
+  std::string recompute_E = "none";
+  std::string recompute_R = "none";
+  int64_t threads = 0;  // 0 = all cores
+  int64_t log_every = 10;
+
+  bool operator==(const Train&) const = default;
+};
+
+struct Data {
+  std::vector<std::string> text;  // files, folders or globs; empty = the C++ headers of this machine
+
+  bool operator==(const Data&) const = default;
+};
+
+struct Recipe {
+  std::string name;
+  Model model;
+  Train train;
+  Optimizer optimizer;
+  Data data;
+
+  bool operator==(const Recipe&) const = default;
+};
+
+}  // namespace megacpp::recipe

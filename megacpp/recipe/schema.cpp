@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/json_text.h"
+#include "megacpp/base/suggest.h"
+
+namespace megacpp::recipe {
+namespace {
+
+Range any() { return {}; }
+Range at_least(double low) { return {.low = low, .choices = {}}; }
+Range above(double low) { return {.low = low, .low_excluded = true, .choices = {}}; }
+Range above_or_infinite(double low) {
+  return {.low = low, .low_excluded = true, .infinity_allowed = true, .choices = {}};
+}
+Range between(double low, double high) { return {.low = low, .high = high, .choices = {}}; }
+Range at_least_and_below(double low, double high) {
+  return {.low = low, .high = high, .high_excluded = true, .choices = {}};
+}
+template <typename... Words>
+Range one_of(Words... words) {
+  return {.choices = {std::string(words)...}};
+}
+
+std::vector<Key> make_keys() {
+  return {
+#define MEGACPP_KEY(path, member, kind, range, doc) \
+  Key{path, Kind::kind, range, doc, [](Recipe& recipe) -> Member { return &recipe.member; }},
+#include "megacpp/recipe/schema.inc"
+#undef MEGACPP_KEY
+  };
+}
+
+std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+std::vector<std::string> all_paths() {
+  std::vector<std::string> paths;
+  for (const Key& key : keys()) {
+    for (size_t dot = key.path.find('.'); dot != std::string::npos; dot = key.path.find('.', dot + 1)) {
+      const std::string section = key.path.substr(0, dot);
+      if (std::find(paths.begin(), paths.end(), section) == paths.end()) paths.push_back(section);
+    }
+    paths.push_back(key.path);
+  }
+  return paths;
+}
+
+bool is_plain_word(std::string_view text) {
+  constexpr std::string_view kRest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  const bool starts_well = !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/');
+  return starts_well && text.find_first_not_of(kRest) == std::string_view::npos && text != "null" && text != "Null" &&
+         text != "NULL";
+}
+
+std::string quoted(const std::string& text) { return is_plain_word(text) ? text : base::json_quoted(text); }
+
+struct ValueWriter {
+  std::string operator()(const int64_t* value) const { return std::to_string(*value); }
+  std::string operator()(const double* value) const {
+    if (std::isnan(*value)) return ".nan";
+    if (std::isinf(*value)) return *value > 0 ? ".inf" : "-.inf";
+    return fmt::format("{}", *value);
+  }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::string* value) const { return quoted(*value); }
+  std::string operator()(const std::vector<std::string>* values) const {
+    std::string text = "[";
+    for (const std::string& value : *values) text += (text.size() > 1 ? ", " : "") + quoted(value);
+    return text + "]";
+  }
+};
+
+bool inside(const Range& range, double value) {
+  const bool low_ok = range.low_excluded ? value > range.low : value >= range.low;
+  const bool high_ok = range.high_excluded ? value < range.high : value <= range.high;
+  return low_ok && high_ok && (range.infinity_allowed || std::isfinite(value));
+}
+
+}  // namespace
+
+std::span<const Key> keys() {
+  static const std::vector<Key> table = make_keys();
+  return table;
+}
+
+const Key* find_key(std::string_view path) {
+  for (const Key& key : keys()) {
+    if (key.path == path) return &key;
+  }
+  return nullptr;
+}
+
+bool is_section(std::string_view path) {
+  const std::string prefix = std::string(path) + ".";
+  return std::any_of(keys().begin(), keys().end(), [&](const Key& key) { return key.path.rfind(prefix, 0) == 0; });
+}
+
+std::optional<char> family_of(const Key& key) {
+  constexpr std::array<std::pair<std::string_view, char>, 4> kSections = {
+      {{"model.attention.", 'A'}, {"model.mamba.", 'M'}, {"model.feed_forward.", 'E'}, {"model.recurrent.", 'R'}}};
+  for (const auto& [prefix, family] : kSections) {
+    if (key.path.rfind(prefix, 0) == 0) return family;
+  }
+  return std::nullopt;
+}
+
+std::string_view kind_name(Kind kind) {
+  constexpr std::string_view kNames[] = {"an integer", "a number", "true or false", "a text", "a list of texts"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string describe(const Range& range) {
+  if (!range.choices.empty()) {
+    std::string text;
+    for (size_t i = 0; i < range.choices.size(); ++i) {
+      if (i > 0) text += i + 1 == range.choices.size() ? " or " : ", ";
+      text += range.choices[i];
+    }
+    return text;
+  }
+  std::string text;
+  if (std::isfinite(range.low)) text = fmt::format("{} {}", range.low_excluded ? "above" : "at least", range.low);
+  if (std::isfinite(range.high)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.high_excluded ? "below" : "at most", range.high);
+  }
+  return text;
+}
+
+bool contains(const Range& range, const Member& member) {
+  if (const auto* integer = std::get_if<int64_t*>(&member)) return inside(range, static_cast<double>(**integer));
+  if (const auto* number = std::get_if<double*>(&member)) return inside(range, **number);
+  if (const auto* text = std::get_if<std::string*>(&member); text != nullptr && !range.choices.empty()) {
+    return std::find(range.choices.begin(), range.choices.end(), **text) != range.choices.end();
+  }
+  return true;
+}
+
+std::string value_text(const Member& member) { return std::visit(ValueWriter{}, member); }
+
+Member member_of(const Key& key, const Recipe& recipe) {
+  const Member member = key.member(const_cast<Recipe&>(recipe));  // accessors serve readers and writers alike
+  MEGACPP_CHECK(member.index() == static_cast<size_t>(key.kind)) << key.path << " has another kind than its member";
+  return member;
+}
+
+std::string suggest_key(std::string_view unknown) {
+  // A right name in the wrong section is likelier than a near spelling.
+  for (const Key& key : keys()) {
+    if (last_word(key.path) == last_word(unknown)) return "did you mean '" + key.path + "'?";
+  }
+  return base::did_you_mean(unknown, all_paths(), "see the recipe keys in the documentation");
+}
+
+std::string key_table() {
+  const Recipe defaults;
+  std::string table = "| key | kind | default | range | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const Key& key : keys()) {
+    const Member member = member_of(key, defaults);
+    const bool required = !contains(key.range, member) || key.path == "name" || key.path == "model.pattern";
+    std::string row = fmt::format("| `{}` | {} | {} | {} | ", key.path, kind_name(key.kind),
+                                  required ? "required" : "`" + value_text(member) + "`", describe(key.range));
+    for (const char c : key.doc) row += c == '|' ? std::string("\\|") : std::string(1, c);
+    table += row + " |\n";
+  }
+  return table;
+}
+
+}  // namespace megacpp::recipe

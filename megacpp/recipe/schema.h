@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of recipe keys made from schema.inc: where each value lives, what it may be, what it means.
+// Everything that reads, checks, prints or documents recipes walks this table and names no key itself.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::recipe {
+
+/// The alternatives stand in the order of Member's.
+enum class Kind { integer, number, flag, text, list };
+using Member = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
+
+/// What a value may be: an interval for numbers, a set of words for texts.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_excluded = false;
+  bool high_excluded = false;
+  bool infinity_allowed = false;
+  std::vector<std::string> choices;  // empty = any text
+};
+
+struct Key {
+  std::string path;  // "model.attention.heads"
+  Kind kind;
+  Range range;
+  std::string doc;
+  Member (*member)(Recipe& recipe);
+};
+
+/// All keys, in printing order.
+std::span<const Key> keys();
+const Key* find_key(std::string_view path);
+/// Whether `path` is a group of keys, e.g. "model.attention".
+bool is_section(std::string_view path);
+/// The family whose section the key belongs to ('A', 'M', 'E', 'R'), or nothing for keys every recipe has.
+std::optional<char> family_of(const Key& key);
+
+std::string_view kind_name(Kind kind);     // "an integer"
+std::string describe(const Range& range);  // "at least 1", "swiglu or relu2", ""
+bool contains(const Range& range, const Member& member);
+/// The value as YAML text, e.g. 0.02, .inf, "A|E", [a.txt, b.txt].
+std::string value_text(const Member& member);
+/// The member of a recipe that is only read.
+Member member_of(const Key& key, const Recipe& recipe);
+
+/// "did you mean 'model.hidden'?" for an unknown path, or where to find the keys.
+std::string suggest_key(std::string_view unknown);
+
+/// Markdown table of all keys: key, kind, default, range, meaning.
+std::string key_table();
+
+}  // namespace megacpp::recipe

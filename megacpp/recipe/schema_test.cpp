@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/schema.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace megacpp::recipe {
+namespace {
+
+TEST(SchemaTest, EveryKeyIsDocumentedAndOfItsMembersKind) {
+  const Recipe recipe;
+  std::set<std::string> paths;
+  for (const Key& key : keys()) {
+    EXPECT_GE(key.doc.size(), 8u) << key.path;
+    EXPECT_EQ(key.doc.back(), '.') << key.path;
+    EXPECT_TRUE(paths.insert(key.path).second) << key.path << " stands twice";
+    EXPECT_EQ(member_of(key, recipe).index(), static_cast<size_t>(key.kind)) << key.path;
+  }
+}
+
+TEST(SchemaTest, EveryKeyHasItsOwnMember) {
+  Recipe recipe;
+  std::set<const void*> members;
+  for (const Key& key : keys()) {
+    const void* address = std::visit([](auto* value) { return static_cast<const void*>(value); }, key.member(recipe));
+    EXPECT_TRUE(members.insert(address).second) << key.path << " shares a member";
+  }
+}
+
+TEST(SchemaTest, KeyTableHasARowPerKey) {
+  const std::string table = key_table();
+  for (const Key& key : keys()) EXPECT_NE(table.find("| `" + key.path + "` |"), std::string::npos) << key.path;
+  EXPECT_NE(table.find("| `model.hidden` | an integer | required | at least 1 |"), std::string::npos);
+  EXPECT_NE(table.find("| `model.mamba.dt_limit_high` | a number | `.inf` | above 0 |"), std::string::npos);
+}
+
+TEST(SchemaTest, RangesReadAsWords) {
+  EXPECT_EQ(describe(find_key("optimizer.beta1")->range), "at least 0 and below 1");
+  EXPECT_EQ(describe(find_key("train.recompute.A")->range), "none, selective or full");
+  EXPECT_EQ(describe(find_key("name")->range), "");
+}
+
+TEST(SchemaTest, SectionsAndFamiliesFollowThePaths) {
+  EXPECT_TRUE(is_section("model"));
+  EXPECT_TRUE(is_section("train.recompute"));
+  EXPECT_FALSE(is_section("model.hidden"));
+  EXPECT_EQ(family_of(*find_key("model.mamba.chunk")), 'M');
+  EXPECT_EQ(family_of(*find_key("model.depth")), std::nullopt);
+}
+
+TEST(SchemaTest, SuggestionsPreferTheSameWordInAnotherSection) {
+  EXPECT_EQ(suggest_key("hidden"), "did you mean 'model.hidden'?");
+  EXPECT_EQ(suggest_key("model.hiden"), "did you mean 'model.hidden'?");
+  EXPECT_EQ(suggest_key("modle"), "did you mean 'model'?");
+  EXPECT_EQ(suggest_key("entirely_different_thing"), "see the recipe keys in the documentation");
+}
+
+}  // namespace
+}  // namespace megacpp::recipe

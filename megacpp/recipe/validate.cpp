@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/suggest.h"
+#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/schema.h"
+
+namespace megacpp::recipe {
+namespace {
+
+/// "nam52.yaml:12 model.attention.heads", or the path alone when nobody gave the key.
+std::string place(const Origins& origins, std::string_view path) {
+  const auto origin = origins.find(path);
+  return origin == origins.end() ? std::string(path) : origin->second + " " + std::string(path);
+}
+
+/// The divisor of `whole` nearest to `wish`, the smaller one of two.
+int64_t nearest_divisor(int64_t whole, int64_t wish) {
+  int64_t best = 1;
+  const auto consider = [&](int64_t d) {
+    const auto distance = std::pair(std::llabs(d - wish), d);
+    if (distance < std::pair(std::llabs(best - wish), best)) best = d;
+  };
+  for (int64_t d = 1; d <= whole / d; ++d) {
+    if (whole % d == 0) consider(d), consider(whole / d);
+  }
+  return best;
+}
+
+/// A value out of range that nobody gave is a default standing for "must be given".
+std::string got_text(const Origins& origins, std::string_view path, std::string value) {
+  return origins.empty() || origins.contains(path) ? value : "nothing: the key is not given";
+}
+
+std::string next_step(const Key& key, const Member& member) {
+  const std::string meaning = key.path + ": " + key.doc;
+  if (key.range.choices.empty()) return meaning;
+  return base::did_you_mean(*std::get<std::string*>(member), key.range.choices, meaning);
+}
+
+void check_ranges(const Recipe& recipe, const ExpandedPattern& pattern, const Origins& origins) {
+  for (const Key& key : keys()) {
+    const auto family = family_of(key);
+    if (family && !has_family(pattern, *family)) continue;
+    const Member member = member_of(key, recipe);
+    if (contains(key.range, member)) continue;
+    base::raise(base::Code::E1003, {.where = place(origins, key.path),
+                                    .got = got_text(origins, key.path, value_text(member)),
+                                    .wanted = describe(key.range),
+                                    .next = next_step(key, member)});
+  }
+}
+
+struct Division {
+  std::string_view whole_path;
+  int64_t whole;
+  std::string_view part_path;
+  int64_t part;
+};
+
+void check_divides(const Division& d, const Origins& origins) {
+  MEGACPP_REQUIRE(d.whole % d.part == 0, E1005,
+                  {.where = place(origins, d.part_path),
+                   .got = fmt::format("{} = {}, {} = {}", d.whole_path, d.whole, d.part_path, d.part),
+                   .wanted = fmt::format("a divisor of {}", d.whole),
+                   .next = fmt::format("set {}: {}", d.part_path, nearest_divisor(d.whole, d.part))});
+}
+
+void check_attention(const Attention& a, const Train& train, const Origins& origins) {
+  check_divides({"model.attention.heads", a.heads, "model.attention.kv_heads", a.kv_heads}, origins);
+  MEGACPP_REQUIRE(!a.rope || a.head_dim % 2 == 0, E1005,
+                  {.where = place(origins, "model.attention.head_dim"),
+                   .got = fmt::format("head_dim {} with rope", a.head_dim),
+                   .wanted = "an even head_dim: rope turns pairs of channels",
+                   .next = fmt::format("set model.attention.head_dim: {}, or rope: false", a.head_dim + 1)});
+  if (a.sparse_block == 0) {
+    MEGACPP_REQUIRE(
+        a.sparse_local == 0 && a.sparse_global == 0, E1003,
+        {.where = place(origins, "model.attention.sparse_block"),
+         .got = fmt::format("sparse_local {}, sparse_global {}, but no block size", a.sparse_local, a.sparse_global),
+         .wanted = "sparse_block above 0",
+         .next = "set model.attention.sparse_block: 64"});
+    return;
+  }
+  MEGACPP_REQUIRE(a.sparse_local >= 1, E1003,
+                  {.where = place(origins, "model.attention.sparse_local"),
+                   .got = std::to_string(a.sparse_local),
+                   .wanted = "at least 1: a token must see its own block",
+                   .next = "set model.attention.sparse_local: 1"});
+  check_divides({"train.sequence", train.sequence, "model.attention.sparse_block", a.sparse_block}, origins);
+}
+
+void check_mamba(const Mamba& m, const Origins& origins) {
+  check_divides({"model.mamba.heads", m.heads, "model.mamba.groups", m.groups}, origins);
+  MEGACPP_REQUIRE(m.dt_min <= m.dt_max, E1003,
+                  {.where = place(origins, "model.mamba.dt_min"),
+                   .got = fmt::format("dt_min {}, dt_max {}", m.dt_min, m.dt_max),
+                   .wanted = "dt_min at most dt_max",
+                   .next = "swap the two values"});
+  MEGACPP_REQUIRE(m.dt_limit_low < m.dt_limit_high, E1003,
+                  {.where = place(origins, "model.mamba.dt_limit_low"),
+                   .got = fmt::format("dt_limit_low {}, dt_limit_high {}", m.dt_limit_low, m.dt_limit_high),
+                   .wanted = "dt_limit_low below dt_limit_high",
+                   .next = "use 0 and .inf for no clamp"});
+}
+
+void check_expert_choice(const FeedForward& e, const Origins& origins) {
+  const double largest = static_cast<double>(e.experts) / static_cast<double>(e.top_k);
+  MEGACPP_REQUIRE(
+      e.capacity_factor > 0 && e.capacity_factor <= largest, E1005,
+      {.where = place(origins, "model.feed_forward.capacity_factor"),
+       .got = fmt::format("{} with expert_choice, {} experts, top_k {}", e.capacity_factor, e.experts, e.top_k),
+       .wanted = fmt::format("above 0 and at most {}: an expert cannot choose more tokens than there are", largest),
+       .next = fmt::format("set model.feed_forward.capacity_factor: {}", std::min(1.0, largest))});
+  MEGACPP_REQUIRE(e.bias_rate == 0, E1003,
+                  {.where = place(origins, "model.feed_forward.bias_rate"),
+                   .got = fmt::format("{} with expert_choice", e.bias_rate),
+                   .wanted = "0: expert choice is balanced by itself",
+                   .next = "set model.feed_forward.bias_rate: 0, or routing: token_choice"});
+}
+
+void check_feed_forward(const FeedForward& e, const Origins& origins) {
+  if (e.experts == 0) {
+    MEGACPP_REQUIRE(e.shared_intermediate == 0, E1003,
+                    {.where = place(origins, "model.feed_forward.shared_intermediate"),
+                     .got = fmt::format("a shared expert of width {} in a dense block", e.shared_intermediate),
+                     .wanted = "0 when experts is 0",
+                     .next = "set model.feed_forward.experts, or widen intermediate instead"});
+    return;
+  }
+  MEGACPP_REQUIRE(e.top_k <= e.experts, E1005,
+                  {.where = place(origins, "model.feed_forward.top_k"),
+                   .got = fmt::format("top_k {} of {} experts", e.top_k, e.experts),
+                   .wanted = fmt::format("between 1 and {}", e.experts),
+                   .next = fmt::format("set model.feed_forward.top_k: {}", e.experts)});
+  if (e.routing == "expert_choice") check_expert_choice(e, origins);
+}
+
+void check_families(const Recipe& recipe, const ExpandedPattern& pattern, const Origins& origins) {
+  const Model& model = recipe.model;
+  if (has_family(pattern, 'A')) check_attention(model.attention, recipe.train, origins);
+  if (has_family(pattern, 'M')) check_mamba(model.mamba, origins);
+  if (has_family(pattern, 'E')) check_feed_forward(model.feed_forward, origins);
+  if (has_family(pattern, 'R')) {
+    check_divides({"model.recurrent.width", model.recurrent.width, "model.recurrent.heads", model.recurrent.heads},
+                  origins);
+  }
+}
+
+ExpandedPattern expand_at(const Model& model, const Origins& origins) {
+  try {
+    return expand(model.pattern, model.depth);
+  } catch (const base::Error& error) {
+    const std::string path = error.code() == base::Code::E1006 ? "model.pattern" : "model.depth";
+    base::Problem problem = error.problem();
+    problem.got = got_text(origins, path, problem.got);
+    if (origins.contains(path)) problem.where = origins.at(path) + " " + problem.where;
+    base::raise(error.code(), problem);
+  }
+}
+
+}  // namespace
+
+void validate(const Recipe& recipe, const Origins& origins) {
+  const ExpandedPattern pattern = expand_at(recipe.model, origins);
+  check_ranges(recipe, pattern, origins);
+  check_families(recipe, pattern, origins);
+}
+
+}  // namespace megacpp::recipe

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gates between a readable recipe and a usable one: every value in its range, sizes that divide, a legal pattern.
+// Sections of families the pattern does not use are not looked at. Raises E1003, E1005 or E1006 on the first problem.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::recipe {
+
+/// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent.
+using Origins = std::map<std::string, std::string, std::less<>>;
+
+void validate(const Recipe& recipe, const Origins& origins = {});
+
+}  // namespace megacpp::recipe

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::recipe {
+namespace {
+
+Recipe small() {
+  Recipe recipe;
+  recipe.name = "small";
+  recipe.model = {.name = "small",
+                  .pattern = "AMER",
+                  .depth = 4,
+                  .hidden = 32,
+                  .vocab = 256,
+                  .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
+                  .mamba = {.heads = 8, .head_dim = 8, .groups = 2},
+                  .feed_forward = {.intermediate = 64, .experts = 4},
+                  .recurrent = {.width = 32, .heads = 4}};
+  recipe.train.batch = 2;
+  recipe.train.sequence = 16;
+  recipe.train.steps = 10;
+  return recipe;
+}
+
+struct Gate {
+  const char* name;
+  base::Code code;
+  std::function<void(Recipe&)> spoil;
+  std::string next;  // expected, when not empty
+};
+
+base::Error error_of(const Recipe& recipe, const Origins& origins = {}) {
+  try {
+    validate(recipe, origins);
+  } catch (const base::Error& error) {
+    return error;
+  }
+  return {base::Code::E9001, {.where = "accepted"}};
+}
+
+TEST(ValidateTest, ASoundRecipePasses) { EXPECT_NO_THROW(validate(small())); }
+
+TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
+  using base::Code;
+  const std::vector<Gate> gates = {
+      {"depth", Code::E1003, [](Recipe& r) { r.model.depth = 0; }, ""},
+      {"hidden", Code::E1003, [](Recipe& r) { r.model.hidden = 0; }, ""},
+      {"vocab", Code::E1003, [](Recipe& r) { r.model.vocab = 1; }, ""},
+      {"eps", Code::E1003, [](Recipe& r) { r.model.norm_eps = 0; }, ""},
+      {"pattern", Code::E1006, [](Recipe& r) { r.model.pattern = "AXE"; }, ""},
+      {"kv heads", Code::E1005, [](Recipe& r) { r.model.attention.kv_heads = 3; }, "set model.attention.kv_heads: 2"},
+      {"no heads", Code::E1003, [](Recipe& r) { r.model.attention.heads = 0; }, ""},
+      {"odd rope", Code::E1005, [](Recipe& r) { r.model.attention.head_dim = 7; },
+       "set model.attention.head_dim: 8, or rope: false"},
+      {"window", Code::E1003, [](Recipe& r) { r.model.attention.window = -1; }, ""},
+      {"sparse size", Code::E1003, [](Recipe& r) { r.model.attention.sparse_local = 2; }, ""},
+      {"sparse local", Code::E1003, [](Recipe& r) { r.model.attention.sparse_block = 4; }, ""},
+      {"sparse fit", Code::E1005,
+       [](Recipe& r) { r.model.attention.sparse_block = 5, r.model.attention.sparse_local = 1; },
+       "set model.attention.sparse_block: 4"},
+      {"groups", Code::E1005, [](Recipe& r) { r.model.mamba.groups = 3; }, "set model.mamba.groups: 2"},
+      {"chunk", Code::E1003, [](Recipe& r) { r.model.mamba.chunk = 0; }, ""},
+      {"dt", Code::E1003, [](Recipe& r) { r.model.mamba.dt_min = 1; }, ""},
+      {"dt limit", Code::E1003, [](Recipe& r) { r.model.mamba.dt_limit_high = 1, r.model.mamba.dt_limit_low = 2; }, ""},
+      {"top_k high", Code::E1005, [](Recipe& r) { r.model.feed_forward.top_k = 5; }, "set model.feed_forward.top_k: 4"},
+      {"top_k low", Code::E1003, [](Recipe& r) { r.model.feed_forward.top_k = 0; }, ""},
+      {"intermediate", Code::E1003, [](Recipe& r) { r.model.feed_forward.intermediate = 0; }, ""},
+      {"capacity", Code::E1003, [](Recipe& r) { r.model.feed_forward.capacity_factor = -1; }, ""},
+      {"expert choice dropless", Code::E1005,
+       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.capacity_factor = 0; },
+       "set model.feed_forward.capacity_factor: 1"},
+      {"expert choice overfull", Code::E1005,
+       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.capacity_factor = 2.5; },
+       ""},
+      {"expert choice bias", Code::E1003,
+       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.bias_rate = 0.1; }, ""},
+      {"dense shared", Code::E1003,
+       [](Recipe& r) { r.model.feed_forward.experts = 0, r.model.feed_forward.shared_intermediate = 8; }, ""},
+      {"activation", Code::E1003, [](Recipe& r) { r.model.feed_forward.activation = "swigl"; },
+       "did you mean 'swiglu'?"},
+      {"recurrent", Code::E1005, [](Recipe& r) { r.model.recurrent.heads = 5; }, "set model.recurrent.heads: 4"},
+      {"batch", Code::E1003, [](Recipe& r) { r.train.batch = 0; }, ""},
+      {"sequence", Code::E1003, [](Recipe& r) { r.train.sequence = 0; }, ""},
+      {"precision", Code::E1003, [](Recipe& r) { r.train.precision = "f16"; }, ""},
+      {"recompute", Code::E1003, [](Recipe& r) { r.train.recompute_M = "fulll"; }, "did you mean 'full'?"},
+      {"beta", Code::E1003, [](Recipe& r) { r.optimizer.beta2 = 1; }, ""},
+      {"infinite rate", Code::E1003, [](Recipe& r) { r.optimizer.lr = HUGE_VAL; }, ""},
+      {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, ""},
+  };
+  for (const Gate& gate : gates) {
+    Recipe recipe = small();
+    gate.spoil(recipe);
+    const base::Error error = error_of(recipe);
+    EXPECT_EQ(error.code(), gate.code) << gate.name << ": " << error.what();
+    EXPECT_FALSE(error.problem().next.empty()) << gate.name;
+    if (!gate.next.empty()) {
+      EXPECT_EQ(error.problem().next, gate.next) << gate.name;
+    }
+  }
+}
+
+TEST(ValidateTest, SectionsOfAbsentFamiliesAreNotLookedAt) {
+  Recipe recipe = small();
+  recipe.model.pattern = "AE";
+  recipe.model.mamba = {};
+  recipe.model.recurrent = {};
+  EXPECT_NO_THROW(validate(recipe));
+}
+
+TEST(ValidateTest, OriginsNameLinesAndMissingKeys) {
+  Recipe recipe = small();
+  recipe.model.attention.kv_heads = 3;
+  EXPECT_EQ(error_of(recipe, {{"model.attention.kv_heads", "r.yaml:9"}}).problem().where,
+            "r.yaml:9 model.attention.kv_heads");
+  recipe.model.attention.kv_heads = 0;
+  const base::Error missing = error_of(recipe, {{"name", "r.yaml:1"}});
+  EXPECT_EQ(missing.problem().where, "model.attention.kv_heads");
+  EXPECT_EQ(missing.problem().got, "nothing: the key is not given");
+}
+
+}  // namespace
+}  // namespace megacpp::recipe
