@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/memory/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/memory/offsets.h"
+
+namespace megacpp::memory {
+namespace {
+
+constexpr size_t kLargestShown = 20;
+
+int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& programs) {
+  std::map<std::string, StateSlot> by_name;
+  for (const ir::Graph* graph : programs) {
+    for (const ir::NodeId id : graph->inputs()) {
+      const ir::Node& node = graph->node(id);
+      const std::string& name = node.attrs.text("name");
+      const auto [at, is_new] =
+          by_name.emplace(name, StateSlot{name, graph->type(node.results[0]), node.role, node.scope});
+      MEGACPP_CHECK(is_new || at->second.type == graph->type(node.results[0]))
+          << "state '" << name << "' is " << to_string(at->second.type) << " in one program and "
+          << to_string(graph->type(node.results[0])) << " in another";
+    }
+  }
+  std::vector<StateSlot> state;
+  for (auto& [_, slot] : by_name) state.push_back(std::move(slot));
+  std::stable_sort(state.begin(), state.end(), [](const StateSlot& a, const StateSlot& b) { return a.role < b.role; });
+  return state;
+}
+
+struct PlacedProgram {
+  Buffers buffers;
+  std::vector<int64_t> offset;  // by buffer, above the state; state buffers: absolute
+  uint32_t peak_node = 0;       // where most temporary bytes are alive
+};
+
+// The node at which the most aligned temporary bytes are alive.
+uint32_t busiest_node(const Buffers& buffers, int64_t alignment) {
+  std::map<uint32_t, int64_t> change;
+  for (const Buffer& buffer : buffers.buffers) {
+    if (!buffer.state.empty()) continue;
+    change[buffer.first] += aligned(buffer.bytes, alignment);
+    change[buffer.last + 1] -= aligned(buffer.bytes, alignment);
+  }
+  int64_t alive = 0, peak = -1;
+  uint32_t at = 0;
+  for (const auto& [node, bytes] : change) {
+    alive += bytes;
+    if (alive > peak) peak = alive, at = node;
+  }
+  return at;
+}
+
+class Planner {
+ public:
+  Planner(const std::vector<const ir::Graph*>& programs, const schedule::Target& target)
+      : programs_(programs), target_(target) {}
+
+  MemoryPlan run() {
+    plan_.state = collect_state(programs_);
+    for (StateSlot& slot : plan_.state) {
+      slot.offset = plan_.state_bytes;
+      offset_of_[slot.name] = slot.offset;
+      plan_.state_bytes += aligned(slot.type.bytes(), target_.alignment);
+    }
+    for (const ir::Graph* graph : programs_) plan_program(*graph);
+    size_t peak = 0;
+    for (size_t p = 0; p < plan_.programs.size(); ++p)
+      if (plan_.programs[p].temporary_bytes > plan_.programs[peak].temporary_bytes) peak = p;
+    plan_.total_bytes = plan_.state_bytes;
+    if (!programs_.empty()) {
+      plan_.total_bytes += plan_.programs[peak].temporary_bytes;
+      plan_.peak_program = programs_[peak]->name();
+      itemise(placed_[peak]);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void plan_program(const ir::Graph& graph) {
+    PlacedProgram placed{.buffers = assign_buffers(graph, target_), .offset = {}};
+    std::vector<Interval> intervals;
+    std::vector<size_t> owner;
+    for (size_t b = 0; b < placed.buffers.buffers.size(); ++b) {
+      const Buffer& buffer = placed.buffers.buffers[b];
+      if (!buffer.state.empty()) continue;
+      intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
+      owner.push_back(b);
+    }
+    const Placement placement = place(intervals);
+    placed.offset.assign(placed.buffers.buffers.size(), 0);
+    for (size_t i = 0; i < owner.size(); ++i) placed.offset[owner[i]] = plan_.state_bytes + placement.offsets[i];
+    for (size_t b = 0; b < placed.buffers.buffers.size(); ++b)
+      if (const std::string& name = placed.buffers.buffers[b].state; !name.empty())
+        placed.offset[b] = offset_of_.at(name);
+    ProgramPlan program{.value_offset = {},
+                        .workspace_offset = {},
+                        .final_copies = placed.buffers.final_copies,
+                        .temporary_bytes = placement.bytes,
+                        .lower_bound = placement.lower_bound};
+    for (const int b : placed.buffers.buffer_of) program.value_offset.push_back(placed.offset[static_cast<size_t>(b)]);
+    for (const int b : placed.buffers.workspace_of)
+      program.workspace_offset.push_back(b < 0 ? -1 : placed.offset[static_cast<size_t>(b)]);
+    placed.peak_node = busiest_node(placed.buffers, target_.alignment);
+    plan_.programs.push_back(std::move(program));
+    placed_.push_back(std::move(placed));
+  }
+
+  void itemise(const PlacedProgram& placed) {
+    std::map<std::tuple<ir::Role, std::string, std::string>, int64_t> sums;
+    int64_t counted = 0;
+    const auto count = [&](ir::Role role, const std::string& scope, const std::string& what, int64_t bytes) {
+      sums[{role, std::string(ir::scope_family(scope)), std::string(ir::scope_block(scope))}] += bytes;
+      plan_.largest.push_back({what, scope, role, bytes});
+      counted += bytes;
+    };
+    for (const StateSlot& slot : plan_.state)
+      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), slot.type.bytes());
+    for (const Buffer& buffer : placed.buffers.buffers)
+      if (buffer.state.empty() && buffer.first <= placed.peak_node && placed.peak_node <= buffer.last)
+        count(buffer.role, buffer.scope, buffer.what, buffer.bytes);
+    for (const auto& [key, bytes] : sums)
+      plan_.items.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), bytes});
+    plan_.padding_bytes = plan_.total_bytes - counted;
+    std::stable_sort(plan_.largest.begin(), plan_.largest.end(),
+                     [](const Allocation& a, const Allocation& b) { return a.bytes > b.bytes; });
+    if (plan_.largest.size() > kLargestShown) plan_.largest.resize(kLargestShown);
+  }
+
+  const std::vector<const ir::Graph*>& programs_;
+  const schedule::Target& target_;
+  std::map<std::string, int64_t> offset_of_;
+  std::vector<PlacedProgram> placed_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+const StateSlot* MemoryPlan::find_state(const std::string& name) const {
+  for (const StateSlot& slot : state)
+    if (slot.name == name) return &slot;
+  return nullptr;
+}
+
+MemoryPlan plan_memory(const std::vector<const ir::Graph*>& programs, const schedule::Target& target) {
+  return Planner(programs, target).run();
+}
+
+}  // namespace megacpp::memory

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every byte of one chip before step 0. State (weights, gradients, optimizer, batch) lies first and is shared by all
+// programs of the run; behind it each program's temporaries share one region, since only one program runs at a time.
+// Nothing is allocated after load: the arena is exactly `total_bytes` long.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+#include "megacpp/memory/buffers.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::memory {
+
+struct StateSlot {
+  std::string name;
+  ir::TensorType type;
+  ir::Role role;
+  std::string scope;
+  int64_t offset = 0;
+};
+
+struct ProgramPlan {
+  std::vector<int64_t> value_offset;      // by value; every value has one
+  std::vector<int64_t> workspace_offset;  // by node; -1: none
+  std::vector<Buffers::Copy> final_copies;
+  int64_t temporary_bytes = 0;  // above the state
+  int64_t lower_bound = 0;      // most temporary bytes alive at once
+};
+
+/// One line of the report: bytes alive at the peak, by what they are for and where they belong.
+struct Item {
+  ir::Role role;
+  std::string family;  // "A", "M", "E", "R", or "" outside blocks
+  std::string block;   // "block07", "embed", "head", ...
+  int64_t bytes = 0;
+};
+
+struct Allocation {
+  std::string what;  // op and type, or state name
+  std::string scope;
+  ir::Role role;
+  int64_t bytes = 0;
+};
+
+struct MemoryPlan {
+  std::vector<StateSlot> state;       // sorted by name within role
+  std::vector<ProgramPlan> programs;  // as given
+  int64_t state_bytes = 0;            // with alignment
+  int64_t total_bytes = 0;            // the arena
+  int64_t padding_bytes = 0;          // alignment and gaps at the peak
+  std::string peak_program;
+  std::vector<Item> items;          // at the peak; with padding they sum to total_bytes
+  std::vector<Allocation> largest;  // at the peak, largest first, at most 20
+
+  const StateSlot* find_state(const std::string& name) const;
+};
+
+/// Programs whose inputs share a name share that state; types must agree.
+MemoryPlan plan_memory(const std::vector<const ir::Graph*>& programs, const schedule::Target& target);
+
+}  // namespace megacpp::memory

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/schedule/decompose.h"
+
+#include "megacpp/ops/builder.h"
+#include "megacpp/schedule/rewrite.h"
+
+namespace megacpp::schedule {
+
+Decomposed decompose(const ir::Graph& graph, const Target& target) {
+  Rewriter rewriter(graph);
+  std::vector<Fallback> fallbacks;
+  for (const ir::Node& node : graph.nodes()) {
+    const ops::OpDef& op = ops::op_def(node.op);
+    const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+    const base::Decision runs =
+        op.is_composite() ? target.runs(node.op, {operands, results, node.attrs}) : base::Decision::yes();
+    if (runs) {
+      rewriter.copy(node);
+      continue;
+    }
+    fallbacks.push_back({node.op, node.scope, runs.reason()});
+    ops::Builder builder(rewriter.graph());
+    builder.set_scope(node.scope);
+    builder.set_role(node.role);
+    std::vector<ir::ValueId> mapped;
+    for (const ir::ValueId operand : node.operands) mapped.push_back(rewriter.map(operand));
+    const std::vector<ir::ValueId> values = op.decompose(builder, mapped, node.attrs);
+    for (size_t r = 0; r < values.size(); ++r) rewriter.set(node.results[r], values[r]);
+  }
+  return {rewriter.finish(), std::move(fallbacks)};
+}
+
+}  // namespace megacpp::schedule

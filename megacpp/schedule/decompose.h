@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replaces composites the target has no kernel for by their primitives. Each one is a fallback: counted, with the
+// reason.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::schedule {
+
+struct Fallback {
+  std::string op;
+  std::string scope;
+  std::string reason;
+};
+
+struct Decomposed {
+  ir::Graph graph;
+  std::vector<Fallback> fallbacks;
+};
+
+Decomposed decompose(const ir::Graph& graph, const Target& target);
+
+}  // namespace megacpp::schedule

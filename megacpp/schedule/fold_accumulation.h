@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns add(accumulator, dot(a, b)) into dot(a, b, accumulator) where the product has no other reader: gradients then
+// accumulate inside the product, without a temporary of the weight's size.
+#pragma once
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::schedule {
+
+ir::Graph fold_accumulation(const ir::Graph& graph);
+
+}  // namespace megacpp::schedule

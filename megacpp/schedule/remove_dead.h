@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drops nodes that no output depends on. Inputs stay: they are the program's contract.
+#pragma once
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::schedule {
+
+ir::Graph remove_dead(const ir::Graph& graph);
+
+}  // namespace megacpp::schedule

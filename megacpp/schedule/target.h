@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler must know of the backend it compiles for, as data: which ops it runs, how much workspace each
+// needs, how buffers are aligned. The command that compiles hands it in; no compiler stage includes a backend.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "megacpp/base/decision.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::schedule {
+
+struct Target {
+  std::string name;
+  /// Whether the backend has a kernel for this node. A composite without one is decomposed: a counted fallback.
+  std::function<base::Decision(std::string_view op, const ops::NodeView&)> runs;
+  /// Scratch bytes the kernel needs while it runs; booked in the memory plan.
+  std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
+  int64_t alignment = 64;  // bytes
+};
+
+}  // namespace megacpp::schedule
