@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::runtime::cpu {
+
+Arena::Arena(int64_t bytes) : bytes_(bytes) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t used = (static_cast<size_t>(bytes) + page - 1) / page * page;
+  mapped_bytes_ = used + page;
+  void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MEGACPP_REQUIRE(mapping != MAP_FAILED, E3002,
+                  {.where = "arena of one chip",
+                   .got = std::string(std::strerror(errno)) + " for " + std::to_string(bytes) + " bytes",
+                   .wanted = "the planned bytes in one piece",
+                   .next = "reduce train.batch or train.sequence, or free memory on this machine"});
+  mapping_ = static_cast<std::byte*>(mapping);
+  mprotect(mapping_ + used, page, PROT_NONE);
+#ifdef MADV_HUGEPAGE
+  madvise(mapping_, used, MADV_HUGEPAGE);
+#endif
+  begin_ = mapping_ + (used - static_cast<size_t>(bytes));
+}
+
+Arena::~Arena() { munmap(mapping_, mapped_bytes_); }
+
+}  // namespace megacpp::runtime::cpu

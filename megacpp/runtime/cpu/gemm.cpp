@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/gemm.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+// Split widths are multiples of this, so that no thread is handed a sliver the micro-kernel cannot fill.
+constexpr int64_t kGrain = 16;
+
+const float* row_of_a(const Gemm& g, int64_t row) { return g.transpose_a ? g.a + row : g.a + row * g.lda; }
+const float* column_of_b(const Gemm& g, int64_t column) { return g.transpose_b ? g.b + column * g.ldb : g.b + column; }
+
+void disable_blas_threads() {
+  static const bool done = (openblas_set_num_threads(1), true);
+  static_cast<void>(done);
+}
+
+}  // namespace
+
+void gemm(const Gemm& g) {
+  disable_blas_threads();
+  if (g.m == 0 || g.n == 0) return;
+  cblas_sgemm(CblasRowMajor, g.transpose_a ? CblasTrans : CblasNoTrans, g.transpose_b ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(g.m), static_cast<blasint>(g.n), static_cast<blasint>(g.k), g.alpha, g.a,
+              static_cast<blasint>(g.lda), g.b, static_cast<blasint>(g.ldb), g.beta, g.c, static_cast<blasint>(g.ldc));
+}
+
+void parallel_gemm(const Gemm& g, base::ThreadPool& pool) {
+  constexpr int64_t kSmall = 64 * 64 * 64;  // below this, waking the threads costs more than they save
+  if (pool.size() == 1 || g.m * g.n * std::max<int64_t>(g.k, 1) <= kSmall) return gemm(g);
+  if (g.m >= g.n) {
+    pool.parallel_for(g.m, kGrain, [&g](int64_t begin, int64_t end, int) {
+      Gemm part = g;
+      part.m = end - begin;
+      part.a = row_of_a(g, begin);
+      part.c = g.c + begin * g.ldc;
+      gemm(part);
+    });
+  } else {
+    pool.parallel_for(g.n, kGrain, [&g](int64_t begin, int64_t end, int) {
+      Gemm part = g;
+      part.n = end - begin;
+      part.b = column_of_b(g, begin);
+      part.c = g.c + begin;
+      gemm(part);
+    });
+  }
+}
+
+}  // namespace megacpp::runtime::cpu

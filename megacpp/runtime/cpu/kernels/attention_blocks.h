@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention kernels share: sizes and strides on the [b,s,H,d] layout, the tiles of the score matrix that a
+// mask leaves visible, and the treatment of hidden scores inside a tile. The score matrix itself never exists.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "megacpp/ops/attention_mask.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::runtime::cpu {
+
+struct AttentionSizes {
+  int64_t batch, queries, keys, heads, kv_heads, dim;
+  float scale;
+
+  explicit AttentionSizes(const ops::NodeView& view);
+
+  int64_t group() const { return heads / kv_heads; }
+  int64_t query_stride() const { return heads * dim; }
+  int64_t key_stride() const { return kv_heads * dim; }
+  /// Element offsets into q-like [b,s,H,d], k-like [b,t,K,d] and lse [b,H,s].
+  int64_t query_at(int64_t b, int64_t head, int64_t i) const { return ((b * queries + i) * heads + head) * dim; }
+  int64_t key_at(int64_t b, int64_t kv_head, int64_t j) const { return ((b * keys + j) * kv_heads + kv_head) * dim; }
+  int64_t lse_at(int64_t b, int64_t head, int64_t i) const { return (b * heads + head) * queries + i; }
+};
+
+/// A rectangle of the score matrix, trimmed to the keys that any of its queries sees.
+struct Tile {
+  int64_t query_begin, query_end, key_begin, key_end;
+  bool masked;  // some pair inside is hidden
+
+  int64_t rows() const { return query_end - query_begin; }
+  int64_t width() const { return key_end - key_begin; }
+};
+
+/// Tiles of one query block or of one key block.
+struct TileList {
+  int64_t begin, end;  // of the block, in positions
+  std::vector<Tile> tiles;
+};
+
+class TilePlan {
+ public:
+  static constexpr int64_t kQueryBlock = 64;
+  static constexpr int64_t kKeyBlock = 256;
+  static constexpr int64_t kTileElements = kQueryBlock * kKeyBlock;
+
+  TilePlan(const ops::AttentionMask& mask, int64_t queries, int64_t keys);
+
+  /// Most work first.
+  const std::vector<TileList>& by_query_block() const { return by_query_block_; }
+  const std::vector<TileList>& by_key_block() const { return by_key_block_; }
+
+  /// Columns of the tile that `query` sees: 0 <= [0].begin <= [0].end <= [1].begin <= [1].end <= width.
+  std::array<ops::KeyRange, 2> visible_columns(const Tile& tile, int64_t query) const;
+
+ private:
+  bool trim(Tile& tile) const;
+
+  ops::AttentionMask mask_;
+  int64_t keys_;
+  std::vector<TileList> by_query_block_;
+  std::vector<TileList> by_key_block_;
+};
+
+/// How the segments of a tile's queries and keys meet.
+enum class SegmentCover { same, mixed, disjoint };
+
+/// Segments of one batch row [s]; null when the op has none.
+SegmentCover segment_cover(const int32_t* segments, const Tile& tile);
+
+/// Scores of keys in another segment become so low that their exponential is zero against any finite shift.
+void hide_other_segments(const int32_t* segments, const Tile& tile, int64_t query, float* scores);
+
+/// Zero in the columns outside `visible`.
+void clear_hidden(const std::array<ops::KeyRange, 2>& visible, int64_t width, float* row);
+
+/// Zero in `rows` rows of `dim` elements.
+void clear_rows(float* first, int64_t rows, int64_t dim, int64_t stride);
+
+}  // namespace megacpp::runtime::cpu

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/simd.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+constexpr int64_t kGrainElements = 8192;  // below this a thread is not worth waking
+
+int64_t row_grain(int64_t width) { return std::max<int64_t>(1, kGrainElements / width); }
+
+// Works from the rows' side, through the inverse of the slot array, so that each row is written once: copied or zeroed.
+Prepared prepare_dispatch(const ops::NodeView& view, int) {
+  const bool weighted = view.operands.size() == 3;
+  const int64_t choices = view.operands[1].dim(1);
+  const int64_t all_choices = view.operands[1].elements();
+  const int64_t rows = view.results[0].dim(0);
+  const int64_t width = view.results[0].dim(1);
+  const auto run = [=](const KernelArgs& args) {
+    const float* x = args.in(0);                             // [T, h]
+    const int32_t* slot = args.in<int32_t>(1);               // [T, k]
+    const float* weights = weighted ? args.in(2) : nullptr;  // [T, k]
+    float* out = args.out(0);                                // [rows, h]
+    int32_t* source = args.scratch<int32_t>();               // [rows], index into slot, or -1
+    std::fill_n(source, rows, -1);
+    for (int64_t i = 0; i < all_choices; ++i)
+      if (slot[i] >= 0) source[slot[i]] = static_cast<int32_t>(i);
+    args.pool.parallel_for(rows, row_grain(width), [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        float* to = out + row * width;
+        if (source[row] < 0) {
+          std::fill_n(to, width, 0.0F);
+          continue;
+        }
+        const float* from = x + source[row] / choices * width;
+        if (weighted) {
+          row_scale(weights[source[row]], from, to, width);
+        } else {
+          std::copy_n(from, width, to);
+        }
+      }
+    });
+  };
+  return {run, rows * static_cast<int64_t>(sizeof(int32_t))};
+}
+
+Prepared prepare_combine(const ops::NodeView& view, int) {
+  const bool weighted = view.operands.size() == 3;
+  const int64_t tokens = view.operands[1].dim(0);
+  const int64_t choices = view.operands[1].dim(1);
+  const int64_t width = view.operands[0].dim(1);
+  return {[=](const KernelArgs& args) {
+    const float* y = args.in(0);                             // [rows, h]
+    const int32_t* slot = args.in<int32_t>(1);               // [T, k]
+    const float* weights = weighted ? args.in(2) : nullptr;  // [T, k]
+    float* out = args.out(0);                                // [T, h]
+    args.pool.parallel_for(tokens, row_grain(width * choices), [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        float* sum = out + t * width;
+        bool empty = true;  // the first row is stored, the others added: no pass to zero the sum
+        for (int64_t i = t * choices; i < (t + 1) * choices; ++i) {
+          if (slot[i] < 0) continue;
+          const float* row = y + slot[i] * width;
+          const float weight = weighted ? weights[i] : 1.0F;
+          if (empty) {
+            row_scale(weight, row, sum, width);
+          } else {
+            row_axpy(weight, row, sum, width);
+          }
+          empty = false;
+        }
+        if (empty) std::fill_n(sum, width, 0.0F);
+      }
+    });
+  }};
+}
+
+Prepared prepare_slot_dots(const ops::NodeView& view, int) {
+  const int64_t tokens = view.operands[2].dim(0);
+  const int64_t choices = view.operands[2].dim(1);
+  const int64_t width = view.operands[0].dim(1);
+  return {[=](const KernelArgs& args) {
+    const float* x = args.in(0);                // [T, h]
+    const float* y = args.in(1);                // [rows, h]
+    const int32_t* slot = args.in<int32_t>(2);  // [T, k]
+    float* out = args.out(0);                   // [T, k]
+    args.pool.parallel_for(tokens, row_grain(width * choices), [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin * choices; i < end * choices; ++i)
+        out[i] = slot[i] < 0 ? 0.0F : row_dot(x + i / choices * width, y + slot[i] * width, width);
+    });
+  }};
+}
+
+}  // namespace
+
+Kernel dispatch_kernel() { return {.op = "dispatch", .prepare = prepare_dispatch}; }
+Kernel combine_kernel() { return {.op = "combine", .prepare = prepare_combine}; }
+Kernel slot_dots_kernel() { return {.op = "slot_dots", .prepare = prepare_slot_dots}; }
+
+}  // namespace megacpp::runtime::cpu

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task is one sequence and one block of channels; it walks the sequence position by position, backward from the end.
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/kernels/rg_lru_rows.h"
+#include "megacpp/runtime/cpu/kernels/scratch.h"
+#include "megacpp/runtime/cpu/simd.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+constexpr int64_t kChannels = 64;  // of a block
+constexpr int64_t kSpan = 16;      // positions summed before joining the total: keeps long sums accurate
+constexpr float kDecayScale = 8.0F;
+
+enum Operand : size_t { kX, kInputGate, kRecurrenceGate, kP, kH, kDh };
+
+struct Plan {
+  int64_t batch, seq, channels;
+  int64_t per_worker;  // floats: scale, carry, sum, each [block of channels]
+  int64_t partial_dp;  // offset of [batch, channels]; backward only
+
+  int64_t blocks() const { return (channels + kChannels - 1) / kChannels; }
+};
+
+// One sequence and the channels [channel, channel + n).
+struct Task {
+  int64_t batch, channel, n;
+  int64_t at;  // of position 0 in the operands
+};
+
+Task task_of(const Plan& plan, int64_t index) {
+  const int64_t batch = index / plan.blocks(), channel = index % plan.blocks() * kChannels;
+  return {batch, channel, std::min(kChannels, plan.channels - channel), batch * plan.seq * plan.channels + channel};
+}
+
+void fill_scale(const float* p, int64_t n, float* scale) {
+  for (int64_t c = 0; c < n; ++c)
+    scale[c] = kDecayScale * (std::max(p[c], 0.0F) + std::log1p(std::exp(-std::abs(p[c]))));
+}
+
+void forward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
+  fill_scale(args.in(kP) + task.channel, task.n, scale);
+  for (int64_t t = 0; t < plan.seq; ++t) {
+    const int64_t at = task.at + t * plan.channels;
+    rg_lru_forward_row({.x = args.in(kX) + at,
+                        .input_gate = args.in(kInputGate) + at,
+                        .recurrence_gate = args.in(kRecurrenceGate) + at,
+                        .scale = scale,
+                        .previous = t == 0 ? nullptr : args.out(0) + at - plan.channels,
+                        .h = args.out(0) + at},
+                       task.n);
+  }
+}
+
+void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
+  float* carry = scale + kChannels;
+  float* sum = carry + kChannels;
+  float* dscale = args.scratch() + plan.partial_dp + task.batch * plan.channels + task.channel;
+  fill_scale(args.in(kP) + task.channel, task.n, scale);
+  for (float* row : {carry, sum, dscale}) row_fill(0.0F, row, task.n);
+  for (int64_t t = plan.seq - 1; t >= 0; --t) {
+    const int64_t at = task.at + t * plan.channels;
+    rg_lru_backward_row({.x = args.in(kX) + at,
+                         .input_gate = args.in(kInputGate) + at,
+                         .recurrence_gate = args.in(kRecurrenceGate) + at,
+                         .scale = scale,
+                         .previous = t == 0 ? nullptr : args.in(kH) + at - plan.channels,
+                         .dh = args.in(kDh) + at,
+                         .carry = carry,
+                         .sum = sum,
+                         .dx = args.out(0) + at,
+                         .dinput_gate = args.out(1) + at,
+                         .drecurrence_gate = args.out(2) + at},
+                        task.n);
+    if (t % kSpan == 0) {
+      row_add(dscale, sum, dscale, task.n);
+      row_fill(0.0F, sum, task.n);
+    }
+  }
+}
+
+void run_forward(const Plan& plan, const KernelArgs& args) {
+  args.pool.for_each(plan.batch * plan.blocks(), [&](int64_t index, int worker) {
+    forward_task(plan, task_of(plan, index), args, args.scratch() + worker * plan.per_worker);
+  });
+}
+
+void run_backward(const Plan& plan, const KernelArgs& args) {
+  args.pool.for_each(plan.batch * plan.blocks(), [&](int64_t index, int worker) {
+    backward_task(plan, task_of(plan, index), args, args.scratch() + worker * plan.per_worker);
+  });
+  const float* dscale = args.scratch() + plan.partial_dp;
+  float* dp = args.out(3);
+  row_fill(0.0F, dp, plan.channels);
+  for (int64_t b = 0; b < plan.batch; ++b) row_add(dp, dscale + b * plan.channels, dp, plan.channels);
+  for (int64_t c = 0; c < plan.channels; ++c) dp[c] *= kDecayScale / (1.0F + std::exp(-args.in(kP)[c]));
+}
+
+Plan make_plan(const ops::NodeView& view) {
+  const ir::Shape& x = view.operands[kX].shape;
+  return {.batch = x[0], .seq = x[1], .channels = x[2], .per_worker = 3 * kChannels, .partial_dp = 0};
+}
+
+}  // namespace
+
+Kernel rg_lru_kernel() {
+  return {.op = "rg_lru", .prepare = [](const ops::NodeView& view, int threads) {
+            const Plan plan = make_plan(view);
+            ScratchPlan scratch;
+            scratch.book(plan.per_worker * threads);
+            return Prepared{[plan](const KernelArgs& args) { run_forward(plan, args); }, scratch.bytes()};
+          }};
+}
+
+Kernel rg_lru_grad_kernel() {
+  return {.op = "rg_lru_grad", .prepare = [](const ops::NodeView& view, int threads) {
+            Plan plan = make_plan(view);
+            ScratchPlan scratch;
+            scratch.book(plan.per_worker * threads);
+            plan.partial_dp = scratch.book(plan.batch * plan.channels);
+            return Prepared{[plan](const KernelArgs& args) { run_backward(plan, args); }, scratch.bytes()};
+          }};
+}
+
+}  // namespace megacpp::runtime::cpu

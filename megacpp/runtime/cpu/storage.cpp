@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/storage.h"
+
+#include <array>
+
+#include "megacpp/base/error.h"
+#include "megacpp/runtime/cpu/simd.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kGrain = 4096;    // elements a thread converts at least
+constexpr size_t kMaxTensors = 16;  // operands or results of one kernel
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// One tensor that is bf16 in storage and f32 in the kernel.
+struct Widened {
+  size_t index;
+  int64_t elements;
+  int64_t workspace_offset;
+};
+
+struct Plan {
+  std::vector<Widened> operands;
+  std::vector<Widened> results;
+  int64_t bytes = 0;
+};
+
+Plan plan_widening(ops::Types& operands, ops::Types& results) {
+  Plan plan;
+  const auto widen = [&plan](ops::Types& types, std::vector<Widened>& list) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i].dtype != ir::DType::bf16) continue;
+      types[i].dtype = ir::DType::f32;
+      list.push_back({i, types[i].elements(), plan.bytes});
+      plan.bytes += aligned(types[i].bytes());
+    }
+  };
+  widen(operands, plan.operands);
+  widen(results, plan.results);
+  return plan;
+}
+
+void run_widened(const Plan& plan, const Prepared& inner, const KernelArgs& args) {
+  std::array<std::byte*, kMaxTensors> operands{}, results{};
+  std::copy(args.operands.begin(), args.operands.end(), operands.begin());
+  std::copy(args.results.begin(), args.results.end(), results.begin());
+  for (const Widened& tensor : plan.operands) {
+    const auto* from = args.in<uint16_t>(tensor.index);
+    auto* to = args.scratch<float>(tensor.workspace_offset);
+    args.pool.parallel_for(tensor.elements, kGrain, [from, to](int64_t begin, int64_t end, int) {
+      row_from_bf16(from + begin, to + begin, end - begin);
+    });
+    operands[tensor.index] = args.workspace + tensor.workspace_offset;
+  }
+  for (const Widened& tensor : plan.results) results[tensor.index] = args.workspace + tensor.workspace_offset;
+  inner.run({.operands = {operands.data(), args.operands.size()},
+             .results = {results.data(), args.results.size()},
+             .workspace = args.workspace + plan.bytes,
+             .pool = args.pool});
+  for (const Widened& tensor : plan.results) {
+    const auto* from = args.scratch<float>(tensor.workspace_offset);
+    auto* to = args.out<uint16_t>(tensor.index);
+    args.pool.parallel_for(tensor.elements, kGrain, [from, to](int64_t begin, int64_t end, int) {
+      row_to_bf16(from + begin, to + begin, end - begin);
+    });
+  }
+}
+
+}  // namespace
+
+Prepared prepare_any_storage(const Kernel& kernel, const ops::NodeView& view, int threads) {
+  ops::Types operands = view.operands, results = view.results;
+  Plan plan = kernel.native_bf16 ? Plan{} : plan_widening(operands, results);
+  Prepared inner = kernel.prepare({operands, results, view.attrs}, threads);
+  if (plan.operands.empty() && plan.results.empty()) return inner;
+  MEGACPP_CHECK(operands.size() <= kMaxTensors && results.size() <= kMaxTensors)
+      << kernel.op << " has too many tensors";
+  const int64_t bytes = plan.bytes + inner.workspace_bytes;
+  return {.run = [plan = std::move(plan),
+                  inner = std::move(inner)](const KernelArgs& args) { run_widened(plan, inner, args); },
+          .workspace_bytes = bytes};
+}
+
+}  // namespace megacpp::runtime::cpu

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/tile_machine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "megacpp/base/error.h"
+#include "megacpp/runtime/cpu/simd.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using ops::TileInstruction;
+using ops::TileOutput;
+
+struct RowOp {
+  std::string_view name;
+  void (*unary)(const float*, float*, int64_t) = nullptr;
+  void (*binary)(const float*, const float*, float*, int64_t) = nullptr;
+  bool swapped = false;
+};
+
+constexpr std::array kRowOps = {RowOp{"abs", row_abs},
+                                RowOp{"add", nullptr, row_add},
+                                RowOp{"cos", row_cos},
+                                RowOp{"div", nullptr, row_div},
+                                RowOp{"eq", nullptr, row_eq},
+                                RowOp{"exp", row_exp},
+                                RowOp{"ge", nullptr, row_le, true},
+                                RowOp{"gt", nullptr, row_lt, true},
+                                RowOp{"le", nullptr, row_le},
+                                RowOp{"log", row_log},
+                                RowOp{"log1p", row_log1p},
+                                RowOp{"logistic", row_logistic},
+                                RowOp{"lt", nullptr, row_lt},
+                                RowOp{"max", nullptr, row_max},
+                                RowOp{"min", nullptr, row_min},
+                                RowOp{"mul", nullptr, row_mul},
+                                RowOp{"ne", nullptr, row_ne},
+                                RowOp{"neg", row_neg},
+                                RowOp{"rsqrt", row_rsqrt},
+                                RowOp{"sign", row_sign},
+                                RowOp{"sin", row_sin},
+                                RowOp{"sqrt", row_sqrt},
+                                RowOp{"sub", nullptr, row_sub},
+                                RowOp{"tanh", row_tanh}};
+
+const RowOp& row_op(std::string_view name) {
+  const auto at = std::find_if(kRowOps.begin(), kRowOps.end(), [name](const RowOp& op) { return op.name == name; });
+  MEGACPP_CHECK(at != kRowOps.end()) << "no row routine for " << name;
+  return *at;
+}
+
+int64_t folded_dims(const ops::TileProgram& program) {
+  int64_t folded = 0;
+  for (const TileOutput& output : program.outputs) {
+    if (output.kind == TileOutput::Kind::store) continue;
+    MEGACPP_CHECK(folded == 0 || folded == output.reduced_dims) << "reductions of one program fold the same dimensions";
+    folded = output.reduced_dims;
+  }
+  return folded;
+}
+
+// Elements [at, at + n) of a result of any dtype.
+void store_row(const float* from, ir::DType dtype, std::byte* result, int64_t at, int64_t n) {
+  switch (dtype) {
+    case ir::DType::f32: std::memmove(reinterpret_cast<float*>(result) + at, from, static_cast<size_t>(n) * 4); break;
+    case ir::DType::bf16: row_to_bf16(from, reinterpret_cast<uint16_t*>(result) + at, n); break;
+    case ir::DType::i32: row_to_i32(from, reinterpret_cast<int32_t*>(result) + at, n); break;
+    case ir::DType::pred: row_to_pred(from, reinterpret_cast<uint8_t*>(result) + at, n); break;
+  }
+}
+
+}  // namespace
+
+// Position of one tile in the iteration space and in every tensor.
+struct TileMachine::Cursor {
+  std::array<int64_t, kMaxRank> index{};     // along all merged dimensions but the last
+  std::array<int64_t, kMaxInputs> offset{};  // element offset of the current row, per input
+  int64_t row = 0;                           // rows passed: the output row is contiguous
+  int64_t column = 0;                        // first element of the tile along the last dimension
+};
+
+TileMachine::TileMachine(const ops::NodeView& view, int threads) {
+  const ops::TileProgram program = ops::parse_tile_program(view.attrs.text("program"));
+  read_program(program, view);
+  merge_dims(view.attrs.list("shape"), program, view);
+  mark_direct_outputs();
+  assign_slots();
+  // Enough blocks for any number of threads when a single row must be shared, and never tiny ones.
+  constexpr int64_t kBlocks = 64, kTilesPerBlock = 8;
+  blocks_ = folds_.empty()
+                ? std::max<int64_t>(1, tiles_ / kTilesPerBlock)
+                : std::clamp<int64_t>(tiles_ / kTilesPerBlock, 1, std::max<int64_t>(1, kBlocks / kept_rows_));
+  slot_bytes_ = static_cast<int64_t>(slots_) * kTile * 4;
+  const int64_t partial_bytes = kept_rows_ * blocks_ * static_cast<int64_t>(folds_.size()) * 4;
+  workspace_bytes_ = slot_bytes_ * threads + partial_bytes;
+}
+
+void TileMachine::read_program(const ops::TileProgram& program, const ops::NodeView& view) {
+  const size_t registers = program.instructions.size();
+  alias_.resize(registers);
+  slot_of_.assign(registers, -1);
+  for (size_t r = 0; r < registers; ++r) {
+    const TileInstruction& instruction = program.instructions[r];
+    alias_[r] = static_cast<int>(r);
+    switch (instruction.kind) {
+      case TileInstruction::Kind::input: {
+        const ir::DType dtype = view.operands[inputs_.size()].dtype;
+        inputs_.push_back(
+            {.reg = static_cast<int>(r), .dtype = dtype, .element_bytes = ir::dtype_bytes(dtype), .strides = {}});
+        break;
+      }
+      case TileInstruction::Kind::constant:
+        constants_.push_back({static_cast<int>(r), static_cast<float>(instruction.value)});
+        break;
+      case TileInstruction::Kind::scalar:
+        add_step(instruction, static_cast<int>(r), program);
+        break;
+    }
+  }
+  MEGACPP_CHECK(inputs_.size() <= kMaxInputs) << "a fused node reads " << inputs_.size() << " tensors";
+  for (size_t o = 0; o < program.outputs.size(); ++o) {
+    const TileOutput& output = program.outputs[o];
+    const int reg = alias_[static_cast<size_t>(output.reg)];
+    if (output.kind == TileOutput::Kind::store)
+      stores_.push_back({o, reg, view.results[o].dtype});
+    else
+      folds_.push_back({o, reg, view.results[o].dtype, output.kind == TileOutput::Kind::sum});
+  }
+}
+
+void TileMachine::add_step(const TileInstruction& instruction, int reg, const ops::TileProgram& program) {
+  Step step{.kind = Step::Kind::unary, .reg = reg};
+  for (size_t a = 0; a < instruction.args.size(); ++a) step.args[a] = alias_[static_cast<size_t>(instruction.args[a])];
+  const std::string_view name = instruction.op->name;
+  if (name == "convert") {
+    alias_[static_cast<size_t>(reg)] = step.args[0];
+    return;
+  }
+  const auto constant = [&](int arg) -> const TileInstruction* {
+    const TileInstruction& source = program.instructions[static_cast<size_t>(arg)];
+    return source.kind == TileInstruction::Kind::constant ? &source : nullptr;
+  };
+  if (name == "select") {
+    step.kind = Step::Kind::select;
+  } else if ((name == "mul" || name == "add") &&
+             (constant(step.args[0]) != nullptr || constant(step.args[1]) != nullptr)) {
+    if (constant(step.args[1]) == nullptr) std::swap(step.args[0], step.args[1]);
+    step.kind = name == "mul" ? Step::Kind::scale : Step::Kind::offset;
+    step.number = static_cast<float>(constant(step.args[1])->value);
+    step.args[1] = step.args[0];
+  } else {
+    const RowOp& op = row_op(name);
+    step.kind = op.unary != nullptr ? Step::Kind::unary : Step::Kind::binary;
+    step.unary = op.unary;
+    step.binary = op.binary;
+    if (op.swapped) std::swap(step.args[0], step.args[1]);
+  }
+  steps_.push_back(step);
+}
+
+// Neighbouring dimensions are one when every input steps through them as through one; folded dimensions stay apart from
+// kept ones, and a dimension is always left for the tile.
+void TileMachine::merge_dims(const ir::Shape& shape, const ops::TileProgram& program, const ops::NodeView& view) {
+  const int64_t kept = static_cast<int64_t>(shape.size()) - folded_dims(program);
+  std::vector<std::vector<int64_t>> strides(inputs_.size(), std::vector<int64_t>(shape.size(), 0));
+  size_t input = 0;
+  for (const TileInstruction& instruction : program.instructions) {
+    if (instruction.kind != TileInstruction::Kind::input) continue;
+    const ir::Shape own = ir::strides_of(view.operands[input].shape);
+    for (size_t i = 0; i < instruction.dims.size(); ++i)
+      strides[input][static_cast<size_t>(instruction.dims[i])] = own[i];
+    ++input;
+  }
+  bool at_boundary = false;  // nothing folded has been added yet: no merging with what is kept
+  for (size_t d = 0; d < shape.size(); ++d) {
+    at_boundary = at_boundary || (!folds_.empty() && static_cast<int64_t>(d) == kept);
+    if (shape[d] == 1 && !dims_.empty() && !at_boundary) continue;
+    bool merges = !dims_.empty() && !at_boundary;
+    for (size_t i = 0; merges && i < inputs_.size(); ++i)
+      merges = inputs_[i].strides.back() == strides[i][d] * shape[d];
+    if (merges) {
+      dims_.back() *= shape[d];
+      for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].strides.back() = strides[i][d];
+    } else {
+      dims_.push_back(shape[d]);
+      for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].strides.push_back(strides[i][d]);
+    }
+    at_boundary = false;
+  }
+  if (dims_.empty()) {
+    dims_.push_back(1);
+    for (Input& each : inputs_) each.strides.push_back(0);
+  }
+  MEGACPP_CHECK(dims_.size() <= kMaxRank) << "a fused node iterates over " << dims_.size() << " dimensions";
+  const int64_t total = ir::num_elements(shape);
+  if (!folds_.empty()) {
+    kept_rows_ = 1;
+    for (int64_t d = 0; d < kept; ++d) kept_rows_ *= shape[static_cast<size_t>(d)];
+  }
+  tiles_per_row_ = (dims_.back() + kTile - 1) / kTile;
+  const int64_t rows = dims_.back() == 0 ? 0 : total / dims_.back();
+  tiles_ = kept_rows_ == 0 ? 0 : rows * tiles_per_row_ / kept_rows_;
+}
+
+// A step may write an output's memory while later steps run only if none of them reads an input any more: the output
+// may lie on top of an input.
+void TileMachine::mark_direct_outputs() {
+  const auto is_input = [this](int reg) {
+    return std::any_of(inputs_.begin(), inputs_.end(), [reg](const Input& input) { return input.reg == reg; });
+  };
+  size_t safe_from = 0;
+  for (size_t s = 0; s < steps_.size(); ++s)
+    for (const int arg : steps_[s].args)
+      if (is_input(arg)) safe_from = s;
+  bool stores_input = false;
+  for (const Store& store : stores_) stores_input = stores_input || is_input(store.reg);
+  for (const Fold& fold : folds_) stores_input = stores_input || is_input(fold.reg);
+  if (stores_input) return;
+  for (size_t s = safe_from; s < steps_.size(); ++s) {
+    for (Store& store : stores_) {
+      if (store.reg != steps_[s].reg || store.dtype != ir::DType::f32 || steps_[s].direct_output >= 0) continue;
+      steps_[s].direct_output = static_cast<int>(store.output);
+      store.is_direct = true;
+    }
+  }
+}
+
+// Linear scan: a register's slot is free again after its last reader. Constants and loads keep theirs.
+void TileMachine::assign_slots() {
+  std::vector<size_t> last(alias_.size(), 0);
+  for (size_t s = 0; s < steps_.size(); ++s)
+    for (const int arg : steps_[s].args) last[static_cast<size_t>(arg)] = s;
+  for (const Store& store : stores_) last[static_cast<size_t>(store.reg)] = steps_.size();
+  for (const Fold& fold : folds_) last[static_cast<size_t>(fold.reg)] = steps_.size();
+  for (const Input& input : inputs_) slot_of_[static_cast<size_t>(input.reg)] = slots_++;
+  for (const Constant& constant : constants_) slot_of_[static_cast<size_t>(constant.reg)] = slots_++;
+  std::vector<int> free;
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    if (free.empty()) free.push_back(slots_++);
+    slot_of_[static_cast<size_t>(steps_[s].reg)] = free.back();
+    free.pop_back();
+    for (size_t earlier = 0; earlier <= s; ++earlier) {
+      const int reg = steps_[earlier].reg;
+      const bool dies_here = last[static_cast<size_t>(reg)] == s && earlier < s;
+      if (dies_here) free.push_back(slot_of_[static_cast<size_t>(reg)]);
+    }
+  }
+}
+
+void TileMachine::run(const KernelArgs& args) const {
+  float* partials = args.scratch(slot_bytes_ * args.pool.size());
+  args.pool.for_each(kept_rows_ * blocks_, [&](int64_t block, int worker) {
+    run_block(args, block, args.scratch(slot_bytes_ * worker), partials);
+  });
+  if (!folds_.empty()) combine(args, partials);
+}
+
+void TileMachine::run_block(const KernelArgs& args, int64_t block, float* slots, float* partials) const {
+  const int64_t kept_row = block / blocks_, part = block % blocks_;
+  const int64_t begin = kept_row * tiles_ + tiles_ * part / blocks_,
+                end = kept_row * tiles_ + tiles_ * (part + 1) / blocks_;
+  for (const Constant& constant : constants_) row_fill(constant.value, slot(slots, constant.reg), kTile);
+  float* partial = partials + block * static_cast<int64_t>(folds_.size());
+  for (size_t f = 0; f < folds_.size(); ++f)
+    partial[f] = folds_[f].sum ? 0.0F : -std::numeric_limits<float>::infinity();
+
+  Cursor cursor;
+  cursor.row = begin / tiles_per_row_;
+  cursor.column = begin % tiles_per_row_ * kTile;
+  int64_t rest = cursor.row;
+  for (size_t d = dims_.size() - 1; d-- > 0;) {
+    cursor.index[d] = rest % dims_[d];
+    rest /= dims_[d];
+    for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += cursor.index[d] * inputs_[i].strides[d];
+  }
+  std::array<const float*, 256> regs;
+  for (int64_t tile = begin; tile < end; ++tile) {
+    const int64_t n = std::min(kTile, dims_.back() - cursor.column);
+    load_inputs(args, cursor, n, slots, regs.data());
+    execute(args, cursor, n, slots, regs.data());
+    for (size_t f = 0; f < folds_.size(); ++f) {
+      const float* values = regs[static_cast<size_t>(folds_[f].reg)];
+      partial[f] = folds_[f].sum ? partial[f] + row_sum(values, n) : std::max(partial[f], row_max_value(values, n));
+    }
+    store(args, cursor, n, regs.data());  // last: it may overwrite an input
+    cursor.column += kTile;
+    if (cursor.column < dims_.back()) continue;
+    cursor.column = 0;
+    ++cursor.row;
+    for (size_t d = dims_.size() - 1; d-- > 0;) {
+      ++cursor.index[d];
+      for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += inputs_[i].strides[d];
+      if (cursor.index[d] < dims_[d]) break;
+      for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] -= inputs_[i].strides[d] * dims_[d];
+      cursor.index[d] = 0;
+    }
+  }
+}
+
+void TileMachine::load_inputs(const KernelArgs& args, const Cursor& cursor, int64_t n, float* slots,
+                              const float** regs) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    const bool repeats = input.strides.back() == 0;
+    const std::byte* from = args.operands[i] + (cursor.offset[i] + (repeats ? 0 : cursor.column)) * input.element_bytes;
+    if (input.dtype == ir::DType::f32 && !repeats) {
+      regs[input.reg] = reinterpret_cast<const float*>(from);
+      continue;
+    }
+    float* to = slot(slots, input.reg);
+    const int64_t count = repeats ? 1 : n;
+    switch (input.dtype) {
+      case ir::DType::f32:
+        to[0] = *reinterpret_cast<const float*>(from);
+        break;
+      case ir::DType::bf16:
+        row_from_bf16(reinterpret_cast<const uint16_t*>(from), to, count);
+        break;
+      case ir::DType::i32:
+        row_from_i32(reinterpret_cast<const int32_t*>(from), to, count);
+        break;
+      case ir::DType::pred:
+        row_from_pred(reinterpret_cast<const uint8_t*>(from), to, count);
+        break;
+    }
+    if (repeats) row_fill(to[0], to, n);
+    regs[input.reg] = to;
+  }
+  for (const Constant& constant : constants_) regs[constant.reg] = slot(slots, constant.reg);
+}
+
+void TileMachine::execute(const KernelArgs& args, const Cursor& cursor, int64_t n, float* slots,
+                          const float** regs) const {
+  for (const Step& step : steps_) {
+    float* to = step.direct_output >= 0
+                    ? args.out(static_cast<size_t>(step.direct_output)) + cursor.row * dims_.back() + cursor.column
+                    : slot(slots, step.reg);
+    const float *a = regs[step.args[0]], *b = regs[step.args[1]];
+    switch (step.kind) {
+      case Step::Kind::unary:
+        step.unary(a, to, n);
+        break;
+      case Step::Kind::binary:
+        step.binary(a, b, to, n);
+        break;
+      case Step::Kind::select:
+        row_select(a, b, regs[step.args[2]], to, n);
+        break;
+      case Step::Kind::scale:
+        row_scale(step.number, a, to, n);
+        break;
+      case Step::Kind::offset:
+        row_offset(step.number, a, to, n);
+        break;
+    }
+    regs[step.reg] = to;
+  }
+}
+
+void TileMachine::store(const KernelArgs& args, const Cursor& cursor, int64_t n, const float** regs) const {
+  const int64_t at = cursor.row * dims_.back() + cursor.column;
+  for (const Store& out : stores_)
+    if (!out.is_direct) store_row(regs[out.reg], out.dtype, args.results[out.output], at, n);
+}
+
+// Partial results of a row's blocks are folded in block order.
+void TileMachine::combine(const KernelArgs& args, const float* partials) const {
+  const int64_t folds = static_cast<int64_t>(folds_.size());
+  for (size_t f = 0; f < folds_.size(); ++f) {
+    for (int64_t row = 0; row < kept_rows_; ++row) {
+      const float* part = partials + row * blocks_ * folds + static_cast<int64_t>(f);
+      float value = part[0];
+      for (int64_t b = 1; b < blocks_; ++b)
+        value = folds_[f].sum ? value + part[b * folds] : std::max(value, part[b * folds]);
+      store_row(&value, folds_[f].dtype, args.results[folds_[f].output], row, 1);
+    }
+  }
+}
+
+}  // namespace megacpp::runtime::cpu
