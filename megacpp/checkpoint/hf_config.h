@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Hugging Face model class and config to our model and the names of its tensors. Classes: LlamaForCausalLM,
+// MixtralForCausalLM, Mamba2ForCausalLM, NemotronHForCausalLM, RecurrentGemmaRecurrentBlock. An option that would
+// change the numbers and that we do not have is refused by name (E1202), never passed over.
+#pragma once
+
+#include <string>
+
+#include "megacpp/base/json_text.h"
+#include "megacpp/checkpoint/hf_names.h"
+#include "megacpp/checkpoint/name_map.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::checkpoint {
+
+struct HfModel {
+  std::string cls;
+  recipe::Model model;
+  NameMap names;
+  bool lone_block = false;  // one mixer without embedding, norms and head; vocab is 0
+};
+
+HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming = HfNaming::in_memory);
+
+/// The model class a config.json names in `architectures`.
+std::string hf_class_of(const base::Json& config);
+
+}  // namespace megacpp::checkpoint

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/checkpoint/hf_names.h"
+
+#include <fmt/format.h>
+
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::checkpoint {
+namespace {
+
+/// Collects pieces under a prefix on each side.
+class Names {
+ public:
+  explicit Names(const recipe::Model& model) : model_(model) {}
+
+  void at(std::string ours, std::string theirs) {
+    ours_ = std::move(ours);
+    theirs_ = std::move(theirs);
+  }
+
+  /// Same elements in the same order.
+  void plain(const std::string& ours, const std::string& theirs, ir::Shape our_shape, ir::Shape their_shape) {
+    map_.pieces.push_back({.ours = ours_ + ours,
+                           .our_shape = std::move(our_shape),
+                           .theirs = theirs_ + theirs,
+                           .their_shape = std::move(their_shape)});
+  }
+  void plain(const std::string& ours, const std::string& theirs, const ir::Shape& shape) {
+    plain(ours, theirs, shape, shape);
+  }
+
+  /// Our [in, out] from their [out, in].
+  void linear(const std::string& ours, const std::string& theirs, int64_t in, int64_t out) {
+    map_.pieces.push_back({.ours = ours_ + ours,
+                           .our_shape = {in, out},
+                           .theirs = theirs_ + theirs,
+                           .their_shape = {out, in},
+                           .transposed = true});
+  }
+
+  void piece(NamePiece piece) {
+    piece.ours = ours_ + piece.ours;
+    piece.theirs = theirs_ + piece.theirs;
+    map_.pieces.push_back(std::move(piece));
+  }
+
+  /// Embedding, final norm and head, around the blocks.
+  void ends(const std::string& embedding, const std::string& final_norm) {
+    at("", "");
+    plain("embed.weight", embedding, {model_.vocab, model_.hidden});
+    plain("final_norm.weight", final_norm, {model_.hidden});
+    if (model_.tie_embeddings) {
+      map_.ignored.push_back("lm_head.weight");
+    } else {
+      linear("head.weight", "lm_head.weight", model_.hidden, model_.vocab);
+    }
+  }
+
+  NameMap done() { return std::move(map_); }
+
+ private:
+  const recipe::Model& model_;
+  NameMap map_;
+  std::string ours_;
+  std::string theirs_;
+};
+
+std::string block(int64_t index, char family) { return fmt::format("block{:02}.{}.", index, family); }
+
+/// q, k, v, o projections; `at` stands at the attention module.
+void attention(Names& names, const recipe::Model& model) {
+  const recipe::Attention& a = model.attention;
+  names.linear("wq", "q_proj.weight", model.hidden, a.heads * a.head_dim);
+  names.linear("wk", "k_proj.weight", model.hidden, a.kv_heads * a.head_dim);
+  names.linear("wv", "v_proj.weight", model.hidden, a.kv_heads * a.head_dim);
+  names.linear("wo", "o_proj.weight", a.heads * a.head_dim, model.hidden);
+}
+
+void mlp(Names& names, const recipe::Model& model) {
+  const int64_t f = model.feed_forward.intermediate;
+  if (model.feed_forward.activation == "swiglu") names.linear("w_gate", "gate_proj.weight", model.hidden, f);
+  names.linear("w_up", "up_proj.weight", model.hidden, f);
+  names.linear("w_down", "down_proj.weight", f, model.hidden);
+}
+
+/// Experts fused as [E, 2f, h] (gate rows, then up rows) and [E, h, f].
+void fused_experts(Names& names, const recipe::Model& model) {
+  const int64_t e = model.feed_forward.experts;
+  const int64_t f = model.feed_forward.intermediate;
+  const int64_t h = model.hidden;
+  NamePiece gate = {.ours = "w_gate",
+                    .our_shape = {e, h, f},
+                    .theirs = "experts.gate_up_proj",
+                    .their_shape = {e, 2 * f, h},
+                    .transposed = true};
+  NamePiece up = gate;
+  up.ours = "w_up";
+  up.row_begin = f;
+  names.linear("router", "gate.weight", h, e);
+  names.piece(std::move(gate));
+  names.piece(std::move(up));
+  names.piece({.ours = "w_down",
+               .our_shape = {e, f, h},
+               .theirs = "experts.down_proj",
+               .their_shape = {e, h, f},
+               .transposed = true});
+}
+
+/// Experts one by one: w1 gate [f, h], w3 up [f, h], w2 down [h, f].
+void single_experts(Names& names, const recipe::Model& model) {
+  const int64_t e = model.feed_forward.experts;
+  const int64_t f = model.feed_forward.intermediate;
+  const int64_t h = model.hidden;
+  names.linear("router", "gate.weight", h, e);
+  const auto expert = [&](const char* ours, const char* theirs, int64_t j, int64_t in, int64_t out) {
+    names.piece({.ours = ours,
+                 .our_shape = {e, in, out},
+                 .theirs = fmt::format("experts.{}.{}.weight", j, theirs),
+                 .their_shape = {out, in},
+                 .transposed = true,
+                 .slice_begin = j});
+  };
+  for (int64_t j = 0; j < e; ++j) {
+    expert("w_gate", "w1", j, h, f);
+    expert("w_up", "w3", j, h, f);
+    expert("w_down", "w2", j, f, h);
+  }
+}
+
+void mamba(Names& names, const recipe::Model& model) {
+  const recipe::Mamba& m = model.mamba;
+  const int64_t inner = m.heads * m.head_dim;
+  const int64_t channels = inner + 2 * m.groups * m.state;
+  names.linear("in_proj", "in_proj.weight", model.hidden, inner + channels + m.heads);
+  names.plain("conv.weight", "conv1d.weight", {channels, m.conv_width}, {channels, 1, m.conv_width});
+  if (m.conv_bias) names.plain("conv.bias", "conv1d.bias", {channels});
+  names.plain("dt_bias", "dt_bias", {m.heads});
+  names.plain("A_log", "A_log", {m.heads});
+  names.plain("D", "D", {m.heads});
+  names.plain("gate_norm.weight", "norm.weight", {inner});
+  names.linear("out_proj", "out_proj.weight", inner, model.hidden);
+}
+
+/// Layers of an attention block and a feed-forward block each.
+template <typename FeedForwardNames>
+NameMap two_block_layers(const recipe::Model& model, const std::string& feed_forward_module,
+                         const FeedForwardNames& feed_forward) {
+  Names names(model);
+  names.ends("model.embed_tokens.weight", "model.norm.weight");
+  for (int64_t layer = 0; layer < model.depth / 2; ++layer) {
+    const std::string theirs = fmt::format("model.layers.{}.", layer);
+    const std::string a = block(2 * layer, 'A');
+    const std::string e = block(2 * layer + 1, 'E');
+    names.at(a, theirs);
+    names.plain("norm.weight", "input_layernorm.weight", {model.hidden});
+    names.at(a, theirs + "self_attn.");
+    attention(names, model);
+    names.at(e, theirs);
+    names.plain("norm.weight", "post_attention_layernorm.weight", {model.hidden});
+    names.at(e, theirs + feed_forward_module);
+    feed_forward(names, model);
+  }
+  return names.done();
+}
+
+/// Layers of one block each: a norm and a mixer.
+NameMap one_block_layers(const recipe::Model& model, const std::string& root) {
+  Names names(model);
+  names.ends(root + "embeddings.weight", root + "norm_f.weight");
+  const std::vector<char> families = recipe::expand(model.pattern, model.depth).families;
+  for (int64_t layer = 0; layer < model.depth; ++layer) {
+    const char family = families[static_cast<size_t>(layer)];
+    const std::string theirs = fmt::format("{}layers.{}.", root, layer);
+    names.at(block(layer, family), theirs);
+    names.plain("norm.weight", "norm.weight", {model.hidden});
+    names.at(block(layer, family), theirs + "mixer.");
+    if (family == 'A') attention(names, model);
+    if (family == 'M') mamba(names, model);
+    if (family == 'E') mlp(names, model);
+  }
+  return names.done();
+}
+
+}  // namespace
+
+HfNaming naming_of(std::string_view tensor_name) {
+  const bool single_experts = tensor_name.find(".block_sparse_moe.") != std::string_view::npos;
+  return single_experts || tensor_name.starts_with("backbone.") ? HfNaming::on_disk : HfNaming::in_memory;
+}
+
+NameMap llama_names(const recipe::Model& model) { return two_block_layers(model, "mlp.", mlp); }
+
+NameMap mixtral_names(const recipe::Model& model, HfNaming naming) {
+  if (naming == HfNaming::on_disk) return two_block_layers(model, "block_sparse_moe.", single_experts);
+  return two_block_layers(model, "mlp.", fused_experts);
+}
+
+NameMap mamba2_names(const recipe::Model& model) { return one_block_layers(model, "backbone."); }
+
+NameMap nemotron_h_names(const recipe::Model& model, HfNaming naming) {
+  return one_block_layers(model, naming == HfNaming::on_disk ? "backbone." : "model.");
+}
+
+NameMap recurrent_gemma_block_names(const recipe::Model& model) {
+  const recipe::Recurrent& r = model.recurrent;
+  const int64_t block_width = r.width / r.heads;
+  Names names(model);
+  names.at(block(0, 'R'), "");
+  names.linear("linear_x.weight", "linear_x.weight", model.hidden, r.width);
+  names.plain("linear_x.bias", "linear_x.bias", {r.width});
+  names.linear("linear_y.weight", "linear_y.weight", model.hidden, r.width);
+  names.plain("linear_y.bias", "linear_y.bias", {r.width});
+  names.plain("conv.weight", "conv_1d.weight", {r.width, r.conv_width}, {r.width, 1, r.conv_width});
+  names.plain("conv.bias", "conv_1d.bias", {r.width});
+  // The gates multiply from the left as stored, so they are already [in, out].
+  names.plain("input_gate.weight", "rg_lru.input_gate_weight", {r.heads, block_width, block_width});
+  names.plain("input_gate.bias", "rg_lru.input_gate_bias", {r.heads, block_width});
+  names.plain("recurrent_gate.weight", "rg_lru.recurrent_gate_weight", {r.heads, block_width, block_width});
+  names.plain("recurrent_gate.bias", "rg_lru.recurrent_gate_bias", {r.heads, block_width});
+  names.plain("p", "rg_lru.recurrent_param", {r.width});
+  names.linear("linear_out.weight", "linear_out.weight", r.width, model.hidden);
+  names.plain("linear_out.bias", "linear_out.bias", {model.hidden});
+  return names.done();
+}
+
+}  // namespace megacpp::checkpoint

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/checkpoint/hf_names.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace megacpp::checkpoint {
+namespace {
+
+recipe::Model hybrid() {
+  return {.name = "hybrid",
+          .pattern = "MEA",
+          .depth = 3,
+          .hidden = 8,
+          .vocab = 5,
+          .attention = {.heads = 2, .kv_heads = 1, .head_dim = 4},
+          .mamba = {.heads = 4, .head_dim = 4, .state = 2, .groups = 2, .conv_bias = false},
+          .feed_forward = {.activation = "relu2", .intermediate = 6},
+          .recurrent = {}};
+}
+
+TEST(HfNamesTest, SpellingIsKnownFromTheNames) {
+  EXPECT_EQ(naming_of("model.layers.0.block_sparse_moe.gate.weight"), HfNaming::on_disk);
+  EXPECT_EQ(naming_of("backbone.layers.0.norm.weight"), HfNaming::on_disk);
+  EXPECT_EQ(naming_of("model.layers.0.mlp.gate.weight"), HfNaming::in_memory);
+}
+
+TEST(HfNamesTest, NemotronHOnDiskDiffersInTheRootOnly) {
+  const NameMap memory = nemotron_h_names(hybrid(), HfNaming::in_memory);
+  const NameMap disk = nemotron_h_names(hybrid(), HfNaming::on_disk);
+  ASSERT_EQ(memory.pieces.size(), disk.pieces.size());
+  EXPECT_EQ(memory.pieces.front().theirs, "model.embeddings.weight");
+  EXPECT_EQ(disk.pieces.front().theirs, "backbone.embeddings.weight");
+}
+
+TEST(HfNamesTest, OptionalParametersFollowTheModel) {
+  std::set<std::string> ours;
+  for (const NamePiece& piece : nemotron_h_names(hybrid(), HfNaming::in_memory).pieces) ours.insert(piece.ours);
+  EXPECT_FALSE(ours.contains("block00.M.conv.bias"));
+  EXPECT_FALSE(ours.contains("block01.E.w_gate"));
+  EXPECT_TRUE(ours.contains("block01.E.w_up"));
+  EXPECT_TRUE(ours.contains("block02.A.wq"));
+}
+
+TEST(HfNamesTest, BlocksBeyondAHundredKeepTheirNumbers) {
+  recipe::Model model = hybrid();
+  model.depth = 102;
+  EXPECT_EQ(nemotron_h_names(model, HfNaming::in_memory).pieces.back().ours, "block101.A.wo");
+}
+
+}  // namespace
+}  // namespace megacpp::checkpoint

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The safetensors format: an 8-byte header length, a JSON header, then the tensors' bytes without gaps. Little-endian.
+// A file is checked whole before any tensor is handed out (E1201); nothing in it is trusted. Reading maps the file;
+// writing is atomic (E3001).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/base/file.h"
+#include "megacpp/ir/tensor_type.h"
+
+namespace megacpp::checkpoint {
+
+enum class StoredType { f32, bf16, f16, i32, i64 };
+
+using Metadata = std::map<std::string, std::string>;
+
+/// One tensor's bytes, owned by someone else; not necessarily aligned.
+struct StoredTensor {
+  std::string name;
+  StoredType type = StoredType::f32;
+  ir::Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const Metadata& metadata() const { return metadata_; }
+  /// All tensors, sorted by name; the bytes live as long as this object.
+  std::span<const StoredTensor> tensors() const { return tensors_; }
+  /// E1203 when there is no such tensor.
+  const StoredTensor& at(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+ private:
+  const StoredTensor* find(std::string_view name) const;
+
+  std::string path_;
+  base::MappedFile file_;
+  Metadata metadata_;
+  std::vector<StoredTensor> tensors_;
+};
+
+/// The elements as f32; E1203 for integer tensors.
+std::vector<float> to_floats(const StoredTensor& tensor);
+/// The elements as i32; E1203 for other types and for values that do not fit.
+std::vector<int32_t> to_ints(const StoredTensor& tensor);
+
+/// Writes the tensors, sorted by element size and name so that all data is aligned.
+void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
+                       const Metadata& metadata);
+
+int64_t stored_bytes(StoredType type);
+float f16_to_f32(uint16_t bits);
+
+}  // namespace megacpp::checkpoint

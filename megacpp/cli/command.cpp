@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/suggest.h"
+
+namespace megacpp::cli {
+
+#define MEGACPP_COMMAND(name) Command name##_command();
+#include "megacpp/cli/commands.inc"
+#undef MEGACPP_COMMAND
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> table = {
+#define MEGACPP_COMMAND(name) name##_command(),
+#include "megacpp/cli/commands.inc"
+#undef MEGACPP_COMMAND
+  };
+  return table;
+}
+
+namespace {
+
+constexpr const char* kAbout =
+    "MegaCpp trains hybrid language models (attention, Mamba-2, experts, recurrent blocks)\n"
+    "and knows every byte before step 0.\n";
+
+// An unknown command or flag gets the nearest known one.
+std::string suggestion(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(command->get_name());
+    for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  return base::did_you_mean(word, known, "see megacpp --help");
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
+  std::string line;
+  for (int i = 1; i < argc; ++i) line += (i > 1 ? " " : "") + std::string(argv[i]);
+  std::string next = "see megacpp --help";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::string text = error.what();
+    const size_t colon = text.rfind(": ");
+    const std::string word = colon == std::string::npos ? (argc > 1 ? argv[1] : "") : text.substr(colon + 2);
+    next = suggestion(app, word.substr(0, word.find_first_of("= ]")));
+  }
+  base::raise(base::Code::E1007, {.where = "megacpp " + line, .got = error.what(), .wanted = "", .next = next});
+}
+
+int parse_and_run(int argc, const char* const* argv) {
+  CLI::App app(kAbout, "megacpp");
+  app.require_subcommand(0, 1);
+  std::map<std::string, std::function<int()>> bodies;
+  for (const Command& command : all_commands()) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->footer("Example:\n  " + command.example + "\n");
+    bodies[command.name] = command.declare(*sub);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    std::fputs((chosen.empty() ? app.help() : chosen[0]->help()).c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    refuse(app, error, argc, argv);
+  }
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  }
+  return bodies.at(chosen[0]->get_name())();
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "error %s\n", error.what());
+    return error.exit_status();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error E9001 %s\n", error.what());
+    return base::exit_status(base::ErrorClass::internal);
+  }
+}
+
+void print_json(const Json& object) { std::printf("%s\n", object.dump(2).c_str()); }
+
+}  // namespace megacpp::cli

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command: flags, help with an example, a call into the library. To add one: cli/<command>.cpp with a Command, one
+// line in commands.inc. Data goes to stdout, talk to stderr; a command returns its exit status or throws base::Error.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+
+namespace megacpp::cli {
+
+using Json = nlohmann::ordered_json;
+
+struct Command {
+  std::string name;
+  std::string summary;  // one line
+  std::string example;  // printed under the command's help
+  /// Declares flags on `app` and returns what to run once they are parsed.
+  std::function<std::function<int()>(CLI::App& app)> declare;
+};
+
+const std::vector<Command>& all_commands();
+
+/// Runs one command line; errors are printed to stderr and become the exit status.
+int run(int argc, const char* const* argv);
+
+/// What --json prints: one object on stdout.
+void print_json(const Json& object);
+
+}  // namespace megacpp::cli

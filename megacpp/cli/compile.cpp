@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compile/compile.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/print.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct Flags {
+  std::shared_ptr<RecipeFlags> recipe;
+  std::string dump_dir;
+  bool json = false;
+};
+
+Json memory_rows(const memory::MemoryPlan& plan) {
+  Json rows = Json::array();
+  for (const memory::Item& item : plan.items)
+    rows.push_back(Json{{"role", std::string(ir::role_name(item.role))},
+                                      {"family", item.family},
+                                      {"block", item.block},
+                                      {"bytes", item.bytes}});
+  return rows;
+}
+
+void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  Json stages = Json::array(), fallbacks = Json::array();
+  for (const compile::StageTime& stage : compiled.stages)
+    stages.push_back(Json{
+        {"stage", stage.stage}, {"seconds", stage.seconds}, {"nodes", static_cast<int64_t>(stage.nodes)}});
+  for (const schedule::Fallback& fallback : compiled.fallbacks)
+    fallbacks.push_back(
+        Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
+  print_json({{"name", recipe.name},
+              {"pattern", recipe.model.pattern},
+              {"peak_bytes", compiled.memory.total_bytes},
+              {"state_bytes", compiled.memory.state_bytes},
+              {"padding_bytes", compiled.memory.padding_bytes},
+              {"flops_per_micro_step", compiled.flops_per_micro_step},
+              {"memory", memory_rows(compiled.memory)},
+              {"stages", stages},
+              {"fallbacks", fallbacks}});
+}
+
+void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  fmt::print("{}  pattern {}  depth {}\n\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+  fmt::print("{:<14} {:>9} {:>10}\n", "stage", "nodes", "ms");
+  for (const compile::StageTime& stage : compiled.stages)
+    fmt::print("{:<14} {:>9} {:>10.2f}\n", stage.stage, stage.nodes, stage.seconds * 1e3);
+  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n", compiled.flops_per_micro_step / 1e9,
+             compiled.fallbacks.size());
+  fmt::print("{}", memory::to_text(compiled.memory));
+}
+
+int run_compile(const Flags& flags) {
+  const recipe::Recipe recipe = flags.recipe->load();
+  std::optional<compile::Dump> dump;
+  if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, runtime::cpu::cpu_target(threads_for(recipe)), dump);
+  if (flags.json)
+    print_as_json(recipe, compiled);
+  else
+    print_as_text(recipe, compiled);
+  if (dump) fmt::print(stderr, "stages written to {}\n", flags.dump_dir);
+  return 0;
+}
+
+}  // namespace
+
+Command compile_command() {
+  return {.name = "compile",
+          .summary = "compile a recipe, print stages and the memory plan, optionally dump every stage as text",
+          .example = "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/stages",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<Flags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_option("--dump-dir", flags->dump_dir, "write every stage there: 01-model.ir ... 07-memory.txt");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_compile(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

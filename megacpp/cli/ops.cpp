@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/command.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cpu/kernel.h"
+
+namespace megacpp::cli {
+namespace {
+
+// How the CPU backend runs an op.
+std::string cpu_form(const ops::OpDef& op) {
+  if (runtime::cpu::find_kernel(op.name) != nullptr) return "kernel";
+  if (op.fusion != ops::Fusion::none) return "fused";
+  return op.is_composite() ? "decomposed" : "view";
+}
+
+int list(bool json) {
+  Json rows = Json::array();
+  if (!json) fmt::print("{:<20} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
+  for (const ops::OpDef& op : ops::all_ops()) {
+    const std::string kind = op.is_composite() ? "composite" : "primitive", grad = op.grad ? "yes" : "none",
+                      cpu = cpu_form(op);
+    if (json) {
+      rows.push_back(Json{{"name", op.name},
+                                        {"kind", kind},
+                                        {"gradient", grad},
+                                        {"why_no_gradient", op.no_grad},
+                                        {"cpu", cpu},
+                                        {"doc", op.doc}});
+    } else {
+      fmt::print("{:<20} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
+    }
+  }
+  if (json) print_json({{"ops", rows}});
+  return 0;
+}
+
+}  // namespace
+
+Command ops_command() {
+  return {.name = "ops",
+          .summary = "list every op: kind, gradient, how the CPU runs it",
+          .example = "megacpp ops --json",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto json = std::make_shared<bool>(false);
+            app.add_flag("--json", *json, "print JSON");
+            return [json] { return list(*json); };
+          }};
+}
+
+}  // namespace megacpp::cli

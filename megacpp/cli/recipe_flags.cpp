@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/recipe_flags.h"
+
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace megacpp::cli {
+
+std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
+  auto flags = std::make_shared<RecipeFlags>();
+  app.add_option("recipe", flags->file, "recipe file (YAML)")->required();
+  app.add_option("--set", flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated")->take_all();
+  return flags;
+}
+
+int threads_for(const recipe::Recipe& recipe) {
+  return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags every command on a recipe shares: the file and --set overrides.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::cli {
+
+struct RecipeFlags {
+  std::string file;
+  std::vector<std::string> overrides;
+
+  recipe::Recipe load() const { return recipe::load(file, overrides); }
+};
+
+/// Declared on `app`; shared with the command's body, which reads it after parsing.
+std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
+
+/// recipe.train.threads, or all cores when it is 0.
+int threads_for(const recipe::Recipe& recipe);
+
+}  // namespace megacpp::cli

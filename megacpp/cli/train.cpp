@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/train.h"
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/data/text_corpus.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/print.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/train/run_state.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct Flags {
+  std::shared_ptr<RecipeFlags> recipe;
+  bool json = false;
+  bool check_nans = false;
+  bool profile = false;
+};
+
+std::atomic<bool> interrupted{false};
+
+void on_interrupt(int) { interrupted.store(true); }
+
+// Before step 0: what will run, and what it will cost.
+void print_header(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::TextCorpus& corpus,
+                  int threads) {
+  double compile_seconds = 0;
+  for (const compile::StageTime& stage : compiled.stages) compile_seconds += stage.seconds;
+  int64_t parameters = 0;
+  for (const blocks::Parameter& parameter : compiled.parameters) parameters += ir::num_elements(parameter.shape);
+  fmt::print(stderr, "{}\n", recipe::print(recipe));
+  fmt::print(stderr, "model      {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name, recipe.model.pattern,
+             recipe.model.depth, static_cast<double>(parameters) / 1e6);
+  fmt::print(stderr, "data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
+             corpus.files.size());
+  fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds * 1e3,
+             compiled.fallbacks.size(), threads);
+  fmt::print(stderr, "{}\n", memory::to_text(compiled.memory));
+}
+
+class Progress {
+ public:
+  Progress(const recipe::Recipe& recipe, const runtime::Executable& run)
+      : recipe_(recipe), run_(run), live_(isatty(STDERR_FILENO) != 0) {}
+
+  void operator()(const train::StepReport& report) {
+    seconds_ += report.seconds;
+    tokens_ += report.tokens;
+    const bool is_last = report.step + 1 == recipe_.train.steps;
+    const bool logged = report.step % recipe_.train.log_every == 0 || is_last;
+    if (!logged && !live_) return;
+    const double left =
+        seconds_ / static_cast<double>(report.step + 1) * static_cast<double>(recipe_.train.steps - report.step - 1);
+    const std::string line =
+        fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s  peak {}{}  {:.0f}s left",
+                    report.step + 1, recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+                    static_cast<double>(tokens_) / seconds_, memory::human_bytes(run_.memory().measured_peak_bytes),
+                    report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
+    fmt::print(stderr, "{}{}{}", live_ ? "\r\033[K" : "", line, logged ? "\n" : "");
+    std::fflush(stderr);
+  }
+
+ private:
+  const recipe::Recipe& recipe_;
+  const runtime::Executable& run_;
+  bool live_;
+  double seconds_ = 0;
+  int64_t tokens_ = 0;
+};
+
+// Steady rate: the first step warms caches and pages and is left out when there are others.
+double tokens_per_second(const std::vector<train::StepReport>& reports) {
+  double seconds = 0;
+  int64_t tokens = 0;
+  for (size_t i = reports.size() > 1 ? 1 : 0; i < reports.size(); ++i) {
+    seconds += reports[i].seconds;
+    tokens += reports[i].tokens;
+  }
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compile::Compiled& compiled,
+                   const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
+  const runtime::ChipMemory memory = run.memory();
+  const double rate = tokens_per_second(reports);
+  if (flags.profile)
+    for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
+  if (flags.json) {
+    double compile_seconds = 0;
+    for (const compile::StageTime& stage : compiled.stages) compile_seconds += stage.seconds;
+    Json losses = Json::array();
+    for (const train::StepReport& report : reports) losses.push_back(report.loss);
+    print_json({{"name", recipe.name},
+                {"pattern", recipe.model.pattern},
+                {"steps", static_cast<int64_t>(reports.size())},
+                {"losses", losses},
+                {"tokens_per_second", rate},
+                {"compile_seconds", compile_seconds},
+                {"flops_per_micro_step", compiled.flops_per_micro_step},
+                {"planned_peak_bytes", memory.planned_peak_bytes},
+                {"measured_peak_bytes", memory.measured_peak_bytes},
+                {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}});
+    return;
+  }
+  if (reports.empty()) return;
+  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {} bytes measured, {} planned\n", recipe.name,
+             reports.size(), reports.front().loss, reports.back().loss, rate, memory.measured_peak_bytes,
+             memory.planned_peak_bytes);
+}
+
+int run_train(const Flags& flags) {
+  const recipe::Recipe recipe = flags.recipe->load();
+  const int threads = threads_for(recipe);
+  const data::TextCorpus corpus = data::load_text(recipe.data.text);
+  const data::Batches batches(corpus, {.batch = recipe.train.batch,
+                                       .sequence = recipe.train.sequence,
+                                       .micro_steps = recipe.train.micro_steps,
+                                       .vocab = recipe.model.vocab,
+                                       .seed = static_cast<uint64_t>(recipe.train.seed)});
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(threads));
+  print_header(recipe, compiled, corpus, threads);
+  const std::vector<runtime::LoadedProgram> programs = {
+      {&compiled.programs[compile::kMicroStep], &compiled.memory.programs[compile::kMicroStep]},
+      {&compiled.programs[compile::kUpdate], &compiled.memory.programs[compile::kUpdate]}};
+  const auto run = runtime::cpu::load(programs, compiled.memory, {.threads = threads, .profile = flags.profile});
+  train::initialise_weights(*run, compiled.parameters, static_cast<uint64_t>(recipe.train.seed));
+  std::signal(SIGINT, on_interrupt);
+  Progress progress(recipe, *run);
+  const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},
+                                    {.after_step = [&](const train::StepReport& report) { progress(report); },
+                                     .should_stop = [] { return interrupted.load(); }});
+  print_summary(flags, recipe, compiled, reports, *run);
+  if (!interrupted.load()) return 0;
+  fmt::print(stderr, "interrupted after {} steps\n", reports.size());
+  return base::kInterruptedStatus;
+}
+
+}  // namespace
+
+Command train_command() {
+  return {.name = "train",
+          .summary = "train a recipe on this machine",
+          .example = "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<Flags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
+            app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
+            app.add_flag("--profile", flags->profile, "print seconds per op at the end");
+            return [flags] { return run_train(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/data/text_corpus.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+
+namespace megacpp::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultSource = "/usr/include/c++/*";
+
+[[noreturn]] void refuse(const std::string& source, std::string got) {
+  base::raise(base::Code::E1101, {.where = "data.text " + source,
+                                  .got = std::move(got),
+                                  .wanted = "text files, folders or globs that hold text",
+                                  .next = "give your own files with --set data.text=[path]"});
+}
+
+/// Paths that match a glob, sorted; none when nothing matches.
+std::vector<fs::path> matches(const std::string& pattern) {
+  glob_t found = {};
+  std::vector<fs::path> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
+
+/// The visible regular files below a folder, sorted by path. Folders that may not be entered are passed over.
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    if (is_hidden(entry->path())) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file(ignored)) {
+      files.push_back(entry->path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void add_path(const fs::path& path, std::vector<fs::path>& files) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return files.push_back(path);
+  const std::vector<fs::path> below = files_below(path);
+  files.insert(files.end(), below.begin(), below.end());
+}
+
+std::vector<fs::path> files_of(const std::string& source) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  if (fs::exists(source, ignored)) {
+    add_path(source, files);
+  } else {
+    for (const fs::path& path : matches(source)) add_path(path, files);
+  }
+  if (files.empty()) refuse(source, "no file there");
+  return files;
+}
+
+/// Appends one document, cut at the cap; false when the corpus is full.
+bool append(TextCorpus& corpus, const fs::path& file, int64_t max_bytes) {
+  const int64_t room = max_bytes - static_cast<int64_t>(corpus.bytes.size());
+  if (room <= 0) return false;
+  const std::string text = base::read_file(file);
+  if (text.empty()) return true;
+  corpus.document_begins.push_back(static_cast<int64_t>(corpus.bytes.size()));
+  corpus.files.push_back(file.string());
+  const std::string_view taken = std::string_view(text).substr(0, static_cast<size_t>(room));
+  corpus.bytes.insert(corpus.bytes.end(), taken.begin(), taken.end());
+  return true;
+}
+
+}  // namespace
+
+TextCorpus load_text(std::span<const std::string> sources, int64_t max_bytes) {
+  const std::string default_source = kDefaultSource;
+  if (sources.empty()) sources = std::span(&default_source, 1);
+  TextCorpus corpus;
+  for (const std::string& source : sources) {
+    for (const fs::path& file : files_of(source)) {
+      if (!append(corpus, file, max_bytes)) return corpus;
+    }
+  }
+  if (corpus.bytes.empty()) refuse(sources.front(), "only empty files");
+  return corpus;
+}
+
+}  // namespace megacpp::data

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/data/text_corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+
+namespace megacpp::data {
+namespace {
+
+class TextCorpusTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::filesystem::path(::testing::TempDir()) / ("megacpp_corpus_" + name);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ / "sub");
+    base::write_file_atomically(folder_ / "b.txt", "bb");
+    base::write_file_atomically(folder_ / "a.txt", "aaa");
+    base::write_file_atomically(folder_ / "empty.txt", "");
+    base::write_file_atomically(folder_ / ".hidden", "hidden");
+    base::write_file_atomically(folder_ / "sub" / "c.md", "cccc");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  TextCorpus load(const std::vector<std::string>& below, int64_t max_bytes = kMaxCorpusBytes) const {
+    std::vector<std::string> sources;
+    for (const std::string& path : below) sources.push_back((folder_ / path).string());
+    return load_text(sources, max_bytes);
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::string text_of(const TextCorpus& corpus) { return {corpus.bytes.begin(), corpus.bytes.end()}; }
+
+TEST_F(TextCorpusTest, FoldersAreWalkedInPathOrderWithoutHiddenOrEmptyFiles) {
+  const TextCorpus corpus = load({""});
+  EXPECT_EQ(text_of(corpus), "aaabbcccc");
+  EXPECT_EQ(corpus.document_begins, (std::vector<int64_t>{0, 3, 5}));
+  EXPECT_EQ(corpus.files.size(), 3u);
+}
+
+TEST_F(TextCorpusTest, SourcesKeepTheirOrderAndGlobsAreSorted) {
+  EXPECT_EQ(text_of(load({"sub", "a.txt"})), "ccccaaa");
+  EXPECT_EQ(text_of(load({"*.txt"})), "aaabb");
+}
+
+TEST_F(TextCorpusTest, TheCapCutsTheLastDocument) {
+  const TextCorpus corpus = load({""}, 4);
+  EXPECT_EQ(text_of(corpus), "aaab");
+  EXPECT_EQ(corpus.document_begins, (std::vector<int64_t>{0, 3}));
+}
+
+TEST_F(TextCorpusTest, MissingAndEmptySourcesAreRefused) {
+  for (const char* source : {"none.txt", "*.none", "empty.txt"}) {
+    try {
+      load({source});
+      ADD_FAILURE() << "accepted " << source;
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.code(), base::Code::E1101) << source;
+    }
+  }
+}
+
+TEST_F(TextCorpusTest, NoSourceMeansTheHeadersOfThisMachine) {
+  if (!std::filesystem::exists("/usr/include/c++")) GTEST_SKIP() << "no C++ headers under /usr/include/c++";
+  const TextCorpus corpus = load_text({}, int64_t{1} << 20);
+  EXPECT_EQ(corpus.bytes.size(), size_t{1} << 20);
+  EXPECT_EQ(corpus.bytes, load_text({}, int64_t{1} << 20).bytes);
+}
+
+}  // namespace
+}  // namespace megacpp::data

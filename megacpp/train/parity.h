@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares a model of ours with a golden file of a public reference implementation: builds the model from the file's
+// configuration alone, runs forward and backward, and measures every output and every gradient.
+// A golden file holds tensors param.*, in.*, out.*, grad.*; its metadata key `meta` names the class and the
+// configuration.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/runtime/executable.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::train {
+
+struct ParityRow {
+  std::string name;  // as in the golden file: "out.logits", "grad.lm_head.weight"
+  double max_abs_error = 0;
+  double relative_error = 0;  // |ours - theirs| / |theirs|, Euclidean
+  double tolerance = 0;
+  bool passed = false;
+};
+
+struct ParityReport {
+  std::string model_class;
+  std::string pattern;
+  std::vector<ParityRow> rows;
+  bool passed() const;
+};
+
+inline constexpr double kOutputTolerance = 1e-5;
+inline constexpr double kGradientTolerance = 1e-4;
+
+using Loader = std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)>;
+
+/// E1201, E1202 or E1203 when the file cannot be read, its class is unknown or a tensor is missing.
+ParityReport run_parity(const std::filesystem::path& file, const schedule::Target& target, const Loader& load);
+
+}  // namespace megacpp::train

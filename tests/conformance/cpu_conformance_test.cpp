@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every sample of every op on the CPU backend against the op's reference: by its own kernel, and decomposed and fused
+// as a program would run it; on one to three threads; with f32 and with bf16 tensors. Results are poisoned before a
+// kernel runs, operands, results and workspace have exactly their planned size, with a guard behind each.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sample_values.h"
+#include "megacpp/ops/verify.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/storage.h"
+#include "megacpp/schedule/decompose.h"
+#include "megacpp/schedule/fuse.h"
+#include "tests/support/tensors.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using ops::OpDef;
+using ops::Sample;
+using ops::Tensor;
+using testing_support::decode;
+using testing_support::encode;
+using testing_support::is_close;
+
+constexpr size_t kGuardBytes = 64;
+constexpr auto kGuard = std::byte{0xA5};
+constexpr auto kPoison = std::byte{0xFF};  // NaN as f32 and as bf16
+
+struct AlignedFree {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+};
+
+// Memory of exactly the asked size, as kernels get it from the plan.
+class Guarded {
+ public:
+  explicit Guarded(int64_t bytes)
+      : bytes_(static_cast<size_t>(bytes)),
+        memory_(static_cast<std::byte*>(::operator new[](bytes_ + kGuardBytes, std::align_val_t{64}))) {
+    std::fill_n(memory_.get(), bytes_, kPoison);
+    std::fill_n(memory_.get() + bytes_, kGuardBytes, kGuard);
+  }
+  std::byte* data() const { return memory_.get(); }
+  std::vector<std::byte> bytes() const { return {data(), data() + bytes_}; }
+  bool is_intact() const {
+    return std::all_of(data() + bytes_, data() + bytes_ + kGuardBytes, [](std::byte b) { return b == kGuard; });
+  }
+
+ private:
+  size_t bytes_;
+  std::unique_ptr<std::byte[], AlignedFree> memory_;
+};
+
+std::vector<Tensor> run_kernel(const Kernel& kernel, const std::vector<Tensor>& operands, const ops::Types& results,
+                               const ir::Attrs& attrs, int threads) {
+  base::ThreadPool pool(threads);
+  ops::Types types;
+  for (const Tensor& operand : operands) types.push_back(operand.type);
+  const Prepared prepared = prepare_any_storage(kernel, {types, results, attrs}, threads);
+  std::vector<Guarded> in, out;
+  std::vector<std::byte*> in_addresses, out_addresses;
+  for (const Tensor& operand : operands) {
+    in.emplace_back(operand.type.bytes());
+    encode(operand, in.back().data());
+    in_addresses.push_back(in.back().data());
+  }
+  for (const ir::TensorType& type : results) {
+    out.emplace_back(type.bytes());
+    out_addresses.push_back(out.back().data());
+  }
+  const Guarded workspace(prepared.workspace_bytes);
+  std::vector<std::vector<std::byte>> before;
+  for (const Guarded& memory : in) before.push_back(memory.bytes());
+  prepared.run({.operands = in_addresses, .results = out_addresses, .workspace = workspace.data(), .pool = pool});
+  EXPECT_TRUE(workspace.is_intact()) << kernel.op << " wrote behind its workspace of " << prepared.workspace_bytes
+                                     << " bytes";
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_TRUE(in[i].is_intact() && in[i].bytes() == before[i]) << kernel.op << " changed operand " << i;
+  for (size_t r = 0; r < out.size(); ++r) {
+    EXPECT_TRUE(out[r].is_intact()) << kernel.op << " wrote behind result " << r;
+    tensors.push_back(decode(results[r], out[r].data()));
+  }
+  return tensors;
+}
+
+// Every node by its kernel, each value in memory of its own.
+std::vector<Tensor> run_graph(const ir::Graph& graph, const std::vector<Tensor>& inputs, int threads) {
+  std::vector<Tensor> values(graph.values().size());
+  size_t input = 0;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op == ir::kInputOp) {
+      values[node.results[0].index] = inputs[input++];
+      continue;
+    }
+    std::vector<Tensor> operands;
+    for (const ir::ValueId operand : node.operands) operands.push_back(values[operand.index]);
+    if (node.op == "reshape") {
+      values[node.results[0].index] = {graph.type(node.results[0]), operands[0].data};
+      continue;
+    }
+    const Kernel* kernel = find_kernel(node.op);
+    if (kernel == nullptr) {
+      ADD_FAILURE() << "neither a kernel nor a decomposition for " << node.op;
+      return {};
+    }
+    const std::vector<Tensor> results = run_kernel(*kernel, operands, graph.result_types(node), node.attrs, threads);
+    for (size_t r = 0; r < results.size(); ++r) values[node.results[r].index] = results[r];
+  }
+  std::vector<Tensor> outputs;
+  for (const ir::Output& output : graph.outputs()) outputs.push_back(values[output.value.index]);
+  return outputs;
+}
+
+// The op alone in a program, as the compiler hands it to the backend.
+ir::Graph lowered(const std::string& op, const std::vector<Tensor>& operands, const ir::Attrs& attrs, int threads) {
+  ir::Graph graph(op);
+  ops::Builder builder(graph);
+  std::vector<ir::ValueId> ids;
+  for (size_t i = 0; i < operands.size(); ++i)
+    ids.push_back(builder.input("x" + std::to_string(i), operands[i].type, ir::Role::batch));
+  const std::vector<ir::ValueId> results = builder.node(op, ids, attrs);
+  for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = std::to_string(r), .value = results[r]});
+  ir::Graph fused = schedule::fuse(schedule::decompose(graph, cpu_target(threads)).graph);
+  ops::verify(fused, ops::Stage::fused);
+  return fused;
+}
+
+struct Case {
+  const OpDef* op;
+  Sample sample;
+  double tolerance;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << "/" << c.sample.name; }
+
+// The sample with every f32 operand stored as bf16, when the op takes it.
+std::optional<Sample> as_bf16(const OpDef& op, Sample sample) {
+  bool changed = false;
+  for (ir::TensorType& type : sample.operands) {
+    if (type.dtype != ir::DType::f32) continue;
+    type.dtype = ir::DType::bf16;
+    changed = true;
+  }
+  if (!changed) return std::nullopt;
+  try {
+    op.infer(sample.operands, sample.attrs);
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+  sample.name += "_bf16";
+  return sample;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const OpDef& op : ops::all_ops()) {
+    if (op.name == ir::kInputOp || op.name == "reshape") continue;  // views of memory: nothing runs
+    for (const Sample& sample : op.samples()) {
+      cases.push_back({&op, sample, 1e-5});
+      if (auto narrow = as_bf16(op, sample)) cases.push_back({&op, *narrow, 2e-2});
+    }
+  }
+  return cases;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.op->name + "_" + info.param.sample.name + "_" + std::to_string(info.index);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+std::vector<Tensor> operands_of(const Case& c) {
+  std::vector<Tensor> operands = ops::sample_operands(*c.op, c.sample);
+  for (Tensor& operand : operands)
+    for (double& element : operand.data) element = ops::round_to(operand.type.dtype, element);
+  return operands;
+}
+
+class CpuConformanceTest : public testing::TestWithParam<Case> {
+ protected:
+  void expect_all_close(const std::function<std::vector<Tensor>(const std::vector<Tensor>&, int threads)>& run) {
+    const Case& c = GetParam();
+    const std::vector<Tensor> operands = operands_of(c);
+    const std::vector<Tensor> wanted = ops::evaluate_op(c.op->name, operands, c.sample.attrs);
+    for (const int threads : {1, 2, 3}) {
+      SCOPED_TRACE(std::to_string(threads) + " threads");
+      const std::vector<Tensor> got = run(operands, threads);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (size_t r = 0; r < wanted.size(); ++r)
+        EXPECT_TRUE(is_close(got[r], wanted[r], c.tolerance)) << "result " << r;
+      const std::vector<Tensor> again = run(operands, threads);
+      for (size_t r = 0; r < wanted.size(); ++r)
+        EXPECT_TRUE(is_close(again[r], got[r], 0.0)) << "repeated, result " << r;
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ops, CpuConformanceTest, testing::ValuesIn(all_cases()), case_name);
+
+TEST_P(CpuConformanceTest, OwnKernelEqualsReference) {
+  const Case& c = GetParam();
+  const Kernel* kernel = find_kernel(c.op->name);
+  if (kernel == nullptr) return;  // the other test demands that it runs at all
+  ops::Types results = c.op->infer(c.sample.operands, c.sample.attrs);
+  if (kernel->supports && !kernel->supports({c.sample.operands, results, c.sample.attrs})) return;
+  expect_all_close([&](const std::vector<Tensor>& operands, int threads) {
+    return run_kernel(*kernel, operands, results, c.sample.attrs, threads);
+  });
+}
+
+TEST_P(CpuConformanceTest, LoweredProgramEqualsReference) {
+  const Case& c = GetParam();
+  expect_all_close([&](const std::vector<Tensor>& operands, int threads) {
+    return run_graph(lowered(c.op->name, operands, c.sample.attrs, threads), operands, threads);
+  });
+}
+
+TEST(CpuConformanceCoverageTest, EveryKernelIsOfAnOpAndListedOnce) {
+  std::set<std::string_view> seen;
+  for (const Kernel& kernel : all_kernels()) {
+    EXPECT_NE(ops::find_op(kernel.op), nullptr) << kernel.op;
+    EXPECT_TRUE(seen.insert(kernel.op).second) << kernel.op;
+  }
+}
+
+TEST(CpuConformanceCoverageTest, SamplesOfEveryOpAreRun) {
+  std::set<std::string> ran;
+  const std::vector<Case> cases = all_cases();
+  for (const Case& c : cases) ran.insert(c.op->name);
+  EXPECT_EQ(ran.size(), ops::all_ops().size() - 2);
+  RecordProperty("samples", static_cast<int>(cases.size()));
+  std::cout << cases.size() << " samples of " << ran.size() << " ops\n";
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::cpu

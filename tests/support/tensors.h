@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several tests need of reference tensors: random values, bytes as kernels store them, comparison.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/philox.h"
+#include "megacpp/ir/graph.h"
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/ops/tensor.h"
+
+namespace megacpp::testing_support {
+
+inline ops::Tensor random_tensor(const ir::TensorType& type, const std::string& name, double low = -1.0,
+                                 double high = 1.0) {
+  ops::Tensor tensor = ops::Tensor::zeros(type);
+  const base::Philox random(11, name);
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = low + (high - low) * random.uniform(static_cast<uint64_t>(i));
+    tensor[i] = ops::round_to(type.dtype, ir::is_float(type.dtype) ? value : std::floor(value));
+  }
+  return tensor;
+}
+
+/// Random values for every input of the graph; integers are drawn from [0, integers).
+inline std::map<std::string, ops::Tensor> random_inputs(const ir::Graph& graph, const std::string& site,
+                                                        double integers = 2) {
+  std::map<std::string, ops::Tensor> inputs;
+  for (const ir::NodeId id : graph.inputs()) {
+    const ir::Node& node = graph.node(id);
+    const std::string& name = node.attrs.text("name");
+    const ir::TensorType& type = graph.type(node.results[0]);
+    inputs[name] =
+        ir::is_float(type.dtype) ? random_tensor(type, site + name) : random_tensor(type, site + name, 0, integers);
+  }
+  return inputs;
+}
+
+inline void encode(const ops::Tensor& tensor, std::byte* to) {
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    switch (tensor.type.dtype) {
+      case ir::DType::f32:
+        reinterpret_cast<float*>(to)[i] = static_cast<float>(tensor[i]);
+        break;
+      case ir::DType::bf16:
+        reinterpret_cast<uint16_t*>(to)[i] = ir::f32_to_bf16(static_cast<float>(tensor[i]));
+        break;
+      case ir::DType::i32:
+        reinterpret_cast<int32_t*>(to)[i] = static_cast<int32_t>(tensor[i]);
+        break;
+      case ir::DType::pred:
+        reinterpret_cast<uint8_t*>(to)[i] = tensor[i] != 0.0 ? 1 : 0;
+        break;
+    }
+  }
+}
+
+inline ops::Tensor decode(const ir::TensorType& type, const std::byte* from) {
+  ops::Tensor tensor = ops::Tensor::zeros(type);
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    switch (type.dtype) {
+      case ir::DType::f32:
+        tensor[i] = static_cast<double>(reinterpret_cast<const float*>(from)[i]);
+        break;
+      case ir::DType::bf16:
+        tensor[i] = static_cast<double>(ir::bf16_to_f32(reinterpret_cast<const uint16_t*>(from)[i]));
+        break;
+      case ir::DType::i32:
+        tensor[i] = reinterpret_cast<const int32_t*>(from)[i];
+        break;
+      case ir::DType::pred:
+        tensor[i] = reinterpret_cast<const uint8_t*>(from)[i];
+        break;
+    }
+  }
+  return tensor;
+}
+
+/// The tolerance is relative to the largest finite element. Integers must be equal.
+inline ::testing::AssertionResult is_close(const ops::Tensor& got, const ops::Tensor& wanted, double tolerance) {
+  if (!(got.type == wanted.type))
+    return ::testing::AssertionFailure() << "type " << to_string(got.type) << ", wanted " << to_string(wanted.type);
+  double scale = 1e-6;
+  for (const double element : wanted.data)
+    if (std::isfinite(element)) scale = std::max(scale, std::fabs(element));
+  const double room = ir::is_float(wanted.type.dtype) ? tolerance * scale : 0.0;
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const bool equal = got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]));
+    if (!equal && !(std::fabs(got[i] - wanted[i]) <= room))
+      return ::testing::AssertionFailure() << "element " << i << " of " << to_string(wanted.type) << " is " << got[i]
+                                           << ", wanted " << wanted[i] << " within " << room;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace megacpp::testing_support
