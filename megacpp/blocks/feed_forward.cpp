@@ -91,21 +91,16 @@ Routing route_experts(const BuildContext& context, ValueId scores, int64_t token
   return {slot, scores, counts, f.experts * capacity};
 }
 
-// The experts' own feed-forward on the dispatched rows [rows, hidden].
+// The experts' own feed-forward on the dispatched rows [rows, hidden]. Only rows in use are multiplied.
 ValueId run_experts(const BuildContext& context, ValueId rows, const Routing& routing) {
-  ops::Builder& b = context.builder;
   const FeedForward& f = context.configs.feed_forward;
-  const int64_t hidden = context.dims.hidden;
-  const bool ragged = f.is_dropless();
+  const int64_t capacity = f.is_dropless() ? 0 : routing.rows / f.experts;
   const auto product = [&](ValueId x, const std::string& weight) {
-    if (ragged) return b.one("ragged_dot", {x, context.weight(weight), routing.counts}, {{"transpose_w", int64_t{0}}});
-    return b.dot(x, context.weight(weight),
-                 {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}});
+    return context.builder.one("ragged_dot", {x, context.weight(weight), routing.counts},
+                               {{"transpose_w", int64_t{0}}, {"capacity", capacity}});
   };
-  const ValueId x = ragged ? rows : b.reshape(rows, {f.experts, routing.rows / f.experts, hidden});
-  const auto gate = f.is_gated() ? std::optional(product(x, "w_gate")) : std::nullopt;
-  const ValueId y = product(activated(b, product(x, "w_up"), gate), "w_down");
-  return b.reshape(y, {routing.rows, hidden});
+  const auto gate = f.is_gated() ? std::optional(product(rows, "w_gate")) : std::nullopt;
+  return product(activated(context.builder, product(rows, "w_up"), gate), "w_down");
 }
 
 void report(const BuildContext& context, const Routing& routing, ValueId logits, ValueId probabilities, ValueId lse) {

@@ -27,16 +27,42 @@ class Assigner {
     find_last_uses();
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
-    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) place(n);
+    for (const NodeId id : graph_.inputs()) place_state(id);
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
+      if (graph_.nodes()[n].op != ir::kInputOp) place(n);
     for (const ir::Output& output : graph_.outputs()) {
-      if (output.donated.empty()) continue;
-      if (buffer(output.value).state != output.donated) result_.final_copies.push_back({output.value, output.donated});
+      if (output.donated.empty() || buffer(output.value).state == output.donated) continue;
+      result_.final_copies.push_back({output.value, output.donated});
+      check_not_output(output.donated);
     }
     return std::move(result_);
   }
 
  private:
   Buffer& buffer(ValueId value) { return result_.buffers[static_cast<size_t>(result_.buffer_of[value.index])]; }
+
+  // State is there before the first node, wherever its input stands in the order.
+  void place_state(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    const ValueId value = node.results[0];
+    const std::string& name = node.attrs.text("name");
+    inputs_[name] = value;
+    result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
+    result_.buffers.push_back({.bytes = graph_.type(value).bytes(),
+                               .first = 0,
+                               .last = last_use_[value.index],
+                               .role = node.role,
+                               .scope = node.scope,
+                               .what = node.op + " " + to_string(graph_.type(value)),
+                               .state = name});
+  }
+
+  // The copy into this state runs after the last node, so no output may still stand for its old value.
+  void check_not_output(const std::string& state) {
+    for (const ir::Output& output : graph_.outputs())
+      MEGACPP_CHECK(buffer(output.value).state != state)
+          << "output '" << output.name << "' is the old value of '" << state << "', which another output replaces";
+  }
 
   // Last reader of each value; outputs are read after the last node. Reshapes forward their readers to their operand.
   void find_last_uses() {
@@ -60,8 +86,7 @@ class Assigner {
     }
     for (size_t r = 0; r < node.results.size(); ++r) place_result(n, r);
     const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
-    const int64_t workspace =
-        node.op == ir::kInputOp ? 0 : target_.workspace_bytes(node.op, {operands, results, node.attrs});
+    const int64_t workspace = target_.workspace_bytes(node.op, {operands, results, node.attrs});
     if (workspace > 0) {
       result_.workspace_of[n] = static_cast<int>(result_.buffers.size());
       result_.buffers.push_back({.bytes = workspace,
@@ -86,15 +111,13 @@ class Assigner {
       return;
     }
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
-    const bool is_state = node.op == ir::kInputOp;
-    if (is_state) inputs_[node.attrs.text("name")] = value;
     result_.buffers.push_back({.bytes = graph_.type(value).bytes(),
                                .first = n,
                                .last = std::max(n, last_use_[value.index]),
                                .role = node.role,
                                .scope = node.scope,
                                .what = node.op + " " + to_string(graph_.type(value)),
-                               .state = is_state ? node.attrs.text("name") : ""});
+                               .state = ""});
   }
 
   void join(ValueId value, ValueId into) {

@@ -193,6 +193,7 @@ OpDef dot_def() {
   };
   def.reference = dot_reference;
   def.may_alias = 2;
+  def.addend = 2;
   def.samples = [] {
     std::vector<Sample> samples = {
         sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),

@@ -116,6 +116,10 @@ struct OpDef {
   /// Operand whose buffer result 0 may take over when it dies here; -1: none. Elementwise ops may take any equal one.
   int may_alias = -1;
 
+  /// Position of an optional last operand that is added to result 0 and gives it its buffer; -1: none. Gradient
+  /// accumulation is folded into such ops.
+  int addend = -1;
+
   std::function<std::vector<Sample>()> samples;
 
   bool is_composite() const { return static_cast<bool>(decompose); }

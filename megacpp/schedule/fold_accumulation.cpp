@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/rewrite.h"
 
 namespace megacpp::schedule {
@@ -16,7 +17,7 @@ std::vector<size_t> count_readers(const ir::Graph& graph) {
   return readers;
 }
 
-// The operand of `add` that is a two-operand dot read by nothing else, given that the other operand is an input.
+// The operand of `add` that an op made which could add the other one itself: read by nothing else, the other an input.
 std::optional<size_t> foldable_operand(const ir::Graph& graph, const ir::Node& add,
                                        const std::vector<size_t>& readers) {
   if (add.op != "add") return std::nullopt;
@@ -24,7 +25,9 @@ std::optional<size_t> foldable_operand(const ir::Graph& graph, const ir::Node& a
     const ir::Node& product = graph.producer(add.operands[i]);
     const bool alone = readers[add.operands[i].index] == 1;
     const bool accumulates = graph.producer(add.operands[1 - i]).op == ir::kInputOp;
-    if (product.op == "dot" && product.operands.size() == 2 && alone && accumulates) return i;
+    const int addend = ops::op_def(product.op).addend;
+    const bool has_room = addend >= 0 && product.operands.size() == static_cast<size_t>(addend);
+    if (has_room && alone && accumulates) return i;
   }
   return std::nullopt;
 }

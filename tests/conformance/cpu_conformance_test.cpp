@@ -61,8 +61,9 @@ class Guarded {
   std::unique_ptr<std::byte[], AlignedFree> memory_;
 };
 
+// `in_place`: the operand whose memory result 0 takes over; -1: none.
 std::vector<Tensor> run_kernel(const Kernel& kernel, const std::vector<Tensor>& operands, const ops::Types& results,
-                               const ir::Attrs& attrs, int threads) {
+                               const ir::Attrs& attrs, int threads, int in_place = -1) {
   base::ThreadPool pool(threads);
   ops::Types types;
   for (const Tensor& operand : operands) types.push_back(operand.type);
@@ -78,6 +79,7 @@ std::vector<Tensor> run_kernel(const Kernel& kernel, const std::vector<Tensor>& 
     out.emplace_back(type.bytes());
     out_addresses.push_back(out.back().data());
   }
+  if (in_place >= 0) out_addresses[0] = in_addresses[static_cast<size_t>(in_place)];
   const Guarded workspace(prepared.workspace_bytes);
   std::vector<std::vector<std::byte>> before;
   for (const Guarded& memory : in) before.push_back(memory.bytes());
@@ -85,11 +87,13 @@ std::vector<Tensor> run_kernel(const Kernel& kernel, const std::vector<Tensor>& 
   EXPECT_TRUE(workspace.is_intact()) << kernel.op << " wrote behind its workspace of " << prepared.workspace_bytes
                                      << " bytes";
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < in.size(); ++i)
-    EXPECT_TRUE(in[i].is_intact() && in[i].bytes() == before[i]) << kernel.op << " changed operand " << i;
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_TRUE(in[i].is_intact()) << kernel.op << " wrote behind operand " << i;
+    EXPECT_TRUE(static_cast<int>(i) == in_place || in[i].bytes() == before[i]) << kernel.op << " changed operand " << i;
+  }
   for (size_t r = 0; r < out.size(); ++r) {
     EXPECT_TRUE(out[r].is_intact()) << kernel.op << " wrote behind result " << r;
-    tensors.push_back(decode(results[r], out[r].data()));
+    tensors.push_back(decode(results[r], out_addresses[r]));
   }
   return tensors;
 }
@@ -224,6 +228,41 @@ TEST_P(CpuConformanceTest, LoweredProgramEqualsReference) {
   expect_all_close([&](const std::vector<Tensor>& operands, int threads) {
     return run_graph(lowered(c.op->name, operands, c.sample.attrs, threads), operands, threads);
   });
+}
+
+// Operands whose memory result 0 of the node may take over, as memory/ decides it.
+std::vector<int> replaceable_operands(const ir::Graph& graph, const ir::Node& node) {
+  std::vector<int> operands;
+  const ir::TensorType& result = graph.type(node.results[0]);
+  const OpDef& op = ops::op_def(node.op);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const ir::TensorType& operand = graph.type(node.operands[i]);
+    const bool allowed =
+        node.op == "fused" ? operand.shape == node.attrs.list("shape") : op.may_alias == static_cast<int>(i);
+    if (allowed && operand.dtype == result.dtype && operand.bytes() == result.bytes())
+      operands.push_back(static_cast<int>(i));
+  }
+  return operands;
+}
+
+TEST_P(CpuConformanceTest, ResultMayTakeOverItsOperand) {
+  const Case& c = GetParam();
+  const std::vector<Tensor> operands = operands_of(c);
+  const ir::Graph graph = lowered(c.op->name, operands, c.sample.attrs, 2);
+  const size_t inputs = operands.size();
+  if (graph.nodes().size() != inputs + 1) return;  // a decomposition: its parts are ops of their own
+  const ir::Node& node = graph.nodes().back();
+  std::vector<Tensor> given;  // in the order the node reads them
+  for (const ir::ValueId operand : node.operands) given.push_back(operands[operand.index]);
+  const std::vector<Tensor> wanted = ops::evaluate_op(c.op->name, operands, c.sample.attrs);
+  for (const int operand : replaceable_operands(graph, node)) {
+    SCOPED_TRACE("operand " + std::to_string(operand));
+    for (const int threads : {1, 2}) {
+      const auto got = run_kernel(*find_kernel(node.op), given, graph.result_types(node), node.attrs, threads, operand);
+      for (size_t r = 0; r < wanted.size(); ++r)
+        EXPECT_TRUE(is_close(got[r], wanted[r], c.tolerance)) << "result " << r;
+    }
+  }
 }
 
 TEST(CpuConformanceCoverageTest, EveryKernelIsOfAnOpAndListedOnce) {

@@ -10,24 +10,35 @@ namespace {
 
 constexpr int64_t kGrainRows = 16;  // what the micro-kernel of the matrix product fills
 
-struct Sizes {
-  int64_t rows, experts, h, f;  // x[rows, h], w[experts, h, f]
-  bool transposed;              // w[experts, f, h]
+// How rows belong to experts: packed one group behind the other, or each in its own `capacity` places.
+struct Groups {
+  const int32_t* counts;
+  int64_t experts;
+  int64_t capacity;  // 0: packed
+
+  int64_t rows(int64_t e) const { return capacity > 0 ? std::min<int64_t>(counts[e], capacity) : counts[e]; }
+  /// Where the group starts, given the rows used by the groups before it.
+  int64_t start(int64_t e, int64_t used_before) const { return capacity > 0 ? e * capacity : used_before; }
+  int64_t used() const {
+    int64_t total = 0;
+    for (int64_t e = 0; e < experts; ++e) total += rows(e);
+    return total;
+  }
 };
 
-int64_t sum(const int32_t* counts, int64_t experts) {
-  int64_t total = 0;
-  for (int64_t e = 0; e < experts; ++e) total += counts[e];
-  return total;
-}
+struct Sizes {
+  int64_t rows, experts, h, f;  // x[rows, h], w[experts, h, f]
+  int64_t capacity;
+  bool transposed;  // w[experts, f, h]
+};
 
-// The product for the rows [begin, end), which may cross experts.
-void dot_rows(const Sizes& s, const KernelArgs& args, int64_t begin, int64_t end) {
-  const int32_t* counts = args.in<int32_t>(2);
-  int64_t first = 0;  // of the expert
-  for (int64_t e = 0; e < s.experts; first += counts[e], ++e) {
-    const int64_t from = std::max(begin, first);
-    const int64_t to = std::min(end, first + counts[e]);
+// The product for the used rows [begin, end), counted over all groups; they may cross experts.
+void dot_rows(const Sizes& s, const Groups& groups, const KernelArgs& args, int64_t begin, int64_t end) {
+  int64_t first = 0;  // used rows before the expert's
+  for (int64_t e = 0; e < s.experts; first += groups.rows(e), ++e) {
+    const int64_t shift = groups.start(e, first) - first;
+    const int64_t from = std::max(begin, first) + shift;
+    const int64_t to = std::min(end, first + groups.rows(e)) + shift;
     if (from >= to) continue;
     gemm({.transpose_b = s.transposed,
           .m = to - from,
@@ -42,16 +53,28 @@ void dot_rows(const Sizes& s, const KernelArgs& args, int64_t begin, int64_t end
   }
 }
 
+void zero_unused_rows(const Sizes& s, const Groups& groups, float* out) {
+  int64_t end = 0;  // of the group before
+  for (int64_t e = 0; e < s.experts; ++e) {
+    const int64_t start = groups.start(e, end);
+    std::fill(out + end * s.f, out + start * s.f, 0.0F);
+    end = start + groups.rows(e);
+  }
+  std::fill(out + end * s.f, out + s.rows * s.f, 0.0F);
+}
+
 Prepared prepare_ragged_dot(const ops::NodeView& view, int) {
   const Sizes s = {.rows = view.operands[0].dim(0),
                    .experts = view.operands[2].dim(0),
                    .h = view.operands[0].dim(1),
                    .f = view.results[0].dim(1),
+                   .capacity = view.attrs.integer("capacity", 0),
                    .transposed = view.attrs.flag("transpose_w")};
   return {[s](const KernelArgs& args) {
-    const int64_t used = sum(args.in<int32_t>(2), s.experts);
-    args.pool.parallel_for(used, kGrainRows, [&](int64_t begin, int64_t end, int) { dot_rows(s, args, begin, end); });
-    std::fill(args.out(0) + used * s.f, args.out(0) + s.rows * s.f, 0.0F);
+    const Groups groups{args.in<int32_t>(2), s.experts, s.capacity};
+    args.pool.parallel_for(groups.used(), kGrainRows,
+                           [&](int64_t begin, int64_t end, int) { dot_rows(s, groups, args, begin, end); });
+    zero_unused_rows(s, groups, args.out(0));
   }};
 }
 
@@ -66,24 +89,27 @@ struct WeightProduct {
   const float* b;  // [rows, n]
   float* c;        // [experts, m, n], c[e] = a_e^T b_e
   int64_t m, n;
+  float beta;      // 1: added to what c holds
 };
 
 // The part of every expert's result that falls in [begin, end) of the work, counted in x rows times result rows.
-void weight_part(const WeightProduct& p, const int32_t* counts, int64_t experts, int64_t begin, int64_t end) {
-  int64_t first = 0;  // of the expert
-  for (int64_t e = 0; e < experts; first += counts[e], ++e) {
-    if (counts[e] == 0) continue;
-    const int64_t from = begin <= first * p.m ? 0 : boundary(begin - first * p.m, counts[e], p.m);
-    const int64_t to = end <= first * p.m ? 0 : boundary(end - first * p.m, counts[e], p.m);
+void weight_part(const WeightProduct& p, const Groups& groups, int64_t begin, int64_t end) {
+  int64_t first = 0;  // used rows before the expert's
+  for (int64_t e = 0; e < groups.experts; first += groups.rows(e), ++e) {
+    const int64_t count = groups.rows(e), row = groups.start(e, first);
+    if (count == 0) continue;
+    const int64_t from = begin <= first * p.m ? 0 : boundary(begin - first * p.m, count, p.m);
+    const int64_t to = end <= first * p.m ? 0 : boundary(end - first * p.m, count, p.m);
     if (from >= to) continue;
     gemm({.transpose_a = true,
           .m = to - from,
           .n = p.n,
-          .k = counts[e],
-          .a = p.a + first * p.m + from,
+          .k = count,
+          .a = p.a + row * p.m + from,
           .lda = p.m,
-          .b = p.b + first * p.n,
+          .b = p.b + row * p.n,
           .ldb = p.n,
+          .beta = p.beta,
           .c = p.c + (e * p.m + from) * p.n,
           .ldc = p.n});
   }
@@ -94,16 +120,23 @@ Prepared prepare_ragged_dot_weight(const ops::NodeView& view, int) {
   const int64_t experts = view.operands[2].dim(0);
   const int64_t m = view.results[0].dim(1);
   const int64_t n = view.results[0].dim(2);
+  const int64_t capacity = view.attrs.integer("capacity", 0);
+  const bool accumulates = view.operands.size() == 4;
   return {[=](const KernelArgs& args) {
-    const int32_t* counts = args.in<int32_t>(2);
-    const WeightProduct product = {
-        .a = args.in(transposed ? 1 : 0), .b = args.in(transposed ? 0 : 1), .c = args.out(0), .m = m, .n = n};
-    const int64_t work = sum(counts, experts) * m;
+    const Groups groups{args.in<int32_t>(2), experts, capacity};
+    if (accumulates && args.operands[3] != args.results[0]) std::copy_n(args.in(3), experts * m * n, args.out(0));
+    const WeightProduct product = {.a = args.in(transposed ? 1 : 0),
+                                   .b = args.in(transposed ? 0 : 1),
+                                   .c = args.out(0),
+                                   .m = m,
+                                   .n = n,
+                                   .beta = accumulates ? 1.0F : 0.0F};
+    const int64_t work = groups.used() * m;
     const int64_t workers = args.pool.size();
     args.pool.run([&](int worker) {
-      for (int64_t e = worker; e < experts; e += workers)
-        if (counts[e] == 0) std::fill_n(product.c + e * m * n, m * n, 0.0F);
-      weight_part(product, counts, experts, work * worker / workers, work * (worker + 1) / workers);
+      for (int64_t e = worker; e < experts && !accumulates; e += workers)
+        if (groups.rows(e) == 0) std::fill_n(product.c + e * m * n, m * n, 0.0F);
+      weight_part(product, groups, work * worker / workers, work * (worker + 1) / workers);
     });
   }};
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/memory/buffers.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ir/text.h"
+
+namespace megacpp::memory {
+namespace {
+
+Buffers assigned(const std::string& body) {
+  const schedule::Target target{
+      .name = "test", .runs = {}, .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
+  return assign_buffers(ir::parse("graph \"g\" {\n" + body + "}\n"), target);
+}
+
+const std::string kInput = "  %0 = input() {dtype=\"f32\", name=\"x\", shape=[2,3]} : f32[2,3] #batch\n";
+
+TEST(BuffersTest, ReshapeLivesInItsOperand) {
+  const Buffers buffers = assigned(kInput + R"(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = reshape(%1) {shape=[6]} : f32[6]
+  %3 = cumsum(%0) {dim=0} : f32[2,3]
+  output "y" = %2
+  output "z" = %3
+)");
+  EXPECT_EQ(buffers.buffer_of[2], buffers.buffer_of[1]);
+  EXPECT_EQ(buffers.buffers[static_cast<size_t>(buffers.buffer_of[1])].last, 4U)
+      << "the view keeps it alive to the end";
+  EXPECT_NE(buffers.buffer_of[3], buffers.buffer_of[0]) << "state is only replaced by what it is donated to";
+}
+
+TEST(BuffersTest, FusedResultTakesOverADyingOperandOfItsOwnElements) {
+  const Buffers buffers = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %3 = fused(%1, %2) {dtypes="f32", program="in(0,1) in(0,1) add(%0,%1) out(%2)", shape=[3,2]} : f32[3,2]
+  %4 = fused(%3, %2) {dtypes="f32", program="in(0,1) in(0,1) add(%0,%1) out(%2)", shape=[3,2]} : f32[3,2]
+  output "y" = %4
+)ir");
+  EXPECT_EQ(buffers.buffer_of[3], buffers.buffer_of[1]) << "%2 is read again later";
+  EXPECT_TRUE(buffers.buffer_of[4] == buffers.buffer_of[3] || buffers.buffer_of[4] == buffers.buffer_of[2]);
+}
+
+TEST(BuffersTest, OperandReadTwiceOrBroadcastIsNotTakenOver) {
+  const Buffers twice = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = reshape(%1) {shape=[2,3]} : f32[2,3]
+  %3 = reshape(%1) {shape=[6]} : f32[6]
+  %4 = reshape(%3) {shape=[2,3]} : f32[2,3]
+  %5 = fused(%2, %4) {dtypes="f32", program="in(0,1) in(0,1) add(%0,%1) out(%2)", shape=[2,3]} : f32[2,3]
+  output "y" = %5
+)ir");
+  EXPECT_NE(twice.buffer_of[5], twice.buffer_of[1]);
+  const Buffers repeated = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = reshape(%1) {shape=[6]} : f32[6]
+  %3 = fused(%2) {dtypes="f32", program="in(1) out(%0)", shape=[1,6]} : f32[1,6]
+  output "y" = %3
+)ir");
+  EXPECT_NE(repeated.buffer_of[3], repeated.buffer_of[1]);
+}
+
+TEST(BuffersTest, StateIsReplacedInPlaceWhereverItsInputStands) {
+  const Buffers buffers =
+      assigned(kInput + R"ir(  %1 = fused() {dtypes="f32", program="const(0) out(%0)", shape=[4]} : f32[4]
+  %2 = input() {dtype="f32", name="grad", shape=[4]} : f32[4] #gradient
+  output "grad" = %1 donates "grad"
+)ir");
+  EXPECT_EQ(buffers.buffer_of[1], buffers.buffer_of[2]);
+  EXPECT_TRUE(buffers.final_copies.empty());
+}
+
+TEST(BuffersTest, StateStillReadAfterItsSuccessorIsMadeIsCopiedAtTheEnd) {
+  const Buffers buffers =
+      assigned(kInput + R"ir(  %1 = fused(%0) {dtypes="f32", program="in(0,1) neg(%0) out(%1)", shape=[2,3]} : f32[2,3]
+  %2 = fused(%0, %1) {dtypes="f32", program="in(0,1) in(0,1) add(%0,%1) out(%2)", shape=[2,3]} : f32[2,3]
+  output "next" = %1 donates "x"
+  output "sum" = %2
+)ir");
+  EXPECT_NE(buffers.buffer_of[1], buffers.buffer_of[0]);
+  ASSERT_EQ(buffers.final_copies.size(), 1U);
+  EXPECT_EQ(buffers.final_copies[0].to_state, "x");
+}
+
+TEST(BuffersTest, OldValueOfReplacedStateIsRefusedAsAnOutput) {
+  EXPECT_THROW(
+      assigned(kInput + R"ir(  %1 = fused(%0) {dtypes="f32", program="in(0,1) neg(%0) out(%1)", shape=[2,3]} : f32[2,3]
+  output "next" = %1 donates "x"
+  output "old" = %0
+)ir"),
+      base::Error);
+}
+
+}  // namespace
+}  // namespace megacpp::memory
