@@ -86,11 +86,12 @@ HWY_INLINE float fold_sum(int64_t count, const F& term, const S& scalar) {
 // Range reduction x = k ln2 + r with |r| <= ln2/2, then a degree-6 polynomial: error under 2 ulp.
 HWY_INLINE V fast_exp(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V low = hn::Set(d, -87.33654F), high = hn::Set(d, 89.0F);
-  const auto underflow = hn::Lt(x, low);
-  const V clamped = hn::Min(hn::Max(x, low), high);
-  const V k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504F)));
-  V r = hn::NegMulAdd(k, hn::Set(d, 0.693359375F), clamped);
+  const V low = hn::Set(d, -87.33654F), high = hn::Set(d, 88.72283F);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits: cheaper than a rounding and a conversion.
+  const V magic = hn::Set(d, 12582912.0F);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
+  const V k = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(k, hn::Set(d, 0.693359375F), x);
   r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4F), r);
   V p = hn::Set(d, 1.9875691500e-4F);
   p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3F));
@@ -99,13 +100,11 @@ HWY_INLINE V fast_exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1F));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0F)));
-  // 2^k in two halves: k = 128 does not fit one exponent field.
-  const auto ki = hn::ConvertTo(di, k);
-  const auto half = hn::ShiftRight<1>(ki);
-  const auto power = [&](auto e) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(di, 127)))); };
-  const V value = hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(ki, half)));
-  // NaN passes through the comparison above as "not less", and Min/Max may drop it: put it back.
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(underflow, value));
+  // Times 2^k: k is added to the exponent field of p, which lies in [0.7, 1.42].
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  const V value = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+  const V bounded = hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), value);
+  return hn::IfThenZeroElse(hn::Lt(x, low), bounded);
 }
 
 void Exp(const float* x, float* y, int64_t n) {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole small models, one for every family and option: the compiled gradient program against finite differences of the
+// forward graph, both by the reference evaluator.
+#include "megacpp/compile/compile.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "megacpp/base/file.h"
+#include "megacpp/ir/text.h"
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/optim/adamw.h"
+#include "tests/support/model_inputs.h"
+#include "tests/support/small_models.h"
+
+namespace megacpp::compile {
+namespace {
+
+using ops::Rounding;
+using ops::Tensor;
+
+// Runs everything, needs no workspace: the compiler without a backend.
+schedule::Target plain_target() {
+  return {.name = "plain",
+          .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+          .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
+}
+
+constexpr model::Batch kBatch{.sequences = 2, .length = 6, .compute = ir::DType::f32};
+
+class SmallModelTest : public testing::TestWithParam<recipe::Model> {};
+INSTANTIATE_TEST_SUITE_P(Models, SmallModelTest, testing::ValuesIn(testing_support::small_models()),
+                         [](const testing::TestParamInfo<recipe::Model>& info) { return info.param.name; });
+
+TEST_P(SmallModelTest, CompiledGradientsEqualFiniteDifferences) {
+  const recipe::Model& config = GetParam();
+  const model::ForwardModel forward = model::build_forward(config, kBatch);
+  const Compiled compiled = compile_gradients(forward, "", plain_target());
+  auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
+  const auto got = ops::evaluate(compiled.programs[0], inputs, Rounding::none);
+  const auto loss = [&] { return ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0]; };
+  EXPECT_NEAR(got.at("loss")[0], loss(), 1e-9);
+  constexpr double kStep = 1e-6;
+  for (const blocks::Parameter& parameter : forward.parameters) {
+    if (!parameter.trainable) continue;
+    Tensor& tensor = inputs.at(parameter.name);
+    const Tensor& gradient = got.at(optim::gradient_name(parameter.name));
+    for (int64_t e = 0; e < tensor.elements(); e += 1 + tensor.elements() / 4) {
+      const double saved = tensor[e];
+      tensor[e] = saved + kStep;
+      const double up = loss();
+      tensor[e] = saved - kStep;
+      const double down = loss();
+      tensor[e] = saved;
+      EXPECT_NEAR(gradient[e], (up - down) / (2 * kStep), 1e-6) << parameter.name << " element " << e;
+    }
+  }
+}
+
+TEST_P(SmallModelTest, ParametersAreTheWeightsOfTheGraph) {
+  const model::ForwardModel forward = model::build_forward(GetParam(), kBatch);
+  std::vector<std::string> weights, named;
+  for (const ir::NodeId id : forward.graph.inputs())
+    if (forward.graph.node(id).role == ir::Role::weight) weights.push_back(forward.graph.node(id).attrs.text("name"));
+  for (const blocks::Parameter& parameter : forward.parameters) named.push_back(parameter.name);
+  EXPECT_EQ(weights, named);
+}
+
+recipe::Recipe small_recipe(const std::string& recompute) {
+  recipe::Recipe recipe;
+  recipe.name = "small";
+  recipe.model = testing_support::small_models()[4];
+  recipe.train = {.batch = 2, .sequence = 8, .micro_steps = 2, .steps = 1};
+  for (std::string* policy :
+       {&recipe.train.recompute_A, &recipe.train.recompute_E, &recipe.train.recompute_M, &recipe.train.recompute_R})
+    *policy = recompute;
+  return recipe;
+}
+
+TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
+  std::map<std::string, std::map<std::string, Tensor>> outputs;
+  std::map<std::string, int64_t> bytes;
+  for (const char* policy : {"none", "selective", "full"}) {
+    const Compiled compiled = compile_training(small_recipe(policy), plain_target());
+    const ir::Graph& step = compiled.programs[kMicroStep];
+    outputs[policy] = ops::evaluate(step, testing_support::model_inputs(step, compiled.parameters, 11), Rounding::none);
+    bytes[policy] = compiled.memory.programs[kMicroStep].lower_bound;
+  }
+  for (const auto& [name, tensor] : outputs["none"]) {
+    EXPECT_TRUE(testing_support::is_close(outputs["selective"].at(name), tensor, 1e-9)) << name;
+    EXPECT_TRUE(testing_support::is_close(outputs["full"].at(name), tensor, 1e-9)) << name;
+  }
+  EXPECT_LT(bytes["full"], bytes["none"]);
+  EXPECT_LE(bytes["selective"], bytes["none"]);
+}
+
+TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
+  const Compiled compiled = compile_training(small_recipe("none"), plain_target());
+  for (const memory::ProgramPlan& program : compiled.memory.programs) EXPECT_TRUE(program.final_copies.empty());
+  EXPECT_GT(compiled.flops_per_micro_step, 0.0);
+  EXPECT_TRUE(compiled.fallbacks.empty());
+}
+
+TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
+  const auto folder = std::filesystem::temp_directory_path() / "megacpp_compile_test";
+  std::filesystem::create_directories(folder);
+  const Compiled first = compile_training(small_recipe("full"), plain_target(), Dump{folder});
+  const Compiled again = compile_training(small_recipe("full"), plain_target());
+  for (size_t p = 0; p < first.programs.size(); ++p)
+    EXPECT_EQ(ir::print(first.programs[p]), ir::print(again.programs[p]));
+  EXPECT_EQ(first.memory.total_bytes, again.memory.total_bytes);
+  for (const StageTime& stage : first.stages) {
+    const bool is_memory = stage.stage == "07-memory";
+    EXPECT_TRUE(std::filesystem::exists(folder / (stage.stage + (is_memory ? ".txt" : ".ir")))) << stage.stage;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace megacpp::compile
