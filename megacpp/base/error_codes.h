@@ -13,15 +13,16 @@
   X(E1005, user,        "model sizes do not divide")                                \
   X(E1006, user,        "pattern string is not valid")                              \
   X(E1007, user,        "command line is not valid")                                \
+  X(E1008, user,        "input file cannot be read")                                \
   X(E1101, user,        "training data is missing or empty")                        \
   X(E1102, user,        "token outside the vocabulary")                             \
   X(E1201, user,        "file is not valid safetensors")                            \
   X(E1202, user,        "model class or config not supported")                      \
   X(E1203, user,        "tensor is missing or misshapen")                           \
-  X(E1301, user,        "program text does not parse")                              \
+  X(E1301, user,        "program text or node is not valid")                        \
   X(E1302, user,        "loss is not finite")                                       \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
-  X(E3001, environment, "file cannot be read or written")                           \
+  X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \
   X(E9001, internal,    "invariant violated")
 // clang-format on

@@ -15,7 +15,14 @@
 namespace megacpp::base {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view action, int error) {
+[[noreturn]] void fail_reading(const std::filesystem::path& path, std::string_view action, int error) {
+  raise(Code::E1008, {.where = path.string(),
+                      .got = std::string(action) + ": " + std::strerror(error),
+                      .wanted = "a readable file",
+                      .next = "check the path and its permissions"});
+}
+
+[[noreturn]] void fail_writing(const std::filesystem::path& path, std::string_view action, int error) {
   raise(Code::E3001, {.where = path.string(),
                       .got = std::string(action) + ": " + std::strerror(error),
                       .wanted = "",
@@ -26,7 +33,7 @@ namespace {
 class Descriptor {
  public:
   Descriptor(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) fail(path, "cannot open", errno);
+    if (fd_ < 0) (flags == O_RDONLY ? fail_reading : fail_writing)(path, "cannot open", errno);
   }
   ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
@@ -39,8 +46,8 @@ class Descriptor {
 
 size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) fail(path, "cannot inspect", errno);
-  if (S_ISDIR(status.st_mode)) fail(path, "cannot read", EISDIR);
+  if (::fstat(file.get(), &status) != 0) fail_reading(path, "cannot inspect", errno);
+  if (S_ISDIR(status.st_mode)) fail_reading(path, "cannot read", EISDIR);
   return static_cast<size_t>(status.st_size);
 }
 
@@ -48,7 +55,7 @@ void write_all(const Descriptor& file, const std::filesystem::path& path, std::s
   while (!part.empty()) {
     const ssize_t written = ::write(file.get(), part.data(), part.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path, "cannot write", errno);
+    if (written < 0) fail_writing(path, "cannot write", errno);
     part = part.subspan(static_cast<size_t>(written));
   }
 }
@@ -56,7 +63,7 @@ void write_all(const Descriptor& file, const std::filesystem::path& path, std::s
 void write_and_sync(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
   for (const auto part : parts) write_all(file, path, part);
-  if (::fsync(file.get()) != 0) fail(path, "cannot sync", errno);
+  if (::fsync(file.get()) != 0) fail_writing(path, "cannot sync", errno);
 }
 
 }  // namespace
@@ -69,7 +76,7 @@ std::string read_file(const std::filesystem::path& path) {
   for (;;) {
     const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(path, "cannot read", errno);
+    if (count < 0) fail_reading(path, "cannot read", errno);
     if (count == 0) return text;
     text.append(buffer, static_cast<size_t>(count));
   }
@@ -80,7 +87,7 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
   temporary += ".tmp" + std::to_string(::getpid());
   try {
     write_and_sync(temporary, parts);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "cannot rename into place", errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_writing(path, "cannot rename into place", errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -92,12 +99,18 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   write_file_atomically(path, std::span(&part, 1));
 }
 
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail_writing(path, "cannot create the folder", error.value());
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY);
   size_ = regular_size(file, path);
   if (size_ == 0) return;  // mmap refuses an empty range
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) fail(path, "cannot map", errno);
+  if (data == MAP_FAILED) fail_reading(path, "cannot map", errno);
   data_ = static_cast<const std::byte*>(data);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole files: read as text, mapped read-only, or written so that a reader sees either the old file or the new one,
-// never a part. Every failure is E3001 with the path and the system's reason.
+// never a part. A file that cannot be read is E1008, one that cannot be written E3001, with the system's reason.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,9 @@ std::string read_file(const std::filesystem::path& path);
 /// Writes the parts one after another to a temporary file beside `path`, syncs it and renames it into place.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// Creates the folder and its parents where they do not exist.
+void make_folder(const std::filesystem::path& path);
 
 /// A file mapped read-only for as long as the object lives.
 class MappedFile {

@@ -55,9 +55,9 @@ TEST(FileTest, AFailedRenameKeepsTheTargetAndRemovesTheTemporary) {
 
 TEST(FileTest, MissingFilesAndFoldersAreEnvironmentErrors) {
   const auto folder = fresh_folder("missing");
-  EXPECT_EQ(code_of([&] { read_file(folder / "none"); }), Code::E3001);
-  EXPECT_EQ(code_of([&] { read_file(folder); }), Code::E3001);
-  EXPECT_EQ(code_of([&] { MappedFile{folder / "none"}; }), Code::E3001);
+  EXPECT_EQ(code_of([&] { read_file(folder / "none"); }), Code::E1008);
+  EXPECT_EQ(code_of([&] { read_file(folder); }), Code::E1008);
+  EXPECT_EQ(code_of([&] { MappedFile{folder / "none"}; }), Code::E1008);
   EXPECT_EQ(code_of([&] { write_file_atomically(folder / "no" / "such", "x"); }), Code::E3001);
 }
 

@@ -89,7 +89,7 @@ TEST_F(HfFolderTest, MissingFilesAreEnvironmentErrors) {
     import_hf_folder(folder_);
     ADD_FAILURE() << "accepted";
   } catch (const base::Error& error) {
-    EXPECT_EQ(error.code(), base::Code::E3001);
+    EXPECT_EQ(error.code(), base::Code::E1008);
   }
 }
 

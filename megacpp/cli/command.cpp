@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/command.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -30,30 +29,36 @@ constexpr const char* kAbout =
     "MegaCpp trains hybrid language models (attention, Mamba-2, experts, recurrent blocks)\n"
     "and knows every byte before step 0.\n";
 
-// An unknown command or flag gets the nearest known one.
-std::string suggestion(const CLI::App& app, const std::string& word) {
+// The app whose words a misspelt one is compared with: the command given, or megacpp itself.
+const CLI::App& speaker(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen[0];
+}
+
+std::vector<std::string> known_words(const CLI::App& app) {
   std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    known.push_back(command->get_name());
-    for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
-  }
-  std::sort(known.begin(), known.end());
-  known.erase(std::unique(known.begin(), known.end()), known.end());
-  return base::did_you_mean(word, known, "see megacpp --help");
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
+  return known;
+}
+
+// The first word the parser had no use for; a flag rather than its value.
+std::string unexpected_word(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining(true);
+  for (const std::string& word : extras)
+    if (word.rfind("--", 0) == 0) return word.substr(0, word.find('='));
+  return extras.empty() ? "" : extras[0];
 }
 
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
-  std::string line;
-  for (int i = 1; i < argc; ++i) line += (i > 1 ? " " : "") + std::string(argv[i]);
-  std::string next = "see megacpp --help";
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
-      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    const std::string text = error.what();
-    const size_t colon = text.rfind(": ");
-    const std::string word = colon == std::string::npos ? (argc > 1 ? argv[1] : "") : text.substr(colon + 2);
-    next = suggestion(app, word.substr(0, word.find_first_of("= ]")));
-  }
-  base::raise(base::Code::E1007, {.where = "megacpp " + line, .got = error.what(), .wanted = "", .next = next});
+  std::string line = "megacpp";
+  for (int i = 1; i < argc; ++i) line += " " + std::string(argv[i]);
+  const CLI::App& command = speaker(app);
+  const std::string help = "see megacpp " + (&command == &app ? "" : command.get_name() + " ") + "--help";
+  const std::string word = unexpected_word(app);
+  base::raise(base::Code::E1007,
+              {.where = line, .got = error.what(), .wanted = "",
+               .next = word.empty() ? help : base::did_you_mean(word, known_words(command), help)});
 }
 
 int parse_and_run(int argc, const char* const* argv) {

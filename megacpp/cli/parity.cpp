@@ -66,7 +66,7 @@ Command parity_command() {
           .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
-            app.add_option("file", flags->file, "golden file (safetensors)")->required();
+            app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_parity(*flags); };
           }};

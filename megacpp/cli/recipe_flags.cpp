@@ -7,8 +7,11 @@ namespace megacpp::cli {
 
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
   auto flags = std::make_shared<RecipeFlags>();
-  app.add_option("recipe", flags->file, "recipe file (YAML)")->required();
-  app.add_option("--set", flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated")->take_all();
+  app.add_option("recipe", flags->file, "recipe file (YAML)")->required()->type_name("FILE");
+  app.add_option("--set", flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
   return flags;
 }
 

@@ -145,6 +145,7 @@ std::vector<optim::BiasBalance> bias_balances(const model::ForwardModel& forward
 
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target,
                           const std::optional<Dump>& dump) {
+  if (dump) base::make_folder(dump->folder);
   Compiled compiled;
   Pipeline pipeline(compiled, dump);
   model::ForwardModel forward;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "megacpp/base/file.h"
@@ -103,7 +105,7 @@ TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
 }
 
 TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
-  const auto folder = std::filesystem::temp_directory_path() / "megacpp_compile_test";
+  const auto folder = std::filesystem::temp_directory_path() / ("megacpp_compile_test" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const Compiled first = compile_training(small_recipe("full"), plain_target(), Dump{folder});
   const Compiled again = compile_training(small_recipe("full"), plain_target());

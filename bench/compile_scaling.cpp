@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compile time and compiler memory over the depth of the hybrid model: both should grow with the number of blocks, so
+// the cost per block should stay the same. Prints a table, per-stage costs, and the ratio of the deepest to the
+// shallowest.
+// Usage: compile_scaling [recipe]     (default: bench/recipes/hybrid.yaml)
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace {
+
+std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+void* count_allocation(void* pointer) {
+  if (pointer == nullptr) throw std::bad_alloc();
+  const int64_t live = live_bytes += static_cast<int64_t>(malloc_usable_size(pointer));
+  int64_t peak = peak_bytes.load();
+  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
+  }
+  return pointer;
+}
+
+void release(void* pointer) {
+  if (pointer != nullptr) live_bytes -= static_cast<int64_t>(malloc_usable_size(pointer));
+  std::free(pointer);
+}
+
+}  // namespace
+
+// The other forms of new and delete call these.
+void* operator new(size_t bytes) { return count_allocation(std::malloc(bytes)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  const size_t multiple = static_cast<size_t>(alignment);
+  return count_allocation(std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple));
+}
+void operator delete(void* pointer) noexcept { release(pointer); }
+void operator delete(void* pointer, size_t) noexcept { release(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { release(pointer); }
+void operator delete(void* pointer, size_t, std::align_val_t) noexcept { release(pointer); }
+
+namespace megacpp {
+namespace {
+
+constexpr int64_t kDepths[] = {12, 24, 48, 96, 192};
+constexpr int kRepeats = 3;
+constexpr int kThreads = 2;  // planned for, so that workspace is the same everywhere
+
+struct Measurement {
+  int64_t depth = 0;
+  size_t nodes = 0;  // of all programs, scheduled
+  double milliseconds = 0;
+  int64_t heap_bytes = 0;     // most the compiler held at once, its result included
+  int64_t planned_bytes = 0;  // the arena of the run
+  std::vector<compile::StageTime> stages;
+};
+
+Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& target) {
+  const int64_t before = live_bytes.load();
+  peak_bytes = before;
+  const auto start = std::chrono::steady_clock::now();
+  compile::Compiled compiled = compile::compile_training(recipe, target);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {.depth = recipe.model.depth,
+          .nodes = compiled.stages.back().nodes,
+          .milliseconds = 1e3 * seconds,
+          .heap_bytes = peak_bytes.load() - before,
+          .planned_bytes = compiled.memory.total_bytes,
+          .stages = std::move(compiled.stages)};
+}
+
+// Each time is the best of the repeats by itself.
+Measurement measure(const std::string& path, int64_t depth) {
+  const std::vector<std::string> overrides = {fmt::format("model.depth={}", depth)};
+  const recipe::Recipe recipe = recipe::load(path, overrides);
+  const schedule::Target target = runtime::cpu::cpu_target(kThreads);
+  Measurement best = measure_once(recipe, target);
+  for (int repeat = 1; repeat < kRepeats; ++repeat) {
+    const Measurement again = measure_once(recipe, target);
+    best.milliseconds = std::min(best.milliseconds, again.milliseconds);
+    for (size_t s = 0; s < best.stages.size(); ++s)
+      best.stages[s].seconds = std::min(best.stages[s].seconds, again.stages[s].seconds);
+  }
+  return best;
+}
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+void print_totals(const std::vector<Measurement>& all) {
+  fmt::print("{:>5} {:>7} {:>9} {:>9} {:>11} | {:>9} {:>9} {:>9} {:>11}\n", "depth", "nodes", "ms", "heap MiB",
+             "planned MiB", "nodes/blk", "ms/blk", "heap/blk", "planned/blk");
+  for (const Measurement& m : all) {
+    const double depth = static_cast<double>(m.depth);
+    fmt::print("{:>5} {:>7} {:>9.1f} {:>9.1f} {:>11.1f} | {:>9.1f} {:>9.3f} {:>9.3f} {:>11.2f}\n", m.depth, m.nodes,
+               m.milliseconds, mebibytes(m.heap_bytes), mebibytes(m.planned_bytes),
+               static_cast<double>(m.nodes) / depth, m.milliseconds / depth, mebibytes(m.heap_bytes) / depth,
+               mebibytes(m.planned_bytes) / depth);
+  }
+}
+
+// Microseconds per block of each stage, and how that grew from the first depth to the last. Stages do not include
+// their verification; the totals do.
+void print_stages(const std::vector<Measurement>& all) {
+  fmt::print("\n{:<14}", "us/block");
+  for (const Measurement& m : all) fmt::print(" {:>8}", m.depth);
+  fmt::print(" {:>8}\n", "growth");
+  for (size_t s = 0; s < all.front().stages.size(); ++s) {
+    const auto cost = [s](const Measurement& m) { return 1e6 * m.stages[s].seconds / static_cast<double>(m.depth); };
+    fmt::print("{:<14}", all.front().stages[s].stage);
+    for (const Measurement& m : all) fmt::print(" {:>8.1f}", cost(m));
+    fmt::print(" {:>8.2f}\n", cost(all.back()) / cost(all.front()));
+  }
+}
+
+void print_growth(const Measurement& first, const Measurement& last) {
+  const double deeper = static_cast<double>(last.depth) / static_cast<double>(first.depth);
+  fmt::print("\ncost per block, depth {} over depth {} (1 is linear): nodes {:.2f}, time {:.2f}, heap {:.2f}, planned {:.2f}\n",
+             last.depth, first.depth, static_cast<double>(last.nodes) / static_cast<double>(first.nodes) / deeper,
+             last.milliseconds / first.milliseconds / deeper,
+             static_cast<double>(last.heap_bytes) / static_cast<double>(first.heap_bytes) / deeper,
+             static_cast<double>(last.planned_bytes) / static_cast<double>(first.planned_bytes) / deeper);
+}
+
+void run(const std::string& path) {
+  std::vector<Measurement> all;
+  for (const int64_t depth : kDepths) all.push_back(measure(path, depth));
+  print_totals(all);
+  print_stages(all);
+  print_growth(all.front(), all.back());
+}
+
+}  // namespace
+}  // namespace megacpp
+
+int main(int count, char** arguments) {
+  try {
+    megacpp::run(count > 1 ? arguments[1] : "bench/recipes/hybrid.yaml");
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "compile_scaling: {}\n", error.what());
+    return 1;
+  }
+}

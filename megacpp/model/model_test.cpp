@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/model/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/ops/verify.h"
+#include "tests/support/model_inputs.h"
+#include "tests/support/small_models.h"
+
+namespace megacpp::model {
+namespace {
+
+using ops::Rounding;
+using testing_support::small_model;
+
+constexpr Batch kBatch{.sequences = 2, .length = 6, .compute = ir::DType::f32};
+
+std::vector<std::string> output_names(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const ir::Output& output : graph.outputs()) names.push_back(output.name);
+  return names;
+}
+
+TEST(ModelTest, EverySmallModelIsLegalInBothPrecisions) {
+  for (const recipe::Model& config : testing_support::small_models())
+    for (const ir::DType compute : {ir::DType::f32, ir::DType::bf16}) {
+      const ForwardModel forward = build_forward(config, {.sequences = 2, .length = 6, .compute = compute}, true);
+      EXPECT_NO_THROW(ops::verify(forward.graph, ops::Stage::built)) << config.name;
+      EXPECT_EQ(forward.graph.type(forward.loss), (ir::TensorType{ir::DType::f32, {}})) << config.name;
+    }
+}
+
+TEST(ModelTest, ParametersDoNotDependOnTheBatch) {
+  for (const recipe::Model& config : testing_support::small_models()) {
+    const std::vector<blocks::Parameter> alone = parameters_of(config),
+                                         built = build_forward(config, kBatch).parameters;
+    ASSERT_EQ(alone.size(), built.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(alone[i].name, built[i].name);
+      EXPECT_EQ(alone[i].shape, built[i].shape);
+    }
+  }
+}
+
+TEST(ModelTest, BlocksFollowThePatternAndAreScopedByFamily) {
+  recipe::Model config = small_model("hybrid", "AEMR");
+  config.depth = 6;  // the pattern repeats
+  const ForwardModel forward = build_forward(config, kBatch);
+  std::vector<std::string> norms;
+  for (const blocks::Parameter& parameter : forward.parameters)
+    if (parameter.name.ends_with(".norm.weight") && parameter.name.starts_with("block"))
+      norms.push_back(parameter.name);
+  EXPECT_EQ(norms,
+            (std::vector<std::string>{"block00.A.norm.weight", "block01.E.norm.weight", "block02.M.norm.weight",
+                                      "block03.R.norm.weight", "block04.A.norm.weight", "block05.E.norm.weight"}));
+}
+
+TEST(ModelTest, TiedEmbeddingsShareOneTable) {
+  recipe::Model config = small_model("tied", "E");
+  const auto has_head = [](const ForwardModel& forward) {
+    return std::any_of(forward.parameters.begin(), forward.parameters.end(),
+                       [](const blocks::Parameter& p) { return p.name == "head.weight"; });
+  };
+  EXPECT_TRUE(has_head(build_forward(config, kBatch)));
+  config.tie_embeddings = true;
+  EXPECT_FALSE(has_head(build_forward(config, kBatch)));
+}
+
+TEST(ModelTest, OutputsAreWhatTheRunReports) {
+  EXPECT_EQ(output_names(build_forward(small_model("dense", "AE"), kBatch).graph),
+            (std::vector<std::string>{"loss", "ce"}));
+  const recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
+  const ForwardModel forward = build_forward(experts, kBatch, true);
+  EXPECT_EQ(output_names(forward.graph),
+            (std::vector<std::string>{"aux", "dropped", "loss", "ce", "logits", "router_logits.0"}));
+  ASSERT_EQ(forward.expert_loads.size(), 1U);
+  EXPECT_EQ(forward.expert_loads[0].block, "block00");
+}
+
+// A model without blocks whose weights are zero guesses every token alike.
+TEST(ModelTest, LossOfAnUntaughtModelIsTheLogarithmOfTheVocabularyWhateverIsMasked) {
+  const recipe::Model config = small_model("flat", "E");
+  const ForwardModel forward = build_forward(config, kBatch);
+  auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
+  for (double& element : inputs.at("head.weight").data) element = 0;
+  EXPECT_NEAR(ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0], std::log(11.0), 1e-12);
+  for (double& label : inputs.at("batch.labels").data) label = -1;
+  EXPECT_EQ(ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0], 0.0);
+}
+
+TEST(ModelTest, NoTokenSeesALaterOne) {
+  for (const recipe::Model& config : testing_support::small_models()) {
+    // Capacity and expert choice look at all tokens of the batch at once: they are not causal by design.
+    if (config.feed_forward.experts > 0 && !config.feed_forward.is_dropless()) continue;
+    const ForwardModel forward = build_forward(config, kBatch, true);
+    auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
+    const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+    ops::Tensor& ids = inputs.at("batch.ids");
+    ids[4] = static_cast<double>((static_cast<int64_t>(ids[4]) + 1) % config.vocab);  // token 4 of sequence 0
+    const ops::Tensor after = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+    bool changed = false;
+    for (int64_t i = 0; i < before.elements(); ++i) {
+      const int64_t token = i / config.vocab;
+      if (token == 4 || token == 5) {
+        changed = changed || before[i] != after[i];
+      } else {
+        EXPECT_NEAR(before[i], after[i], 1e-12) << config.name << " token " << token;
+      }
+    }
+    EXPECT_TRUE(changed) << config.name;
+  }
+}
+
+TEST(ModelTest, DocumentsDoNotSeeEachOther) {
+  recipe::Model config = small_model("documents", "A");
+  config.attention.document_mask = true;
+  const ForwardModel forward = build_forward(config, kBatch, true);
+  auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
+  const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+  ops::Tensor& ids = inputs.at("batch.ids");
+  ids[0] = static_cast<double>((static_cast<int64_t>(ids[0]) + 1) % config.vocab);
+  const ops::Tensor after = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+  for (int64_t i = 3 * config.vocab; i < 6 * config.vocab; ++i) EXPECT_EQ(before[i], after[i]) << "second document";
+}
+
+}  // namespace
+}  // namespace megacpp::model

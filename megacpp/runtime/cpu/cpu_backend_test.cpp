@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ir/text.h"
+#include "megacpp/schedule/fold_accumulation.h"
+#include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/order.h"
+#include "megacpp/schedule/remove_dead.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/tensors.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using testing_support::decode;
+using testing_support::encode;
+using testing_support::is_close;
+
+// One graph, planned and loaded.
+struct Loaded {
+  Loaded(ir::Graph source, const LoadOptions& options = {})
+      : graph(std::move(source)),
+        plan(memory::plan_memory({&graph}, cpu_target(options.threads))),
+        executable(load({{&graph, &plan.programs[0]}}, plan, options)) {}
+
+  ir::Graph graph;
+  memory::MemoryPlan plan;
+  std::unique_ptr<Executable> executable;
+};
+
+TEST(CpuBackendTest, RandomProgramsEqualTheReferenceStepAfterStep) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ir::Graph source = testing_support::random_graph(seed, 10 + static_cast<int>(seed % 50));
+    Loaded loaded(
+        schedule::order_for_low_peak(schedule::fuse(schedule::fold_accumulation(schedule::remove_dead(source)))),
+        {.threads = 1 + static_cast<int>(seed % 2)});
+    auto inputs = testing_support::random_inputs(source, "seed" + std::to_string(seed));
+    for (const auto& [name, tensor] : inputs) encode(tensor, loaded.executable->state(name).data());
+    for (int step = 0; step < 2; ++step) {
+      const auto wanted = ops::evaluate(loaded.graph, inputs);
+      loaded.executable->run(0);
+      for (const ir::Output& output : loaded.graph.outputs()) {
+        const ops::Tensor& tensor = wanted.at(output.name);
+        ASSERT_TRUE(is_close(decode(tensor.type, loaded.executable->output(0, output.name).data()), tensor, 1e-4))
+            << output.name << "\n"
+            << ir::print(loaded.graph);
+        if (!output.donated.empty())
+          inputs[output.donated] = decode(tensor.type, loaded.executable->state(output.donated).data());
+      }
+    }
+    EXPECT_LE(loaded.executable->memory().measured_peak_bytes, loaded.executable->memory().planned_peak_bytes);
+  }
+}
+
+ir::Graph roots() {
+  return ir::parse(R"ir(graph "roots" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] #batch
+  %1 = fused(%0) {dtypes="f32", program="in(0) sqrt(%0) out(%1)", shape=[3]} : f32[3] @block00.A.core
+  %2 = fused(%1) {dtypes="f32", program="in(0) sum(%0;1)", shape=[3]} : f32[] @loss
+  output "loss" = %2
+}
+)ir");
+}
+
+void set(Executable& executable, const std::vector<double>& x) {
+  encode(ops::Tensor{{ir::DType::f32, {3}}, x}, executable.state("x").data());
+}
+
+TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
+  Loaded loaded(roots());
+  set(*loaded.executable, {1, 4, 9});
+  loaded.executable->run(0);
+  EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F);
+  EXPECT_THROW(loaded.executable->scalar_output(0, "gain"), base::Error);
+  EXPECT_THROW(loaded.executable->state("y"), base::Error);
+}
+
+TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
+  Loaded loaded(roots());
+  set(*loaded.executable, {1, 4, 9});
+  EXPECT_TRUE(loaded.executable->find_bad_values(0).empty());
+  set(*loaded.executable, {1, -4, 9});
+  const std::vector<BadValue> bad = loaded.executable->find_bad_values(0);
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].program, "roots");
+  EXPECT_EQ(bad[0].node, 1U);
+  EXPECT_EQ(bad[0].scope, "block00.A.core");
+}
+
+TEST(CpuBackendTest, ProfileCountsSecondsPerOp) {
+  Loaded loaded(roots(), {.threads = 1, .profile = true});
+  loaded.executable->run(0);
+  const auto seconds = loaded.executable->op_seconds();
+  ASSERT_EQ(seconds.size(), 1U);
+  EXPECT_EQ(seconds[0].first, "fused");
+  EXPECT_GT(seconds[0].second, 0.0);
+}
+
+TEST(CpuBackendTest, TargetAnswersForOpsWithAndWithoutKernel) {
+  const schedule::Target target = cpu_target(2);
+  const ops::Types operands = {{ir::DType::f32, {4, 8}}, {ir::DType::f32, {8}}};
+  const ir::Attrs attrs{{"eps", 1e-5}};
+  const ops::Types results = ops::op_def("rms_norm").infer(operands, attrs);
+  EXPECT_TRUE(target.runs("rms_norm", {operands, results, attrs}));
+  const base::Decision no = target.runs("unheard_of", {operands, results, attrs});
+  EXPECT_FALSE(no);
+  EXPECT_NE(no.reason().find("unheard_of"), std::string::npos);
+  EXPECT_GE(available_threads(), 1);
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::cpu

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small models of every family and option on the CPU backend: the same numbers as the reference evaluator, inside the
+// planned bytes, without touching the heap, and the same bits every time.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/ops/evaluator.h"
+#include "megacpp/optim/adamw.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "tests/support/model_inputs.h"
+#include "tests/support/small_models.h"
+
+namespace {
+
+std::atomic<int64_t> heap_allocations{0};
+
+void* counted_allocation(std::size_t bytes) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+// The whole program's heap, so that a kernel that allocates while it runs is found whatever it uses.
+void* operator new(std::size_t bytes) { return counted_allocation(bytes); }
+void* operator new[](std::size_t bytes) { return counted_allocation(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using ops::Tensor;
+using testing_support::decode;
+using testing_support::encode;
+using testing_support::is_close;
+using Tensors = std::map<std::string, Tensor>;
+
+// A compiled gradient program of one model, loaded with `threads` threads.
+class Loaded {
+ public:
+  Loaded(const recipe::Model& config, ir::DType compute, int threads, int64_t length = 6)
+      : compiled_(compile::compile_gradients(
+            model::build_forward(config, {.sequences = 2, .length = length, .compute = compute}), "",
+            cpu_target(threads))),
+        executable_(
+            load({{&compiled_.programs[0], &compiled_.memory.programs[0]}}, compiled_.memory, {.threads = threads})),
+        inputs_(testing_support::model_inputs(compiled_.programs[0], compiled_.parameters, config.vocab)) {
+    for (const auto& [name, tensor] : inputs_) encode(tensor, executable_->state(name).data());
+  }
+
+  Tensors run() {
+    executable_->run(0);
+    Tensors outputs;
+    const ir::Graph& graph = compiled_.programs[0];
+    for (const ir::Output& output : graph.outputs())
+      outputs[output.name] = decode(graph.type(output.value), executable_->output(0, output.name).data());
+    return outputs;
+  }
+
+  Tensors reference() const { return ops::evaluate(compiled_.programs[0], inputs_); }
+  const Tensors& inputs() const { return inputs_; }
+  Executable& executable() { return *executable_; }
+  const compile::Compiled& compiled() const { return compiled_; }
+
+ private:
+  compile::Compiled compiled_;
+  std::unique_ptr<Executable> executable_;
+  Tensors inputs_;
+};
+
+void expect_close(const Tensors& got, const Tensors& wanted, double tolerance) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, tensor] : wanted) EXPECT_TRUE(is_close(got.at(name), tensor, tolerance)) << name;
+}
+
+class CpuModelTest : public testing::TestWithParam<recipe::Model> {};
+INSTANTIATE_TEST_SUITE_P(Models, CpuModelTest, testing::ValuesIn(testing_support::small_models()),
+                         [](const testing::TestParamInfo<recipe::Model>& info) { return info.param.name; });
+
+TEST_P(CpuModelTest, GradientsEqualTheReference) {
+  Loaded loaded(GetParam(), ir::DType::f32, 2);
+  EXPECT_TRUE(loaded.compiled().fallbacks.empty());
+  expect_close(loaded.run(), loaded.reference(), 1e-4);
+  for (const auto& [name, tensor] : loaded.inputs())
+    EXPECT_TRUE(is_close(decode(tensor.type, loaded.executable().state(name).data()), tensor, 0.0))
+        << name << " was changed";
+}
+
+TEST_P(CpuModelTest, NarrowComputeStaysNearTheReference) {
+  Loaded loaded(GetParam(), ir::DType::bf16, 2);
+  const Tensors got = loaded.run(), wanted = loaded.reference();
+  EXPECT_NEAR(got.at("loss")[0], wanted.at("loss")[0], 0.05 * std::fabs(wanted.at("loss")[0]));
+  for (const auto& [name, tensor] : got)
+    for (const double element : tensor.data) ASSERT_TRUE(std::isfinite(element)) << name;
+}
+
+TEST_P(CpuModelTest, RepeatsBitForBitAndAgreesAcrossPools) {
+  Loaded one(GetParam(), ir::DType::f32, 1), two(GetParam(), ir::DType::f32, 2);
+  const Tensors first = one.run();
+  expect_close(one.run(), first, 0.0);
+  const Tensors on_two = two.run();
+  expect_close(two.run(), on_two, 0.0);
+  expect_close(on_two, first, 1e-5);
+}
+
+TEST_P(CpuModelTest, RunsInThePlannedBytesWithoutTheHeap) {
+  Loaded loaded(GetParam(), ir::DType::f32, 2);
+  loaded.executable().run(0);
+  const int64_t before = heap_allocations.load();
+  EXPECT_GT(before, 0) << "allocations are counted";
+  loaded.executable().run(0);
+  EXPECT_EQ(heap_allocations.load(), before) << "allocations while running";
+  const ChipMemory memory = loaded.executable().memory();
+  EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes);
+  EXPECT_TRUE(loaded.executable().find_bad_values(0).empty());
+}
+
+// Sizes that leave no tile, block or chunk whole, and are larger than one of each.
+recipe::Model medium_model(const std::string& pattern) {
+  recipe::Model config = testing_support::small_model("medium", pattern);
+  config.hidden = 36;
+  config.vocab = 101;
+  config.init_std = 0.1;
+  config.attention = {.heads = 2, .kv_heads = 1, .head_dim = 12};
+  config.feed_forward = {.intermediate = 50};
+  config.mamba = {.heads = 6, .head_dim = 12, .state = 10, .groups = 2, .chunk = 16};
+  config.recurrent = {.width = 69, .heads = 3};
+  return config;
+}
+
+void expect_reference(const recipe::Model& config, int64_t length) {
+  Loaded loaded(config, ir::DType::f32, 2, length);
+  expect_close(loaded.run(), loaded.reference(), 1e-4);
+}
+
+TEST(CpuMediumModelTest, SequenceMixers) { expect_reference(medium_model("MR"), 75); }
+
+TEST(CpuMediumModelTest, AttentionOverSeveralBlocks) { expect_reference(medium_model("A"), 270); }
+
+TEST(CpuMediumModelTest, AttentionWithWindowAndDocuments) {
+  recipe::Model config = medium_model("A");
+  config.attention.window = 37;
+  config.attention.document_mask = true;
+  config.attention.qk_norm = true;
+  expect_reference(config, 150);
+}
+
+TEST(CpuMediumModelTest, BlockSparseAttention) {
+  recipe::Model config = medium_model("A");
+  config.attention.sparse_block = 16;
+  config.attention.sparse_local = 2;
+  config.attention.sparse_global = 1;
+  expect_reference(config, 150);
+}
+
+TEST(CpuMediumModelTest, ExpertsByEveryRouting) {
+  for (const auto& [routing, capacity] :
+       {std::pair("token_choice", 1.0), {"token_choice", 0.0}, {"expert_choice", 1.0}}) {
+    SCOPED_TRACE(routing);
+    recipe::Model config = medium_model("E");
+    config.feed_forward = {
+        .intermediate = 50, .experts = 5, .routing = routing, .capacity_factor = capacity, .shared_intermediate = 20};
+    expect_reference(config, 75);
+  }
+}
+
+TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
+  recipe::Recipe recipe;
+  recipe.model = testing_support::small_models()[4];
+  recipe.train = {.batch = 2, .sequence = 6, .micro_steps = 2, .steps = 2};
+  const compile::Compiled compiled = compile::compile_training(recipe, cpu_target(2));
+  const std::vector<LoadedProgram> programs = {{&compiled.programs[0], &compiled.memory.programs[0]},
+                                               {&compiled.programs[1], &compiled.memory.programs[1]}};
+  const auto executable = load(programs, compiled.memory, {.threads = 2});
+  Tensors state;
+  for (const memory::StateSlot& slot : compiled.memory.state) state[slot.name] = Tensor::zeros(slot.type);
+  for (const auto& [name, tensor] : testing_support::model_inputs(compiled.programs[0], compiled.parameters, 11))
+    if (name.rfind("grad.", 0) != 0) state[name] = tensor;
+  state["lr"][0] = 0.01;
+  for (const auto& [name, tensor] : state) encode(tensor, executable->state(name).data());
+  for (int step = 1; step <= 2; ++step) {
+    state["step"][0] = step;
+    encode(state["step"], executable->state("step").data());
+    for (const size_t program : {compile::kMicroStep, compile::kMicroStep, compile::kUpdate}) {
+      executable->run(program);
+      const Tensors outputs = ops::evaluate(compiled.programs[program], state);
+      for (const ir::Output& output : compiled.programs[program].outputs())
+        if (!output.donated.empty()) state[output.donated] = outputs.at(output.name);
+    }
+    for (const auto& [name, tensor] : state)
+      EXPECT_TRUE(is_close(decode(tensor.type, executable->state(name).data()), tensor, 2e-3))
+          << name << " after step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::cpu
