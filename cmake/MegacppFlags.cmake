@@ -21,6 +21,8 @@ endif()
 if(MEGACPP_SANITIZE)
   add_compile_options(-fsanitize=${MEGACPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MEGACPP_SANITIZE})
+  # One instruction set is enough to look for bad accesses, and g++ 12 crashes on the sanitized SVE2 code.
+  add_compile_definitions(HWY_COMPILE_ONLY_STATIC)
 endif()
 
 # Designated initialisers that name only some fields are house style; g++ counts the others as missing. g++ 12 sees

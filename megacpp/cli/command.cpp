@@ -37,7 +37,8 @@ const CLI::App& speaker(const CLI::App& app) {
 
 std::vector<std::string> known_words(const CLI::App& app) {
   std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
   for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
   return known;
 }
@@ -56,9 +57,10 @@ std::string unexpected_word(const CLI::App& app) {
   const CLI::App& command = speaker(app);
   const std::string help = "see megacpp " + (&command == &app ? "" : command.get_name() + " ") + "--help";
   const std::string word = unexpected_word(app);
-  base::raise(base::Code::E1007,
-              {.where = line, .got = error.what(), .wanted = "",
-               .next = word.empty() ? help : base::did_you_mean(word, known_words(command), help)});
+  base::raise(base::Code::E1007, {.where = line,
+                                  .got = error.what(),
+                                  .wanted = "",
+                                  .next = word.empty() ? help : base::did_you_mean(word, known_words(command), help)});
 }
 
 int parse_and_run(int argc, const char* const* argv) {

@@ -24,20 +24,19 @@ Json memory_rows(const memory::MemoryPlan& plan) {
   Json rows = Json::array();
   for (const memory::Item& item : plan.items)
     rows.push_back(Json{{"role", std::string(ir::role_name(item.role))},
-                                      {"family", item.family},
-                                      {"block", item.block},
-                                      {"bytes", item.bytes}});
+                        {"family", item.family},
+                        {"block", item.block},
+                        {"bytes", item.bytes}});
   return rows;
 }
 
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   Json stages = Json::array(), fallbacks = Json::array();
   for (const compile::StageTime& stage : compiled.stages)
-    stages.push_back(Json{
-        {"stage", stage.stage}, {"seconds", stage.seconds}, {"nodes", static_cast<int64_t>(stage.nodes)}});
+    stages.push_back(
+        Json{{"stage", stage.stage}, {"seconds", stage.seconds}, {"nodes", static_cast<int64_t>(stage.nodes)}});
   for (const schedule::Fallback& fallback : compiled.fallbacks)
-    fallbacks.push_back(
-        Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
+    fallbacks.push_back(Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
   print_json({{"name", recipe.name},
               {"pattern", recipe.model.pattern},
               {"peak_bytes", compiled.memory.total_bytes},

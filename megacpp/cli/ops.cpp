@@ -25,11 +25,11 @@ int list(bool json) {
                       cpu = cpu_form(op);
     if (json) {
       rows.push_back(Json{{"name", op.name},
-                                        {"kind", kind},
-                                        {"gradient", grad},
-                                        {"why_no_gradient", op.no_grad},
-                                        {"cpu", cpu},
-                                        {"doc", op.doc}});
+                          {"kind", kind},
+                          {"gradient", grad},
+                          {"why_no_gradient", op.no_grad},
+                          {"cpu", cpu},
+                          {"doc", op.doc}});
     } else {
       fmt::print("{:<20} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
     }

@@ -37,12 +37,11 @@ void print_report_json(const train::ParityReport& report) {
   Json rows = Json::array();
   for (const train::ParityRow& row : report.rows)
     rows.push_back(Json{{"name", row.name},
-                                      {"max_abs_error", row.max_abs_error},
-                                      {"relative_error", row.relative_error},
-                                      {"tolerance", row.tolerance},
-                                      {"passed", row.passed}});
-  print_json(
-      {{"class", report.model_class}, {"pattern", report.pattern}, {"passed", report.passed()}, {"rows", rows}});
+                        {"max_abs_error", row.max_abs_error},
+                        {"relative_error", row.relative_error},
+                        {"tolerance", row.tolerance},
+                        {"passed", row.passed}});
+  print_json({{"class", report.model_class}, {"pattern", report.pattern}, {"passed", report.passed()}, {"rows", rows}});
 }
 
 int run_parity(const Flags& flags) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 
 #include "megacpp/autodiff/differentiate.h"
 #include "megacpp/base/file.h"
@@ -108,16 +109,25 @@ void accumulate(ops::Builder& builder, const std::string& state, ValueId value) 
   builder.graph().add_output({.name = state, .value = builder.add(total, value), .donated = state});
 }
 
+// All at once: a search per parameter would grow with the square of the depth.
+std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
+  std::map<std::string, ValueId> inputs;
+  for (const ir::NodeId id : graph.inputs())
+    inputs.emplace(graph.node(id).attrs.text("name"), graph.node(id).results[0]);
+  return inputs;
+}
+
 // Appends the backward pass and the accumulation of gradients and expert counts over micro-steps.
 void differentiate(Graph& graph, const model::ForwardModel& forward, const recipe::Train& train) {
   ops::Builder builder(graph);
   builder.set_scope("loss");
   const ValueId seed = builder.constant(1.0 / static_cast<double>(train.micro_steps));
+  const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
   std::vector<ValueId> targets;
   std::vector<const blocks::Parameter*> trainable;
   for (const blocks::Parameter& parameter : forward.parameters) {
     if (!parameter.trainable) continue;
-    targets.push_back(*graph.find_input(parameter.name));
+    targets.push_back(inputs.at(parameter.name));
     trainable.push_back(&parameter);
   }
   const std::vector<ValueId> gradients =

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "megacpp/base/file.h"
+
 namespace megacpp::recipe {
 namespace {
 
@@ -54,6 +56,12 @@ TEST(SchemaTest, SuggestionsPreferTheSameWordInAnotherSection) {
   EXPECT_EQ(suggest_key("model.hiden"), "did you mean 'model.hidden'?");
   EXPECT_EQ(suggest_key("modle"), "did you mean 'model'?");
   EXPECT_EQ(suggest_key("entirely_different_thing"), "see the recipe keys in the documentation");
+}
+
+TEST(SchemaTest, TheDocumentationPageHoldsTheKeyTable) {
+  const std::string page = base::read_file(std::string(MEGACPP_SOURCE_DIR) + "/docs/recipe.md");
+  EXPECT_NE(page.find(key_table()), std::string::npos)
+      << "run: (head -4 docs/recipe.md; megacpp keys) > new && mv new docs/recipe.md";
 }
 
 }  // namespace

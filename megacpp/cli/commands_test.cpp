@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "megacpp/cli/command.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct Result {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+Result megacpp(std::vector<std::string> words) {
+  std::vector<const char*> argv = {"megacpp"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run(static_cast<int>(argv.size()), argv.data());
+  std::string err = testing::internal::GetCapturedStderr();
+  return {status, testing::internal::GetCapturedStdout(), std::move(err)};
+}
+
+// The smallest hybrid that has every family; trains in milliseconds.
+std::vector<std::string> tiny(const std::string& command, std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {command, std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml"};
+  for (const char* override : {"train.steps=3", "train.sequence=32", "train.batch=2", "model.depth=12"})
+    words.insert(words.end(), {"--set", override});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {
+  const std::string overview = megacpp({"--help"}).out;
+  for (const Command& command : all_commands()) {
+    EXPECT_NE(overview.find(command.name), std::string::npos);
+    const Result help = megacpp({command.name, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_NE(help.out.find(command.example), std::string::npos) << command.name;
+    EXPECT_EQ(command.example.rfind("megacpp " + command.name, 0), 0u) << command.example;
+  }
+}
+
+TEST(CommandsTest, MisspeltWordsGetTheNearestOne) {
+  const Result command = megacpp({"trian"});
+  EXPECT_EQ(command.status, 2);
+  EXPECT_NE(command.err.find("did you mean 'train'?"), std::string::npos) << command.err;
+  const Result flag = megacpp({"ops", "--jsn"});
+  EXPECT_EQ(flag.status, 2);
+  EXPECT_NE(flag.err.find("did you mean '--json'?"), std::string::npos) << flag.err;
+  const Result key = megacpp(tiny("train", {"--set", "model.hiden=8"}));
+  EXPECT_EQ(key.status, 2);
+  EXPECT_NE(key.err.find("did you mean 'model.hidden'?"), std::string::npos) << key.err;
+}
+
+TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"train"}, "E1007"},
+      {{"train", "no-such-recipe.yaml"}, "E1008"},
+      {{"parity", "no-such-file.safetensors"}, "E1008"},
+      {{"parity", std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"}, "E1201"},
+      {tiny("train", {"--set", "model.mamba.chunk=0"}), "E1003"},
+      {tiny("train", {"--set", "model.hidden=many"}), "E1002"},
+      {tiny("train", {"--set", "model.attention.kv_heads=3"}), "E1005"},
+      {tiny("train", {"--set", "model.feed_forward.top_k=99"}), "E1005"},
+      {tiny("train", {"--set", "model.pattern=AXE"}), "E1006"},
+      {tiny("train", {"--set", "data.text=/no/such/text"}), "E1101"},
+      {tiny("train", {"--set", "model.vocab=100"}), "E1102"},
+      {tiny("train", {"--set", "optimizer.lr=1e9", "--set", "optimizer.warmup_steps=0"}), "E1302"},
+  };
+  for (const auto& [words, code] : mistakes) {
+    const Result result = megacpp(words);
+    EXPECT_EQ(result.status, 2) << code;
+    EXPECT_NE(result.err.find("error " + code), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("next:"), std::string::npos) << result.err;
+  }
+}
+
+TEST(CommandsTest, UnwritableDumpFolderIsAnEnvironmentError) {
+  const Result result = megacpp(tiny("compile", {"--dump-dir", "/proc/no/such"}));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("error E3001"), std::string::npos) << result.err;
+}
+
+TEST(CommandsTest, CheckNansNamesTheOpThatMadeTheLossInfinite) {
+  const Result result =
+      megacpp(tiny("train", {"--check-nans", "--set", "optimizer.lr=1e9", "--set", "optimizer.warmup_steps=0"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("first made by node"), std::string::npos) << result.err;
+}
+
+TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {
+  const Json first = Json::parse(megacpp(tiny("train", {"--json"})).out);
+  const Json second = Json::parse(megacpp(tiny("train", {"--json"})).out);
+  EXPECT_EQ(first["losses"].size(), 3u);
+  EXPECT_EQ(first["losses"], second["losses"]);
+  EXPECT_EQ(first["measured_peak_bytes"], first["planned_peak_bytes"]);
+  EXPECT_EQ(first["fallbacks"], 0);
+}
+
+TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameFirstLoss) {
+  const Json whole =
+      Json::parse(megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0"})).out);
+  const Json halves = Json::parse(
+      megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0", "--set", "train.batch=1",
+                             "--set", "train.micro_steps=2", "--set", "model.feed_forward.balance_loss=0"}))
+          .out);
+  const Json plain = Json::parse(megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0",
+                                                        "--set", "model.feed_forward.balance_loss=0"}))
+                                     .out);
+  EXPECT_GT(whole["losses"][0].get<double>(), plain["losses"][0].get<double>());
+  for (size_t step = 0; step < 3; ++step)
+    EXPECT_NEAR(halves["losses"][step].get<double>(), plain["losses"][step].get<double>(), 1e-4) << "step " << step;
+}
+
+TEST(CommandsTest, CompileWritesEveryStage) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "megacpp_stages";
+  std::filesystem::remove_all(folder);
+  const Result result = megacpp(tiny("compile", {"--json", "--dump-dir", folder.string()}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  for (const Json& stage : report["stages"]) {
+    const std::string name = stage["stage"];
+    EXPECT_TRUE(std::filesystem::exists(folder / (name + ".ir")) || std::filesystem::exists(folder / (name + ".txt")))
+        << name;
+  }
+  int64_t items = report["padding_bytes"];
+  for (const Json& item : report["memory"]) items += item["bytes"].get<int64_t>();
+  EXPECT_EQ(items, report["peak_bytes"].get<int64_t>());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(CommandsTest, OpsListsEveryOpAsJson) {
+  const Json ops = Json::parse(megacpp({"ops", "--json"}).out)["ops"];
+  EXPECT_GT(ops.size(), 50u);
+  for (const Json& op : ops) EXPECT_NE(op["cpu"], "decomposed") << op["name"];
+}
+
+}  // namespace
+}  // namespace megacpp::cli
