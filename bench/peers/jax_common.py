@@ -9,7 +9,7 @@ from jax import lax
 PATTERNS = {"dense": "AEAEAEAEAEAE", "hybrid": "AEMEAEMEAEMR"}
 BATCH, SEQ, HIDDEN, VOCAB = 4, 512, 384, 8192
 TOKENS = BATCH * SEQ
-Q_HEADS, KV_HEADS, HEAD_DIM, Q_BLOCK = 6, 2, 64, 128
+Q_HEADS, KV_HEADS, HEAD_DIM = 6, 2, 64
 MLP_INNER = 1536
 EXPERTS, TOP_K, EXPERT_INNER, CAPACITY_FACTOR, AUX_COEFF = 8, 2, 256, 1.25, 0.01
 CAPACITY = math.ceil(TOKENS * TOP_K / EXPERTS * CAPACITY_FACTOR)
@@ -50,7 +50,8 @@ def init_block(kind, model, rng):
                   "x": normal(HIDDEN, LRU_WIDTH), "x_bias": filled(0, LRU_WIDTH),
                   "conv": normal(CONV_WIDTH, LRU_WIDTH, std=0.3), "conv_bias": filled(0, LRU_WIDTH),
                   "i_gate": gate(), "i_bias": filled(0, LRU_BLOCKS, width),
-                  "r_gate": gate(), "r_bias": filled(0, LRU_BLOCKS, width), "decay": np.log(1 / rho - 1).astype(np.float32),
+                  "r_gate": gate(), "r_bias": filled(0, LRU_BLOCKS, width),
+                  "decay": np.log(1 / rho - 1).astype(np.float32),
                   "out": normal(LRU_WIDTH, HIDDEN), "out_bias": filled(0, HIDDEN)}
     return block
 

@@ -7,7 +7,7 @@ from jax import lax
 
 from jax_common import *  # noqa: F403
 
-
+Q_BLOCK = 128
 PACKED = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up"), "in": ("y", "x"), "in_bias": ("y_bias", "x_bias"),
           "gates": ("i_gate", "r_gate"), "gates_bias": ("i_bias", "r_bias")}
 

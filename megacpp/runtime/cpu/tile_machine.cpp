@@ -67,10 +67,18 @@ int64_t folded_dims(const ops::TileProgram& program) {
 // Elements [at, at + n) of a result of any dtype.
 void store_row(const float* from, ir::DType dtype, std::byte* result, int64_t at, int64_t n) {
   switch (dtype) {
-    case ir::DType::f32: std::memmove(reinterpret_cast<float*>(result) + at, from, static_cast<size_t>(n) * 4); break;
-    case ir::DType::bf16: row_to_bf16(from, reinterpret_cast<uint16_t*>(result) + at, n); break;
-    case ir::DType::i32: row_to_i32(from, reinterpret_cast<int32_t*>(result) + at, n); break;
-    case ir::DType::pred: row_to_pred(from, reinterpret_cast<uint8_t*>(result) + at, n); break;
+    case ir::DType::f32:
+      std::memmove(reinterpret_cast<float*>(result) + at, from, static_cast<size_t>(n) * 4);
+      break;
+    case ir::DType::bf16:
+      row_to_bf16(from, reinterpret_cast<uint16_t*>(result) + at, n);
+      break;
+    case ir::DType::i32:
+      row_to_i32(from, reinterpret_cast<int32_t*>(result) + at, n);
+      break;
+    case ir::DType::pred:
+      row_to_pred(from, reinterpret_cast<uint8_t*>(result) + at, n);
+      break;
   }
 }
 

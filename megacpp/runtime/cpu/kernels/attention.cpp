@@ -1,69 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention forward: online softmax over the visible tiles of one head's query block; a task a block.
+// Attention forward: online softmax over the visible tiles of a query block, all heads of a group at once; a task a
+// block.
 #include <algorithm>
 #include <cmath>
 
 #include "megacpp/runtime/cpu/gemm.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/kernels/attention_blocks.h"
+#include "megacpp/runtime/cpu/kernels/scratch.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
-// One worker's scratch.
+constexpr int64_t kKeyBlock = 512;
+
+// One worker's scratch; R rows of a block.
 struct Scratch {
-  float scores[TilePlan::kTileElements];
-  float highest[TilePlan::kQueryBlock];  // of the scores met so far, by query
-  float sum[TilePlan::kQueryBlock];      // of exp(score - highest)
+  float* q;        // [R, d]
+  float* out;      // [R, d]
+  float* scores;   // [R, width of the tile]
+  float* highest;  // [R], of the scores met so far
+  float* sum;      // [R], of exp(score - highest)
+};
+
+class ScratchLayout {
+ public:
+  ScratchLayout(int64_t rows, int64_t dim)
+      : q_(plan_.book(rows * dim)),
+        out_(plan_.book(rows * dim)),
+        scores_(plan_.book(rows * kKeyBlock)),
+        highest_(plan_.book(rows)),
+        sum_(plan_.book(rows)) {}
+
+  int64_t bytes() const { return plan_.bytes(); }
+
+  Scratch of(const KernelArgs& args, int worker) const {
+    float* memory = args.scratch(worker * plan_.bytes());
+    return {memory + q_, memory + out_, memory + scores_, memory + highest_, memory + sum_};
+  }
+
+ private:
+  ScratchPlan plan_;
+  int64_t q_, out_, scores_, highest_, sum_;
 };
 
 class Attention {
  public:
   explicit Attention(const ops::NodeView& view)
       : sizes_(view),
-        plan_(ops::AttentionMask::from(view.attrs), sizes_.queries, sizes_.keys),
+        plan_(ops::AttentionMask::from(view.attrs), sizes_, kKeyBlock),
+        layout_(plan_.block_rows(), sizes_.dim),
         has_segments_(view.operands.size() == 4) {}
 
+  int64_t bytes_per_thread() const { return layout_.bytes(); }
+
   void run(const KernelArgs& args) const {
-    Scratch* scratch = args.scratch<Scratch>();
-    const int64_t heads = sizes_.batch * sizes_.heads;
-    const int64_t tasks = heads * static_cast<int64_t>(plan_.by_query_block().size());
+    const int64_t groups = sizes_.batch * sizes_.kv_heads;
+    const int64_t tasks = groups * static_cast<int64_t>(plan_.by_query_block().size());
     args.pool.for_each(tasks, [&](int64_t task, int worker) {
-      const TileList& block = plan_.by_query_block()[static_cast<size_t>(task / heads)];
-      attend(args, block, task % heads / sizes_.heads, task % sizes_.heads, scratch[worker]);
+      const TileList& block = plan_.by_query_block()[static_cast<size_t>(task / groups)];
+      attend(args, block, HeadGroup(sizes_, task % groups), layout_.of(args, worker));
     });
   }
 
  private:
-  void attend(const KernelArgs& args, const TileList& block, int64_t b, int64_t head, Scratch& scratch) const {
+  void attend(const KernelArgs& args, const TileList& block, const HeadGroup& at, const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
-    const int64_t first = z.query_at(b, head, block.begin), rows = block.end - block.begin;
-    const int32_t* segments = has_segments_ ? args.in<int32_t>(3) + b * z.queries : nullptr;
-    float* out = args.out(0) + first;
-    clear_rows(out, rows, z.dim, z.query_stride());
-    std::fill_n(scratch.highest, rows, static_cast<float>(ops::kHiddenScore));
-    std::fill_n(scratch.sum, rows, 0.0F);
+    const int64_t queries = block.end - block.begin, rows = queries * z.group();
+    const int32_t* segments = has_segments_ ? args.in<int32_t>(3) + at.b * z.queries : nullptr;
+    copy_rows(args.in(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(), scratch.q, z.group_dim(),
+              queries, z.group_dim());
+    row_fill(0.0F, scratch.out, rows * z.dim);
+    row_fill(static_cast<float>(ops::kHiddenScore), scratch.highest, rows);
+    row_fill(0.0F, scratch.sum, rows);
     for (const Tile& tile : block.tiles) {
       const SegmentCover cover = segment_cover(segments, tile);
       if (cover == SegmentCover::disjoint) continue;
-      const int64_t keys = z.key_at(b, head / z.group(), tile.key_begin);
+      const int64_t keys = z.key_at(at.b, at.kv_head, tile.key_begin);
       gemm({.transpose_b = true,
             .m = rows,
             .n = tile.width(),
             .k = z.dim,
             .alpha = z.scale,
-            .a = args.in(0) + first,
-            .lda = z.query_stride(),
+            .a = scratch.q,
+            .lda = z.dim,
             .b = args.in(1) + keys,
             .ldb = z.key_stride(),
             .c = scratch.scores,
             .ldc = tile.width()});
-      for (int64_t row = 0; row < rows; ++row) {
-        float* scores = scratch.scores + row * tile.width();
-        if (cover == SegmentCover::mixed) hide_other_segments(segments, tile, block.begin + row, scores);
-        soften(tile, block.begin + row, scores, out + row * z.query_stride(), scratch);
-      }
+      soften(tile, cover == SegmentCover::mixed ? segments : nullptr, scratch);
       gemm({.m = rows,
             .n = z.dim,
             .k = tile.width(),
@@ -72,16 +98,29 @@ class Attention {
             .b = args.in(2) + keys,
             .ldb = z.key_stride(),
             .beta = 1.0F,
-            .c = out,
-            .ldc = z.query_stride()});
+            .c = scratch.out,
+            .ldc = z.dim});
     }
-    finish(rows, out, args.out(1) + z.lse_at(b, head, block.begin), scratch);
+    finish(args, block, at, scratch);
   }
 
-  // Scores of one query become weights relative to the highest score so far; what was summed before is rescaled.
-  void soften(const Tile& tile, int64_t query, float* scores, float* out, Scratch& scratch) const {
-    const int64_t row = query - tile.query_begin;
-    const auto visible = plan_.visible_columns(tile, query);
+  // Scores become weights relative to the highest score so far. `segments` is null where they hide nothing.
+  void soften(const Tile& tile, const int32_t* segments, const Scratch& scratch) const {
+    for (int64_t query = tile.query_begin; query < tile.query_end; ++query) {
+      const auto visible = plan_.visible_columns(tile, query);
+      const int64_t first = (query - tile.query_begin) * sizes_.group();
+      for (int64_t row = first; row < first + sizes_.group(); ++row) {
+        float* scores = scratch.scores + row * tile.width();
+        if (segments != nullptr) hide_other_segments(segments, tile, query, scores);
+        soften_row(visible, row, scores, scratch);
+        if (tile.masked) clear_hidden(visible, tile.width(), scores);
+      }
+    }
+  }
+
+  // What was summed before is rescaled when a higher score is met.
+  void soften_row(const std::array<ops::KeyRange, 2>& visible, int64_t row, float* scores,
+                  const Scratch& scratch) const {
     const float before = scratch.highest[row];
     float highest = before;
     for (const auto [begin, end] : visible)
@@ -89,26 +128,28 @@ class Attention {
     if (highest > before && scratch.sum[row] > 0.0F) {
       const float factor = std::exp(before - highest);
       scratch.sum[row] *= factor;
-      row_scale(factor, out, out, sizes_.dim);
+      row_scale(factor, scratch.out + row * sizes_.dim, scratch.out + row * sizes_.dim, sizes_.dim);
     }
     scratch.highest[row] = highest;
     for (const auto [begin, end] : visible)
       if (begin < end) scratch.sum[row] += row_exp_sum(scores + begin, highest, scores + begin, end - begin);
-    if (tile.masked) clear_hidden(visible, tile.width(), scores);
   }
 
-  void finish(int64_t rows, float* out, float* lse, const Scratch& scratch) const {
-    for (int64_t row = 0; row < rows; ++row) {
-      const float sum = scratch.sum[row];
-      lse[row] = scratch.highest[row];
-      if (sum == 0.0F) continue;  // saw nothing: out is zero already
-      lse[row] += std::log(sum);
-      row_scale(1.0F / sum, out + row * sizes_.query_stride(), out + row * sizes_.query_stride(), sizes_.dim);
-    }
+  void finish(const KernelArgs& args, const TileList& block, const HeadGroup& at, const Scratch& scratch) const {
+    for (int64_t query = block.begin; query < block.end; ++query)
+      for (int64_t g = 0; g < sizes_.group(); ++g) {
+        const int64_t row = (query - block.begin) * sizes_.group() + g, head = at.first_head + g;
+        const float sum = scratch.sum[row];
+        const bool saw_any = sum != 0.0F;  // else out is zero already
+        args.out(1)[sizes_.lse_at(at.b, head, query)] = scratch.highest[row] + (saw_any ? std::log(sum) : 0.0F);
+        row_scale(saw_any ? 1.0F / sum : 1.0F, scratch.out + row * sizes_.dim,
+                  args.out(0) + sizes_.query_at(at.b, head, query), sizes_.dim);
+      }
   }
 
   AttentionSizes sizes_;
   TilePlan plan_;
+  ScratchLayout layout_;
   bool has_segments_;
 };
 
@@ -116,8 +157,9 @@ class Attention {
 
 Kernel attention_kernel() {
   return {.op = "attention", .prepare = [](const ops::NodeView& view, int threads) {
-            return Prepared{.run = [attention = Attention(view)](const KernelArgs& args) { attention.run(args); },
-                            .workspace_bytes = threads * static_cast<int64_t>(sizeof(Scratch))};
+            const Attention attention(view);
+            return Prepared{.run = [attention](const KernelArgs& args) { attention.run(args); },
+                            .workspace_bytes = threads * attention.bytes_per_thread()};
           }};
 }
 

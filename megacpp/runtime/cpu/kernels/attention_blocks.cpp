@@ -10,9 +10,15 @@ namespace {
 
 constexpr float kHidden = -3e38F;  // minus any lse still finite
 
+// Tall enough for products to reach their full speed, short enough to waste little on the diagonal of a causal mask.
+int64_t query_block(int64_t group) {
+  constexpr int64_t kRows = 128, kLeast = 16, kMost = 64;
+  return std::clamp(kRows / group / kLeast * kLeast, kLeast, kMost);
+}
+
 int64_t work_of(const TileList& list) {
   int64_t pairs = 0;
-  for (const Tile& tile : list.tiles) pairs += tile.rows() * tile.width();
+  for (const Tile& tile : list.tiles) pairs += tile.queries() * tile.width();
   return pairs;
 }
 
@@ -38,11 +44,12 @@ AttentionSizes::AttentionSizes(const ops::NodeView& view)
       dim(view.operands[0].dim(3)),
       scale(static_cast<float>(view.attrs.real("scale"))) {}
 
-TilePlan::TilePlan(const ops::AttentionMask& mask, int64_t queries, int64_t keys)
+TilePlan::TilePlan(const ops::AttentionMask& mask, const AttentionSizes& sizes, int64_t key_block)
     : mask_(mask),
-      keys_(keys),
-      by_query_block_(blocks_of(queries, kQueryBlock)),
-      by_key_block_(blocks_of(keys, kKeyBlock)) {
+      keys_(sizes.keys),
+      block_rows_(std::min(query_block(sizes.group()), sizes.queries) * sizes.group()),
+      by_query_block_(blocks_of(sizes.queries, query_block(sizes.group()))),
+      by_key_block_(blocks_of(sizes.keys, key_block)) {
   for (TileList& row : by_query_block_)
     for (TileList& column : by_key_block_) {
       Tile tile{row.begin, row.end, column.begin, column.end, true};
@@ -66,7 +73,7 @@ bool TilePlan::trim(Tile& tile) const {
     }
   tile.key_end = tile.key_begin + last;
   tile.key_begin += first;
-  tile.masked = pairs < tile.rows() * tile.width();
+  tile.masked = pairs < tile.queries() * tile.width();
   return pairs > 0;
 }
 
@@ -106,6 +113,10 @@ void clear_hidden(const std::array<ops::KeyRange, 2>& visible, int64_t width, fl
 
 void clear_rows(float* first, int64_t rows, int64_t dim, int64_t stride) {
   for (int64_t row = 0; row < rows; ++row) row_fill(0.0F, first + row * stride, dim);
+}
+
+void copy_rows(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t dim) {
+  for (int64_t row = 0; row < rows; ++row) std::copy_n(from + row * from_stride, dim, to + row * to_stride);
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the attention kernels share: sizes and strides on the [b,s,H,d] layout, the tiles of the score matrix that a
 // mask leaves visible, and the treatment of hidden scores inside a tile. The score matrix itself never exists.
+// The query heads of one key head (a group) are worked on together: a block of queries is copied to rows [i, g] of d
+// elements, so that every product is tall and K and V are packed once a group. Row r belongs to query r / group.
 #pragma once
 
 #include <array>
@@ -18,6 +20,7 @@ struct AttentionSizes {
   explicit AttentionSizes(const ops::NodeView& view);
 
   int64_t group() const { return heads / kv_heads; }
+  int64_t group_dim() const { return group() * dim; }
   int64_t query_stride() const { return heads * dim; }
   int64_t key_stride() const { return kv_heads * dim; }
   /// Element offsets into q-like [b,s,H,d], k-like [b,t,K,d] and lse [b,H,s].
@@ -26,12 +29,21 @@ struct AttentionSizes {
   int64_t lse_at(int64_t b, int64_t head, int64_t i) const { return (b * heads + head) * queries + i; }
 };
 
+/// A key head of one batch row with the query heads that read it.
+struct HeadGroup {
+  int64_t b, kv_head, first_head;
+
+  /// `index` counts batch rows, then key heads.
+  HeadGroup(const AttentionSizes& z, int64_t index)
+      : b(index / z.kv_heads), kv_head(index % z.kv_heads), first_head(kv_head * z.group()) {}
+};
+
 /// A rectangle of the score matrix, trimmed to the keys that any of its queries sees.
 struct Tile {
   int64_t query_begin, query_end, key_begin, key_end;
   bool masked;  // some pair inside is hidden
 
-  int64_t rows() const { return query_end - query_begin; }
+  int64_t queries() const { return query_end - query_begin; }
   int64_t width() const { return key_end - key_begin; }
 };
 
@@ -43,11 +55,11 @@ struct TileList {
 
 class TilePlan {
  public:
-  static constexpr int64_t kQueryBlock = 64;
-  static constexpr int64_t kKeyBlock = 256;
-  static constexpr int64_t kTileElements = kQueryBlock * kKeyBlock;
+  /// A tile is at most `key_block` keys wide.
+  TilePlan(const ops::AttentionMask& mask, const AttentionSizes& sizes, int64_t key_block);
 
-  TilePlan(const ops::AttentionMask& mask, int64_t queries, int64_t keys);
+  /// Most rows of a query block, all heads of the group counted.
+  int64_t block_rows() const { return block_rows_; }
 
   /// Most work first.
   const std::vector<TileList>& by_query_block() const { return by_query_block_; }
@@ -61,6 +73,7 @@ class TilePlan {
 
   ops::AttentionMask mask_;
   int64_t keys_;
+  int64_t block_rows_;
   std::vector<TileList> by_query_block_;
   std::vector<TileList> by_key_block_;
 };
@@ -79,5 +92,7 @@ void clear_hidden(const std::array<ops::KeyRange, 2>& visible, int64_t width, fl
 
 /// Zero in `rows` rows of `dim` elements.
 void clear_rows(float* first, int64_t rows, int64_t dim, int64_t stride);
+
+void copy_rows(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t dim);
 
 }  // namespace megacpp::runtime::cpu
