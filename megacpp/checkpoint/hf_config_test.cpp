@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -20,14 +20,8 @@ HfModel import_text(const std::string& cls, const std::string& config) {
 }
 
 base::Problem refusal(const std::string& cls, const std::string& config) {
-  try {
-    import_text(cls, config);
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.code(), base::Code::E1202) << error.what();
-    return error.problem();
-  }
-  ADD_FAILURE() << "accepted " << config;
-  return {};
+  SCOPED_TRACE(config);
+  return testing_support::problem_of(base::Code::E1202, [&] { import_text(cls, config); });
 }
 
 std::filesystem::path golden(const std::string& name) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -29,14 +29,7 @@ TensorMap small_tensors() {
 }
 
 base::Problem refusal(const TensorMap& theirs) {
-  try {
-    import_tensors(small_map(), theirs);
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.code(), base::Code::E1203);
-    return error.problem();
-  }
-  ADD_FAILURE() << "accepted";
-  return {};
+  return testing_support::problem_of(base::Code::E1203, [&] { import_tensors(small_map(), theirs); });
 }
 
 TEST(NameMapTest, SlicesAreTransposedIntoPlace) {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::ir {
 namespace {
@@ -24,14 +24,8 @@ constexpr std::string_view kTiny = R"(graph "nam56r-tiny" {
 )";
 
 base::Problem problem_of(std::string_view text) {
-  try {
-    parse(text);
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.code(), base::Code::E1301);
-    return error.problem();
-  }
-  ADD_FAILURE() << "parsed: " << text;
-  return {};
+  SCOPED_TRACE(text);
+  return testing_support::problem_of(base::Code::E1301, [&] { parse(text); });
 }
 
 Node make(std::string op, std::vector<ValueId> operands = {}, Attrs attrs = {}) {

@@ -9,6 +9,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -16,22 +17,13 @@ namespace {
 using ir::DType;
 using ir::TensorType;
 
-void require_type(std::string_view op, std::string_view what, const TensorType& got, const TensorType& wanted) {
-  MEGACPP_REQUIRE(
-      got == wanted, E1301,
-      {.where = std::string(op), .got = std::string(what) + " " + to_string(got), .wanted = to_string(wanted)});
-}
-
 void check_inputs(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
   for (const char* name : {"window", "sparse_block", "sparse_local", "sparse_global"})
-    MEGACPP_REQUIRE(attrs.integer(name, 0) >= 0, E1301,
-                    {.where = std::string(op), .got = std::string("a negative ") + name, .wanted = "0 or more"});
+    require_at_least(op, attrs, name, 0);
   const TensorType& q = operands[0];
   const TensorType& k = operands[1];
-  MEGACPP_REQUIRE(q.rank() == 4 && k.rank() == 4 && is_float(q.dtype), E1301,
-                  {.where = std::string(op),
-                   .got = "q " + to_string(q) + ", k " + to_string(k),
-                   .wanted = "float q[b,s,H,d] and k[b,s,K,d]"});
+  require_float_rank(op, "q", q, 4);
+  require_float_rank(op, "k", k, 4);
   MEGACPP_REQUIRE(k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0, E1301,
                   {.where = std::string(op),
                    .got = std::to_string(q.dim(2)) + " query heads, " + std::to_string(k.dim(2)) + " key heads",
@@ -44,8 +36,7 @@ TensorType lse_type(const TensorType& q) { return {DType::f32, {q.dim(0), q.dim(
 TensorType segments_type(const TensorType& q) { return {DType::i32, {q.dim(0), q.dim(1)}}; }
 
 Types infer(const Types& operands, const ir::Attrs& attrs) {
-  MEGACPP_REQUIRE(operands.size() == 3 || operands.size() == 4, E1301,
-                  {.where = "attention", .wanted = "operands q, k, v and perhaps segments"});
+  require_operands(operands.size() == 3 || operands.size() == 4, "attention", operands, "q, k, v and perhaps segments");
   check_inputs("attention", operands, attrs);
   if (operands.size() == 4) require_type("attention", "segments", operands[3], segments_type(operands[0]));
   return {operands[0], lse_type(operands[0])};
@@ -53,8 +44,8 @@ Types infer(const Types& operands, const ir::Attrs& attrs) {
 
 Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
   constexpr std::string_view kOp = "attention_grad";
-  MEGACPP_REQUIRE(operands.size() == 6 || operands.size() == 7, E1301,
-                  {.where = std::string(kOp), .wanted = "operands q, k, v, out, lse, dout and perhaps segments"});
+  require_operands(operands.size() == 6 || operands.size() == 7, kOp, operands,
+                   "q, k, v, out, lse, dout and perhaps segments");
   check_inputs(kOp, operands, attrs);
   require_type(kOp, "out", operands[3], operands[0]);
   require_type(kOp, "lse", operands[4], lse_type(operands[0]));

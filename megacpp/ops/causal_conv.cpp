@@ -6,7 +6,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -28,7 +28,7 @@ Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("causal_conv_weight", operands, 2);
   require_float_rank("causal_conv_weight", "x", operands[0], 3);
   require_float_shape("causal_conv_weight", "dy", operands[1], operands[0].shape);
-  require_positive("causal_conv_weight", attrs, "width");
+  require_at_least("causal_conv_weight", attrs, "width", 1);
   return {{operands[0].dtype, {operands[0].dim(2), attrs.integer("width")}}};
 }
 

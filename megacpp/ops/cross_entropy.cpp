@@ -8,6 +8,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -15,19 +16,14 @@ namespace {
 using ir::DType;
 using ir::ValueId;
 
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  std::string got;
-  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
-  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
-}
-
 bool are_logits_labels(const Types& operands) {
   return operands.size() >= 2 && operands[0].rank() == 2 && is_float(operands[0].dtype) &&
          operands[1] == ir::TensorType{DType::i32, {operands[0].dim(0)}};
 }
 
 Types infer(const Types& operands, const ir::Attrs&) {
-  demand(operands.size() == 2 && are_logits_labels(operands), "cross_entropy", operands, "logits[T,v], i32 labels[T]");
+  require_operands(operands.size() == 2 && are_logits_labels(operands), "cross_entropy", operands,
+                   "logits[T,v], i32 labels[T]");
   const ir::TensorType per_row = {DType::f32, {operands[0].dim(0)}};
   return {per_row, per_row};
 }
@@ -35,7 +31,7 @@ Types infer(const Types& operands, const ir::Attrs&) {
 Types infer_grad(const Types& operands, const ir::Attrs&) {
   bool holds = operands.size() == 5 && are_logits_labels(operands);
   for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == ir::TensorType{DType::f32, {operands[0].dim(0)}};
-  demand(holds, "cross_entropy_grad", operands, "logits[T,v], i32 labels[T], f32 lse[T], dnll[T], dlse[T]");
+  require_operands(holds, "cross_entropy_grad", operands, "logits[T,v], i32 labels[T], f32 lse[T], dnll[T], dlse[T]");
   return {operands[0]};
 }
 

@@ -7,17 +7,12 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
-
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  std::string got;
-  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
-  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
-}
 
 bool is_slots(const ir::TensorType& type) { return type.rank() == 2 && type.dtype == DType::i32; }
 
@@ -30,22 +25,22 @@ bool are_rows_slots_weights(const Types& operands) {
 
 Types infer_dispatch(const Types& operands, const ir::Attrs& attrs) {
   const ir::Shape& shape = attrs.list("shape");
-  demand(are_rows_slots_weights(operands) && operands[0].dim(0) == operands[1].dim(0) && shape.size() == 2 &&
-             shape[1] == operands[0].dim(1),
-         "dispatch", operands, "x[T,h], i32 slot[T,k], optional w[T,k] and shape=[rows,h]");
+  require_operands(are_rows_slots_weights(operands) && operands[0].dim(0) == operands[1].dim(0) && shape.size() == 2 &&
+                       shape[1] == operands[0].dim(1),
+                   "dispatch", operands, "x[T,h], i32 slot[T,k], optional w[T,k] and shape=[rows,h]");
   return {{operands[0].dtype, shape}};
 }
 
 Types infer_combine(const Types& operands, const ir::Attrs&) {
-  demand(are_rows_slots_weights(operands), "combine", operands, "y[rows,h], i32 slot[T,k], optional w[T,k]");
+  require_operands(are_rows_slots_weights(operands), "combine", operands, "y[rows,h], i32 slot[T,k], optional w[T,k]");
   return {{operands[0].dtype, {operands[1].dim(0), operands[0].dim(1)}}};
 }
 
 Types infer_slot_dots(const Types& operands, const ir::Attrs&) {
-  demand(operands.size() == 3 && operands[0].rank() == 2 && operands[1].rank() == 2 && is_slots(operands[2]) &&
-             is_float(operands[0].dtype) && operands[0].dtype == operands[1].dtype &&
-             operands[0].dim(0) == operands[2].dim(0) && operands[0].dim(1) == operands[1].dim(1),
-         "slot_dots", operands, "x[T,h], y[rows,h] of one dtype, i32 slot[T,k]");
+  require_operands(operands.size() == 3 && operands[0].rank() == 2 && operands[1].rank() == 2 &&
+                       is_slots(operands[2]) && is_float(operands[0].dtype) && operands[0].dtype == operands[1].dtype &&
+                       operands[0].dim(0) == operands[2].dim(0) && operands[0].dim(1) == operands[1].dim(1),
+                   "slot_dots", operands, "x[T,h], y[rows,h] of one dtype, i32 slot[T,k]");
   return {{operands[0].dtype, operands[2].shape}};
 }
 

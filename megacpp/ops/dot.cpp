@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // General product: batch dimensions pair up, contracted ones are summed, free ones remain (batch, lhs free, rhs free).
 // An optional third operand is added to the product and gives its buffer to the result: gradient accumulation.
-#include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/dot_dims.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -72,8 +72,11 @@ Cotangents dot_grad(const GradArgs& args) {
 }
 
 Types dot_infer(const Types& operands, const ir::Attrs& attrs) {
-  MEGACPP_REQUIRE(operands.size() == 2 || operands.size() == 3, E1301,
-                  {.where = "dot", .got = std::to_string(operands.size()) + " operands", .wanted = "two, or three"});
+  require_operands(operands.size() == 2 || operands.size() == 3, "dot", operands, "lhs, rhs and perhaps an addend");
+  for (const char* list : {"lhs_contract", "lhs_batch"})
+    for (const int64_t dim : attrs.list(list)) require_dim("dot", dim, operands[0].shape);
+  for (const char* list : {"rhs_contract", "rhs_batch"})
+    for (const int64_t dim : attrs.list(list)) require_dim("dot", dim, operands[1].shape);
   const DotSides dims = dot_sides(attrs, operands[0], operands[1]);
   Shape shape;
   bool fits = operands[0].dtype == operands[1].dtype && dims.lhs.contract.size() == dims.rhs.contract.size() &&
@@ -84,16 +87,12 @@ Types dot_infer(const Types& operands, const ir::Attrs& attrs) {
     fits = operands[0].dim(dims.lhs.batch[i]) == operands[1].dim(dims.rhs.batch[i]);
     shape.push_back(operands[0].dim(dims.lhs.batch[i]));
   }
-  MEGACPP_REQUIRE(fits, E1301,
-                  {.where = "dot",
-                   .got = to_string(operands[0]) + " x " + to_string(operands[1]),
-                   .wanted = "equal dtypes and equal sizes of contracted and batch dimensions"});
+  require_operands(fits, "dot", operands, "equal dtypes and equal sizes of contracted and batch dimensions");
   for (const int64_t d : dims.lhs.free) shape.push_back(operands[0].dim(d));
   for (const int64_t d : dims.rhs.free) shape.push_back(operands[1].dim(d));
-  const ir::TensorType result = {operands.size() == 3 ? operands[2].dtype : operands[0].dtype, shape};
-  MEGACPP_REQUIRE(operands.size() == 2 || operands[2].shape == shape, E1301,
-                  {.where = "dot", .got = "addend " + to_string(operands.back()), .wanted = to_string(result)});
-  return {result};
+  if (operands.size() == 2) return {{operands[0].dtype, shape}};
+  require_type("dot", "addend", operands[2], {operands[2].dtype, shape});
+  return {operands[2]};
 }
 
 Factors dot_factors(const NodeView& view) {

@@ -7,6 +7,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 #include "megacpp/ops/scalar_ops.h"
 
 namespace megacpp::ops {
@@ -16,15 +17,9 @@ using ir::DType;
 using ir::ValueId;
 
 void require_equal_shapes(std::string_view op, const Types& operands, size_t arity) {
-  MEGACPP_REQUIRE(operands.size() == arity, E1301,
-                  {.where = std::string(op),
-                   .got = std::to_string(operands.size()) + " operands",
-                   .wanted = std::to_string(arity)});
+  require_operand_count(op, operands, arity);
   for (const ir::TensorType& type : operands)
-    MEGACPP_REQUIRE(type.shape == operands[0].shape, E1301,
-                    {.where = std::string(op),
-                     .got = to_string(operands[0]) + " and " + to_string(type),
-                     .wanted = "operands of one shape"});
+    require_operands(type.shape == operands[0].shape, op, operands, "operands of one shape");
 }
 
 Types infer_same(std::string_view op, const Types& operands, size_t arity) {
@@ -202,10 +197,8 @@ OpDef select_def() {
       });
   def.infer = [](const Types& operands, const ir::Attrs&) {
     require_equal_shapes("select", operands, 3);
-    MEGACPP_REQUIRE(operands[0].dtype == DType::pred && operands[1] == operands[2], E1301,
-                    {.where = "select",
-                     .got = to_string(operands[0]) + ", " + to_string(operands[1]) + ", " + to_string(operands[2]),
-                     .wanted = "pred and two operands of one type"});
+    require_operands(operands[0].dtype == DType::pred && operands[1] == operands[2], "select", operands,
+                     "pred and two operands of one type");
     return Types{operands[1]};
   };
   def.samples = [] {
@@ -252,9 +245,7 @@ OpDef convert_def() {
       });
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_equal_shapes("convert", operands, 1);
-    const auto dtype = ir::parse_dtype(attrs.text("dtype"));
-    MEGACPP_REQUIRE(dtype.has_value(), E1301, {.where = "convert", .got = attrs.text("dtype"), .wanted = "a dtype"});
-    return Types{{*dtype, operands[0].shape}};
+    return Types{{require_dtype("convert", attrs.text("dtype")), operands[0].shape}};
   };
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
     for (int64_t i = 0; i < results[0].elements(); ++i)

@@ -51,7 +51,7 @@ class Resolver {
   Resolver(std::string_view spec, std::string_view replicated)
       : spec_(spec), replicated_(words(std::string(replicated))) {}
 
-  // Learns the sizes of single-name dimensions first, then of products with one unknown.
+  // Learns the sizes of single-name dimensions; learn_products, called next, those of products with one unknown.
   void learn(const std::vector<DimNames>& tensors, const Types& types) {
     MEGACPP_CHECK(tensors.size() >= types.size()) << "factors '" << spec_ << "' cover too few tensors";
     for (size_t t = 0; t < types.size(); ++t) {
@@ -66,18 +66,7 @@ class Resolver {
   void learn_products(const std::vector<DimNames>& tensors, const Types& types) {
     for (size_t t = 0; t < types.size(); ++t) {
       if (is_whole(tensors[t])) continue;
-      for (size_t d = 0; d < tensors[t].size(); ++d) {
-        int64_t rest = types[t].shape[d];
-        const std::string* unknown = nullptr;
-        for (const std::string& name : tensors[t][d]) {
-          if (index_.count(name) != 0) {
-            rest /= std::max<int64_t>(1, result_.factors[static_cast<size_t>(index_.at(name))].size);
-          } else {
-            unknown = &name;
-          }
-        }
-        if (unknown != nullptr) set(*unknown, rest);
-      }
+      for (size_t d = 0; d < tensors[t].size(); ++d) learn_product(tensors[t][d], types[t].shape[d]);
     }
   }
 
@@ -105,6 +94,27 @@ class Resolver {
 
  private:
   static bool is_whole(const DimNames& tensor) { return tensor == DimNames{{"*"}}; }
+
+  void learn_product(const std::vector<std::string>& names, int64_t size) {
+    int64_t product = 1;
+    const std::string* unknown = nullptr;
+    for (const std::string& name : names) {
+      if (const auto at = index_.find(name); at != index_.end()) {
+        product *= result_.factors[static_cast<size_t>(at->second)].size;
+        continue;
+      }
+      MEGACPP_CHECK(unknown == nullptr) << "factors " << *unknown << " and " << name << " of '" << spec_
+                                        << "' are both unknown";
+      unknown = &name;
+    }
+    if (unknown != nullptr) {
+      const int64_t rest = size / std::max<int64_t>(1, product);
+      set(*unknown, rest);
+      product *= rest;
+    }
+    MEGACPP_CHECK(product == size) << "factors of a dimension of '" << spec_ << "' multiply to " << product
+                                   << ", not to " << size;
+  }
 
   void set(const std::string& name, int64_t size) {
     const auto [at, is_new] = index_.emplace(name, static_cast<int>(result_.factors.size()));
@@ -158,6 +168,12 @@ Factors factors_from(const NodeView& view, std::string_view spec, std::string_vi
   std::vector<DimFactors> operand_dims = resolver.resolve(operands, view.operands);
   std::vector<DimFactors> result_dims = resolver.resolve(results, view.results);
   return resolver.finish(std::move(operand_dims), std::move(result_dims));
+}
+
+std::string numbered_names(std::string_view prefix, int64_t count) {
+  std::string names;
+  for (int64_t d = 0; d < count; ++d) names += std::string(prefix) + std::to_string(d) + " ";
+  return names;
 }
 
 Factors elementwise_factors(const NodeView& view) {

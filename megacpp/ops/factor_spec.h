@@ -6,6 +6,7 @@
 // Names listed in `replicated` (space separated) must not be split.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "megacpp/ops/op_def.h"
@@ -13,6 +14,9 @@
 namespace megacpp::ops {
 
 Factors factors_from(const NodeView& view, std::string_view spec, std::string_view replicated = "");
+
+/// "b0 b1 " for prefix "b" and count 2: the names of as many dimensions as a tensor happens to have.
+std::string numbered_names(std::string_view prefix, int64_t count);
 
 /// Every operand and result has the result's shape and every dimension is parallel.
 Factors elementwise_factors(const NodeView& view);

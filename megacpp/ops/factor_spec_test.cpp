@@ -78,6 +78,15 @@ TEST(FactorSpecTest, SpecsThatDoNotFitAreRefused) {
   EXPECT_THROW(factors({{2, 3}}, {{2}}, "b -> b"), base::Error) << "rank";
   EXPECT_THROW(factors({{2, 3}, {2}}, {{2}}, "b h -> b"), base::Error) << "operands";
   EXPECT_THROW(factors({{2, 3}}, {{2}}, "b h, b"), base::Error) << "no arrow";
+  EXPECT_THROW(factors({{2}, {3}}, {{7}}, "a, b -> (a b)"), base::Error) << "2 * 3 is not 7";
+  EXPECT_THROW(factors({{2}, {7}}, {{7}}, "a, (a b) -> (a b)"), base::Error) << "2 does not divide 7";
+  EXPECT_THROW(factors({{6}}, {{6}}, "(a b) -> (a b)"), base::Error) << "two unknown factors";
+  EXPECT_THROW(factors({{2}}, {{2}}, "() -> ()"), base::Error) << "no factors are a dimension of one";
+}
+
+TEST(FactorSpecTest, NumberedNamesAreReadyToJoin) {
+  EXPECT_EQ(numbered_names("b", 2), "b0 b1 ");
+  EXPECT_EQ(numbered_names("b", 0), "");
 }
 
 TEST(FactorSpecTest, ElementwiseDimensionsAreParallel) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cluster of elementwise ops with their broadcasts and trailing reductions, run in one pass. Made by schedule/fuse.
 #include <limits>
+#include <sstream>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 #include "megacpp/ops/tile_program.h"
 
 namespace megacpp::ops {
@@ -22,25 +24,25 @@ Types fused_infer(const Types& operands, const ir::Attrs& attrs) {
     MEGACPP_REQUIRE(
         inputs < operands.size() && instruction.dims.size() == operands[inputs].shape.size(), E1301,
         {.where = "fused", .got = "input " + std::to_string(inputs), .wanted = "one dimension map per operand"});
-    for (size_t i = 0; i < instruction.dims.size(); ++i)
+    for (size_t i = 0; i < instruction.dims.size(); ++i) {
+      require_dim("fused", instruction.dims[i], shape);
       MEGACPP_REQUIRE(
-          operands[inputs].shape[i] == shape.at(static_cast<size_t>(instruction.dims[i])), E1301,
+          operands[inputs].shape[i] == shape[static_cast<size_t>(instruction.dims[i])], E1301,
           {.where = "fused", .got = to_string(operands[inputs]), .wanted = "sizes of " + ir::to_string(shape)});
+    }
     ++inputs;
   }
-  MEGACPP_REQUIRE(
-      inputs == operands.size(), E1301,
-      {.where = "fused", .got = std::to_string(operands.size()) + " operands", .wanted = std::to_string(inputs)});
-  const auto dtypes = attrs.text("dtypes");  // one name per output, separated by spaces
+  require_operand_count("fused", operands, inputs);
+  std::istringstream dtypes(attrs.text("dtypes"));  // one name per output, separated by spaces
   Types types;
-  size_t at = 0;
   for (const TileOutput& output : program.outputs) {
-    const size_t end = std::min(dtypes.find(' ', at), dtypes.size());
-    const auto dtype = ir::parse_dtype(dtypes.substr(at, end - at));
-    MEGACPP_REQUIRE(dtype.has_value() && output.reduced_dims <= static_cast<int64_t>(shape.size()), E1301,
-                    {.where = "fused", .got = dtypes, .wanted = "one dtype per output"});
-    types.push_back({*dtype, Shape(shape.begin(), shape.end() - output.reduced_dims)});
-    at = end + 1;
+    MEGACPP_REQUIRE(output.reduced_dims <= static_cast<int64_t>(shape.size()), E1301,
+                    {.where = "fused",
+                     .got = "a reduction of " + std::to_string(output.reduced_dims) + " dimensions",
+                     .wanted = "at most those of " + ir::to_string(shape)});
+    std::string dtype;
+    dtypes >> dtype;
+    types.push_back({require_dtype("fused", dtype), Shape(shape.begin(), shape.end() - output.reduced_dims)});
   }
   return types;
 }

@@ -6,6 +6,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -106,14 +107,14 @@ OpDef broadcast_def() {
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const Shape& shape = attrs.list("shape");
     const auto& dims = attrs.list("dims");
-    bool fits = operands.size() == 1 && dims.size() == operands[0].shape.size();
+    require_operand_count("broadcast", operands, 1);
+    bool fits = dims.size() == operands[0].shape.size();
     for (size_t i = 0; fits && i < dims.size(); ++i)
       fits = dims[i] >= 0 && dims[i] < static_cast<int64_t>(shape.size()) && (i == 0 || dims[i - 1] < dims[i]) &&
              operands[0].shape[i] == shape[static_cast<size_t>(dims[i])];
     MEGACPP_REQUIRE(fits, E1301,
                     {.where = "broadcast",
-                     .got = (operands.empty() ? "no operand" : to_string(operands[0])) + " to " + ir::to_string(shape) +
-                            " along " + ir::to_string(dims),
+                     .got = to_string(operands[0]) + " to " + ir::to_string(shape) + " along " + ir::to_string(dims),
                      .wanted = "ascending dims whose result sizes equal the operand's"});
     return Types{{operands[0].dtype, shape}};
   };
@@ -157,9 +158,10 @@ OpDef reshape_def() {
   def.doc = "the same elements in row-major order under another shape; free";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const Shape& shape = attrs.list("shape");
-    MEGACPP_REQUIRE(operands.size() == 1 && operands[0].elements() == ir::num_elements(shape), E1301,
+    require_operand_count("reshape", operands, 1);
+    MEGACPP_REQUIRE(operands[0].elements() == ir::num_elements(shape), E1301,
                     {.where = "reshape",
-                     .got = to_string(operands.at(0)) + " to " + ir::to_string(shape),
+                     .got = to_string(operands[0]) + " to " + ir::to_string(shape),
                      .wanted = "equal numbers of elements"});
     return Types{{operands[0].dtype, shape}};
   };
@@ -185,8 +187,9 @@ OpDef transpose_def() {
   def.name = "transpose";
   def.doc = "result dimension i is operand dimension permutation[i]";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_operand_count("transpose", operands, 1);
     const auto& permutation = attrs.list("permutation");
-    std::vector<int64_t> sorted = permutation, wanted(operands.at(0).shape.size());
+    std::vector<int64_t> sorted = permutation, wanted(operands[0].shape.size());
     std::sort(sorted.begin(), sorted.end());
     std::iota(wanted.begin(), wanted.end(), int64_t{0});
     MEGACPP_REQUIRE(sorted == wanted, E1301,
@@ -237,12 +240,12 @@ OpDef slice_def() {
   def.doc = "elements start .. start+size-1 along dimension dim";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t dim = attrs.integer("dim"), start = attrs.integer("start"), size = attrs.integer("size");
-    MEGACPP_REQUIRE(operands.size() == 1 && dim >= 0 && dim < operands[0].rank() && start >= 0 && size >= 0 &&
-                        start + size <= operands[0].dim(dim),
-                    E1301,
+    require_operand_count("slice", operands, 1);
+    require_dim("slice", dim, operands[0].shape);
+    MEGACPP_REQUIRE(start >= 0 && size >= 0 && start + size <= operands[0].dim(dim), E1301,
                     {.where = "slice",
                      .got = "[" + std::to_string(start) + ", +" + std::to_string(size) + ") of " +
-                            to_string(operands.at(0)) + " along " + std::to_string(dim),
+                            to_string(operands[0]) + " along " + std::to_string(dim),
                      .wanted = "a range inside the dimension"});
     ir::TensorType type = operands[0];
     type.shape[static_cast<size_t>(dim)] = size;
@@ -279,10 +282,10 @@ OpDef pad_def() {
   def.doc = "adds low and high elements of `value` around dimension dim";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t dim = attrs.integer("dim"), low = attrs.integer("low"), high = attrs.integer("high");
-    MEGACPP_REQUIRE(operands.size() == 1 && dim >= 0 && dim < operands[0].rank() && low >= 0 && high >= 0, E1301,
-                    {.where = "pad",
-                     .got = std::to_string(low) + ", " + std::to_string(high) + " along " + std::to_string(dim),
-                     .wanted = "a dimension of the operand and amounts of at least 0"});
+    require_operand_count("pad", operands, 1);
+    require_dim("pad", dim, operands[0].shape);
+    require_at_least("pad", attrs, "low", 0);
+    require_at_least("pad", attrs, "high", 0);
     ir::TensorType type = operands[0];
     type.shape[static_cast<size_t>(dim)] += low + high;
     return Types{type};
@@ -317,19 +320,17 @@ OpDef concatenate_def() {
   def.name = "concatenate";
   def.doc = "joins the operands along dimension dim";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_operands(!operands.empty(), "concatenate", operands, "one or more");
+    require_dim("concatenate", attrs.integer("dim"), operands[0].shape);
     const size_t dim = static_cast<size_t>(attrs.integer("dim"));
-    MEGACPP_REQUIRE(!operands.empty() && dim < operands[0].shape.size(), E1301,
-                    {.where = "concatenate", .got = "dim " + std::to_string(dim), .wanted = "a dimension"});
     ir::TensorType type = operands[0];
     type.shape[dim] = 0;
     for (const ir::TensorType& operand : operands) {
       ir::TensorType rest = operand;
-      const int64_t size = std::exchange(rest.shape.at(dim), operands[0].shape[dim]);
-      MEGACPP_REQUIRE(rest == operands[0], E1301,
-                      {.where = "concatenate",
-                       .got = to_string(operand),
-                       .wanted = "like " + to_string(operands[0]) + " but for one dimension"});
-      type.shape[dim] += size;
+      if (operand.rank() == operands[0].rank()) rest.shape[dim] = operands[0].shape[dim];
+      require_operands(rest == operands[0], "concatenate", operands,
+                       "types equal but for dimension " + std::to_string(dim));
+      type.shape[dim] += operand.shape[dim];
     }
     return Types{type};
   };

@@ -4,7 +4,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {

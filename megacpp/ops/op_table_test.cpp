@@ -12,6 +12,7 @@
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/sample_values.h"
+#include "tests/support/sample_cases.h"
 
 namespace megacpp::ops {
 namespace {
@@ -28,13 +29,6 @@ std::vector<Case> all_cases() {
   for (const OpDef& op : all_ops())
     for (const Sample& sample : op.samples()) cases.push_back({&op, sample});
   return cases;
-}
-
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.op->name + "_" + info.param.sample.name + "_" + std::to_string(info.index);
-  for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  return name;
 }
 
 double largest(const Tensor& tensor) {
@@ -63,7 +57,7 @@ TEST(OpTableTest, EveryRecordIsWhole) {
 }
 
 class OpSampleTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Ops, OpSampleTest, testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Ops, OpSampleTest, testing::ValuesIn(all_cases()), testing_support::sample_case_name<Case>);
 
 TEST_P(OpSampleTest, CostIsFiniteAndNotNegative) {
   const auto& [op, sample] = GetParam();

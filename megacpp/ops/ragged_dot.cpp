@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of row groups with one matrix each. The rows of x are grouped by expert: one group behind the other, counts[e]
-// rows each, or, with the attribute capacity > 0, expert e owns rows e * capacity onwards and uses the first
+// Products of row groups with one matrix each. The rows of x are grouped by expert: one group behind the other,
+// counts[e] rows each, or, with the attribute capacity > 0, expert e owns rows e * capacity onwards and uses the first
 // min(counts[e], capacity) of them. Rows of nobody have a zero result and add nothing to weight gradients.
 #include <algorithm>
 
@@ -8,17 +8,12 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
-
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  std::string got;
-  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
-  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
-}
 
 bool are_three(const Types& operands, int64_t second_rank) {
   return operands.size() >= 3 && operands[0].rank() == 2 && operands[1].rank() == second_rank &&
@@ -28,22 +23,24 @@ bool are_three(const Types& operands, int64_t second_rank) {
 
 Types infer_ragged_dot(const Types& operands, const ir::Attrs& attrs) {
   const bool transposed = attrs.flag("transpose_w");
-  demand(operands.size() == 3 && are_three(operands, 3) && operands[1].dim(0) == operands[2].dim(0) &&
-             operands[1].dim(transposed ? 2 : 1) == operands[0].dim(1),
-         "ragged_dot", operands,
-         transposed ? "x[M,h], w[E,f,h] of one dtype, i32 counts[E]" : "x[M,h], w[E,h,f] of one dtype, i32 counts[E]");
+  require_operands(
+      operands.size() == 3 && are_three(operands, 3) && operands[1].dim(0) == operands[2].dim(0) &&
+          operands[1].dim(transposed ? 2 : 1) == operands[0].dim(1),
+      "ragged_dot", operands,
+      transposed ? "x[M,h], w[E,f,h] of one dtype, i32 counts[E]" : "x[M,h], w[E,h,f] of one dtype, i32 counts[E]");
   return {{operands[0].dtype, {operands[0].dim(0), operands[1].dim(transposed ? 1 : 2)}}};
 }
 
 Types infer_ragged_dot_weight(const Types& operands, const ir::Attrs& attrs) {
-  demand(are_three(operands, 2) && operands[0].dim(0) == operands[1].dim(0), "ragged_dot_weight", operands,
-         "x[M,h], dy[M,f] of one dtype, i32 counts[E]");
+  require_operands(are_three(operands, 2) && operands[0].dim(0) == operands[1].dim(0), "ragged_dot_weight", operands,
+                   "x[M,h], dy[M,f] of one dtype, i32 counts[E]");
   const int64_t h = operands[0].dim(1);
   const int64_t f = operands[1].dim(1);
   const int64_t experts = operands[2].dim(0);
   const ir::Shape shape = attrs.flag("transpose_w") ? ir::Shape{experts, f, h} : ir::Shape{experts, h, f};
   if (operands.size() == 3) return {{operands[0].dtype, shape}};
-  demand(operands.size() == 4 && operands[3].shape == shape, "ragged_dot_weight", operands, "an addend like the result");
+  require_operands(operands.size() == 4 && operands[3].shape == shape, "ragged_dot_weight", operands,
+                   "an addend like the result");
   return {operands[3]};
 }
 

@@ -6,6 +6,7 @@
 #include "megacpp/base/philox.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -16,25 +17,19 @@ constexpr size_t kLongestSite = 200;       // kernels build "site#step" in a buf
 constexpr double kBelowOne = 1 - 0x1p-24;  // the largest f32 below one: uniforms stay inside (0, 1) when stored
 
 Types infer(const Types& operands, const ir::Attrs& attrs) {
-  MEGACPP_REQUIRE(operands.size() == 1 && operands[0] == (ir::TensorType{DType::i32, {}}), E1301,
-                  {.where = "random",
-                   .got = operands.empty() ? "no operands" : to_string(operands[0]),
-                   .wanted = "i32 step[]",
-                   .next = ""});
+  require_operands(operands == Types{{DType::i32, {}}}, "random", operands, "i32 step[]");
   MEGACPP_REQUIRE(attrs.text("site").size() <= kLongestSite, E1301,
                   {.where = "random",
                    .got = "a site name of " + std::to_string(attrs.text("site").size()) + " characters",
-                   .wanted = "at most " + std::to_string(kLongestSite),
-                   .next = ""});
+                   .wanted = "at most " + std::to_string(kLongestSite)});
   const std::string& distribution = attrs.text("distribution");
   MEGACPP_REQUIRE(distribution == "uniform" || distribution == "normal", E1301,
-                  {.where = "random", .got = distribution, .wanted = "distribution uniform or normal", .next = ""});
+                  {.where = "random", .got = distribution, .wanted = "distribution uniform or normal"});
   return {{DType::f32, attrs.list("shape")}};
 }
 
 Factors factors(const NodeView& view) {
-  std::string names;
-  for (int64_t d = 0; d < view.results[0].rank(); ++d) names += " d" + std::to_string(d);
+  const std::string names = numbered_names("d", view.results[0].rank());
   return factors_from(view, "* -> " + names, names);
 }
 

@@ -6,6 +6,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -28,7 +29,8 @@ OpDef reduce_def() {
   def.doc = "sum or max over dims";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const auto& dims = attrs.list("dims");
-    bool fits = operands.size() == 1 && (attrs.text("kind") == "sum" || attrs.text("kind") == "max");
+    require_operand_count("reduce", operands, 1);
+    bool fits = attrs.text("kind") == "sum" || attrs.text("kind") == "max";
     for (size_t i = 0; fits && i < dims.size(); ++i)
       fits = dims[i] >= 0 && dims[i] < operands[0].rank() && (i == 0 || dims[i - 1] < dims[i]);
     MEGACPP_REQUIRE(fits, E1301,
@@ -96,9 +98,8 @@ OpDef cumsum_def() {
   def.name = "cumsum";
   def.doc = "running sum along dimension dim, from the end with reverse";
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
-    const int64_t dim = attrs.integer("dim");
-    MEGACPP_REQUIRE(operands.size() == 1 && dim >= 0 && dim < operands[0].rank(), E1301,
-                    {.where = "cumsum", .got = "dim " + std::to_string(dim), .wanted = "a dimension of the operand"});
+    require_operand_count("cumsum", operands, 1);
+    require_dim("cumsum", attrs.integer("dim"), operands[0].shape);
     return operands;
   };
   def.factors = [](const NodeView& view) {

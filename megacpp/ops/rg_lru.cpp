@@ -10,7 +10,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -21,7 +21,7 @@ constexpr double kSqrtSlopeFloor = 1e-6;  // slope of sqrt(v) is 1 / sqrt(max(4 
 double sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
 double softplus(double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); }
 
-void require_operands(std::string_view op, const Types& operands) {
+void require_inputs(std::string_view op, const Types& operands) {
   require_float_rank(op, "x", operands[0], 3);
   require_float_shape(op, "input_gate", operands[1], operands[0].shape);
   require_float_shape(op, "recurrence_gate", operands[2], operands[0].shape);
@@ -30,13 +30,13 @@ void require_operands(std::string_view op, const Types& operands) {
 
 Types infer_forward(const Types& operands, const ir::Attrs&) {
   require_operand_count("rg_lru", operands, 4);
-  require_operands("rg_lru", operands);
+  require_inputs("rg_lru", operands);
   return {operands[0]};
 }
 
 Types infer_grad(const Types& operands, const ir::Attrs&) {
   require_operand_count("rg_lru_grad", operands, 6);
-  require_operands("rg_lru_grad", operands);
+  require_inputs("rg_lru_grad", operands);
   require_float_shape("rg_lru_grad", "h", operands[4], operands[0].shape);
   require_float_shape("rg_lru_grad", "dh", operands[5], operands[0].shape);
   return {operands[0], operands[1], operands[2], operands[3]};

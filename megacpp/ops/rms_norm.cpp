@@ -5,22 +5,16 @@
 // node.
 #include <cmath>
 
-#include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
 using ir::ValueId;
-
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  std::string got;
-  for (const ir::TensorType& type : operands) got += (got.empty() ? "" : ", ") + to_string(type);
-  MEGACPP_REQUIRE(holds, E1301, {.where = op, .got = got, .wanted = wanted, .next = ""});
-}
 
 int64_t group_size(const ir::TensorType& x, const ir::Attrs& attrs) {
   const int64_t size = attrs.integer("group_size", 0);
@@ -33,24 +27,25 @@ ir::TensorType rstd_type(const ir::TensorType& x, const ir::Attrs& attrs) {
   return {DType::f32, shape};
 }
 
-void demand_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, size_t count, std::string wanted) {
+void require_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, size_t count, std::string wanted) {
   const bool two = operands.size() == count && operands[0].rank() >= 1 && is_float(operands[0].dtype) &&
                    is_float(operands[1].dtype) && operands[1].shape == ir::Shape{operands[0].dim(-1)};
-  demand(two, op, operands, wanted);
+  require_operands(two, op, operands, wanted);
   const int64_t size = group_size(operands[0], attrs);
-  demand(size > 0 && operands[0].dim(-1) % size == 0, op, operands,
-         "a last dimension that group_size = " + std::to_string(size) + " divides");
+  require_operands(size > 0 && operands[0].dim(-1) % size == 0, op, operands,
+                   "a last dimension that group_size = " + std::to_string(size) + " divides");
 }
 
 Types infer(const Types& operands, const ir::Attrs& attrs) {
-  demand_x_w("rms_norm", operands, attrs, 2, "x[...,d], w[d]");
+  require_x_w("rms_norm", operands, attrs, 2, "x[...,d], w[d]");
   return {operands[0], rstd_type(operands[0], attrs)};
 }
 
 Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
   const std::string wanted = "x[...,d], w[d], f32 rstd[...,groups], dy like x";
-  demand_x_w("rms_norm_grad", operands, attrs, 4, wanted);
-  demand(operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0], "rms_norm_grad", operands, wanted);
+  require_x_w("rms_norm_grad", operands, attrs, 4, wanted);
+  require_operands(operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0], "rms_norm_grad",
+                   operands, wanted);
   return {operands[0], operands[1]};
 }
 
@@ -157,13 +152,6 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
   return {groups.merge(dx, type.dtype), b.convert(dw, b.type(operands[1]).dtype)};
 }
 
-// "b0 b1 " for the leading dimensions of a rank-three tensor.
-std::string leading_names(const ir::TensorType& type) {
-  std::string names;
-  for (int64_t d = 0; d + 1 < type.rank(); ++d) names += "b" + std::to_string(d) + " ";
-  return names;
-}
-
 // One group is the whole dimension, and splitting it between groups means nothing.
 std::string_view replicated_names(const NodeView& view) {
   return group_size(view.operands[0], view.attrs) == view.operands[0].dim(-1) ? "g e" : "e";
@@ -201,7 +189,7 @@ OpDef rms_norm_def() {
       .infer = infer,
       .factors =
           [](const NodeView& view) {
-            const std::string rows = leading_names(view.operands[0]);
+            const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
             return factors_from(view, rows + "(g e), (g e) -> " + rows + "(g e), " + rows + "g",
                                 replicated_names(view));
           },
@@ -224,7 +212,7 @@ OpDef rms_norm_grad_def() {
       .infer = infer_grad,
       .factors =
           [](const NodeView& view) {
-            const std::string rows = leading_names(view.operands[0]);
+            const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
             return factors_from(view,
                                 rows + "(g e), (g e), " + rows + "g, " + rows + "(g e) -> " + rows + "(g e), (g e)",
                                 replicated_names(view));

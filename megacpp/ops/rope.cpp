@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding, halves style: the first 2r of d dimensions turn in pairs (i, i + r).
-#include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -12,18 +12,14 @@ using ir::DType;
 using ir::TensorType;
 
 Types infer(const Types& operands, const ir::Attrs&) {
-  MEGACPP_REQUIRE(operands.size() == 3, E1301, {.where = "rope", .wanted = "operands x, cos, sin"});
+  require_operand_count("rope", operands, 3);
   const TensorType& x = operands[0];
   const TensorType& cos = operands[1];
-  MEGACPP_REQUIRE(x.rank() == 4 && is_float(x.dtype), E1301,
-                  {.where = "rope", .got = "x " + to_string(x), .wanted = "float x[b,s,h,d]"});
-  MEGACPP_REQUIRE(cos == operands[2] && is_float(cos.dtype) && cos.rank() == 2, E1301,
-                  {.where = "rope",
-                   .got = "cos " + to_string(cos) + ", sin " + to_string(operands[2]),
-                   .wanted = "equal float types [s,r]"});
-  MEGACPP_REQUIRE(
-      cos.dim(0) == x.dim(1) && 2 * cos.dim(1) <= x.dim(3), E1301,
-      {.where = "rope", .got = "x " + to_string(x) + ", cos " + to_string(cos), .wanted = "cos[s,r] with 2 r <= d"});
+  require_float_rank("rope", "x", x, 4);
+  require_float_rank("rope", "cos", cos, 2);
+  require_type("rope", "sin", operands[2], cos);
+  require_operands(cos.dim(0) == x.dim(1) && 2 * cos.dim(1) <= x.dim(3), "rope", operands,
+                   "x[b,s,h,d], cos[s,r], sin[s,r] with 2 r <= d");
   return {x};
 }
 

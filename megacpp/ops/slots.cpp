@@ -7,30 +7,25 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
 
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  MEGACPP_REQUIRE(
-      holds, E1301,
-      {.where = op, .got = operands.empty() ? "no operands" : to_string(operands[0]), .wanted = wanted, .next = ""});
-}
-
 Types infer_token_choice(const Types& operands, const ir::Attrs& attrs) {
-  demand(operands.size() == 1 && operands[0].rank() == 2 && operands[0].dtype == DType::i32, "token_choice_slots",
-         operands, "i32 experts[T,k]");
-  demand(attrs.integer("num_experts") >= 1 && attrs.integer("capacity") >= 0, "token_choice_slots", operands,
-         "num_experts >= 1 and capacity >= 0");
+  require_operands(operands.size() == 1 && operands[0].rank() == 2 && operands[0].dtype == DType::i32,
+                   "token_choice_slots", operands, "i32 experts[T,k]");
+  require_operands(attrs.integer("num_experts") >= 1 && attrs.integer("capacity") >= 0, "token_choice_slots", operands,
+                   "num_experts >= 1 and capacity >= 0");
   return {operands[0], {DType::i32, {attrs.integer("num_experts")}}};
 }
 
 Types infer_expert_choice(const Types& operands, const ir::Attrs& attrs) {
-  demand(operands.size() == 1 && operands[0].rank() == 2 && is_float(operands[0].dtype), "expert_choice_slots",
-         operands, "scores[T,E] of floats");
-  demand(attrs.integer("capacity") >= 1, "expert_choice_slots", operands, "capacity >= 1");
+  require_operands(operands.size() == 1 && operands[0].rank() == 2 && is_float(operands[0].dtype),
+                   "expert_choice_slots", operands, "scores[T,E] of floats");
+  require_operands(attrs.integer("capacity") >= 1, "expert_choice_slots", operands, "capacity >= 1");
   return {{DType::i32, operands[0].shape}};
 }
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops without operands: graph inputs, constants, index counters.
-#include "megacpp/base/error.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 Types infer_from_attrs(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
-  MEGACPP_REQUIRE(operands.empty(), E1301, {.where = std::string(op), .got = "operands", .wanted = "none"});
-  const auto dtype = ir::parse_dtype(attrs.text("dtype"));
-  MEGACPP_REQUIRE(dtype.has_value(), E1301,
-                  {.where = std::string(op), .got = attrs.text("dtype"), .wanted = "a dtype"});
-  return {{*dtype, attrs.list("shape")}};
+  require_operand_count(op, operands, 0);
+  return {{require_dtype(op, attrs.text("dtype")), attrs.list("shape")}};
 }
 
 OpDef source(std::string name, std::string doc) {
@@ -57,6 +54,10 @@ OpDef constant_def() {
 
 OpDef iota_def() {
   OpDef def = source("iota", "element index along dimension dim");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_dim("iota", attrs.integer("dim"), attrs.list("shape"));
+    return infer_from_attrs("iota", operands, attrs);
+  };
   // A split along `dim` would restart the count: that dimension stays whole, the others may be cut.
   def.factors = [](const NodeView& view) {
     Factors factors = elementwise_factors(view);

@@ -9,7 +9,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/require.h"
 #include "megacpp/ops/ssd_chunks.h"
 
 namespace megacpp::ops {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/sequence_shapes.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
@@ -66,7 +66,7 @@ std::vector<Sample> ssd_samples(bool with_cotangent) {
 }
 
 SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
-  require_positive(op, attrs, "chunk");
+  require_at_least(op, attrs, "chunk", 1);
   require_float_rank(op, "x", operands[0], 4);
   require_float_rank(op, "B", operands[3], 4);
   const ir::TensorType& x = operands[0];
@@ -76,10 +76,9 @@ SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& 
   require_float_shape(op, "B", operands[3], {batch, seq, groups, operands[3].dim(3)});
   require_float_shape(op, "C", operands[4], operands[3].shape);
   MEGACPP_REQUIRE(groups > 0 && heads % groups == 0, E1301,
-                  ({.where = std::string(op),
-                    .got = std::to_string(heads) + " heads in " + std::to_string(groups) + " groups",
-                    .wanted = "groups that divide the heads",
-                    .next = ""}));
+                  {.where = std::string(op),
+                   .got = std::to_string(heads) + " heads in " + std::to_string(groups) + " groups",
+                   .wanted = "groups that divide the heads"});
   return {batch, seq, groups, heads / groups, x.dim(3), operands[3].dim(3)};
 }
 

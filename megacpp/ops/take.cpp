@@ -4,27 +4,12 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
-
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  MEGACPP_REQUIRE(holds, E1301,
-                  {.where = op,
-                   .got = operands.size() == 2 ? to_string(operands[0]) + ", " + to_string(operands[1])
-                                               : std::to_string(operands.size()) + " operands",
-                   .wanted = wanted,
-                   .next = ""});
-}
-
-// "i0 i1 " for ids of rank two.
-std::string id_names(const ir::TensorType& ids) {
-  std::string names;
-  for (int64_t d = 0; d < ids.rank(); ++d) names += "i" + std::to_string(d) + " ";
-  return names;
-}
 
 int64_t checked_row(double id, int64_t rows) {
   const int64_t row = static_cast<int64_t>(id);
@@ -33,20 +18,20 @@ int64_t checked_row(double id, int64_t rows) {
 }
 
 Types infer_take(const Types& operands, const ir::Attrs&) {
-  demand(operands.size() == 2 && operands[0].rank() == 2 && operands[1].dtype == DType::i32, "take", operands,
-         "table[v,h], i32 ids[...]");
+  require_operands(operands.size() == 2 && operands[0].rank() == 2 && operands[1].dtype == DType::i32, "take", operands,
+                   "table[v,h], i32 ids[...]");
   ir::Shape shape = operands[1].shape;
   shape.push_back(operands[0].dim(1));
   return {{operands[0].dtype, shape}};
 }
 
 Types infer_scatter_add(const Types& operands, const ir::Attrs& attrs) {
-  demand(operands.size() == 2 && operands[0].dtype == DType::i32 && is_float(operands[1].dtype), "scatter_add",
-         operands, "i32 ids[...], rows[...,h]");
+  require_operands(operands.size() == 2 && operands[0].dtype == DType::i32 && is_float(operands[1].dtype),
+                   "scatter_add", operands, "i32 ids[...], rows[...,h]");
   const ir::Shape& shape = attrs.list("shape");
   ir::Shape rows = operands[0].shape;
   rows.push_back(shape.size() == 2 ? shape[1] : -1);
-  demand(operands[1].shape == rows, "scatter_add", operands, "rows[...,h] for ids[...] and shape=[v,h]");
+  require_operands(operands[1].shape == rows, "scatter_add", operands, "rows[...,h] for ids[...] and shape=[v,h]");
   return {{operands[1].dtype, shape}};
 }
 
@@ -106,7 +91,7 @@ OpDef take_def() {
       .infer = infer_take,
       .factors =
           [](const NodeView& view) {
-            const std::string ids = id_names(view.operands[1]);
+            const std::string ids = numbered_names("i", view.operands[1].rank());
             return factors_from(view, "v h, " + ids + " -> " + ids + "h", "v");
           },
       .grad = grad_take,
@@ -127,7 +112,7 @@ OpDef scatter_add_def() {
       .infer = infer_scatter_add,
       .factors =
           [](const NodeView& view) {
-            const std::string ids = id_names(view.operands[0]);
+            const std::string ids = numbered_names("i", view.operands[0].rank());
             return factors_from(view, " " + ids + ", " + ids + "h -> v h", "v");
           },
       .grad = grad_scatter_add,

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::ops {
 namespace {
@@ -57,12 +57,8 @@ TEST(TileProgramTest, BadTextIsRefused) {
        {"in(0", "in", "in(x)", "in(0) frob(%0)", "in(0) mul(%0)", "in(0) mul(%0,%1)", "out(%0)", "in(0) out(0)",
         "in(0) out(%1)", "in(0) out(%-1)", "in(0) sum(%0)", "in(0) sum(%0;x)", "const(1.2.3)", "const()",
         "in(0) exp(%0,%0)", "in(0.5)", "in(0) out(%0.5)", "in(-1)", "in(0) sum(%0;-1)"}) {
-    try {
-      parse_tile_program(text);
-      ADD_FAILURE() << text;
-    } catch (const base::Error& error) {
-      EXPECT_EQ(error.code(), base::Code::E1301);
-    }
+    SCOPED_TRACE(text);
+    testing_support::problem_of(base::Code::E1301, [&] { parse_tile_program(text); });
   }
 }
 

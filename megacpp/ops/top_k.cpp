@@ -7,40 +7,28 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
 namespace {
 
 using ir::DType;
 
-void demand(bool holds, std::string op, const Types& operands, std::string wanted) {
-  MEGACPP_REQUIRE(
-      holds, E1301,
-      {.where = op, .got = operands.empty() ? "no operands" : to_string(operands[0]), .wanted = wanted, .next = ""});
-}
-
-// "b0 b1 " for the leading dimensions of a rank-three tensor.
-std::string leading_names(const ir::TensorType& type) {
-  std::string names;
-  for (int64_t d = 0; d + 1 < type.rank(); ++d) names += "b" + std::to_string(d) + " ";
-  return names;
-}
-
 Types infer_top_k(const Types& operands, const ir::Attrs& attrs) {
   const int64_t k = attrs.integer("k");
-  demand(operands.size() == 1 && operands[0].rank() >= 1 && is_float(operands[0].dtype), "top_k", operands,
-         "x[...,e] of floats");
-  demand(k >= 1 && k <= operands[0].dim(-1), "top_k", operands,
-         "a last dimension of at least k = " + std::to_string(k) + " >= 1");
+  require_operands(operands.size() == 1 && operands[0].rank() >= 1 && is_float(operands[0].dtype), "top_k", operands,
+                   "x[...,e] of floats");
+  require_operands(k >= 1 && k <= operands[0].dim(-1), "top_k", operands,
+                   "a last dimension of at least k = " + std::to_string(k) + " >= 1");
   ir::Shape shape = operands[0].shape;
   shape.back() = k;
   return {{operands[0].dtype, shape}, {DType::i32, shape}};
 }
 
 Types infer_top_k_grad(const Types& operands, const ir::Attrs& attrs) {
-  demand(operands.size() == 2 && operands[0].rank() >= 1 && operands[0].dtype == DType::i32 &&
-             operands[0].shape == operands[1].shape && is_float(operands[1].dtype),
-         "top_k_grad", operands, "i32 indices[...,k], dvalues[...,k]");
+  require_operands(operands.size() == 2 && operands[0].rank() >= 1 && operands[0].dtype == DType::i32 &&
+                       operands[0].shape == operands[1].shape && is_float(operands[1].dtype),
+                   "top_k_grad", operands, "i32 indices[...,k], dvalues[...,k]");
   ir::Shape shape = operands[0].shape;
   shape.back() = attrs.integer("experts");
   return {{operands[1].dtype, shape}};
@@ -101,7 +89,7 @@ OpDef top_k_def() {
       .infer = infer_top_k,
       .factors =
           [](const NodeView& view) {
-            const std::string rows = leading_names(view.operands[0]);
+            const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
             return factors_from(view, rows + "e -> " + rows + "k, " + rows + "k", "e k");
           },
       .grad = grad_top_k,
@@ -125,7 +113,7 @@ OpDef top_k_grad_def() {
       .infer = infer_top_k_grad,
       .factors =
           [](const NodeView& view) {
-            const std::string rows = leading_names(view.operands[0]);
+            const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
             return factors_from(view, rows + "k, " + rows + "k -> " + rows + "e", "e k");
           },
       .no_grad = "made by autodiff; second derivatives are not taken",

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "megacpp/base/error.h"
 #include "megacpp/recipe/print.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -30,13 +30,7 @@ train:
 )";
 
 base::Error error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse(yaml, "r.yaml", overrides);
-  } catch (const base::Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "accepted";
-  return {base::Code::E9001, {}};
+  return testing_support::error_of([&] { parse(yaml, "r.yaml", overrides); });
 }
 
 std::string with(std::string old_text, const std::string& new_text) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -14,13 +14,8 @@ std::string letters(std::string_view pattern, int64_t depth) {
 }
 
 base::Error error_of(std::string_view pattern, int64_t depth) {
-  try {
-    expand(pattern, depth);
-  } catch (const base::Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "accepted " << pattern;
-  return {base::Code::E9001, {}};
+  SCOPED_TRACE(pattern);
+  return testing_support::error_of([&] { expand(pattern, depth); });
 }
 
 TEST(PatternTest, TilesToDepthAndCutsTheLastTileShort) {

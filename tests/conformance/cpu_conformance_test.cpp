@@ -21,6 +21,7 @@
 #include "megacpp/runtime/cpu/storage.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fuse.h"
+#include "tests/support/sample_cases.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::runtime::cpu {
@@ -178,13 +179,6 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.op->name + "_" + info.param.sample.name + "_" + std::to_string(info.index);
-  for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  return name;
-}
-
 std::vector<Tensor> operands_of(const Case& c) {
   std::vector<Tensor> operands = ops::sample_operands(*c.op, c.sample);
   for (Tensor& operand : operands)
@@ -210,7 +204,8 @@ class CpuConformanceTest : public testing::TestWithParam<Case> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ops, CpuConformanceTest, testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Ops, CpuConformanceTest, testing::ValuesIn(all_cases()),
+                         testing_support::sample_case_name<Case>);
 
 TEST_P(CpuConformanceTest, OwnKernelEqualsReference) {
   const Case& c = GetParam();

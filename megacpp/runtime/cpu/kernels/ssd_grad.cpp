@@ -12,124 +12,42 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-enum Operand : size_t { kX, kDt, kA, kB, kC, kDy };
-
-class TaskRun {
+class TaskRun : SsdWalk {
  public:
   TaskRun(const SsdGradPlan& plan, const KernelArgs& args, int64_t index, float* scratch)
-      : plan_(plan), v_(plan.shape), args_(args), task_(ssd_task(v_, index)), scratch_(scratch) {
-    columns_ = task_.heads * v_.head_dim;
+      : SsdWalk(plan.shape, plan, args, index, scratch), plan_(plan) {
     const int64_t copy = task_.block * v_.batch * v_.seq * v_.b_stride();
     db_ = v_.head_blocks == 1 ? args_.out(kB) : args_.scratch() + plan_.db + copy;
     dc_ = v_.head_blocks == 1 ? args_.out(kC) : args_.scratch() + plan_.dc + copy;
-    // Only the lower triangle is written from here on.
-    row_fill(0.0F, part(plan_.mixing), v_.length * v_.length);
     row_fill(0.0F, da(), task_.heads);
   }
 
   void run() {
     for (int64_t chunk = 0; chunk + 1 < v_.chunks; ++chunk) {
       enter(chunk);
-      advance_state();
+      if (has_previous_) std::copy(state(chunk), state(chunk + 1), state(chunk + 1));
+      advance_state(state(chunk + 1));
     }
     for (int64_t chunk = v_.chunks - 1; chunk >= 0; --chunk) {
       enter(chunk);
-      scores();
-      if (has_next_) from_dstate();
+      fill_scores();
+      row_fill(0.0F, part(plan_.dscores), v_.length * v_.length);
+      // dx = B dS for all heads; each head still lacks its decay to the end.
+      if (has_next_) read_state(b_rows(), part(plan_.dstate), args_.out(kX) + span_.x);
       for (int64_t h = 0; h < task_.heads; ++h) head(h);
       projections();
-      if (has_previous_) retreat_dstate();
+      // Cotangent of the state at this chunk's start.
+      if (has_previous_) carry_state(c_rows(), part(plan_.dy_decayed), has_next_, part(plan_.dstate));
     }
   }
 
  private:
-  float* part(int64_t offset) const { return scratch_ + offset; }
   float* da() const { return args_.scratch() + plan_.da + task_.batch * v_.heads + task_.head; }
-  const float* b_rows() const { return args_.in(kB) + span_.b; }
-  const float* c_rows() const { return args_.in(kC) + span_.b; }
-  int64_t head_at(int64_t h) const { return span_.x + h * v_.head_dim; }
   float* state(int64_t chunk) const { return part(plan_.states) + chunk * v_.state * columns_; }
 
-  void enter(int64_t chunk) {
-    chunk_ = chunk;
-    span_ = ssd_span(v_, task_, chunk);
-    has_previous_ = chunk > 0;
-    has_next_ = chunk + 1 < v_.chunks;
-  }
-
-  SsdDecay decay(int64_t h) const {
-    return {args_.in(kDt) + span_.dt + h, v_.heads, args_.in(kA)[task_.head + h], span_.rows,
-            reinterpret_cast<double*>(part(plan_.sums))};
-  }
-
-  // x_added: rows of x times what they leave in the state at the chunk's end, less their B.
-  void fill_x_added(int64_t h) {
-    decay_of_added(decay(h), part(plan_.added));
-    scale_rows(part(plan_.added), args_.in(kX) + head_at(h), v_.x_stride(), part(plan_.x_added) + h * v_.head_dim,
-               columns_, span_.rows, v_.head_dim);
-  }
-
-  void fill_from_start(int64_t h) {
-    decay_from_start(decay(h), part(plan_.from_start));
-    part(plan_.whole)[h] = part(plan_.from_start)[span_.rows - 1];
-  }
-
-  // State at the next chunk's start.
-  void advance_state() {
-    for (int64_t h = 0; h < task_.heads; ++h) {
-      fill_from_start(h);
-      fill_x_added(h);
-    }
-    float* next = state(chunk_ + 1);
-    if (has_previous_) {
-      std::copy(state(chunk_), state(chunk_) + v_.state * columns_, next);
-      decay_state(part(plan_.whole), task_, v_, part(plan_.row), next);
-    }
-    gemm({.transpose_a = true,
-          .m = v_.state,
-          .n = columns_,
-          .k = span_.rows,
-          .a = b_rows(),
-          .lda = v_.b_stride(),
-          .b = part(plan_.x_added),
-          .ldb = columns_,
-          .beta = has_previous_ ? 1.0F : 0.0F,
-          .c = next,
-          .ldc = columns_});
-  }
-
-  // C B^T [i, j], and its cotangent cleared.
-  void scores() {
-    gemm({.transpose_b = true,
-          .m = span_.rows,
-          .n = span_.rows,
-          .k = v_.state,
-          .a = c_rows(),
-          .lda = v_.b_stride(),
-          .b = b_rows(),
-          .ldb = v_.b_stride(),
-          .c = part(plan_.scores),
-          .ldc = v_.length});
-    row_fill(0.0F, part(plan_.dscores), v_.length * v_.length);
-  }
-
-  // dx = B dS for all heads; each head still lacks its decay to the end.
-  void from_dstate() {
-    gemm({.m = span_.rows,
-          .n = columns_,
-          .k = v_.state,
-          .a = b_rows(),
-          .lda = v_.b_stride(),
-          .b = part(plan_.dstate),
-          .ldb = columns_,
-          .c = args_.out(kX) + span_.x,
-          .ldc = v_.x_stride()});
-  }
-
   void head(int64_t h) {
-    float* dt = part(plan_.dt);
-    for (int64_t j = 0; j < span_.rows; ++j) dt[j] = args_.in(kDt)[span_.dt + h + j * v_.heads];
-    decay_of_pairs(decay(h), part(plan_.pairs));
+    fill_dt(h);
+    fill_pairs(h);
     fill_from_start(h);
     through_next(h);
     through_previous(h);
@@ -295,33 +213,9 @@ class TaskRun {
           .ldc = v_.b_stride()});
   }
 
-  // Cotangent of the state at this chunk's start.
-  void retreat_dstate() {
-    if (has_next_) decay_state(part(plan_.whole), task_, v_, part(plan_.row), part(plan_.dstate));
-    gemm({.transpose_a = true,
-          .m = v_.state,
-          .n = columns_,
-          .k = span_.rows,
-          .a = c_rows(),
-          .lda = v_.b_stride(),
-          .b = part(plan_.dy_decayed),
-          .ldb = columns_,
-          .beta = has_next_ ? 1.0F : 0.0F,
-          .c = part(plan_.dstate),
-          .ldc = columns_});
-  }
-
   const SsdGradPlan& plan_;
-  const SsdShape& v_;
-  const KernelArgs& args_;
-  SsdTask task_;
-  SsdSpan span_ = {};
-  int64_t chunk_ = 0;
-  bool has_previous_ = false, has_next_ = false;
-  int64_t columns_;
   float* db_;
   float* dc_;
-  float* scratch_;
 };
 
 void add_copies(const KernelArgs& args, const float* copies, float* out, const SsdShape& v) {
@@ -339,12 +233,12 @@ void run(const SsdGradPlan& plan, const KernelArgs& args) {
   args.pool.for_each(v.tasks(), [&](int64_t index, int worker) {
     TaskRun(plan, args, index, args.scratch() + plan.workers + worker * plan.per_worker).run();
   });
-  row_fill(0.0F, args.out(kA), v.heads);
+  row_fill(0.0F, args.out(SsdWalk::kA), v.heads);
   for (int64_t b = 0; b < v.batch; ++b)
-    row_add(args.out(kA), args.scratch() + plan.da + b * v.heads, args.out(kA), v.heads);
+    row_add(args.out(SsdWalk::kA), args.scratch() + plan.da + b * v.heads, args.out(SsdWalk::kA), v.heads);
   if (v.head_blocks == 1) return;
-  add_copies(args, args.scratch() + plan.db, args.out(kB), v);
-  add_copies(args, args.scratch() + plan.dc, args.out(kC), v);
+  add_copies(args, args.scratch() + plan.db, args.out(SsdWalk::kB), v);
+  add_copies(args, args.scratch() + plan.dc, args.out(SsdWalk::kC), v);
 }
 
 }  // namespace

@@ -9,19 +9,13 @@ namespace {
 void plan_worker(SsdGradPlan& plan) {
   const SsdShape& v = plan.shape;
   ScratchPlan s;
-  for (int64_t* square : {&plan.scores, &plan.mixing, &plan.dmixing, &plan.dscores})
-    *square = s.book(v.length * v.length);
-  plan.pairs = s.book(packed_row(v.length));
-  for (int64_t* vector : {&plan.dt, &plan.from_start, &plan.added, &plan.out, &plan.in, &plan.suffix, &plan.dlog_decay})
-    *vector = s.book(v.length);
-  plan.whole = s.book(v.block_heads());
-  plan.row = s.book(v.block_columns());
-  plan.x_added = s.book(v.length * v.block_columns());
+  static_cast<SsdWalkPlan&>(plan) = plan_ssd_walk(v, s);
+  for (int64_t* square : {&plan.dmixing, &plan.dscores}) *square = s.book(v.length * v.length);
+  for (int64_t* vector : {&plan.out, &plan.in, &plan.suffix, &plan.dlog_decay}) *vector = s.book(v.length);
   plan.dy_decayed = s.book(v.length * v.block_columns());
   plan.read = s.book(v.length * v.state);
   plan.states = s.book(v.chunks * v.state * v.block_columns());
   plan.dstate = s.book(v.state * v.block_columns());
-  plan.sums = s.book(2 * v.length);
   plan.per_worker = s.floats();
 }
 

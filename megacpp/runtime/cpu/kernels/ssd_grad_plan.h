@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cpu/kernels/ssd_tasks.h"
+#include "megacpp/runtime/cpu/kernels/ssd_walk.h"
 
 namespace megacpp::runtime::cpu {
 
-struct SsdGradPlan {
+struct SsdGradPlan : SsdWalkPlan {
   SsdShape shape;
 
   // Of the whole kernel.
@@ -19,18 +19,14 @@ struct SsdGradPlan {
   int64_t workers;
   int64_t workspace_bytes;
 
-  // Of a worker.
+  // Of a worker, beside what every walk has.
   int64_t per_worker;
-  int64_t scores, mixing, dmixing, dscores;                    // [i, j]
-  int64_t pairs;                                               // lower triangle, packed
-  int64_t dt, from_start, added, out, in, suffix, dlog_decay;  // [rows]
-  int64_t whole;                                               // [heads]
-  int64_t row;                                                 // [columns]
-  int64_t x_added, dy_decayed;                                 // [rows, columns]
-  int64_t read;                                                // [rows, n]
+  int64_t dmixing, dscores;             // [i, j]
+  int64_t out, in, suffix, dlog_decay;  // [rows]
+  int64_t dy_decayed;                   // [rows, columns]
+  int64_t read;                         // [rows, n]
   int64_t states;  // [chunks, n, columns] at the start of each chunk; the first is zero and never written
   int64_t dstate;  // [n, columns]
-  int64_t sums;    // [rows] doubles
 };
 
 SsdGradPlan plan_ssd_grad(const ops::NodeView& view, int threads);
