@@ -10,7 +10,7 @@
   X(E1002, user,        "recipe value has wrong type")                              \
   X(E1003, user,        "recipe value out of range")                                \
   X(E1004, user,        "recipe is not readable YAML")                              \
-  X(E1005, user,        "model sizes do not divide")                                \
+  X(E1005, user,        "model sizes do not fit together")                          \
   X(E1006, user,        "pattern string is not valid")                              \
   X(E1007, user,        "command line is not valid")                                \
   X(E1008, user,        "input file cannot be read")                                \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/base/thread_pool.h"
 
+#include <string>
+#include <system_error>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::base {
@@ -31,10 +34,22 @@ void wait_while_equal(std::atomic<T>& value, T old) {
 ThreadPool::ThreadPool(int threads) : size_(threads) {
   MEGACPP_CHECK(threads >= 1) << "a pool needs a worker, got " << threads;
   threads_.reserve(static_cast<size_t>(threads - 1));
-  for (int worker = 1; worker < threads; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    const size_t started = threads_.size() + 1;
+    stop();  // a thread that is destroyed while it runs would end the program
+    raise(Code::E3002, {.where = "thread pool",
+                        .got = std::string(error.what()) + " after " + std::to_string(started) + " threads",
+                        .wanted = std::to_string(threads) + " threads",
+                        .next = "set train.threads: " + std::to_string(started) + " or fewer, or raise the limit on " +
+                                "threads of this user or container"});
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

@@ -3,6 +3,7 @@
 // bit for bit. run() and parallel_for() never allocate.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,7 @@ namespace megacpp::base {
 
 class ThreadPool {
  public:
-  /// `threads` workers including the caller of run().
+  /// `threads` workers including the caller of run(). E3002 when the system will not start that many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -63,6 +64,7 @@ class ThreadPool {
   using Call = void (*)(const void* context, int worker);
   void dispatch(Call call, const void* context);
   void work(int worker);
+  void stop();
 
   int size_;
   std::vector<std::thread> threads_;

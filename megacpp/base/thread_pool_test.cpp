@@ -2,10 +2,14 @@
 #include "megacpp/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
+
+#include "megacpp/base/error.h"
 
 namespace megacpp::base {
 namespace {
@@ -40,6 +44,26 @@ TEST(ThreadPoolTest, EachItemIsHandedOutOnce) {
   std::vector<std::atomic<int>> hits(100);
   pool.for_each(100, [&](int64_t item, int) { hits[static_cast<size_t>(item)]++; });
   for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+}
+
+// Ends the process; 0 when a pool that finds no room for its stacks is refused with E3002.
+[[noreturn]] void start_threads_without_room() {
+  constexpr rlim_t kRoom = 256 << 20;  // address space; more than the process holds, less than 1024 stacks
+  const rlimit limit = {kRoom, kRoom};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    ThreadPool pool(1024);
+  } catch (const Error& error) {
+    std::_Exit(error.code() == Code::E3002 && !error.problem().next.empty() ? 0 : 2);
+  }
+  std::_Exit(1);
+}
+
+TEST(ThreadPoolTest, ThreadsThatCannotBeStartedAreAnErrorAndNotTheEnd) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  EXPECT_EXIT(start_threads_without_room(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ int64_t hidden_per_head(const HfFields& fields) {
   return hidden / heads;
 }
 
+/// The sizes must pass the same gates as a recipe's, and must do so before names are made for every layer.
+void check_sizes(const recipe::Model& model) {
+  constexpr int64_t kAnyVocab = 2;  // a lone block has none
+  recipe::Recipe recipe;
+  recipe.name = model.name;
+  recipe.model = model;
+  if (model.vocab == 0) recipe.model.vocab = kAnyVocab;
+  recipe.train.batch = recipe.train.sequence = recipe.train.steps = 1;
+  recipe::validate(recipe);
+}
+
 /// What every class with a vocabulary has.
 recipe::Model language_model(const HfFields& fields, const std::string& cls, const char* eps_field, double eps) {
   fields.require_off({"quantization_config"});
@@ -75,6 +86,7 @@ recipe::Model rotary_transformer(const HfFields& fields, const std::string& cls,
 
 HfModel llama(const HfFields& fields, const std::string& cls, HfNaming) {
   const recipe::Model model = rotary_transformer(fields, cls, 1e-6, 10000);
+  check_sizes(model);
   return {.cls = cls, .model = model, .names = llama_names(model)};
 }
 
@@ -90,6 +102,7 @@ HfModel mixtral(const HfFields& fields, const std::string& cls, HfNaming naming)
   e.capacity_factor = 0;
   e.balance_over = "model";
   e.balance_loss = fields.number_or("router_aux_loss_coef", 0.001);
+  check_sizes(model);
   return {.cls = cls, .model = model, .names = mixtral_names(model, naming)};
 }
 
@@ -125,6 +138,7 @@ HfModel mamba2(const HfFields& fields, const std::string& cls, HfNaming) {
   if (static_cast<double>(model.mamba.heads * model.mamba.head_dim) != inner) {
     fields.refuse("num_heads", std::to_string(model.mamba.heads), "num_heads x head_dim = expand x hidden_size");
   }
+  check_sizes(model);
   return {.cls = cls, .model = model, .names = mamba2_names(model)};
 }
 
@@ -162,8 +176,8 @@ recipe::Attention nemotron_h_attention(const HfFields& fields) {
   recipe::Attention a;
   a.heads = fields.size("num_attention_heads");
   a.kv_heads = fields.size_or("num_key_value_heads", a.heads);
-  a.head_dim =
-      fields.has("head_dim") ? fields.size("head_dim") : fields.size_or("attention_head_dim", hidden_per_head(fields));
+  const char* head_dim = fields.has("head_dim") ? "head_dim" : "attention_head_dim";
+  a.head_dim = fields.has(head_dim) ? fields.size(head_dim) : hidden_per_head(fields);
   a.rope = false;
   a.window = fields.size_or("sliding_window", 0);
   return a;
@@ -191,6 +205,7 @@ HfModel nemotron_h(const HfFields& fields, const std::string& cls, HfNaming nami
     // The reference path of this class clamps at time_step_min in every forward pass, not only at initialisation.
     model.mamba.dt_limit_low = std::max(model.mamba.dt_limit_low, model.mamba.dt_min);
   }
+  check_sizes(model);
   return {.cls = cls, .model = model, .names = nemotron_h_names(model, naming)};
 }
 
@@ -206,6 +221,7 @@ HfModel recurrent_gemma_block(const HfFields& fields, const std::string& cls, Hf
   if (model.recurrent.width % model.recurrent.heads != 0) {
     fields.refuse("heads", std::to_string(model.recurrent.heads), "a divisor of lru_width");
   }
+  check_sizes(model);
   return {.cls = cls, .model = model, .names = recurrent_gemma_block_names(model), .lone_block = true};
 }
 
@@ -220,15 +236,6 @@ constexpr std::array<ClassRecord, 5> kClasses = {{{"LlamaForCausalLM", llama},
                                                   {"NemotronHForCausalLM", nemotron_h},
                                                   {"RecurrentGemmaRecurrentBlock", recurrent_gemma_block}}};
 
-/// The sizes must pass the same gates as a recipe's.
-void check_sizes(const recipe::Model& model) {
-  recipe::Recipe recipe;
-  recipe.name = model.name;
-  recipe.model = model;
-  recipe.train.batch = recipe.train.sequence = recipe.train.steps = 1;
-  recipe::validate(recipe);
-}
-
 }  // namespace
 
 HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming) {
@@ -236,9 +243,7 @@ HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNam
   for (const ClassRecord& record : kClasses) {
     known.emplace_back(record.name);
     if (cls != record.name) continue;
-    HfModel imported = record.import(HfFields(config, cls), cls, naming);
-    if (!imported.lone_block) check_sizes(imported.model);
-    return imported;
+    return record.import(HfFields(config, cls), cls, naming);
   }
   std::string wanted;
   for (const std::string& name : known) wanted += (wanted.empty() ? "" : ", ") + name;

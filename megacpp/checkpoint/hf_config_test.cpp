@@ -113,6 +113,21 @@ TEST(HfConfigTest, ImportTransposesAndSplitsFusedExperts) {
   EXPECT_EQ(ours.at("block02.A.wk").shape, (ir::Shape{64, 32}));
 }
 
+TEST(HfConfigTest, AGivenHeadWidthNeedsNoHeadsThatDivideTheHiddenSize) {
+  const recipe::Model model =
+      import_text("NemotronHForCausalLM",
+                  R"({"vocab_size": 9, "hidden_size": 20, "layers_block_type": ["attention"], "num_attention_heads": 3,
+                  "attention_head_dim": 8})")
+          .model;
+  EXPECT_EQ(model.attention.head_dim, 8);
+}
+
+TEST(HfConfigTest, AbsurdSizesAreRefusedBeforeNamesAreMade) {
+  const std::string config = R"({"vocab_size": 9, "hidden_size": 64, "intermediate_size": 96,
+    "num_attention_heads": 8, "num_hidden_layers": 1000000000})";
+  testing_support::problem_of(base::Code::E1003, [&] { import_text("LlamaForCausalLM", config); });
+}
+
 TEST(HfConfigTest, DefaultsFillWhatAShortConfigLeavesOut) {
   const recipe::Model model = import_text("LlamaForCausalLM", std::string(kLlama) + "}").model;
   EXPECT_EQ(model.attention.kv_heads, 8);

@@ -48,8 +48,10 @@ void HfFields::refuse(std::string_view field, const std::string& got, const std:
 int64_t HfFields::size(std::string_view field) const {
   const base::Json* value = find(field);
   if (value == nullptr) refuse(field, "nothing", "a size of at least 1");
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // products of two stay inside 64 bits
   const auto* size = value->get_if<int64_t>();
-  if (size == nullptr || *size < 1) refuse(field, base::to_text(*value), "a size of at least 1");
+  if (size == nullptr || *size < 1 || *size > kLargest)
+    refuse(field, base::to_text(*value), "a size from 1 to " + std::to_string(kLargest));
   return *size;
 }
 

@@ -14,7 +14,7 @@ struct ImportedModel {
   TensorMap tensors;  // under our names
 };
 
-/// E3001 for unreadable files, E1201 to E1203 for unusable ones.
+/// E1008 for unreadable files, E1201 to E1203 for unusable ones.
 ImportedModel import_hf_folder(const std::filesystem::path& folder);
 
 }  // namespace megacpp::checkpoint

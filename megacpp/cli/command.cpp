@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -51,16 +52,23 @@ std::string unexpected_word(const CLI::App& app) {
   return extras.empty() ? "" : extras[0];
 }
 
+// The next step for a word the parser had no use for.
+std::string advice(const CLI::App& app, const CLI::App& command, const std::string& word, const std::string& help) {
+  const std::vector<std::string> known = known_words(command);
+  const bool misplaced =
+      &command != &app && word.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), word) != known.end();
+  if (misplaced) return "put flags after the command: megacpp " + command.get_name() + " " + word;
+  return word.empty() ? help : base::did_you_mean(word, known, help);
+}
+
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
   std::string line = "megacpp";
   for (int i = 1; i < argc; ++i) line += " " + std::string(argv[i]);
   const CLI::App& command = speaker(app);
   const std::string help = "see megacpp " + (&command == &app ? "" : command.get_name() + " ") + "--help";
-  const std::string word = unexpected_word(app);
-  base::raise(base::Code::E1007, {.where = line,
-                                  .got = error.what(),
-                                  .wanted = "",
-                                  .next = word.empty() ? help : base::did_you_mean(word, known_words(command), help)});
+  base::raise(
+      base::Code::E1007,
+      {.where = line, .got = error.what(), .wanted = "", .next = advice(app, command, unexpected_word(app), help)});
 }
 
 int parse_and_run(int argc, const char* const* argv) {

@@ -10,7 +10,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-
 namespace megacpp::cli {
 
 using Json = nlohmann::ordered_json;

@@ -16,6 +16,7 @@
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
+#include "megacpp/schedule/widen_products.h"
 
 namespace megacpp::compile {
 namespace {
@@ -83,7 +84,9 @@ void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targe
     compiled.fallbacks.insert(compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
     return std::move(result.graph);
   });
-  pipeline.pass("04-fold", ops::Stage::built, schedule::fold_accumulation);
+  // Widening first: a product that is wide already can take the accumulator as its addend.
+  pipeline.pass("04-fold", ops::Stage::built,
+                [](const Graph& graph) { return schedule::fold_accumulation(schedule::widen_products(graph)); });
   pipeline.pass("05-fuse", ops::Stage::fused, schedule::fuse);
   pipeline.pass("06-order", ops::Stage::fused, schedule::order_for_low_peak);
   pipeline.plan_memory("07-memory", target);

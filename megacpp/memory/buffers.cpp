@@ -178,15 +178,20 @@ class Assigner {
     return {static_cast<size_t>(alias)};
   }
 
-  // Operands a fused program reads at the very element it writes. Reductions write elsewhere: no operand then.
+  // Operands a fused program reads at the very element it writes. Reductions write elsewhere: no operand then. An
+  // operand that another output stores as it is must stay readable until all outputs are written.
   std::vector<size_t> same_element_operands(const ir::Node& node, size_t r) const {
     const ops::TileProgram program = ops::parse_tile_program(node.attrs.text("program"));
     if (program.outputs[r].kind != ops::TileOutput::Kind::store) return {};
+    std::vector<bool> is_stored(program.instructions.size(), false);
+    for (size_t o = 0; o < program.outputs.size(); ++o)
+      if (o != r) is_stored[static_cast<size_t>(ops::looked_through_converts(program, program.outputs[o].reg))] = true;
     std::vector<size_t> operands;
     size_t index = 0;
-    for (const ops::TileInstruction& instruction : program.instructions) {
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const ops::TileInstruction& instruction = program.instructions[i];
       if (instruction.kind != ops::TileInstruction::Kind::input) continue;
-      if (instruction.dims.size() == node.attrs.list("shape").size()) operands.push_back(index);
+      if (instruction.dims.size() == node.attrs.list("shape").size() && !is_stored[i]) operands.push_back(index);
       ++index;
     }
     return operands;

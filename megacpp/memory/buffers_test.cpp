@@ -30,6 +30,17 @@ TEST(BuffersTest, ReshapeLivesInItsOperand) {
   EXPECT_NE(buffers.buffer_of[3], buffers.buffer_of[0]) << "state is only replaced by what it is donated to";
 }
 
+TEST(BuffersTest, AnOperandThatAnotherOutputStoresIsNotTakenOver) {
+  const Buffers buffers = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %3, %4 = fused(%1, %2) {dtypes="f32 bf16", program="in(0,1) in(0,1) mul(%0,%1) convert(%0) out(%2) out(%3)", shape=[3,2]} : f32[3,2], bf16[3,2]
+  output "y" = %3
+  output "z" = %4
+)ir");
+  EXPECT_EQ(buffers.buffer_of[3], buffers.buffer_of[2]) << "%1 is stored as it is, %2 is free";
+  EXPECT_NE(buffers.buffer_of[4], buffers.buffer_of[1]) << "another dtype";
+}
+
 TEST(BuffersTest, FusedResultTakesOverADyingOperandOfItsOwnElements) {
   const Buffers buffers = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
   %2 = transpose(%0) {permutation=[1,0]} : f32[3,2]

@@ -145,16 +145,21 @@ class ModelBuilder {
     return builder_.add(x, y);
   }
 
-  // f32 logits [tokens, vocab]
+  // Logits in f32, whatever the compute dtype: [tokens, vocab]
   ValueId head(ValueId x) {
     builder_.set_scope("final_norm");
     const ValueId normed = norm(x, "final_norm.weight");
     builder_.set_scope("head");
     const ValueId rows = builder_.reshape(normed, {batch_.sequences * batch_.length, model_.hidden});
-    if (model_.tie_embeddings) {
-      const ValueId table = builder_.convert(table_, batch_.compute);
-      return builder_.dot(rows, table, {.lhs_contract = {1}, .rhs_contract = {1}});
-    }
+    return builder_.convert(model_.tie_embeddings ? tied_product(rows) : untied_product(rows), DType::f32);
+  }
+
+  ValueId tied_product(ValueId rows) {
+    const ValueId table = builder_.convert(table_, batch_.compute);
+    return builder_.dot(rows, table, {.lhs_contract = {1}, .rhs_contract = {1}});
+  }
+
+  ValueId untied_product(ValueId rows) {
     const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, Init::normal(model_.init_std)});
     return builder_.matmul(rows, builder_.convert(weight, batch_.compute));
   }

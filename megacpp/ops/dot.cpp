@@ -90,7 +90,8 @@ Types dot_infer(const Types& operands, const ir::Attrs& attrs) {
   require_operands(fits, "dot", operands, "equal dtypes and equal sizes of contracted and batch dimensions");
   for (const int64_t d : dims.lhs.free) shape.push_back(operands[0].dim(d));
   for (const int64_t d : dims.rhs.free) shape.push_back(operands[1].dim(d));
-  if (operands.size() == 2) return {{operands[0].dtype, shape}};
+  if (operands.size() == 2)
+    return {{attrs.has("dtype") ? require_dtype("dot", attrs.text("dtype")) : operands[0].dtype, shape}};
   require_type("dot", "addend", operands[2], {operands[2].dtype, shape});
   return {operands[2]};
 }
@@ -193,6 +194,7 @@ OpDef dot_def() {
   def.reference = dot_reference;
   def.may_alias = 2;
   def.addend = 2;
+  def.chooses_result_dtype = true;
   def.samples = [] {
     std::vector<Sample> samples = {
         sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),
@@ -209,6 +211,11 @@ OpDef dot_def() {
     accumulated.name = "accumulated";
     accumulated.operands.push_back({DType::f32, {4, 2}});
     samples.push_back(std::move(accumulated));
+    Sample wide = samples[0];
+    wide.name = "wide_result";
+    for (ir::TensorType& operand : wide.operands) operand.dtype = DType::bf16;
+    wide.attrs.set("dtype", std::string("f32"));
+    samples.push_back(std::move(wide));
     return samples;
   };
   return def;

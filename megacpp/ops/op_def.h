@@ -120,6 +120,9 @@ struct OpDef {
   /// accumulation is folded into such ops.
   int addend = -1;
 
+  /// Whether an attribute "dtype" may ask for result 0 in another float dtype than the operands'.
+  bool chooses_result_dtype = false;
+
   std::function<std::vector<Sample>()> samples;
 
   bool is_composite() const { return static_cast<bool>(decompose); }

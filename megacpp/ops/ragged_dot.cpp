@@ -38,7 +38,10 @@ Types infer_ragged_dot_weight(const Types& operands, const ir::Attrs& attrs) {
   const int64_t f = operands[1].dim(1);
   const int64_t experts = operands[2].dim(0);
   const ir::Shape shape = attrs.flag("transpose_w") ? ir::Shape{experts, f, h} : ir::Shape{experts, h, f};
-  if (operands.size() == 3) return {{operands[0].dtype, shape}};
+  if (operands.size() == 3) {
+    const bool chosen = attrs.has("dtype");
+    return {{chosen ? require_dtype("ragged_dot_weight", attrs.text("dtype")) : operands[0].dtype, shape}};
+  }
   require_operands(operands.size() == 4 && operands[3].shape == shape, "ragged_dot_weight", operands,
                    "an addend like the result");
   return {operands[3]};
@@ -195,6 +198,7 @@ OpDef ragged_dot_weight_def() {
       .reference = reference_ragged_dot_weight,
       .may_alias = 3,
       .addend = 3,
+      .chooses_result_dtype = true,
       .samples = weight_samples,
   };
 }

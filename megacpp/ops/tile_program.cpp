@@ -64,6 +64,14 @@ TileInstruction parse_scalar(const std::string& name, const std::string& inside,
 
 }  // namespace
 
+int looked_through_converts(const TileProgram& program, int reg) {
+  while (true) {
+    const TileInstruction& instruction = program.instructions[static_cast<size_t>(reg)];
+    if (instruction.kind != TileInstruction::Kind::scalar || instruction.op->name != "convert") return reg;
+    reg = instruction.args[0];
+  }
+}
+
 std::string to_string(const TileProgram& program) {
   std::string text;
   const auto add = [&text](const std::string& word) { text += (text.empty() ? "" : " ") + word; };

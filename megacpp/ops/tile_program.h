@@ -40,6 +40,9 @@ struct TileProgram {
   std::vector<TileOutput> outputs;            // one per result
 };
 
+/// The register that holds the same number as `reg` once converts are looked through: registers are not rounded.
+int looked_through_converts(const TileProgram& program, int reg);
+
 std::string to_string(const TileProgram& program);
 /// E1301 when the text is not a program.
 TileProgram parse_tile_program(std::string_view text);

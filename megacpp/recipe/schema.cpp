@@ -15,6 +15,14 @@
 namespace megacpp::recipe {
 namespace {
 
+// Far above any model that is trained, and low enough that products of a few sizes stay inside 64 bits.
+constexpr double kMaxDepth = 100'000;
+constexpr double kMaxWidth = 1 << 20;
+constexpr double kMaxTokens = 1 << 24;
+constexpr double kMaxParts = 1 << 16;
+constexpr double kMaxSteps = 1e9;
+constexpr double kMaxThreads = 1024;
+
 Range any() { return {}; }
 Range at_least(double low) { return {.low = low, .choices = {}}; }
 Range above(double low) { return {.low = low, .low_excluded = true, .choices = {}}; }

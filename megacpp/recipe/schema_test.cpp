@@ -33,12 +33,14 @@ TEST(SchemaTest, EveryKeyHasItsOwnMember) {
 TEST(SchemaTest, KeyTableHasARowPerKey) {
   const std::string table = key_table();
   for (const Key& key : keys()) EXPECT_NE(table.find("| `" + key.path + "` |"), std::string::npos) << key.path;
-  EXPECT_NE(table.find("| `model.hidden` | an integer | required | at least 1 |"), std::string::npos);
+  EXPECT_NE(table.find("| `model.hidden` | an integer | required | at least 1 and at most 1048576 |"),
+            std::string::npos);
   EXPECT_NE(table.find("| `model.mamba.dt_limit_high` | a number | `.inf` | above 0 |"), std::string::npos);
 }
 
 TEST(SchemaTest, RangesReadAsWords) {
   EXPECT_EQ(describe(find_key("optimizer.beta1")->range), "at least 0 and below 1");
+  EXPECT_EQ(describe(find_key("train.steps")->range), "at least 1 and at most 1000000000");
   EXPECT_EQ(describe(find_key("train.recompute.A")->range), "none, selective or full");
   EXPECT_EQ(describe(find_key("name")->range), "");
 }

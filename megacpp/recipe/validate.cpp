@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
@@ -45,16 +46,19 @@ std::string next_step(const Key& key, const Member& member) {
   return base::did_you_mean(*std::get<std::string*>(member), key.range.choices, meaning);
 }
 
+[[noreturn]] void refuse_value(const Key& key, const Member& member, const Origins& origins) {
+  base::raise(base::Code::E1003, {.where = place(origins, key.path),
+                                  .got = got_text(origins, key.path, value_text(member)),
+                                  .wanted = describe(key.range),
+                                  .next = next_step(key, member)});
+}
+
 void check_ranges(const Recipe& recipe, const ExpandedPattern& pattern, const Origins& origins) {
   for (const Key& key : keys()) {
     const auto family = family_of(key);
     if (family && !has_family(pattern, *family)) continue;
     const Member member = member_of(key, recipe);
-    if (contains(key.range, member)) continue;
-    base::raise(base::Code::E1003, {.where = place(origins, key.path),
-                                    .got = got_text(origins, key.path, value_text(member)),
-                                    .wanted = describe(key.range),
-                                    .next = next_step(key, member)});
+    if (!contains(key.range, member)) refuse_value(key, member, origins);
   }
 }
 
@@ -154,6 +158,61 @@ void check_families(const Recipe& recipe, const ExpandedPattern& pattern, const 
   }
 }
 
+constexpr int64_t kMaxElements = int64_t{1} << 40;  // of one tensor
+
+/// A width of activations, size x each, and of `copies` weight matrices against the residual stream.
+struct Width {
+  std::string_view path;
+  int64_t size;
+  int64_t each = 1;
+  int64_t copies = 1;
+};
+
+std::vector<Width> widths_of(const Model& model, const ExpandedPattern& pattern) {
+  const FeedForward& e = model.feed_forward;
+  std::vector<Width> widths = {{"model.hidden", model.hidden}, {"model.vocab", model.vocab}};
+  if (has_family(pattern, 'A'))
+    widths.push_back({"model.attention.heads", model.attention.heads, model.attention.head_dim});
+  if (has_family(pattern, 'M')) widths.push_back({"model.mamba.heads", model.mamba.heads, model.mamba.head_dim});
+  if (has_family(pattern, 'E')) {
+    widths.push_back({"model.feed_forward.intermediate", e.intermediate, 1, std::max<int64_t>(e.experts, 1)});
+    widths.push_back({"model.feed_forward.shared_intermediate", e.shared_intermediate});
+  }
+  if (has_family(pattern, 'R')) widths.push_back({"model.recurrent.width", model.recurrent.width});
+  return widths;
+}
+
+void check_weight_size(const Width& w, int64_t hidden, const Origins& origins) {
+  const int64_t largest = kMaxElements / (hidden * w.each * w.copies);
+  MEGACPP_REQUIRE(w.size <= largest, E1005,
+                  {.where = place(origins, w.path),
+                   .got = fmt::format("{} = {}: a weight of {} x {} x {} elements", w.path, w.size, w.copies, hidden,
+                                      w.size * w.each),
+                   .wanted = fmt::format("at most {} elements in a tensor", kMaxElements),
+                   .next = fmt::format("set {}: {}", w.path, largest)});
+}
+
+void check_activation_size(const Width& w, const Train& train, const Origins& origins) {
+  const int64_t tokens = kMaxElements / (w.size * w.each);
+  const int64_t batch = tokens / train.sequence;
+  MEGACPP_REQUIRE(
+      train.batch <= batch, E1005,
+      {.where = place(origins, batch >= 1 ? "train.batch" : "train.sequence"),
+       .got = fmt::format("batch {} x sequence {} x {} of {}", train.batch, train.sequence, w.size * w.each, w.path),
+       .wanted = fmt::format("at most {} elements in a tensor", kMaxElements),
+       .next = batch >= 1 ? fmt::format("set train.batch: {}", batch)
+                          : fmt::format("set train.batch: 1 and train.sequence: {}", tokens)});
+}
+
+void check_tensor_sizes(const Recipe& recipe, const ExpandedPattern& pattern, const Origins& origins) {
+  const std::vector<Width> widths = widths_of(recipe.model, pattern);
+  for (const Width& width : widths) check_weight_size(width, recipe.model.hidden, origins);
+  // The widest alone, so that the batch it allows is allowed by all.
+  const auto widest = std::max_element(
+      widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.size * a.each < b.size * b.each; });
+  check_activation_size(*widest, recipe.train, origins);
+}
+
 ExpandedPattern expand_at(const Model& model, const Origins& origins) {
   try {
     return expand(model.pattern, model.depth);
@@ -169,9 +228,14 @@ ExpandedPattern expand_at(const Model& model, const Origins& origins) {
 }  // namespace
 
 void validate(const Recipe& recipe, const Origins& origins) {
+  // A depth below 1 is refused by the expansion, in its own words; one far too large must not be expanded.
+  const Key& depth = *find_key("model.depth");
+  const Member member = member_of(depth, recipe);
+  if (recipe.model.depth >= 1 && !contains(depth.range, member)) refuse_value(depth, member, origins);
   const ExpandedPattern pattern = expand_at(recipe.model, origins);
   check_ranges(recipe, pattern, origins);
   check_families(recipe, pattern, origins);
+  check_tensor_sizes(recipe, pattern, origins);
 }
 
 }  // namespace megacpp::recipe

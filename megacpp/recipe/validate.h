@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gates between a readable recipe and a usable one: every value in its range, sizes that divide, a legal pattern.
+// The gates between a readable recipe and a usable one: every value in its range, sizes that divide, a legal pattern,
+// no tensor beyond what can be counted.
 // Sections of families the pattern does not use are not looked at. Raises E1003, E1005 or E1006 on the first problem.
 #pragma once
 

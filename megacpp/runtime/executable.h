@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct ChipMemory {
   int64_t measured_peak_bytes = 0;  // end of the highest byte any kernel was handed so far
 };
 
-/// Where a node went wrong, under check_values.
+/// The node that made a number which is not finite.
 struct BadValue {
   std::string program;
   uint32_t node = 0;
@@ -42,9 +43,9 @@ class Executable {
   virtual std::span<const std::byte> output(size_t program, const std::string& name) const = 0;
   virtual ChipMemory memory() const = 0;
 
-  /// Runs the program once more, looking at every result: the first node that makes a NaN or an infinity from finite
-  /// operands.
-  virtual std::vector<BadValue> find_bad_values(size_t program) = 0;
+  /// Runs the program like run(), but looks at every result and stops at the first node that makes a NaN or an
+  /// infinity.
+  virtual std::optional<BadValue> run_checked(size_t program) = 0;
   /// Seconds spent per op since load, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/fold_accumulation.h"
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/rewrite.h"
@@ -9,54 +11,76 @@
 namespace megacpp::schedule {
 namespace {
 
-// How often each value is read, by nodes and as an output.
-std::vector<size_t> count_readers(const ir::Graph& graph) {
-  std::vector<size_t> readers;
-  for (const std::vector<ir::NodeId>& users : graph.users()) readers.push_back(users.size());
-  for (const ir::Output& output : graph.outputs()) ++readers[output.value.index];
-  return readers;
-}
-
-// The operand of `add` that an op made which could add the other one itself: read by nothing else, the other an input.
-std::optional<size_t> foldable_operand(const ir::Graph& graph, const ir::Node& add,
-                                       const std::vector<size_t>& readers) {
-  if (add.op != "add") return std::nullopt;
-  for (size_t i = 0; i < 2; ++i) {
-    const ir::Node& product = graph.producer(add.operands[i]);
-    const bool alone = readers[add.operands[i].index] == 1;
-    const bool accumulates = graph.producer(add.operands[1 - i]).op == ir::kInputOp;
-    const int addend = ops::op_def(product.op).addend;
-    const bool has_room = addend >= 0 && product.operands.size() == static_cast<size_t>(addend);
-    if (has_room && alone && accumulates) return i;
+class Folder {
+ public:
+  explicit Folder(const ir::Graph& graph)
+      : graph_(graph), readers_(count_readers(graph)), rewriter_(graph), adds_after_(graph.nodes().size()) {
+    for (const ir::Output& output : graph.outputs())
+      if (!output.donated.empty()) replaces_[output.value.index] = output.donated;
   }
-  return std::nullopt;
-}
+
+  ir::Graph run() {
+    std::vector<bool> moved(graph_.nodes().size(), false);
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+      const auto gradient = accumulated_operand(graph_.nodes()[n]);
+      moved[n] = gradient.has_value();
+      if (gradient) adds_after_[graph_.value(*gradient).producer.index].push_back(n);
+    }
+    for (const ir::NodeId input : graph_.inputs()) rewriter_.copy(graph_.node(input));
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
+      if (!moved[n] && graph_.nodes()[n].op != ir::kInputOp) emit(n);
+    return rewriter_.finish();
+  }
+
+ private:
+  // The gradient in add(input, gradient), when the sum replaces that input.
+  std::optional<ir::ValueId> accumulated_operand(const ir::Node& node) const {
+    if (node.op != "add") return std::nullopt;
+    const auto replaced = replaces_.find(node.results[0].index);
+    if (replaced == replaces_.end()) return std::nullopt;
+    for (size_t i = 0; i < 2; ++i) {
+      const ir::Node& accumulator = graph_.producer(node.operands[1 - i]);
+      const bool is_replaced = accumulator.op == ir::kInputOp && accumulator.attrs.text("name") == replaced->second;
+      if (is_replaced && graph_.producer(node.operands[i]).op != ir::kInputOp) return node.operands[i];
+    }
+    return std::nullopt;
+  }
+
+  // The node with its accumulations behind it, or the two as one.
+  void emit(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    if (adds_after_[n].size() == 1 && can_take_addend(node)) {
+      fold(node, graph_.nodes()[adds_after_[n][0]]);
+      return;
+    }
+    rewriter_.copy(node);
+    for (const uint32_t add : adds_after_[n]) rewriter_.copy(graph_.nodes()[add]);
+  }
+
+  bool can_take_addend(const ir::Node& node) const {
+    const int addend = ops::op_def(node.op).addend;
+    return addend >= 0 && node.operands.size() == static_cast<size_t>(addend) && readers_[node.results[0].index] == 1;
+  }
+
+  void fold(const ir::Node& node, const ir::Node& add) {
+    ir::Node product = node;
+    for (ir::ValueId& id : product.operands) id = rewriter_.map(id);
+    const size_t accumulator = add.operands[0] == node.results[0] ? 1 : 0;
+    product.operands.push_back(rewriter_.map(add.operands[accumulator]));
+    product.role = add.role;
+    const ir::NodeId id = rewriter_.graph().append(std::move(product), graph_.result_types(add));
+    rewriter_.set(add.results[0], rewriter_.graph().node(id).results[0]);
+  }
+
+  const ir::Graph& graph_;
+  std::vector<size_t> readers_;  // by value
+  Rewriter rewriter_;
+  std::map<uint32_t, std::string> replaces_;       // output value -> input it replaces
+  std::vector<std::vector<uint32_t>> adds_after_;  // by node: the accumulations of its results
+};
 
 }  // namespace
 
-ir::Graph fold_accumulation(const ir::Graph& graph) {
-  const std::vector<size_t> readers = count_readers(graph);
-  std::vector<bool> folded(graph.nodes().size(), false);
-  for (const ir::Node& node : graph.nodes())
-    if (const auto operand = foldable_operand(graph, node, readers))
-      folded[graph.value(node.operands[*operand]).producer.index] = true;
-  Rewriter rewriter(graph);
-  for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    const ir::Node& node = graph.nodes()[n];
-    if (folded[n]) continue;
-    const auto operand = foldable_operand(graph, node, readers);
-    if (!operand) {
-      rewriter.copy(node);
-      continue;
-    }
-    ir::Node product = graph.producer(node.operands[*operand]);
-    for (ir::ValueId& id : product.operands) id = rewriter.map(id);
-    product.operands.push_back(rewriter.map(node.operands[1 - *operand]));
-    product.role = node.role;
-    const ir::NodeId id = rewriter.graph().append(std::move(product), graph.result_types(node));
-    rewriter.set(node.results[0], rewriter.graph().node(id).results[0]);
-  }
-  return rewriter.finish();
-}
+ir::Graph fold_accumulation(const ir::Graph& graph) { return Folder(graph).run(); }
 
 }  // namespace megacpp::schedule

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns add(accumulator, dot(a, b)) into dot(a, b, accumulator) where the product has no other reader, and likewise for
-// every op that takes an addend: gradients then accumulate inside the product, without a temporary of the weight's size.
+// Gradient accumulation, as early and as cheap as possible. Where an output replaces an input by adding to it,
+// add(accumulator, dot(a, b)) becomes dot(a, b, accumulator), and likewise for every op that takes an addend: no
+// temporary of the weight's size. Both forms move to where the gradient is made, so nothing is kept alive for the end
+// of the program.
 #pragma once
 
 #include "megacpp/ir/graph.h"

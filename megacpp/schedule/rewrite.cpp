@@ -18,4 +18,11 @@ ir::Graph Rewriter::finish() {
   return std::move(to_);
 }
 
+std::vector<size_t> count_readers(const ir::Graph& graph) {
+  std::vector<size_t> readers;
+  for (const std::vector<ir::NodeId>& users : graph.users()) readers.push_back(users.size());
+  for (const ir::Output& output : graph.outputs()) ++readers[output.value.index];
+  return readers;
+}
+
 }  // namespace megacpp::schedule

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <set>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/json_text.h"
@@ -36,11 +38,73 @@ checkpoint::HfModel describe(const checkpoint::SafetensorsFile& file, const std:
   return checkpoint::import_hf_config(*name, *config);
 }
 
-model::Batch batch_of(const checkpoint::SafetensorsFile& file, const std::string& input) {
-  const ir::Shape& shape = file.at(input).shape;
-  MEGACPP_REQUIRE(shape.size() >= 2, E1203,
-                  {.where = input, .got = ir::to_string(shape), .wanted = "[sequences, length, ..]"});
+constexpr const char* kNextStep = "check that the tensor was made with this model's configuration";
+
+[[noreturn]] void refuse(const std::string& name, const std::string& got, const std::string& wanted) {
+  base::raise(base::Code::E1203, {.where = "tensor " + name, .got = got, .wanted = wanted, .next = kNextStep});
+}
+
+void require_shape(const checkpoint::SafetensorsFile& file, const std::string& name, const ir::Shape& wanted) {
+  if (!file.contains(name)) refuse(name, "nothing", ir::to_string(wanted));
+  const ir::Shape& shape = file.at(name).shape;
+  if (shape != wanted) refuse(name, ir::to_string(shape), ir::to_string(wanted));
+}
+
+/// The batch the inputs hold; both of them are checked.
+model::Batch batch_of(const checkpoint::SafetensorsFile& file, const checkpoint::HfModel& described) {
+  const std::string first = described.lone_block ? "in.x" : "in.ids";
+  const std::string wanted = described.lone_block ? "[sequences, length, hidden]" : "[sequences, length]";
+  if (!file.contains(first)) refuse(first, "nothing", wanted);
+  const ir::Shape& shape = file.at(first).shape;
+  if (shape.size() < 2 || shape[0] < 1 || shape[1] < 1) refuse(first, ir::to_string(shape), wanted);
+  ir::Shape exact = {shape[0], shape[1]};
+  if (described.lone_block) exact.push_back(described.model.hidden);
+  require_shape(file, first, exact);
+  require_shape(file, described.lone_block ? "in.cotangent" : "in.labels", exact);
   return {.sequences = shape[0], .length = shape[1]};
+}
+
+/// Tokens of the vocabulary; below it only where `masked` says that negative ones count for nothing.
+std::vector<int32_t> read_tokens(const checkpoint::SafetensorsFile& file, const std::string& name, int64_t vocab,
+                                 bool masked) {
+  std::vector<int32_t> tokens = checkpoint::to_ints(file.at(name));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    MEGACPP_REQUIRE(tokens[i] < vocab && (masked || tokens[i] >= 0), E1102,
+                    {.where = "tensor " + name + ", element " + std::to_string(i),
+                     .got = std::to_string(tokens[i]),
+                     .wanted = std::string(masked ? "negative (masked) or " : "") + "0 to " + std::to_string(vocab - 1),
+                     .next = "make the golden file with token ids below the configuration's vocab_size"});
+  }
+  return tokens;
+}
+
+/// Every tensor that is compared is there and has a counterpart; what is wrong is found before anything is compiled.
+void check_gradients(const checkpoint::SafetensorsFile& file, const checkpoint::HfModel& described) {
+  std::set<std::string> known;
+  const auto want = [&](const std::string& name, const ir::Shape& shape) {
+    if (known.insert("grad." + name).second) require_shape(file, "grad." + name, shape);
+  };
+  for (const checkpoint::NamePiece& piece : described.names.pieces) want(piece.theirs, piece.their_shape);
+  if (described.lone_block) want("x", file.at("in.x").shape);
+  for (const checkpoint::StoredTensor& tensor : file.tensors())
+    if (tensor.name.starts_with("grad.") && !known.contains(tensor.name))
+      refuse(tensor.name, ir::to_string(tensor.shape), "only gradients of tensors the model has");
+}
+
+void require_outputs(const checkpoint::SafetensorsFile& file, const checkpoint::HfModel& described) {
+  const std::vector<std::string> wanted =
+      described.lone_block ? std::vector<std::string>{"out.y"} : std::vector<std::string>{"out.logits", "out.loss"};
+  for (const std::string& name : wanted)
+    if (!file.contains(name)) refuse(name, "nothing", "the reference's result");
+}
+
+/// Ours may be a scalar where theirs is [1], and has sequences and length in one dimension where theirs has two.
+bool same_shape(const ir::Shape& ours, const ir::Shape& theirs, const model::Batch& batch) {
+  if (ours == theirs || (ours.empty() && theirs == ir::Shape{1})) return true;
+  if (theirs.size() < 2 || theirs[0] != batch.sequences || theirs[1] != batch.length) return false;
+  ir::Shape joined = {batch.sequences * batch.length};
+  joined.insert(joined.end(), theirs.begin() + 2, theirs.end());
+  return ours == joined;
 }
 
 template <typename T>
@@ -61,9 +125,7 @@ std::vector<float> read_output(const runtime::Executable& run, const std::string
 
 ParityRow compare(const std::string& name, const std::vector<float>& ours, const std::vector<float>& theirs,
                   double tolerance) {
-  MEGACPP_REQUIRE(
-      ours.size() == theirs.size(), E1203,
-      {.where = name, .got = std::to_string(theirs.size()) + " elements", .wanted = std::to_string(ours.size())});
+  MEGACPP_CHECK(ours.size() == theirs.size()) << name << " was compared before its shape was";
   ParityRow row{.name = name, .tolerance = tolerance};
   double difference = 0, norm = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
@@ -80,35 +142,58 @@ ParityRow compare(const std::string& name, const std::vector<float>& ours, const
 class Parity {
  public:
   Parity(const std::filesystem::path& path, const schedule::Target& target, const Loader& load)
-      : file_(path), described_(describe(file_, path.string())) {
-    const model::Batch batch = batch_of(file_, described_.lone_block ? "in.x" : "in.ids");
-    compiled_ = described_.lone_block
-                    ? compile::compile_gradients(
-                          model::build_mixer(described_.model, described_.model.pattern[0], batch), "cotangent", target)
-                    : compile::compile_gradients(model::build_forward(described_.model, batch, true), "", target);
+      : file_(path), described_(describe(file_, path.string())), batch_(batch_of(file_, described_)) {
+    const TensorMap parameters =
+        checkpoint::import_tensors(described_.names, checkpoint::read_tensors(file_, "param."));
+    check_gradients(file_, described_);
+    require_outputs(file_, described_);
+    if (!described_.lone_block) {
+      ids_ = read_tokens(file_, "in.ids", described_.model.vocab, false);
+      labels_ = read_tokens(file_, "in.labels", described_.model.vocab, true);
+    }
+    compiled_ =
+        described_.lone_block
+            ? compile::compile_gradients(model::build_mixer(described_.model, described_.model.pattern[0], batch_),
+                                         "cotangent", target)
+            : compile::compile_gradients(model::build_forward(described_.model, batch_, true), "", target);
+    check_outputs();
     run_ = load(compiled_);
-    bind();
+    bind(parameters);
   }
 
   ParityReport report() {
     run_->run(compile::kMicroStep);
     report_ = {.model_class = described_.cls, .pattern = described_.model.pattern, .rows = {}};
     for (const checkpoint::StoredTensor& tensor : file_.tensors())
-      if (tensor.name.rfind("out.", 0) == 0) compare_output(tensor.name);
+      if (tensor.name.starts_with("out.")) compare_output(tensor.name);
     compare_gradients();
     return std::move(report_);
   }
 
  private:
-  void bind() {
-    const TensorMap ours = checkpoint::import_tensors(described_.names, checkpoint::read_tensors(file_, "param."));
-    for (const auto& [name, tensor] : ours) fill_state(*run_, name, tensor.data);
+  void check_outputs() const {
+    const ir::Graph& graph = compiled_.programs[compile::kMicroStep];
+    for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
+      if (!tensor.name.starts_with("out.")) continue;
+      const std::optional<ir::ValueId> ours = graph.find_output(tensor.name.substr(4));
+      if (!ours) refuse(tensor.name, ir::to_string(tensor.shape), "only results the model has");
+      const ir::TensorType& type = graph.type(*ours);
+      if (type.dtype != ir::DType::f32 || !same_shape(type.shape, tensor.shape, batch_))
+        refuse(tensor.name, ir::to_string(tensor.shape), ir::to_string(type));
+    }
+  }
+
+  void bind(const TensorMap& parameters) {
+    for (const blocks::Parameter& parameter : compiled_.parameters)
+      MEGACPP_CHECK(!parameter.trainable || parameters.contains(parameter.name))
+          << parameter.name << " has no counterpart in " << described_.cls;
+    for (const auto& [name, tensor] : parameters) fill_state(*run_, name, tensor.data);
     if (described_.lone_block) {
       fill_state(*run_, "x", checkpoint::to_floats(file_.at("in.x")));
       fill_state(*run_, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
     } else {
-      fill_state(*run_, "batch.ids", checkpoint::to_ints(file_.at("in.ids")));
-      fill_state(*run_, "batch.labels", checkpoint::to_ints(file_.at("in.labels")));
+      fill_state(*run_, "batch.ids", ids_);
+      fill_state(*run_, "batch.labels", labels_);
     }
   }
 
@@ -128,13 +213,14 @@ class Parity {
     if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_output(*run_, optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {
       const std::string golden = "grad." + name;
-      if (!file_.contains(golden)) continue;
       report_.rows.push_back(compare(golden, tensor.data, checkpoint::to_floats(file_.at(golden)), kGradientTolerance));
     }
   }
 
   checkpoint::SafetensorsFile file_;
   checkpoint::HfModel described_;
+  model::Batch batch_;
+  std::vector<int32_t> ids_, labels_;
   compile::Compiled compiled_;
   std::unique_ptr<runtime::Executable> run_;
   ParityReport report_;

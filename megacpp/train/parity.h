@@ -37,7 +37,8 @@ inline constexpr double kGradientTolerance = 1e-4;
 
 using Loader = std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)>;
 
-/// E1201, E1202 or E1203 when the file cannot be read, its class is unknown or a tensor is missing.
+/// E1201 or E1202 when the file cannot be read or its class is unknown; E1203 when a tensor of either side has no
+/// counterpart of the same shape; E1102 when a token is outside the vocabulary.
 ParityReport run_parity(const std::filesystem::path& file, const schedule::Target& target, const Loader& load);
 
 }  // namespace megacpp::train

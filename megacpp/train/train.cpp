@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -34,8 +35,10 @@ class Trainer {
     for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) micro_step(step, micro, report);
     state_as<float>(run_, "lr")[0] = static_cast<float>(report.learning_rate);
     state_as<float>(run_, "step")[0] = static_cast<float>(step + 1);
-    run_.run(compile::kUpdate);
+    const int64_t last_micro = recipe_.train.micro_steps - 1;
+    run_program(compile::kUpdate, step, last_micro);
     report.grad_norm = run_.scalar_output(compile::kUpdate, "grad_norm");
+    if (!std::isfinite(report.grad_norm)) refuse(step, last_micro, fmt::format("gradient norm {}", report.grad_norm));
     report.tokens = recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
@@ -45,10 +48,10 @@ class Trainer {
   void micro_step(int64_t step, int64_t micro, StepReport& report) {
     batches_.fill(step, micro, ids_, labels_);
     if (!segments_.empty()) batches_.fill_documents(batches_.first_sequence(step, micro), segments_);
-    run_.run(compile::kMicroStep);
+    run_program(compile::kMicroStep, step, micro);
     const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
     const double loss = run_.scalar_output(compile::kMicroStep, "loss");
-    if (!std::isfinite(loss)) refuse_loss(step, micro, loss);
+    if (!std::isfinite(loss)) refuse(step, micro, fmt::format("loss {}", loss));
     report.loss += share * loss;
     report.cross_entropy += share * run_.scalar_output(compile::kMicroStep, "ce");
     if (!has_experts_) return;
@@ -56,19 +59,23 @@ class Trainer {
     report.dropped += run_.scalar_output(compile::kMicroStep, "dropped");
   }
 
-  [[noreturn]] void refuse_loss(int64_t step, int64_t micro, double loss) {
-    base::Problem problem{.where = fmt::format("step {}, micro-step {}", step, micro),
-                          .got = fmt::format("loss {}", loss),
-                          .wanted = "a finite loss",
-                          .next = "lower optimizer.lr, or run again with --check-nans to see the op that made it"};
-    if (options_.check_nans) {
-      const std::vector<runtime::BadValue> bad = run_.find_bad_values(compile::kMicroStep);
-      if (!bad.empty())
-        problem.got += fmt::format("; first made by node {} of {}: {} @{} -> {}", bad[0].node, bad[0].program,
-                                   bad[0].op, bad[0].scope, bad[0].type);
-      problem.next = "lower optimizer.lr or look at the weights of that block";
-    }
-    base::raise(base::Code::E1302, std::move(problem));
+  // Under --check-nans every result is looked at, and the first bad one ends the run before it can spread.
+  void run_program(size_t program, int64_t step, int64_t micro) {
+    if (!options_.check_nans) return run_.run(program);
+    if (const std::optional<runtime::BadValue> bad = run_.run_checked(program))
+      refuse(step, micro,
+             fmt::format("a number that is not finite, made by node {} of {}: {} @{} -> {}", bad->node, bad->program,
+                         bad->op, bad->scope, bad->type));
+  }
+
+  [[noreturn]] void refuse(int64_t step, int64_t micro, const std::string& got) {
+    base::raise(base::Code::E1302,
+                {.where = fmt::format("step {}, micro-step {}", step, micro),
+                 .got = got,
+                 .wanted = "a finite loss and finite gradients",
+                 .next = options_.check_nans
+                             ? "lower optimizer.lr or look at the weights of that block"
+                             : "lower optimizer.lr, or run again with --check-nans to see the op that made it"});
   }
 
   const recipe::Recipe& recipe_;
@@ -86,7 +93,6 @@ std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compi
                               const Hooks& hooks) {
   Trainer trainer(recipe, compiled, batches, run, options);
   std::vector<StepReport> reports;
-  reports.reserve(static_cast<size_t>(recipe.train.steps));
   for (int64_t step = 0; step < recipe.train.steps; ++step) {
     if (hooks.should_stop && hooks.should_stop()) break;
     reports.push_back(trainer.step(step));

@@ -120,7 +120,7 @@ TEST_P(CpuModelTest, RunsInThePlannedBytesWithoutTheHeap) {
   EXPECT_EQ(heap_allocations.load(), before) << "allocations while running";
   const ChipMemory memory = loaded.executable().memory();
   EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes);
-  EXPECT_TRUE(loaded.executable().find_bad_values(0).empty());
+  EXPECT_FALSE(loaded.executable().run_checked(0).has_value());
 }
 
 // Sizes that leave no tile, block or chunk whole, and are larger than one of each.

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
 #include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/parity.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::train {
 namespace {
@@ -45,23 +45,120 @@ TEST_P(GoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
   EXPECT_EQ(report.rows.size(), compared) << "every output and gradient in the file has a row";
 }
 
-TEST(GoldenParityErrorTest, AWrongGradientFailsTheReport) {
-  // A copy of a golden file in which one gradient is off by a thousandth of its norm.
-  const checkpoint::SafetensorsFile golden(kModels / "llama_mqa.safetensors");
-  std::vector<checkpoint::StoredTensor> tensors(golden.tensors().begin(), golden.tensors().end());
-  std::vector<float> changed;
-  for (checkpoint::StoredTensor& tensor : tensors) {
-    if (tensor.name != "grad.lm_head.weight") continue;
-    changed = checkpoint::to_floats(tensor);
-    for (float& element : changed) element *= 1.001F;
-    tensor.bytes = std::as_bytes(std::span(changed));
+// A copy of a golden file in memory, to be spoilt and written back.
+struct GoldenCopy {
+  explicit GoldenCopy(const std::string& name = "llama_mqa") : golden(kModels / (name + ".safetensors")) {
+    tensors.assign(golden.tensors().begin(), golden.tensors().end());
+    metadata = golden.metadata();
+    // Tests may run side by side.
+    const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+    copy = std::filesystem::path(testing::TempDir()) / ("megacpp_" + test + ".safetensors");
   }
-  const std::filesystem::path copy = std::filesystem::path(testing::TempDir()) / "megacpp_wrong_gradient.safetensors";
-  checkpoint::write_safetensors(copy, tensors, golden.metadata());
-  const ParityReport report = parity_of(copy, 1);
-  std::filesystem::remove(copy);
+  ~GoldenCopy() { std::filesystem::remove(copy); }
+
+  checkpoint::StoredTensor& at(const std::string& name) {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.name == name; });
+  }
+  void remove(const std::string& name) {
+    std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; });
+  }
+  void add_as(const std::string& name, checkpoint::StoredTensor tensor) {
+    tensor.name = name;
+    tensors.push_back(tensor);
+  }
+  void set_token(const std::string& name, size_t place, int32_t token) {
+    tokens = checkpoint::to_ints(at(name));
+    tokens[place] = token;
+    at(name).bytes = std::as_bytes(std::span(tokens));
+  }
+  void set_config(const std::string& field, const std::string& value) {
+    std::string& meta = metadata.at("meta");
+    const size_t begin = meta.find("\"" + field + "\": ") + field.size() + 4;
+    meta.replace(begin, meta.find_first_of(",}", begin) - begin, value);
+  }
+  ParityReport report() const {
+    checkpoint::write_safetensors(copy, tensors, metadata);
+    return parity_of(copy, 1);
+  }
+  base::Problem refusal(base::Code code) const {
+    return testing_support::problem_of(code, [&] { report(); });
+  }
+
+  checkpoint::SafetensorsFile golden;
+  std::filesystem::path copy;
+  std::vector<checkpoint::StoredTensor> tensors;
+  checkpoint::Metadata metadata;
+  std::vector<int32_t> tokens;
+};
+
+TEST(GoldenParityErrorTest, AWrongGradientFailsTheReport) {
+  GoldenCopy copy;
+  std::vector<float> changed = checkpoint::to_floats(copy.at("grad.lm_head.weight"));
+  for (float& element : changed) element *= 1.001F;
+  copy.at("grad.lm_head.weight").bytes = std::as_bytes(std::span(changed));
+  const ParityReport report = copy.report();
   EXPECT_FALSE(report.passed());
   for (const ParityRow& row : report.rows) EXPECT_EQ(row.passed, row.name != "grad.lm_head.weight") << row.name;
+}
+
+TEST(GoldenParityErrorTest, EveryTensorThatMustBeComparedMustBeThere) {
+  for (const char* name : {"out.logits", "out.loss", "grad.lm_head.weight", "param.lm_head.weight", "in.labels"}) {
+    GoldenCopy copy;
+    copy.remove(name);
+    const std::string wanted = std::string(name).starts_with("param.") ? name + 6 : name;
+    const base::Problem problem = copy.refusal(base::Code::E1203);
+    EXPECT_EQ(problem.where, "tensor " + wanted);
+    EXPECT_EQ(problem.got, "nothing");
+    EXPECT_FALSE(problem.next.empty());
+  }
+  for (const char* name : {"out.y", "grad.x", "grad.linear_x.bias", "in.cotangent"}) {
+    GoldenCopy copy("rglru_block");
+    copy.remove(name);
+    EXPECT_EQ(copy.refusal(base::Code::E1203).where, "tensor " + std::string(name));
+  }
+}
+
+TEST(GoldenParityErrorTest, ATensorWithoutCounterpartIsRefused) {
+  for (const char* name : {"out.hidden_states", "grad.model.no_such_weight", "param.no_such_weight"}) {
+    GoldenCopy copy;
+    copy.add_as(name, copy.at("out.logits"));
+    const std::string wanted = std::string(name).starts_with("param.") ? name + 6 : name;
+    EXPECT_EQ(copy.refusal(base::Code::E1203).where, "tensor " + wanted);
+  }
+}
+
+TEST(GoldenParityErrorTest, ShapesAreComparedAndNotOnlyElementCounts) {
+  for (const char* name : {"out.logits", "grad.lm_head.weight", "in.labels"}) {
+    GoldenCopy copy;
+    ir::Shape& shape = copy.at(name).shape;
+    std::reverse(shape.begin(), shape.end());
+    EXPECT_EQ(copy.refusal(base::Code::E1203).where, "tensor " + std::string(name));
+  }
+}
+
+TEST(GoldenParityErrorTest, TokensMustBeInsideTheVocabulary) {
+  for (const auto& [name, token] : {std::pair("in.ids", 53), {"in.ids", -1}, {"in.labels", 53}}) {
+    GoldenCopy copy;
+    copy.set_token(name, 3, token);
+    const base::Problem problem = copy.refusal(base::Code::E1102);
+    EXPECT_EQ(problem.where, "tensor " + std::string(name) + ", element 3");
+    EXPECT_EQ(problem.got, std::to_string(token));
+  }
+  GoldenCopy masked;
+  masked.set_token("in.labels", 3, -100);
+  EXPECT_FALSE(masked.report().rows.empty());
+}
+
+TEST(GoldenParityErrorTest, AbsurdSizesAreRefusedBeforeAnythingIsBuilt) {
+  GoldenCopy deep;
+  deep.set_config("num_hidden_layers", "1000000000");
+  EXPECT_EQ(deep.refusal(base::Code::E1003).where, "model.depth");
+  GoldenCopy deeper;
+  deeper.set_config("num_hidden_layers", "9000000000000000000");
+  EXPECT_EQ(deeper.refusal(base::Code::E1202).where, "LlamaForCausalLM num_hidden_layers");
+  GoldenCopy missing_layers;
+  missing_layers.set_config("num_hidden_layers", "40000");
+  EXPECT_EQ(missing_layers.refusal(base::Code::E1203).got, "nothing");
 }
 
 TEST(GoldenParityErrorTest, AFileWithoutConfigurationIsRefused) {

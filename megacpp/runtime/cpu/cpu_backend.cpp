@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <map>
 
 #include "megacpp/base/error.h"
@@ -74,7 +76,7 @@ class CpuExecutable : public Executable {
 
   void run(size_t program) override {
     for (const Call& call : programs_.at(program).calls) run_call(call);
-    for (const FinalCopy& copy : programs_[program].final_copies) std::memcpy(copy.to, copy.from, copy.bytes);
+    finish(programs_[program]);
   }
 
   float scalar_output(size_t program, const std::string& name) const override {
@@ -97,7 +99,7 @@ class CpuExecutable : public Executable {
     return {.planned_peak_bytes = plan_.total_bytes, .measured_peak_bytes = measured_peak_};
   }
 
-  std::vector<BadValue> find_bad_values(size_t program) override {
+  std::optional<BadValue> run_checked(size_t program) override {
     const Program& loaded = programs_.at(program);
     for (const Call& call : loaded.calls) {
       const ir::Node& node = loaded.graph->node(ir::NodeId{call.node});
@@ -105,10 +107,11 @@ class CpuExecutable : public Executable {
       for (size_t r = 0; r < node.results.size(); ++r) {
         const ir::TensorType& type = loaded.graph->type(node.results[r]);
         if (ir::is_float(type.dtype) && !all_finite(call.results[r], type))
-          return {{loaded.graph->name(), call.node, node.op, node.scope, to_string(type)}};
+          return BadValue{loaded.graph->name(), call.node, node.op, node.scope, to_string(type)};
       }
     }
-    return {};
+    finish(loaded);
+    return std::nullopt;
   }
 
   std::vector<std::pair<std::string, double>> op_seconds() const override { return timers_; }
@@ -154,6 +157,10 @@ class CpuExecutable : public Executable {
     return call;
   }
 
+  static void finish(const Program& program) {
+    for (const FinalCopy& copy : program.final_copies) std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+
   size_t timer_of(const std::string& op) {
     for (size_t i = 0; i < timers_.size(); ++i)
       if (timers_[i].first == op) return i;
@@ -189,6 +196,20 @@ int available_threads() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+// The kernel's estimate of what a new program can use, and the limit of the container around us if that is less.
+int64_t available_memory_bytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;) {
+    int64_t kibibytes = 0;
+    if (word == "MemAvailable:" && meminfo >> kibibytes) available = kibibytes * 1024;
+  }
+  int64_t limit = 0;
+  std::ifstream cgroup("/sys/fs/cgroup/memory.max");  // a number, or "max"
+  if (cgroup >> limit) available = std::min(available, limit);
+  return available;
+}
+
 schedule::Target cpu_target(int threads) {
   return {.name = "cpu",
           .runs =
@@ -209,6 +230,15 @@ schedule::Target cpu_target(int threads) {
 
 std::unique_ptr<Executable> load(const std::vector<LoadedProgram>& programs, const memory::MemoryPlan& plan,
                                  const LoadOptions& options) {
+  const int64_t available = available_memory_bytes();
+  const std::string largest =
+      plan.largest.empty() ? "" : ", the largest piece " + plan.largest[0].what + " @" + plan.largest[0].scope;
+  MEGACPP_REQUIRE(
+      plan.total_bytes <= available, E2001,
+      {.where = "this machine, chip 0",
+       .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + largest,
+       .wanted = "at most the " + std::to_string(available) + " bytes available",
+       .next = "reduce train.batch (raise train.micro_steps), reduce train.sequence, or set train.recompute"});
   return std::make_unique<CpuExecutable>(programs, plan, options);
 }
 

@@ -14,6 +14,9 @@ namespace megacpp::runtime::cpu {
 /// Threads available to this process.
 int available_threads();
 
+/// Memory a new program may use on this machine.
+int64_t available_memory_bytes();
+
 schedule::Target cpu_target(int threads);
 
 struct LoadOptions {
@@ -21,7 +24,8 @@ struct LoadOptions {
   bool profile = false;  // keep seconds per op
 };
 
-/// Obtains the arena (E3002 when the machine has no such memory), zeroes it and prepares every kernel.
+/// Obtains the zeroed arena and prepares every kernel. E2001 when the plan exceeds the machine's memory, E3002 when the
+/// machine refuses it all the same.
 std::unique_ptr<Executable> load(const std::vector<LoadedProgram>& programs, const memory::MemoryPlan& plan,
                                  const LoadOptions& options);
 

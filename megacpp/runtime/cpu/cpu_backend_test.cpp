@@ -82,13 +82,26 @@ TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
 TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
   Loaded loaded(roots());
   set(*loaded.executable, {1, 4, 9});
-  EXPECT_TRUE(loaded.executable->find_bad_values(0).empty());
+  EXPECT_FALSE(loaded.executable->run_checked(0).has_value());
+  EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F) << "a checked run is a run";
   set(*loaded.executable, {1, -4, 9});
-  const std::vector<BadValue> bad = loaded.executable->find_bad_values(0);
-  ASSERT_EQ(bad.size(), 1U);
-  EXPECT_EQ(bad[0].program, "roots");
-  EXPECT_EQ(bad[0].node, 1U);
-  EXPECT_EQ(bad[0].scope, "block00.A.core");
+  const std::optional<BadValue> bad = loaded.executable->run_checked(0);
+  ASSERT_TRUE(bad.has_value());
+  EXPECT_EQ(bad->program, "roots");
+  EXPECT_EQ(bad->node, 1U);
+  EXPECT_EQ(bad->scope, "block00.A.core");
+}
+
+TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched) {
+  memory::MemoryPlan plan;
+  plan.total_bytes = int64_t{1} << 60;
+  try {
+    load({}, plan, {.threads = 1});
+    FAIL() << "no error";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.code(), base::Code::E2001);
+    EXPECT_EQ(error.exit_status(), 3);
+  }
 }
 
 TEST(CpuBackendTest, ProfileCountsSecondsPerOp) {

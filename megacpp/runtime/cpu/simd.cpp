@@ -104,7 +104,12 @@ HWY_INLINE V fast_exp(D d, V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
   const V value = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
   const V bounded = hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), value);
-  return hn::IfThenZeroElse(hn::Lt(x, low), bounded);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Lt(x, low), bounded));
+}
+
+// Instruction sets disagree on max(NaN, x): here a NaN on either side always comes through.
+HWY_INLINE V or_nan(V a, V b, V value) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, value));
 }
 
 void Exp(const float* x, float* y, int64_t n) {
@@ -182,10 +187,10 @@ void Div(const float* a, const float* b, float* z, int64_t n) {
   map2(a, b, z, n, [](D, V u, V v) HWY_ATTR { return hn::Div(u, v); });
 }
 void Max(const float* a, const float* b, float* z, int64_t n) {
-  map2(a, b, z, n, [](D, V u, V v) HWY_ATTR { return hn::Max(u, v); });
+  map2(a, b, z, n, [](D, V u, V v) HWY_ATTR { return or_nan(u, v, hn::Max(u, v)); });
 }
 void Min(const float* a, const float* b, float* z, int64_t n) {
-  map2(a, b, z, n, [](D, V u, V v) HWY_ATTR { return hn::Min(u, v); });
+  map2(a, b, z, n, [](D, V u, V v) HWY_ATTR { return or_nan(u, v, hn::Min(u, v)); });
 }
 void Lt(const float* a, const float* b, float* z, int64_t n) {
   map2(a, b, z, n, [](D d, V u, V v) HWY_ATTR { return hn::IfThenElseZero(hn::Lt(u, v), hn::Set(d, 1.0F)); });

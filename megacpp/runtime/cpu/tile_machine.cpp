@@ -110,6 +110,7 @@ TileMachine::TileMachine(const ops::NodeView& view, int threads) {
 
 void TileMachine::read_program(const ops::TileProgram& program, const ops::NodeView& view) {
   const size_t registers = program.instructions.size();
+  MEGACPP_CHECK(registers <= kMaxRegisters) << "a fused node has " << registers << " registers";
   alias_.resize(registers);
   slot_of_.assign(registers, -1);
   for (size_t r = 0; r < registers; ++r) {
@@ -142,7 +143,7 @@ void TileMachine::read_program(const ops::TileProgram& program, const ops::NodeV
 }
 
 void TileMachine::add_step(const TileInstruction& instruction, int reg, const ops::TileProgram& program) {
-  Step step{.kind = Step::Kind::unary, .reg = reg};
+  Step step{.kind = Step::Kind::unary, .arity = instruction.args.size(), .reg = reg};
   for (size_t a = 0; a < instruction.args.size(); ++a) step.args[a] = alias_[static_cast<size_t>(instruction.args[a])];
   const std::string_view name = instruction.op->name;
   if (name == "convert") {
@@ -161,6 +162,7 @@ void TileMachine::add_step(const TileInstruction& instruction, int reg, const op
     step.kind = name == "mul" ? Step::Kind::scale : Step::Kind::offset;
     step.number = static_cast<float>(constant(step.args[1])->value);
     step.args[1] = step.args[0];
+    step.arity = 1;
   } else {
     const RowOp& op = row_op(name);
     step.kind = op.unary != nullptr ? Step::Kind::unary : Step::Kind::binary;
@@ -223,8 +225,8 @@ void TileMachine::mark_direct_outputs() {
   };
   size_t safe_from = 0;
   for (size_t s = 0; s < steps_.size(); ++s)
-    for (const int arg : steps_[s].args)
-      if (is_input(arg)) safe_from = s;
+    for (size_t a = 0; a < steps_[s].arity; ++a)
+      if (is_input(steps_[s].args[a])) safe_from = s;
   bool stores_input = false;
   for (const Store& store : stores_) stores_input = stores_input || is_input(store.reg);
   for (const Fold& fold : folds_) stores_input = stores_input || is_input(fold.reg);
@@ -242,7 +244,7 @@ void TileMachine::mark_direct_outputs() {
 void TileMachine::assign_slots() {
   std::vector<size_t> last(alias_.size(), 0);
   for (size_t s = 0; s < steps_.size(); ++s)
-    for (const int arg : steps_[s].args) last[static_cast<size_t>(arg)] = s;
+    for (size_t a = 0; a < steps_[s].arity; ++a) last[static_cast<size_t>(steps_[s].args[a])] = s;
   for (const Store& store : stores_) last[static_cast<size_t>(store.reg)] = steps_.size();
   for (const Fold& fold : folds_) last[static_cast<size_t>(fold.reg)] = steps_.size();
   for (const Input& input : inputs_) slot_of_[static_cast<size_t>(input.reg)] = slots_++;
@@ -262,8 +264,12 @@ void TileMachine::assign_slots() {
 
 void TileMachine::run(const KernelArgs& args) const {
   float* partials = args.scratch(slot_bytes_ * args.pool.size());
-  args.pool.for_each(kept_rows_ * blocks_, [&](int64_t block, int worker) {
-    run_block(args, block, args.scratch(slot_bytes_ * worker), partials);
+  constexpr int64_t kGrainElements = 4096;  // less is not worth waking a thread for
+  const int64_t block_elements = std::max<int64_t>(1, tiles_ / blocks_ * std::min(kTile, dims_.back()));
+  const int64_t grain = std::max<int64_t>(1, kGrainElements / block_elements);
+  args.pool.parallel_for(kept_rows_ * blocks_, grain, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t block = begin; block < end; ++block)
+      run_block(args, block, args.scratch(slot_bytes_ * worker), partials);
   });
   if (!folds_.empty()) combine(args, partials);
 }
@@ -272,7 +278,8 @@ void TileMachine::run_block(const KernelArgs& args, int64_t block, float* slots,
   const int64_t kept_row = block / blocks_, part = block % blocks_;
   const int64_t begin = kept_row * tiles_ + tiles_ * part / blocks_,
                 end = kept_row * tiles_ + tiles_ * (part + 1) / blocks_;
-  for (const Constant& constant : constants_) row_fill(constant.value, slot(slots, constant.reg), kTile);
+  const int64_t longest = std::min(kTile, dims_.back());
+  for (const Constant& constant : constants_) row_fill(constant.value, slot(slots, constant.reg), longest);
   float* partial = partials + block * static_cast<int64_t>(folds_.size());
   for (size_t f = 0; f < folds_.size(); ++f)
     partial[f] = folds_[f].sum ? 0.0F : -std::numeric_limits<float>::infinity();
@@ -286,7 +293,7 @@ void TileMachine::run_block(const KernelArgs& args, int64_t block, float* slots,
     rest /= dims_[d];
     for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += cursor.index[d] * inputs_[i].strides[d];
   }
-  std::array<const float*, 256> regs;
+  std::array<const float*, kMaxRegisters> regs;
   for (int64_t tile = begin; tile < end; ++tile) {
     const int64_t n = std::min(kTile, dims_.back() - cursor.column);
     load_inputs(args, cursor, n, slots, regs.data());

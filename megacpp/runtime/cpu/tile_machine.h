@@ -23,6 +23,7 @@ class TileMachine {
 
  private:
   static constexpr int64_t kTile = 512;  // elements; a dozen registers of it fit 32 KiB
+  static constexpr size_t kMaxRegisters = 256;
   static constexpr size_t kMaxRank = 6;
   static constexpr size_t kMaxInputs = ops::kMaxTileInputs;
 
@@ -46,6 +47,7 @@ class TileMachine {
     Binary binary = nullptr;
     float number = 0.0F;
     int args[3] = {0, 0, 0};
+    size_t arity = 0;
     int reg = 0;
     int direct_output = -1;  // output whose memory the step may write at once; -1: a slot
   };

@@ -89,7 +89,7 @@ struct WeightProduct {
   const float* b;  // [rows, n]
   float* c;        // [experts, m, n], c[e] = a_e^T b_e
   int64_t m, n;
-  float beta;      // 1: added to what c holds
+  float beta;  // 1: added to what c holds
 };
 
 // The part of every expert's result that falls in [begin, end) of the work, counted in x rows times result rows.
