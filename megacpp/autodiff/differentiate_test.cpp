@@ -81,7 +81,9 @@ TEST(DifferentiateTest, ValueUsedTwiceAccumulates) {
   const ValueId x = b.input("x", {kF32, {3}}, ir::Role::weight);
   const ValueId loss = b.sum_all(b.add(b.mul(x, x), b.scale(x, 3.0)));
   add_gradients(graph, loss);
-  const auto got = ops::evaluate(graph, {{"x", Tensor{{kF32, {3}}, {1, -2, 0.5}}}});
+  Tensor values = Tensor::zeros({kF32, {3}});
+  values.data = {1, -2, 0.5};
+  const auto got = ops::evaluate(graph, {{"x", values}});
   EXPECT_EQ(got.at("grad.x").data, (std::vector<double>{5, -1, 4}));
 }
 

@@ -111,7 +111,9 @@ void report(const BuildContext& context, const Routing& routing, ValueId logits,
   const ValueId counts = b.convert(routing.counts, ir::DType::f32);
   const double room =
       f.is_dropless() ? tokens * static_cast<double>(f.experts) : static_cast<double>(routing.rows / f.experts);
-  const ValueId dropped = b.sum_all(b.max(b.offset(counts, -room), b.constant(0.0)));
+  const ValueId beyond_room = b.offset(counts, -room);
+  const ValueId zero = b.constant(0.0);
+  const ValueId dropped = b.sum_all(b.max(beyond_room, zero));
   context.routers->push_back({.block = context.block,
                               .counts = counts,
                               .probability_sum = b.reduce_sum(probabilities, {0}),

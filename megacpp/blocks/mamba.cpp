@@ -70,7 +70,9 @@ ValueId build(const BuildContext& context, ValueId input) {
     channels = b.slice(projected, 2, m.inner(), m.conv_channels());
     raw_dt = b.slice(projected, 2, m.inner() + m.conv_channels(), m.heads);
   }
-  const ValueId y = scanned(context, convolved(context, channels), time_steps(context, raw_dt));
+  const ValueId conv = convolved(context, channels);
+  const ValueId dt = time_steps(context, raw_dt);
+  const ValueId y = scanned(context, conv, dt);
   ops::Scope scope(b, "out");
   const ValueId gated = b.mul(y, b.silu(z));
   const ValueId normed =

@@ -42,7 +42,9 @@ ValueId linear(const BuildContext& context, ValueId x, const std::string& name) 
 ValueId gelu_tanh(ops::Builder& b, ValueId x) {
   const ValueId cubic = b.mul(x, b.offset(b.scale(b.square(x), 0.044715), 1.0));
   const ValueId t = b.tanh(b.scale(cubic, std::sqrt(2.0 / std::numbers::pi)));
-  return b.mul(b.scale(x, 0.5), b.offset(t, 1.0));
+  const ValueId half_x = b.scale(x, 0.5);
+  const ValueId one_plus_t = b.offset(t, 1.0);
+  return b.mul(half_x, one_plus_t);
 }
 
 // Pre-activation of a block-diagonal gate: x[batch, sequence, width] -> the same shape.
@@ -50,8 +52,10 @@ ValueId gate(const BuildContext& context, ValueId x, const std::string& name) {
   ops::Builder& b = context.builder;
   const Recurrent& r = context.configs.recurrent;
   const ir::Shape by_block = {context.dims.batch, context.dims.sequence, r.heads, r.block_width()};
-  const ValueId product = b.dot(b.reshape(x, by_block), context.weight(name + ".weight"),
-                                {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {2}, .rhs_batch = {0}});
+  const ValueId inputs = b.reshape(x, by_block);
+  const ValueId weight = context.weight(name + ".weight");
+  const ValueId product =
+      b.dot(inputs, weight, {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {2}, .rhs_batch = {0}});
   const ValueId ordered =
       b.reshape(b.transpose(product, {1, 2, 0, 3}), b.shape(x));  // from [heads, batch, sequence, bw]
   const ValueId bias = b.reshape(context.weight(name + ".bias"), {r.width});

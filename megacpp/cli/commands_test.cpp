@@ -60,11 +60,14 @@ TEST(CommandsTest, MisspeltWordsGetTheNearestOne) {
 }
 
 TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
+  const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"train"}, "E1007"},
       {{"train", "no-such-recipe.yaml"}, "E1008"},
       {{"parity", "no-such-file.safetensors"}, "E1008"},
       {{"parity", std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"}, "E1201"},
+      {{"parity", golden, "--set", "layout.tensor_parallel=2"}, "E1001"},
+      {{"parity", golden, "--set", "train.threads=none"}, "E1003"},
       {tiny("train", {"--set", "model.mamba.chunk=0"}), "E1003"},
       {tiny("train", {"--set", "model.hidden=many"}), "E1002"},
       {tiny("train", {"--set", "model.attention.kv_heads=3"}), "E1005"},
@@ -134,6 +137,15 @@ TEST(CommandsTest, CompileWritesEveryStage) {
   for (const Json& item : report["memory"]) items += item["bytes"].get<int64_t>();
   EXPECT_EQ(items, report["peak_bytes"].get<int64_t>());
   std::filesystem::remove_all(folder);
+}
+
+TEST(CommandsTest, ParityComparesEveryTensorOnAnyNumberOfThreads) {
+  const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors";
+  for (const char* threads : {"train.threads=1", "train.threads=3"}) {
+    const Result result = megacpp({"parity", golden, "--json", "--set", threads});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(Json::parse(result.out)["passed"].get<bool>());
+  }
 }
 
 TEST(CommandsTest, OpsListsEveryOpAsJson) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/parity.h"
 
+#include <algorithm>
+#include <charconv>
 #include <memory>
 
 #include <fmt/format.h>
 
+#include "megacpp/base/error.h"
+#include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -12,17 +16,35 @@ namespace megacpp::cli {
 namespace {
 
 constexpr int kMismatchStatus = 1;
+constexpr const char* kThreadsKey = "train.threads";
 
 struct Flags {
   std::string file;
+  std::vector<std::string> overrides;
   bool json = false;
 };
 
-std::unique_ptr<runtime::Executable> load(const compile::Compiled& compiled) {
-  std::vector<runtime::LoadedProgram> programs;
-  for (size_t p = 0; p < compiled.programs.size(); ++p)
-    programs.push_back({&compiled.programs[p], &compiled.memory.programs[p]});
-  return runtime::cpu::load(programs, compiled.memory, {.threads = runtime::cpu::available_threads()});
+// The golden file says what the model is; only how it runs can be set.
+int threads_of(const std::vector<std::string>& overrides) {
+  int threads = runtime::cpu::available_threads();
+  for (const std::string& override : overrides) {
+    const std::string key = override.substr(0, override.find('='));
+    MEGACPP_REQUIRE(
+        key == kThreadsKey, E1001,
+        {.where = "--set " + override,
+         .got = "'" + key + "'",
+         .wanted = std::string(kThreadsKey) + ": the model itself comes from the golden file",
+         .next = base::did_you_mean(key, std::vector<std::string>{kThreadsKey}, "see megacpp parity --help")});
+    const std::string value = override.substr(std::min(override.size(), key.size() + 1));
+    const auto result = std::from_chars(value.data(), value.data() + value.size(), threads);
+    MEGACPP_REQUIRE(
+        result.ec == std::errc() && result.ptr == value.data() + value.size() && threads >= 1 && threads <= 1024, E1003,
+        {.where = "--set " + override,
+         .got = value,
+         .wanted = "between 1 and 1024",
+         .next = "for example --set train.threads=2"});
+  }
+  return threads;
 }
 
 void print_table(const train::ParityReport& report) {
@@ -45,8 +67,12 @@ void print_report_json(const train::ParityReport& report) {
 }
 
 int run_parity(const Flags& flags) {
-  const schedule::Target target = runtime::cpu::cpu_target(runtime::cpu::available_threads());
-  const train::ParityReport report = train::run_parity(flags.file, target, load);
+  const int threads = threads_of(flags.overrides);
+  const train::ParityReport report =
+      train::run_parity(flags.file, runtime::cpu::cpu_target(threads), [threads](const compile::Compiled& compiled) {
+        return runtime::cpu::load({{&compiled.programs[0], &compiled.memory.programs[0]}}, compiled.memory,
+                                  {.threads = threads});
+      });
   if (flags.json)
     print_report_json(report);
   else
@@ -66,6 +92,11 @@ Command parity_command() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
+            app.add_option("--set", flags->overrides,
+                           "override how it runs, e.g. --set train.threads=2; may be repeated")
+                ->type_name("KEY=VALUE")
+                ->take_all()
+                ->allow_extra_args(false);
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_parity(*flags); };
           }};

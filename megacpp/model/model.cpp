@@ -171,7 +171,9 @@ class ModelBuilder {
     const ValueId flat_labels = b.reshape(labels, {tokens});
     const std::vector<ValueId> entropy = b.node("cross_entropy", {logits, flat_labels});
     const ValueId counted = b.convert(b.compare(flat_labels, b.constant(0.0, {tokens}, DType::i32), "ge"), DType::f32);
-    const ValueId count = b.max(b.sum_all(counted), b.constant(1.0));
+    const ValueId counted_tokens = b.sum_all(counted);
+    const ValueId at_least_one = b.constant(1.0);
+    const ValueId count = b.max(counted_tokens, at_least_one);
     const ValueId ce = b.div(b.sum_all(entropy[0]), count);
     ValueId loss = ce;
     if (model_.z_loss > 0) {

@@ -22,7 +22,9 @@ ValueId mask_of_positions(Builder& b, const AttentionMask& mask, const ir::Shape
   const ValueId none = b.constant(0, shape);
   const auto number = [&](int64_t value) { return b.constant(static_cast<double>(value), shape, DType::i32); };
   ValueId seen = b.constant(1, shape);
-  const ValueId distance = b.sub(b.iota(shape, 0), b.iota(shape, 1));
+  const ValueId query = b.iota(shape, 0);
+  const ValueId key = b.iota(shape, 1);
+  const ValueId distance = b.sub(query, key);
   if (mask.causal) seen = b.select(b.compare(distance, number(0), "ge"), seen, none);
   if (mask.window > 0) seen = b.select(b.compare(distance, number(mask.window), "lt"), seen, none);
   if (mask.sparse_block > 0) {
@@ -47,8 +49,9 @@ Scores scores_of(Builder& b, ValueId q, ValueId k, const ValueId* segments, cons
   const AttentionDims z(b.type(q), b.type(k));
   ValueId seen = b.broadcast(mask_of_positions(b, AttentionMask::from(attrs), {z.s, z.t}), {z.b, z.s, z.t}, {1, 2});
   if (segments != nullptr) {
-    const ValueId same = b.compare(b.broadcast(*segments, {z.b, z.s, z.t}, {0, 1}),
-                                   b.broadcast(*segments, {z.b, z.s, z.t}, {0, 2}), "eq");
+    const ValueId query_segment = b.broadcast(*segments, {z.b, z.s, z.t}, {0, 1});
+    const ValueId key_segment = b.broadcast(*segments, {z.b, z.s, z.t}, {0, 2});
+    const ValueId same = b.compare(query_segment, key_segment, "eq");
     seen = b.select(same, seen, b.constant_like(0, seen));
   }
   Scores scores;
@@ -71,7 +74,9 @@ ValueId to_heads(Builder& b, ValueId a, ValueId like) {
 // exp(scores - shift[b,K,s,g]), zero where not visible.
 ValueId weights_of(Builder& b, const Scores& scores, ValueId shift) {
   const ValueId shifted = b.sub(scores.masked, b.broadcast(shift, b.shape(scores.masked), {0, 1, 2, 3}));
-  return b.select(scores.visible, b.exp(shifted), b.constant_like(0, shifted));
+  const ValueId weights = b.exp(shifted);
+  const ValueId none = b.constant_like(0, shifted);
+  return b.select(scores.visible, weights, none);
 }
 
 }  // namespace

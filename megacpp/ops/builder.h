@@ -14,6 +14,7 @@ namespace megacpp::ops {
 
 using ir::ValueId;
 
+// Arguments that append nodes must not share a call: C++ does not order them; name them first.
 class Builder {
  public:
   explicit Builder(ir::Graph& graph) : graph_(graph) {}

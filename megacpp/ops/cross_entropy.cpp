@@ -82,14 +82,16 @@ struct Rows {
 
   ValueId spread(ValueId per_row) const { return b.broadcast(per_row, b.shape(logits), {0}); }  // [T] -> [T,v]
   ValueId is_label() const {                                                                    // pred[T,v]
-    return b.compare(b.iota(b.shape(logits), 1), spread(labels), "eq");
+    const ValueId column = b.iota(b.shape(logits), 1);
+    return b.compare(column, spread(labels), "eq");
   }
   ValueId unless_masked(ValueId per_row) const {  // 0 where the label is negative
     const ValueId masked = b.compare(labels, b.constant_like(0, labels), "lt");
     return b.select(masked, b.constant_like(0, per_row), per_row);
   }
   ValueId at_label(ValueId values) const {  // [T,v], 0 off the label
-    return b.select(is_label(), values, b.constant_like(0, values));
+    const ValueId on_label = is_label();
+    return b.select(on_label, values, b.constant_like(0, values));
   }
 };
 

@@ -49,7 +49,8 @@ Dims sequence(size_t start, size_t count) {
 
 Cotangents dot_grad(const GradArgs& args) {
   Builder& b = args.builder;
-  const ir::ValueId lhs = args.operands[0], rhs = args.operands[1], dy = *args.cotangents[0];
+  const ir::ValueId lhs = args.operands[0], rhs = args.operands[1];
+  const ir::ValueId dy = b.convert(*args.cotangents[0], b.type(lhs).dtype);  // a wide result has a wide cotangent
   const DotSides dims = dot_sides(args.attrs, b.type(lhs), b.type(rhs));
   const size_t batch = dims.lhs.batch.size();
   const Dims dy_batch = sequence(0, batch);

@@ -159,7 +159,9 @@ OpDef sqrt_def() {
 OpDef rsqrt_def() {
   return elementwise("rsqrt", "1 / sqrt(a)",
                      [](Builder& b, const GradArgs& args, ValueId dy) {
-                       return Cotangents{b.mul(b.scale(dy, -0.5), b.div(args.results[0], args.operands[0]))};
+                       const ValueId scaled = b.scale(dy, -0.5);
+                       const ValueId cubed = b.div(args.results[0], args.operands[0]);  // a^(-3/2)
+                       return Cotangents{b.mul(scaled, cubed)};
                      },
                      {0.5, 2.0});
 }

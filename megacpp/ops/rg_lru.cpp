@@ -94,7 +94,9 @@ struct Gates {
 // 1 - exp(-2 w) without cancellation for small w: 2 tanh(w) / (1 + tanh(w)).
 ValueId one_minus_exp(Builder& b, ValueId w) {
   const ValueId t = b.tanh(w);
-  return b.div(b.scale(t, 2.0), b.offset(t, 1.0));
+  const ValueId twice_t = b.scale(t, 2.0);
+  const ValueId one_plus_t = b.offset(t, 1.0);
+  return b.div(twice_t, one_plus_t);
 }
 
 Gates build_gates(Builder& b, const std::vector<ValueId>& operands) {
@@ -105,11 +107,14 @@ Gates build_gates(Builder& b, const std::vector<ValueId>& operands) {
   g.input = b.logistic(b.convert(operands[1], kF32));
   g.r = b.logistic(b.convert(operands[2], kF32));
   g.softplus_p = b.broadcast(b.softplus(b.convert(operands[3], kF32)), shape, {2});
-  g.first = b.compare(b.iota(shape, 1), b.constant(0, shape, ir::DType::i32), "eq");
+  const ValueId position = b.iota(shape, 1);
+  g.first = b.compare(position, b.constant(0, shape, ir::DType::i32), "eq");
   const ValueId w = b.scale(b.mul(g.r, g.softplus_p), kDecayScale);
   g.remainder = one_minus_exp(b, w);
-  g.a = b.select(g.first, b.constant(0.0, shape), b.exp(b.neg(w)));
-  g.m = b.select(g.first, b.constant(1.0, shape), b.sqrt(g.remainder));
+  const ValueId first_a = b.constant(0.0, shape);
+  g.a = b.select(g.first, first_a, b.exp(b.neg(w)));
+  const ValueId first_m = b.constant(1.0, shape);
+  g.m = b.select(g.first, first_m, b.sqrt(g.remainder));
   return g;
 }
 
@@ -133,14 +138,21 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
   const ValueId total = b.one("linear_recurrence", {next_a, dh}, {{"reverse", int64_t{1}}});
   const ValueId driven = b.mul(total, g.m);
   const ValueId dx = b.mul(driven, g.input);
-  const ValueId dinput = b.mul(b.mul(driven, g.x), logistic_slope(b, g.input));
-  const ValueId slope = b.rsqrt(b.max(b.scale(g.remainder, 4.0), b.constant_like(kSqrtSlopeFloor, g.remainder)));
+  const ValueId driven_x = b.mul(driven, g.x);
+  const ValueId dinput = b.mul(driven_x, logistic_slope(b, g.input));
+  const ValueId four_remainders = b.scale(g.remainder, 4.0);
+  const ValueId floor = b.constant_like(kSqrtSlopeFloor, g.remainder);
+  const ValueId slope = b.rsqrt(b.max(four_remainders, floor));
   // a is zero at position 0, which clears both terms there as the reset demands.
   const ValueId through_a = b.mul(b.mul(total, previous_h), g.a);
-  const ValueId through_m = b.mul(b.mul(b.mul(total, g.input), g.x), b.mul(b.scale(b.square(g.a), 2.0), slope));
+  const ValueId dm = b.mul(b.mul(total, g.input), g.x);
+  const ValueId m_slope = b.mul(b.scale(b.square(g.a), 2.0), slope);
+  const ValueId through_m = b.mul(dm, m_slope);
   const ValueId dw = b.scale(b.sub(through_m, through_a), kDecayScale);
-  const ValueId drecurrence = b.mul(b.mul(dw, g.softplus_p), logistic_slope(b, g.r));
-  const ValueId dp = b.mul(b.reduce_sum(b.mul(dw, g.r), {0, 1}), b.logistic(b.convert(operands[3], kF32)));
+  const ValueId dr = b.mul(dw, g.softplus_p);
+  const ValueId drecurrence = b.mul(dr, logistic_slope(b, g.r));
+  const ValueId dsoftplus_p = b.reduce_sum(b.mul(dw, g.r), {0, 1});
+  const ValueId dp = b.mul(dsoftplus_p, b.logistic(b.convert(operands[3], kF32)));
   std::vector<ValueId> results = {dx, dinput, drecurrence, dp};
   for (size_t i = 0; i < results.size(); ++i) results[i] = b.convert(results[i], b.type(operands[i]).dtype);
   return results;

@@ -84,7 +84,8 @@ ValueId add_rstd_part(const GradArgs& args, ValueId dx) {
   const ValueId rstd = args.results[1];
   const ValueId factor = b.scale(b.mul(*args.cotangents[1], b.mul(rstd, b.square(rstd))),
                                  -1.0 / static_cast<double>(groups.grouped.back()));
-  return b.add(dx, groups.merge(b.mul(groups.split(args.operands[0]), groups.spread(factor)), type.dtype));
+  const ValueId x = groups.split(args.operands[0]);
+  return b.add(dx, groups.merge(b.mul(x, groups.spread(factor)), type.dtype));
 }
 
 Cotangents grad(const GradArgs& args) {
@@ -132,7 +133,8 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   const Groups groups(b, type, attrs);
   const ValueId x = groups.split(operands[0]);
   const ValueId rstd = b.rsqrt(b.offset(groups.mean(b.square(x)), attrs.real("eps")));
-  const ValueId y = b.mul(b.mul(x, groups.spread(rstd)), groups.gain(operands[1], attrs));
+  const ValueId normalised = b.mul(x, groups.spread(rstd));
+  const ValueId y = b.mul(normalised, groups.gain(operands[1], attrs));
   return {groups.merge(y, type.dtype), rstd};
 }
 

@@ -51,7 +51,12 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   if (attrs.flag("inverse")) sin = b.neg(sin);
   const ValueId low = b.slice(x, 3, 0, r);
   const ValueId high = b.slice(x, 3, r, r);
-  std::vector<ValueId> parts = {b.sub(b.mul(low, cos), b.mul(high, sin)), b.add(b.mul(high, cos), b.mul(low, sin))};
+  const ValueId low_cos = b.mul(low, cos);
+  const ValueId high_sin = b.mul(high, sin);
+  const ValueId turned_low = b.sub(low_cos, high_sin);
+  const ValueId high_cos = b.mul(high, cos);
+  const ValueId low_sin = b.mul(low, sin);
+  std::vector<ValueId> parts = {turned_low, b.add(high_cos, low_sin)};
   if (2 * r < d) parts.push_back(b.slice(x, 3, 2 * r, d - 2 * r));
   return {b.convert(b.concatenate(parts, 3), type.dtype)};
 }

@@ -55,8 +55,9 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
       mixing, k.x, {.lhs_contract = {5}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2, 3}, .rhs_batch = {0, 1, 3, 4}});
   const ValueId carried = b.dot(  // [b, c, g, q, e, p]
       k.c_out, k.previous, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
-  const ValueId y = b.add(b.transpose(inside, {0, 1, 4, 2, 3, 5}),
-                          scale_rows(b, b.transpose(carried, {0, 1, 3, 2, 4, 5}), k.from_start));
+  const ValueId from_inside = b.transpose(inside, {0, 1, 4, 2, 3, 5});
+  const ValueId from_before = scale_rows(b, b.transpose(carried, {0, 1, 3, 2, 4, 5}), k.from_start);
+  const ValueId y = b.add(from_inside, from_before);
   const ValueId whole = out_of_chunks(b, k, y, {z.batch, z.seq, z.heads(), z.head_dim});
   return {b.convert(whole, b.type(operands[0]).dtype)};
 }

@@ -17,9 +17,11 @@ ValueId build_decay(Builder& b, const SsdChunks& k, ValueId log_decay) {
   const SsdSizes& z = k.sizes;
   const ir::Shape pairs = {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length};
   const ValueId steps = b.broadcast(positions_last(b, log_decay), pairs, {0, 1, 2, 3, 4});
-  const ValueId after = b.select(pair_mask(b, k, "gt"), steps, b.constant(0.0, pairs));
+  const ValueId is_after = pair_mask(b, k, "gt");
+  const ValueId after = b.select(is_after, steps, b.constant(0.0, pairs));
   const ValueId sums = b.cumsum(after, 4);
-  return b.exp(b.select(pair_mask(b, k, "ge"), sums, b.constant(kNever, pairs)));
+  const ValueId is_causal = pair_mask(b, k, "ge");
+  return b.exp(b.select(is_causal, sums, b.constant(kNever, pairs)));
 }
 
 ValueId build_scores(Builder& b, const SsdChunks& k) {
@@ -110,7 +112,9 @@ ValueId shift_later(Builder& b, ValueId v, int64_t dim) {
 ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction) {
   const SsdSizes& z = k.sizes;
   const ir::Shape square = {k.length, k.length};
-  const ValueId mask = b.compare(b.iota(square, 0), b.iota(square, 1), direction);
+  const ValueId row = b.iota(square, 0);
+  const ValueId column = b.iota(square, 1);
+  const ValueId mask = b.compare(row, column, direction);
   return b.broadcast(mask, {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {4, 5});
 }
 

@@ -146,15 +146,19 @@ ValueId build_dlog_decay(Builder& b, const Backward& w) {
   const SsdChunks& k = w.k;
   const ValueId terms = b.mul(k.scores, w.dscores);
   const ValueId before = shift_later(b, b.cumsum(terms, 5), 5);
-  const ValueId crossing = b.select(pair_mask(b, k, "ge"), before, b.constant_like(0.0, before));
+  const ValueId is_causal = pair_mask(b, k, "ge");
+  const ValueId crossing = b.select(is_causal, before, b.constant_like(0.0, before));
   const ValueId inside = heads_last(b, b.reduce_sum(crossing, {4}));
   const ValueId read = b.dot(  // [b, c, g, q, e, p]
       k.c_out, k.previous, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const ValueId out = b.reduce_sum(b.mul(w.dy_decayed, b.transpose(read, {0, 1, 3, 2, 4, 5})), {5});
   const ValueId in = b.mul(k.dt, b.reduce_sum(b.mul(k.x, w.to_state), {5}));
   const ValueId over = b.mul(k.whole, b.reduce_sum(b.mul(k.previous, w.dstate), {4, 5}));
-  const ValueId through = b.add(b.cumsum(out, 2, true), shift_later(b, b.cumsum(in, 2), 2));
-  return b.add(b.add(inside, through), b.broadcast(over, b.shape(k.dt), {0, 1, 3, 4}));
+  const ValueId read_later = b.cumsum(out, 2, true);
+  const ValueId added_before = shift_later(b, b.cumsum(in, 2), 2);
+  const ValueId through = b.add(read_later, added_before);
+  const ValueId in_chunk = b.add(inside, through);
+  return b.add(in_chunk, b.broadcast(over, b.shape(k.dt), {0, 1, 3, 4}));
 }
 
 std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
@@ -163,8 +167,9 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   const SsdSizes& z = k.sizes;
   const ValueId dx_over_dt = build_dx_over_dt(b, w);
   const ValueId dlog_decay = build_dlog_decay(b, w);
-  const ValueId ddt =
-      b.add(b.reduce_sum(b.mul(k.x, dx_over_dt), {5}), b.mul(dlog_decay, b.broadcast(k.a, b.shape(k.dt), {3, 4})));
+  const ValueId through_x = b.reduce_sum(b.mul(k.x, dx_over_dt), {5});
+  const ValueId through_decay = b.mul(dlog_decay, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
+  const ValueId ddt = b.add(through_x, through_decay);
   std::vector<ValueId> results = {
       out_of_chunks(b, k, scale_rows(b, dx_over_dt, k.dt), {z.batch, z.seq, z.heads(), z.head_dim}),
       out_of_chunks(b, k, ddt, {z.batch, z.seq, z.heads()}),

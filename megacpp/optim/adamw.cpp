@@ -68,20 +68,28 @@ class UpdateBuilder {
   // min(1, clip / norm)
   ValueId clip_scale(ValueId norm) {
     if (optimizer_.clip == 0) return b_.constant(1.0);
-    return b_.min(b_.constant(1.0), b_.div(b_.constant(optimizer_.clip), b_.offset(norm, 1e-6)));
+    const ValueId one = b_.constant(1.0);
+    const ValueId clip = b_.constant(optimizer_.clip);
+    const ValueId positive_norm = b_.offset(norm, 1e-6);
+    return b_.min(one, b_.div(clip, positive_norm));
   }
 
   // 1 / (1 - beta^step)
   ValueId bias_correction(double beta) {
     const ValueId power = b_.exp(b_.scale(step_, std::log(beta)));
-    return b_.div(b_.constant(1.0), b_.sub(b_.constant(1.0), power));
+    const ValueId numerator = b_.constant(1.0);
+    return b_.div(numerator, b_.sub(b_.constant(1.0), power));
   }
 
   void update(const State& state, ValueId scale, ValueId correction1, ValueId correction2) {
     b_.set_scope(scope_of(state.parameter->name));
     const ValueId g = b_.mul(state.gradient, scale);
-    const ValueId m = b_.add(b_.scale(state.m, optimizer_.beta1), b_.scale(g, 1.0 - optimizer_.beta1));
-    const ValueId v = b_.add(b_.scale(state.v, optimizer_.beta2), b_.scale(b_.square(g), 1.0 - optimizer_.beta2));
+    const ValueId kept_m = b_.scale(state.m, optimizer_.beta1);
+    const ValueId new_m = b_.scale(g, 1.0 - optimizer_.beta1);
+    const ValueId m = b_.add(kept_m, new_m);
+    const ValueId kept_v = b_.scale(state.v, optimizer_.beta2);
+    const ValueId new_v = b_.scale(b_.square(g), 1.0 - optimizer_.beta2);
+    const ValueId v = b_.add(kept_v, new_v);
     const ValueId root = b_.offset(b_.sqrt(b_.mul(v, correction2)), optimizer_.eps);
     ValueId direction = b_.div(b_.mul(m, correction1), root);
     if (state.parameter->decayed && optimizer_.weight_decay > 0)

@@ -67,7 +67,9 @@ ir::Graph roots() {
 }
 
 void set(Executable& executable, const std::vector<double>& x) {
-  encode(ops::Tensor{{ir::DType::f32, {3}}, x}, executable.state("x").data());
+  ops::Tensor tensor = ops::Tensor::zeros({ir::DType::f32, {3}});
+  tensor.data = x;
+  encode(tensor, executable.state("x").data());
 }
 
 TEST(CpuBackendTest, ScalarOutputsAreReadByName) {

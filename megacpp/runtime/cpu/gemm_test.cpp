@@ -69,11 +69,13 @@ struct Product {
   }
 
   void expect_right(const Matrix& result) const {
-    const double tolerance = 1e-6 * std::sqrt(static_cast<double>(g.k) + 1.0);
+    const double rounding = 1e-6 * std::sqrt(static_cast<double>(g.k) + 1.0);
     for (int64_t row = 0; row < g.m; ++row) {
-      for (int64_t column = 0; column < g.n; ++column)
-        ASSERT_NEAR(result[at(row * g.ldc + column)], wanted(row, column), tolerance)
+      for (int64_t column = 0; column < g.n; ++column) {
+        const double right = wanted(row, column);
+        ASSERT_NEAR(result[at(row * g.ldc + column)], right, rounding * std::max(1.0, std::fabs(right)))
             << g.m << "x" << g.n << "x" << g.k << " at " << row << "," << column;
+      }
       for (int64_t column = g.n; column < g.ldc; ++column) ASSERT_EQ(result[at(row * g.ldc + column)], kGuard);
     }
   }
