@@ -17,7 +17,8 @@ using ir::ValueId;
 using ops::Builder;
 
 // A node is worth keeping under `selective` when it costs more arithmetic than this per result element.
-constexpr double kCheapFlopsPerElement = 32.0;
+// Elementwise work, norms and short convolutions stay below it; products and sequence mixers lie above.
+constexpr double kCheapFlopsPerElement = 12.0;
 
 class Differentiator {
  public:
@@ -76,6 +77,8 @@ class Differentiator {
     if (!reached) return;
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.grad) return;
+    for (size_t r = op.statistics_from; r < cotangents.size(); ++r)
+      MEGACPP_CHECK(!cotangents[r].has_value()) << "a cotangent reaches statistic " << r << " of " << op.name;
     enter_block(node.scope);
     const ops::Cotangents gradients = splice_gradient(op, node, cotangents);
     builder.set_scope(node.scope);

@@ -49,6 +49,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
       files.push_back(entry->path());
     }
   }
+  if (error) refuse(folder.string(), error.message());
   std::sort(files.begin(), files.end());
   return files;
 }

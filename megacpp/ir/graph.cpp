@@ -87,7 +87,7 @@ std::string_view scope_block(std::string_view scope) { return scope.substr(0, sc
 
 std::string_view scope_family(std::string_view scope) {
   const size_t dot = scope.find('.');
-  if (dot == std::string_view::npos) return "";
+  if (dot == std::string_view::npos || !scope.starts_with("block")) return "";
   const std::string_view rest = scope.substr(dot + 1);
   return rest.substr(0, rest.find('.'));
 }

@@ -2,6 +2,7 @@
 #include "megacpp/schedule/fuse.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -72,10 +73,12 @@ class Fuser {
     return kind(node) == Fusion::elementwise || trailing_reduction(node) > 0;
   }
 
-  // Registers are f32 and unrounded: a number cut to an integer must not be read on inside the cluster.
+  // Registers are f32 and unrounded: a number cut to an integer or a truth value must not be read on inside the
+  // cluster.
   bool cuts_to_integer(const ir::Node& node) const {
-    return node.op == "convert" && !ir::is_float(graph_.type(node.results[0]).dtype) &&
-           ir::is_float(graph_.type(node.operands[0]).dtype);
+    if (node.op != "convert") return false;
+    const ir::DType from = graph_.type(node.operands[0]).dtype, to = graph_.type(node.results[0]).dtype;
+    return from != to && (to == ir::DType::pred || (to == ir::DType::i32 && ir::is_float(from)));
   }
 
   Source resolve(ValueId value) const {
@@ -348,7 +351,7 @@ class Fuser {
     }
 
     int constant(double value) {
-      const auto [at, is_new] = constants_.emplace(value, 0);
+      const auto [at, is_new] = constants_.emplace(std::bit_cast<uint64_t>(value), 0);
       if (is_new) at->second = add({.kind = TileInstruction::Kind::constant, .value = value});
       return at->second;
     }
@@ -375,7 +378,7 @@ class Fuser {
     std::vector<ValueId> operands_;
     std::vector<ValueId> stored_;
     std::map<uint32_t, int> registers_;
-    std::map<double, int> constants_;
+    std::map<uint64_t, int> constants_;  // by bits: NaN equals nothing, and -0.0 is not 0.0
     std::map<Load, int> loads_;
   };
 
