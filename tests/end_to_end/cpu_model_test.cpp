@@ -29,6 +29,8 @@ void* counted_allocation(std::size_t bytes) {
 // The whole program's heap, so that a kernel that allocates while it runs is found whatever it uses.
 void* operator new(std::size_t bytes) { return counted_allocation(bytes); }
 void* operator new[](std::size_t bytes) { return counted_allocation(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

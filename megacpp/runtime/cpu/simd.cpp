@@ -85,7 +85,7 @@ HWY_INLINE float fold_sum(int64_t count, const F& term, const S& scalar) {
 // exp(x); 0 where the result would be subnormal, so masked scores (-1e30) are safe; infinity above the largest float.
 // Range reduction x = k ln2 + r with |r| <= ln2/2, then a degree-6 polynomial: error under 2 ulp.
 HWY_INLINE V fast_exp(D d, V x) {
-  const hn::RebindToSigned<D> di;
+  const hn::RebindToUnsigned<D> du;  // exponents of numbers out of range wrap, and are replaced below
   const V low = hn::Set(d, -87.33654F), high = hn::Set(d, 88.72283F);
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits: cheaper than a rounding and a conversion.
   const V magic = hn::Set(d, 12582912.0F);
@@ -101,8 +101,8 @@ HWY_INLINE V fast_exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0F)));
   // Times 2^k: k is added to the exponent field of p, which lies in [0.7, 1.42].
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  const V value = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const V value = hn::BitCast(d, hn::Add(hn::BitCast(du, p), exponent));
   const V bounded = hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), value);
   return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Lt(x, low), bounded));
 }
