@@ -115,19 +115,29 @@ HWY_INLINE V or_nan(V a, V b, V value) {
 void Exp(const float* x, float* y, int64_t n) {
   map1(x, y, n, [](D d, V v) HWY_ATTR { return fast_exp(d, v); });
 }
-// Highway's logarithms hold for positive finite arguments only: put the rest right, above all NaN.
+// Highway's logarithms hold for positive finite arguments only: others are kept from them, and put right after.
+HWY_INLINE auto in_log_domain(D d, V argument) {
+  return hn::And(hn::Gt(argument, hn::Zero(d)), hn::Lt(argument, hn::Set(d, std::numeric_limits<float>::infinity())));
+}
 HWY_INLINE V with_log_edges(D d, V argument, V value) {
   const V zero = hn::Zero(d), infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   const V others =
       hn::IfThenElse(hn::Eq(argument, infinity), infinity, hn::Set(d, std::numeric_limits<float>::quiet_NaN()));
   const V edges = hn::IfThenElse(hn::Eq(argument, zero), hn::Neg(infinity), others);
-  return hn::IfThenElse(hn::And(hn::Gt(argument, zero), hn::Lt(argument, infinity)), value, edges);
+  return hn::IfThenElse(in_log_domain(d, argument), value, edges);
 }
 void Log(const float* x, float* y, int64_t n) {
-  map1(x, y, n, [](D d, V v) HWY_ATTR { return with_log_edges(d, v, hn::Log(d, v)); });
+  map1(x, y, n, [](D d, V v) HWY_ATTR {
+    const V safe = hn::IfThenElse(in_log_domain(d, v), v, hn::Set(d, 1.0F));
+    return with_log_edges(d, v, hn::Log(d, safe));
+  });
 }
 void Log1p(const float* x, float* y, int64_t n) {
-  map1(x, y, n, [](D d, V v) HWY_ATTR { return with_log_edges(d, hn::Add(v, hn::Set(d, 1.0F)), hn::Log1p(d, v)); });
+  map1(x, y, n, [](D d, V v) HWY_ATTR {
+    const V argument = hn::Add(v, hn::Set(d, 1.0F));
+    const V safe = hn::IfThenElse(in_log_domain(d, argument), v, hn::Zero(d));
+    return with_log_edges(d, argument, hn::Log1p(d, safe));
+  });
 }
 // tanh by 1 - 2/(exp(2x)+1), and by its series near zero where that cancels.
 void Tanh(const float* x, float* y, int64_t n) {
