@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/recipe_flags.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
@@ -92,11 +93,8 @@ Command parity_command() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
-            app.add_option("--set", flags->overrides,
-                           "override how it runs, e.g. --set train.threads=2; may be repeated")
-                ->type_name("KEY=VALUE")
-                ->take_all()
-                ->allow_extra_args(false);
+            declare_overrides(app, flags->overrides,
+                              "override how it runs, e.g. --set train.threads=2; may be repeated");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_parity(*flags); };
           }};

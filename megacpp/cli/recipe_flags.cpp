@@ -5,13 +5,14 @@
 
 namespace megacpp::cli {
 
+void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help) {
+  app.add_option("--set", overrides, help)->type_name("KEY=VALUE")->take_all()->allow_extra_args(false);
+}
+
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
   auto flags = std::make_shared<RecipeFlags>();
   app.add_option("recipe", flags->file, "recipe file (YAML)")->required()->type_name("FILE");
-  app.add_option("--set", flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
+  declare_overrides(app, flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated");
   return flags;
 }
 

@@ -20,6 +20,9 @@ struct RecipeFlags {
   recipe::Recipe load() const { return recipe::load(file, overrides); }
 };
 
+/// `--set KEY=VALUE`, one value a flag, as often as wanted.
+void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help);
+
 /// Declared on `app`; shared with the command's body, which reads it after parsing.
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
 

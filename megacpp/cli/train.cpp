@@ -31,11 +31,15 @@ std::atomic<bool> interrupted{false};
 
 void on_interrupt(int) { interrupted.store(true); }
 
+double compile_seconds(const compile::Compiled& compiled) {
+  double seconds = 0;
+  for (const compile::StageTime& stage : compiled.stages) seconds += stage.seconds;
+  return seconds;
+}
+
 // Before step 0: what will run, and what it will cost.
 void print_header(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::TextCorpus& corpus,
                   int threads) {
-  double compile_seconds = 0;
-  for (const compile::StageTime& stage : compiled.stages) compile_seconds += stage.seconds;
   int64_t parameters = 0;
   for (const blocks::Parameter& parameter : compiled.parameters) parameters += ir::num_elements(parameter.shape);
   fmt::print(stderr, "{}\n", recipe::print(recipe));
@@ -43,7 +47,7 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
              recipe.model.depth, static_cast<double>(parameters) / 1e6);
   fmt::print(stderr, "data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
              corpus.files.size());
-  fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds * 1e3,
+  fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
              compiled.fallbacks.size(), threads);
   fmt::print(stderr, "{}\n", memory::to_text(compiled.memory));
 }
@@ -96,8 +100,6 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
   if (flags.profile)
     for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
   if (flags.json) {
-    double compile_seconds = 0;
-    for (const compile::StageTime& stage : compiled.stages) compile_seconds += stage.seconds;
     Json losses = Json::array();
     for (const train::StepReport& report : reports) losses.push_back(report.loss);
     print_json({{"name", recipe.name},
@@ -105,7 +107,7 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                 {"steps", static_cast<int64_t>(reports.size())},
                 {"losses", losses},
                 {"tokens_per_second", rate},
-                {"compile_seconds", compile_seconds},
+                {"compile_seconds", compile_seconds(compiled)},
                 {"flops_per_micro_step", compiled.flops_per_micro_step},
                 {"planned_peak_bytes", memory.planned_peak_bytes},
                 {"measured_peak_bytes", memory.measured_peak_bytes},
