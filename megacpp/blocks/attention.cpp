@@ -11,13 +11,13 @@ namespace {
 std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
   const Attention& a = configs.attention;
   const int64_t q = a.heads * a.head_dim, kv = a.kv_heads * a.head_dim;
-  std::vector<Parameter> list = {{"wq", {dims.hidden, q}, Init::normal(dims.init_std)},
-                                 {"wk", {dims.hidden, kv}, Init::normal(dims.init_std)},
-                                 {"wv", {dims.hidden, kv}, Init::normal(dims.init_std)},
-                                 {"wo", {q, dims.hidden}, Init::normal(dims.output_std)}};
+  std::vector<Parameter> list = {{"wq", {dims.hidden, q}, {Dim::whole, Dim::heads}, Init::normal(dims.init_std)},
+                                 {"wk", {dims.hidden, kv}, {Dim::whole, Dim::kv_heads}, Init::normal(dims.init_std)},
+                                 {"wv", {dims.hidden, kv}, {Dim::whole, Dim::kv_heads}, Init::normal(dims.init_std)},
+                                 {"wo", {q, dims.hidden}, {Dim::heads, Dim::whole}, Init::normal(dims.output_std)}};
   if (a.qk_norm) {
-    list.push_back({"q_norm", {a.head_dim}, Init::ones(), false});
-    list.push_back({"k_norm", {a.head_dim}, Init::ones(), false});
+    list.push_back({"q_norm", {a.head_dim}, {Dim::whole}, Init::ones(), false});
+    list.push_back({"k_norm", {a.head_dim}, {Dim::whole}, Init::ones(), false});
   }
   return list;
 }

@@ -13,6 +13,7 @@
 #include "megacpp/blocks/attention.h"
 #include "megacpp/blocks/feed_forward.h"
 #include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/parallel.h"
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/blocks/recurrent.h"
 #include "megacpp/ops/builder.h"
@@ -55,15 +56,24 @@ struct BuildContext {
   ops::Builder& builder;
   const Dims& dims;
   const Configs& configs;
+  const Parallel& parallel;
   std::string block;                                    // "block03"
   const std::map<std::string, ValueId>& weights;        // this block's parameters by short name ("wq"), f32
   std::optional<ValueId> rope_cos = {}, rope_sin = {};  // f32[sequence, head_dim / 2]
   std::optional<ValueId> segments = {};                 // i32[batch, sequence], for document masks
+  std::optional<ValueId> positions = {};                // i32[sequence], where tokens are not stored in time order
   std::vector<RouterStats>* routers = nullptr;
 
   /// A parameter in the compute dtype, or as stored.
   ValueId weight(const std::string& name) const { return builder.convert(master(name), dims.compute); }
   ValueId master(const std::string& name) const { return weights.at(name); }
+
+  /// Where the spread of a value changes: from lying along `from` to lying along `to`. Its gradient goes the other way.
+  /// No node when both are the same.
+  ValueId reshard(ValueId x, const std::vector<Dim>& from, const std::vector<Dim>& to) const;
+  /// Into and out of a mixer: [batch, stream, hidden] <-> [batch, sequence, hidden]. Partial sums end at leave().
+  ValueId enter(ValueId x) const;
+  ValueId leave(ValueId y) const;
 };
 
 struct BlockDef {

@@ -27,6 +27,21 @@ const BlockDef& block_def(char letter) {
   return *at;
 }
 
+ValueId BuildContext::reshard(ValueId x, const std::vector<Dim>& from, const std::vector<Dim>& to) const {
+  if (parallel.is_one_chip()) return x;
+  const ir::Sharding before = parallel.sharding(from), after = parallel.sharding(to);
+  return builder.one("reshard", {x},
+                     {{"from", ir::to_string(before, parallel.mesh)}, {"to", ir::to_string(after, parallel.mesh)}});
+}
+
+ValueId BuildContext::enter(ValueId x) const {
+  return reshard(x, {Dim::batch, Dim::stream, Dim::whole}, {Dim::batch, Dim::sequence, Dim::whole});
+}
+
+ValueId BuildContext::leave(ValueId y) const {
+  return reshard(y, {Dim::batch, Dim::sequence, Dim::whole}, {Dim::batch, Dim::stream, Dim::whole});
+}
+
 ValueId project(const BuildContext& context, ValueId x, const std::string& weight) {
   return context.builder.matmul(x, context.weight(weight));
 }

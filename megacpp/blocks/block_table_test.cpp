@@ -92,6 +92,7 @@ TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
   const BuildContext context{.builder = builder,
                              .dims = dims,
                              .configs = c.configs,
+                             .parallel = {},
                              .block = "block00",
                              .weights = weights,
                              .rope_cos = builder.input("cos", {ir::DType::f32, table}, ir::Role::batch),

@@ -15,9 +15,13 @@ void add_weights(std::vector<Parameter>& list, const std::string& prefix, const 
     s.push_back(out);
     return s;
   };
-  if (gated) list.push_back({prefix + "w_gate", shape(dims.hidden, intermediate), Init::normal(dims.init_std)});
-  list.push_back({prefix + "w_up", shape(dims.hidden, intermediate), Init::normal(dims.init_std)});
-  list.push_back({prefix + "w_down", shape(intermediate, dims.hidden), Init::normal(dims.output_std)});
+  const std::vector<Dim> into = lead.empty() ? std::vector{Dim::whole, Dim::mlp}
+                                             : std::vector{Dim::experts, Dim::whole, Dim::expert_mlp};
+  const std::vector<Dim> out = lead.empty() ? std::vector{Dim::mlp, Dim::whole}
+                                            : std::vector{Dim::experts, Dim::expert_mlp, Dim::whole};
+  if (gated) list.push_back({prefix + "w_gate", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
+  list.push_back({prefix + "w_up", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
+  list.push_back({prefix + "w_down", shape(intermediate, dims.hidden), out, Init::normal(dims.output_std)});
 }
 
 std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
@@ -27,10 +31,10 @@ std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
     add_weights(list, "", {}, dims, f.intermediate, f.is_gated());
     return list;
   }
-  list.push_back({"router", {dims.hidden, f.experts}, Init::normal(dims.init_std)});
+  list.push_back({"router", {dims.hidden, f.experts}, {Dim::whole, Dim::whole}, Init::normal(dims.init_std)});
   add_weights(list, "", {f.experts}, dims, f.intermediate, f.is_gated());
   if (f.shared_intermediate > 0) add_weights(list, "shared.", {}, dims, f.shared_intermediate, f.is_gated());
-  if (f.bias_rate > 0) list.push_back({"expert_bias", {f.experts}, Init::zeros(), false, false});
+  if (f.bias_rate > 0) list.push_back({"expert_bias", {f.experts}, {Dim::whole}, Init::zeros(), false, false});
   return list;
 }
 

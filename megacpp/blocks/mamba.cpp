@@ -12,14 +12,14 @@ std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
   const Mamba& m = configs.mamba;
   const Init dt{.kind = Init::Kind::dt_bias, .a = m.dt_min, .b = m.dt_max, .c = m.dt_floor};
   const double conv_std = 1.0 / std::sqrt(3.0 * static_cast<double>(m.conv_width));
-  std::vector<Parameter> list = {{"in_proj", {dims.hidden, m.projected()}, Init::normal(dims.init_std)},
-                                 {"conv.weight", {m.conv_channels(), m.conv_width}, Init::normal(conv_std)},
-                                 {"dt_bias", {m.heads}, dt, false},
-                                 {"A_log", {m.heads}, {.kind = Init::Kind::log_uniform_int}, false},
-                                 {"D", {m.heads}, Init::ones(), false},
-                                 {"gate_norm.weight", {m.inner()}, Init::ones(), false},
-                                 {"out_proj", {m.inner(), dims.hidden}, Init::normal(dims.output_std)}};
-  if (m.conv_bias) list.push_back({"conv.bias", {m.conv_channels()}, Init::zeros(), false});
+  std::vector<Parameter> list = {{"in_proj", {dims.hidden, m.projected()}, {Dim::whole, Dim::whole}, Init::normal(dims.init_std)},
+                                 {"conv.weight", {m.conv_channels(), m.conv_width}, {Dim::whole, Dim::whole}, Init::normal(conv_std)},
+                                 {"dt_bias", {m.heads}, {Dim::inner}, dt, false},
+                                 {"A_log", {m.heads}, {Dim::inner}, {.kind = Init::Kind::log_uniform_int}, false},
+                                 {"D", {m.heads}, {Dim::inner}, Init::ones(), false},
+                                 {"gate_norm.weight", {m.inner()}, {Dim::inner}, Init::ones(), false},
+                                 {"out_proj", {m.inner(), dims.hidden}, {Dim::inner, Dim::whole}, Init::normal(dims.output_std)}};
+  if (m.conv_bias) list.push_back({"conv.bias", {m.conv_channels()}, {Dim::whole}, Init::zeros(), false});
   return list;
 }
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "megacpp/blocks/parallel.h"
 #include "megacpp/ir/tensor_type.h"
 
 namespace megacpp::blocks {
@@ -33,6 +35,7 @@ struct Init {
 struct Parameter {
   std::string name;  // full: "block03.M.in_proj"
   ir::Shape shape;
+  std::vector<Dim> dims;  // what a layout may split, one per dimension
   Init init;
   bool decayed = true;    // whether weight decay applies: matrices yes, vectors no
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)

@@ -16,31 +16,31 @@ std::vector<float> drawn(const Parameter& parameter, uint64_t seed = 1, int64_t 
 }
 
 TEST(ParameterTest, ElementsDependOnSeedNameAndIndexAlone) {
-  const Parameter p{"block00.A.wq", {4000}, Init::normal(0.02)};
+  const Parameter p{"block00.A.wq", {4000}, {}, Init::normal(0.02)};
   const std::vector<float> whole = drawn(p), part = drawn(p, 1, 1000, 50);
   for (size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[1000 + i]);
   EXPECT_NE(whole, drawn(p, 2));
-  EXPECT_NE(whole, drawn({"block01.A.wq", {4000}, Init::normal(0.02)}));
+  EXPECT_NE(whole, drawn({"block01.A.wq", {4000}, {}, Init::normal(0.02)}));
 }
 
 TEST(ParameterTest, NormalHasItsDeviation) {
   double sum = 0, squares = 0;
-  for (const double value : drawn({"w", {4000}, Init::normal(0.02)})) sum += value, squares += value * value;
+  for (const double value : drawn({"w", {4000}, {}, Init::normal(0.02)})) sum += value, squares += value * value;
   EXPECT_NEAR(sum / 4000, 0.0, 0.002);
   EXPECT_NEAR(std::sqrt(squares / 4000), 0.02, 0.001);
 }
 
 TEST(ParameterTest, ConstantsAndHeadNumbers) {
-  EXPECT_EQ(drawn({"w", {3}, Init::ones()}, 1, 0, 3), (std::vector<float>{1, 1, 1}));
-  EXPECT_EQ(drawn({"w", {3}, Init::zeros()}, 1, 0, 3), (std::vector<float>{0, 0, 0}));
-  const std::vector<float> logs = drawn({"A_log", {8}, {.kind = Init::Kind::log_uniform_int}}, 1, 0, 8);
+  EXPECT_EQ(drawn({"w", {3}, {}, Init::ones()}, 1, 0, 3), (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(drawn({"w", {3}, {}, Init::zeros()}, 1, 0, 3), (std::vector<float>{0, 0, 0}));
+  const std::vector<float> logs = drawn({"A_log", {8}, {}, {.kind = Init::Kind::log_uniform_int}}, 1, 0, 8);
   for (size_t i = 0; i < logs.size(); ++i) EXPECT_FLOAT_EQ(std::exp(logs[i]), static_cast<float>(i + 1));
 }
 
 TEST(ParameterTest, TimeStepsFallInTheirRangeAfterSoftplus) {
   const Init init{.kind = Init::Kind::dt_bias, .a = 1e-3, .b = 0.1, .c = 2e-3};
   double least = 1, most = 0;
-  for (const double bias : drawn({"dt_bias", {4000}, init})) {
+  for (const double bias : drawn({"dt_bias", {4000}, {}, init})) {
     const double dt = std::log1p(std::exp(bias));
     least = std::min(least, dt);
     most = std::max(most, dt);
@@ -52,7 +52,7 @@ TEST(ParameterTest, TimeStepsFallInTheirRangeAfterSoftplus) {
 TEST(ParameterTest, RecurrenceStartsWithDecayInItsRange) {
   const Init init{.kind = Init::Kind::rg_lru, .a = 0.9, .b = 0.999};
   double least = 1, most = 0;
-  for (const double p : drawn({"p", {4000}, init})) {
+  for (const double p : drawn({"p", {4000}, {}, init})) {
     const double decay = std::exp(-std::log1p(std::exp(p)));
     least = std::min(least, decay);
     most = std::max(most, decay);

@@ -14,19 +14,19 @@ std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
   const int64_t bw = r.block_width();
   const Init gate = Init::normal(std::sqrt(0.01 / static_cast<double>(bw)));
   const Init conv = Init::normal(std::sqrt(0.01 / static_cast<double>(r.conv_width)));
-  return {{"linear_x.weight", {dims.hidden, r.width}, Init::normal(dims.init_std)},
-          {"linear_x.bias", {r.width}, Init::zeros(), false},
-          {"linear_y.weight", {dims.hidden, r.width}, Init::normal(dims.init_std)},
-          {"linear_y.bias", {r.width}, Init::zeros(), false},
-          {"conv.weight", {r.width, r.conv_width}, conv},
-          {"conv.bias", {r.width}, Init::zeros(), false},
-          {"input_gate.weight", {r.heads, bw, bw}, gate},
-          {"input_gate.bias", {r.heads, bw}, Init::zeros(), false},
-          {"recurrent_gate.weight", {r.heads, bw, bw}, gate},
-          {"recurrent_gate.bias", {r.heads, bw}, Init::zeros(), false},
-          {"p", {r.width}, {.kind = Init::Kind::rg_lru, .a = 0.9, .b = 0.999}, false},
-          {"linear_out.weight", {r.width, dims.hidden}, Init::normal(dims.output_std)},
-          {"linear_out.bias", {dims.hidden}, Init::zeros(), false}};
+  return {{"linear_x.weight", {dims.hidden, r.width}, {Dim::whole, Dim::width}, Init::normal(dims.init_std)},
+          {"linear_x.bias", {r.width}, {Dim::width}, Init::zeros(), false},
+          {"linear_y.weight", {dims.hidden, r.width}, {Dim::whole, Dim::width}, Init::normal(dims.init_std)},
+          {"linear_y.bias", {r.width}, {Dim::width}, Init::zeros(), false},
+          {"conv.weight", {r.width, r.conv_width}, {Dim::width, Dim::whole}, conv},
+          {"conv.bias", {r.width}, {Dim::width}, Init::zeros(), false},
+          {"input_gate.weight", {r.heads, bw, bw}, {Dim::width, Dim::whole, Dim::whole}, gate},
+          {"input_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), false},
+          {"recurrent_gate.weight", {r.heads, bw, bw}, {Dim::width, Dim::whole, Dim::whole}, gate},
+          {"recurrent_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), false},
+          {"p", {r.width}, {Dim::width}, {.kind = Init::Kind::rg_lru, .a = 0.9, .b = 0.999}, false},
+          {"linear_out.weight", {r.width, dims.hidden}, {Dim::width, Dim::whole}, Init::normal(dims.output_std)},
+          {"linear_out.bias", {dims.hidden}, {Dim::whole}, Init::zeros(), false}};
 }
 
 ValueId add_bias(const BuildContext& context, ValueId x, const std::string& name) {

@@ -43,8 +43,9 @@ std::string block_name(size_t index) { return fmt::format("block{:02}", index); 
 
 class ModelBuilder {
  public:
-  ModelBuilder(const recipe::Model& model, const Batch& batch)
+  ModelBuilder(const recipe::Model& model, const Batch& batch, const blocks::Parallel& parallel)
       : model_(model),
+        parallel_(parallel),
         batch_(batch),
         dims_(dims_of(model, batch)),
         configs_(configs_of(model)),
@@ -102,6 +103,7 @@ class ModelBuilder {
     return {.builder = builder_,
             .dims = dims_,
             .configs = configs_,
+            .parallel = parallel_,
             .block = block,
             .weights = weights,
             .rope_cos = rope_cos_,
@@ -125,13 +127,13 @@ class ModelBuilder {
 
   ValueId embed(ValueId ids) {
     builder_.set_scope("embed");
-    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, Init::normal(model_.init_std)});
+    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, {blocks::Dim::vocab, blocks::Dim::whole}, Init::normal(model_.init_std)});
     const ValueId x = builder_.convert(builder_.one("take", {table_, ids}), batch_.compute);
     return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
   }
 
   ValueId norm(ValueId x, const std::string& name) {
-    const ValueId weight = parameter({name, {model_.hidden}, Init::ones(), false});
+    const ValueId weight = parameter({name, {model_.hidden}, {blocks::Dim::whole}, Init::ones(), false});
     return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
   }
 
@@ -160,7 +162,7 @@ class ModelBuilder {
   }
 
   ValueId untied_product(ValueId rows) {
-    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, Init::normal(model_.init_std)});
+    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, {blocks::Dim::whole, blocks::Dim::vocab}, Init::normal(model_.init_std)});
     return builder_.matmul(rows, builder_.convert(weight, batch_.compute));
   }
 
@@ -228,6 +230,7 @@ class ModelBuilder {
   }
 
   const recipe::Model& model_;
+  const blocks::Parallel& parallel_;
   Batch batch_;
   blocks::Dims dims_;
   blocks::Configs configs_;
@@ -240,12 +243,13 @@ class ModelBuilder {
 
 }  // namespace
 
-ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits) {
-  return ModelBuilder(model, batch).run(keep_logits);
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits,
+                           const blocks::Parallel& parallel) {
+  return ModelBuilder(model, batch, parallel).run(keep_logits);
 }
 
 ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch) {
-  return ModelBuilder(model, batch).run_mixer(letter);
+  return ModelBuilder(model, batch, {}).run_mixer(letter);
 }
 
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model) {

@@ -36,7 +36,8 @@ struct ForwardModel {
 /// Inputs: parameters (f32, role weight), batch.ids and batch.labels (i32[sequences, length]; a label below 0 is
 /// masked), batch.segments where document masks are on. Outputs: loss, ce, and aux, z, dropped where there are experts;
 /// logits and router logits when `keep_logits` is set.
-ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits = false);
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits = false,
+                           const blocks::Parallel& parallel = {});
 
 /// All parameters of the model, without building a graph.
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);

@@ -187,6 +187,7 @@ OpDef dot_def() {
     if (args.operands.size() == 3) cotangents.push_back(args.cotangents[0]);
     return cotangents;
   };
+  def.linear = [](const NodeView&) { return Linearity{Linearity::Kind::each, {0, 1}}; };
   def.cost = [](const NodeView& view) {
     double k = 1;
     for (const int64_t d : view.attrs.list("lhs_contract")) k *= static_cast<double>(view.operands[0].dim(d));

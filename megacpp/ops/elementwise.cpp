@@ -73,29 +73,39 @@ OpDef elementwise(std::string name, std::string doc, GradRule rule, Range range 
   return def;
 }
 
+OpDef linear(Linearity::Kind kind, std::vector<size_t> operands, OpDef def) {
+  def.linear = [linearity = Linearity{kind, std::move(operands)}](const NodeView&) { return linearity; };
+  return def;
+}
+
 }  // namespace
 
 OpDef add_def() {
-  return elementwise("add", "a + b", [](Builder&, const GradArgs&, ValueId dy) { return Cotangents{dy, dy}; });
+  return linear(Linearity::Kind::together, {},
+                elementwise("add", "a + b", [](Builder&, const GradArgs&, ValueId dy) { return Cotangents{dy, dy}; }));
 }
 
 OpDef sub_def() {
-  return elementwise("sub", "a - b", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{dy, b.neg(dy)}; });
+  return linear(Linearity::Kind::together, {}, elementwise("sub", "a - b", [](Builder& b, const GradArgs&, ValueId dy) {
+                  return Cotangents{dy, b.neg(dy)};
+                }));
 }
 
 OpDef mul_def() {
-  return elementwise("mul", "a * b", [](Builder& b, const GradArgs& args, ValueId dy) {
-    return Cotangents{b.mul(dy, args.operands[1]), b.mul(dy, args.operands[0])};
-  });
+  return linear(Linearity::Kind::each, {},
+                elementwise("mul", "a * b", [](Builder& b, const GradArgs& args, ValueId dy) {
+                  return Cotangents{b.mul(dy, args.operands[1]), b.mul(dy, args.operands[0])};
+                }));
 }
 
 OpDef div_def() {
-  return elementwise("div", "a / b",
-                     [](Builder& b, const GradArgs& args, ValueId dy) {
-                       const ValueId da = b.div(dy, args.operands[1]);
-                       return Cotangents{da, b.neg(b.mul(da, args.results[0]))};
-                     },
-                     {0.5, 2.0});
+  return linear(Linearity::Kind::each, {0},
+                elementwise("div", "a / b",
+                            [](Builder& b, const GradArgs& args, ValueId dy) {
+                              const ValueId da = b.div(dy, args.operands[1]);
+                              return Cotangents{da, b.neg(b.mul(da, args.results[0]))};
+                            },
+                            {0.5, 2.0}));
 }
 
 OpDef max_def() {
@@ -115,7 +125,8 @@ OpDef min_def() {
 }
 
 OpDef neg_def() {
-  return elementwise("neg", "-a", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{b.neg(dy)}; });
+  return linear(Linearity::Kind::together, {},
+                elementwise("neg", "-a", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{b.neg(dy)}; }));
 }
 
 OpDef abs_def() {
@@ -197,6 +208,7 @@ OpDef select_def() {
         const ValueId zero = b.constant_like(0.0, dy);
         return Cotangents{std::nullopt, b.select(args.operands[0], dy, zero), b.select(args.operands[0], zero, dy)};
       });
+  def.linear = [](const NodeView&) { return Linearity{Linearity::Kind::together, {1, 2}}; };
   def.infer = [](const Types& operands, const ir::Attrs&) {
     require_equal_shapes("select", operands, 3);
     require_operands(operands[0].dtype == DType::pred && operands[1] == operands[2], "select", operands,
@@ -245,6 +257,11 @@ OpDef convert_def() {
         const DType from = b.type(args.operands[0]).dtype;
         return ir::is_float(from) ? Cotangents{b.convert(dy, from)} : Cotangents{std::nullopt};
       });
+  // Narrowing rounds: partial sums are added up before it.
+  def.linear = [](const NodeView& view) {
+    const bool widens = ir::is_float(view.operands[0].dtype) && view.results[0].dtype == DType::f32;
+    return Linearity{widens ? Linearity::Kind::together : Linearity::Kind::no};
+  };
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_equal_shapes("convert", operands, 1);
     return Types{{require_dtype("convert", attrs.text("dtype")), operands[0].shape}};

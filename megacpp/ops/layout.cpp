@@ -132,6 +132,7 @@ OpDef broadcast_def() {
       if (std::find(kept.begin(), kept.end(), d) == kept.end()) repeated.push_back(d);
     return Cotangents{repeated.empty() ? *args.cotangents[0] : b.reduce_sum(*args.cotangents[0], repeated)};
   };
+  def.linear = linear_together;
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const auto& dims = attrs.list("dims");
@@ -169,6 +170,7 @@ OpDef reshape_def() {
   def.grad = [](const GradArgs& args) {
     return Cotangents{args.builder.reshape(*args.cotangents[0], args.builder.shape(args.operands[0]))};
   };
+  def.linear = linear_together;
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
     results[0].data = operands[0].data;
@@ -214,6 +216,7 @@ OpDef transpose_def() {
       inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
     return Cotangents{args.builder.transpose(*args.cotangents[0], inverse)};
   };
+  def.linear = linear_together;
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const auto& permutation = attrs.list("permutation");
@@ -258,6 +261,7 @@ OpDef slice_def() {
     const int64_t after = b.type(args.operands[0]).dim(dim) - start - args.attrs.integer("size");
     return Cotangents{b.pad(*args.cotangents[0], dim, start, after)};
   };
+  def.linear = linear_together;
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const size_t dim = static_cast<size_t>(attrs.integer("dim"));
@@ -295,6 +299,9 @@ OpDef pad_def() {
     const int64_t dim = args.attrs.integer("dim");
     return Cotangents{args.builder.slice(*args.cotangents[0], dim, args.attrs.integer("low"),
                                          args.builder.type(args.operands[0]).dim(dim))};
+  };
+  def.linear = [](const NodeView& view) {
+    return Linearity{view.attrs.real("value", 0.0) == 0.0 ? Linearity::Kind::together : Linearity::Kind::no};
   };
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
@@ -346,6 +353,7 @@ OpDef concatenate_def() {
     }
     return parts;
   };
+  def.linear = linear_together;
   def.cost = no_flops;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const size_t dim = static_cast<size_t>(attrs.integer("dim"));

@@ -5,6 +5,7 @@
 // factors by running every sample split.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -18,6 +19,8 @@
 namespace megacpp::ops {
 
 class Builder;
+class PartitionContext;
+struct PartitionedResult;
 
 using Types = std::vector<ir::TensorType>;
 
@@ -76,6 +79,23 @@ enum class Fusion : uint8_t {
   broadcast,    // only repeats its operand
 };
 
+/// Which partial sums may pass through the op, so that their reduction can wait.
+struct Linearity {
+  /// no: none. together: the op is linear in all `operands` at once (add, reshape): they must be partial over the same
+  /// axes. each: in each of `operands` by itself (mul, dot): one of them may be partial.
+  enum class Kind : uint8_t { no, together, each };
+  Kind kind = Kind::no;
+  std::vector<size_t> operands = {};  // empty: all of them
+
+  bool covers(size_t operand) const {
+    return operands.empty() || std::find(operands.begin(), operands.end(), operand) != operands.end();
+  }
+};
+
+/// For OpDef::linear of ops that always are.
+inline Linearity linear_together(const NodeView&) { return {Linearity::Kind::together}; }
+inline Linearity linear_in_each(const NodeView&) { return {Linearity::Kind::each}; }
+
 struct Sample {
   std::string name;
   Types operands;
@@ -112,6 +132,16 @@ struct OpDef {
       decompose = {};
 
   Fusion fusion = Fusion::none;
+
+  /// Empty: linear in nothing.
+  std::function<Linearity(const NodeView&)> linear = {};
+
+  /// Talks to other chips, or depends on which chip it runs on. The single-chip evaluator cannot run it.
+  bool is_collective = false;
+
+  /// The chip's program for this node where factors do not suffice. Returns nothing when they do (see
+  /// partition_rule.h).
+  std::function<std::vector<PartitionedResult>(PartitionContext&)> partition = {};
 
   /// Operand whose buffer result 0 may take over when it dies here; -1: none. Elementwise ops may take any equal one.
   int may_alias = -1;

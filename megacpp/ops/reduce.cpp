@@ -65,6 +65,9 @@ OpDef reduce_def() {
     const ir::ValueId is_max = b.compare(x, b.broadcast(args.results[0], b.shape(x), kept), "eq");
     return Cotangents{b.select(is_max, dy, b.constant_like(0.0, dy))};
   };
+  def.linear = [](const NodeView& view) {
+    return Linearity{view.attrs.text("kind") == "sum" ? Linearity::Kind::together : Linearity::Kind::no};
+  };
   def.cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[0].elements())}; };
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const bool sum = attrs.text("kind") == "sum";
@@ -110,6 +113,7 @@ OpDef cumsum_def() {
   def.grad = [](const GradArgs& args) {
     return Cotangents{args.builder.cumsum(*args.cotangents[0], args.attrs.integer("dim"), !args.attrs.flag("reverse"))};
   };
+  def.linear = linear_together;
   def.cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[0].elements())}; };
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const int64_t dim = attrs.integer("dim");

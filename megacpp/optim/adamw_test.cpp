@@ -19,9 +19,9 @@ using ops::Rounding;
 using ops::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-const std::vector<Parameter> kParameters = {{"embed.weight", {3, 2}, Init::normal(1.0)},
-                                            {"block00.A.norm.weight", {4}, Init::ones(), false},
-                                            {"block01.E.expert_bias", {4}, Init::zeros(), false, false}};
+const std::vector<Parameter> kParameters = {{"embed.weight", {3, 2}, {}, Init::normal(1.0)},
+                                            {"block00.A.norm.weight", {4}, {}, Init::ones(), false},
+                                            {"block01.E.expert_bias", {4}, {}, Init::zeros(), false, false}};
 
 Tensors inputs_for(const ir::Graph& graph, double step) {
   Tensors inputs = testing_support::random_inputs(graph, "adamw");

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/ir/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::ir {
+namespace {
+
+const Mesh kMesh({{"data", 2}, {"context", 3}, {"model", 2}});
+
+TEST(MeshTest, ChipsCountRowMajor) {
+  EXPECT_EQ(kMesh.chips(), 12);
+  EXPECT_EQ(kMesh.coordinate(7, kMesh.axis("data")), 1);
+  EXPECT_EQ(kMesh.coordinate(7, kMesh.axis("context")), 0);
+  EXPECT_EQ(kMesh.coordinate(7, kMesh.axis("model")), 1);
+}
+
+TEST(MeshTest, AGroupHoldsTheChipsThatDifferAlongItsAxes) {
+  const Axes data_model = {kMesh.axis("data"), kMesh.axis("model")};
+  EXPECT_EQ(kMesh.group(7, data_model), (std::vector<int64_t>{0, 1, 6, 7}));
+  EXPECT_EQ(kMesh.index_in_group(7, data_model), 3);
+  const Axes model_data = {kMesh.axis("model"), kMesh.axis("data")};
+  EXPECT_EQ(kMesh.group(7, model_data), (std::vector<int64_t>{0, 6, 1, 7}));
+  EXPECT_EQ(kMesh.index_in_group(1, model_data), 2);
+  EXPECT_EQ(kMesh.group(5, {}), (std::vector<int64_t>{5}));
+}
+
+TEST(MeshTest, AnAxisTwiceOrUnknownIsADefect) {
+  EXPECT_THROW(Mesh({{"data", 2}, {"data", 2}}), base::Error);
+  EXPECT_THROW(kMesh.axis("stage"), base::Error);
+}
+
+TEST(ShardingTest, PrintsAndParsesBack) {
+  for (const std::string text : {"", "-", "data,-", "data+model,context,-", "-,model ~ data", "~ data+context"}) {
+    EXPECT_EQ(to_string(parse_sharding(text, kMesh), kMesh), text);
+  }
+}
+
+TEST(ShardingTest, UnevenSizesAreRoundedUpAxisByAxis) {
+  const Axes context = {kMesh.axis("context")}, both = {kMesh.axis("context"), kMesh.axis("model")};
+  EXPECT_EQ(local_size(7, context, kMesh), 3);
+  EXPECT_EQ(local_size(7, both, kMesh), 2);
+  EXPECT_TRUE(divides(6, both, kMesh));
+  EXPECT_FALSE(divides(9, both, kMesh));
+  EXPECT_EQ(local_shape({7, 4}, parse_sharding("context,data", kMesh), kMesh), (Shape{3, 2}));
+}
+
+TEST(ShardingTest, RangesOfAllChipsCoverTheDimensionOnce) {
+  const Axes both = {kMesh.axis("context"), kMesh.axis("model")};
+  for (int64_t size = 0; size <= 14; ++size) {
+    int64_t next = 0;
+    for (const int64_t chip : kMesh.group(0, both)) {
+      const LocalRange range = local_range(size, both, kMesh, chip);
+      EXPECT_LE(range.count, local_size(size, both, kMesh));
+      if (range.count > 0) {
+        EXPECT_EQ(range.first, next) << "size " << size << " chip " << chip;
+      }
+      next += range.count;
+    }
+    EXPECT_EQ(next, size);
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::ir

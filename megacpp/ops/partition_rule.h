@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's own partition rule works with, where its factors do not suffice (OpDef::partition): it sees how the
+// operands lie, asks for them as it needs them, appends the chip's nodes and says how the results lie.
+#pragma once
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+
+class PartitionContext {
+ public:
+  virtual ~PartitionContext() = default;
+
+  /// The node in the global program: global types.
+  virtual const NodeView& view() const = 0;
+  virtual const ir::Mesh& mesh() const = 0;
+  /// How the operand lies now; `local` would reshard it for you.
+  virtual const ir::Sharding& sharding(size_t operand) const = 0;
+  /// How result 0 should lie, where a consumer has asked; null: the rule chooses.
+  virtual const ir::Sharding* requested() const = 0;
+  /// The chip's part of the operand under `sharding`.
+  virtual ValueId local(size_t operand, const ir::Sharding& sharding) = 0;
+  /// Appends to the chip's program, in the node's scope.
+  virtual Builder& builder() = 0;
+};
+
+/// One per result.
+struct PartitionedResult {
+  ValueId value;
+  ir::Sharding sharding;
+};
+
+}  // namespace megacpp::ops
