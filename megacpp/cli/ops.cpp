@@ -14,6 +14,7 @@ namespace {
 std::string cpu_form(const ops::OpDef& op) {
   if (runtime::cpu::find_kernel(op.name) != nullptr) return "kernel";
   if (op.fusion != ops::Fusion::none) return "fused";
+  if (op.is_collective) return "none";
   return op.is_composite() ? "decomposed" : "view";
 }
 

@@ -27,6 +27,7 @@ std::vector<Tensor> evaluate_op(std::string_view op, const std::vector<Tensor>& 
   Types types;
   for (const Tensor& operand : operands) types.push_back(operand.type);
   const OpDef& def = op_def(op);
+  MEGACPP_CHECK(!def.is_collective) << op << " means nothing on one chip: evaluate_spmd runs it on a mesh";
   std::vector<Tensor> results;
   for (const ir::TensorType& type : def.infer(types, attrs)) results.push_back(Tensor::zeros(type));
   def.reference(operands, results, attrs);

@@ -9,6 +9,7 @@ ir::Graph remove_dead(const ir::Graph& graph) {
   std::vector<bool> live(graph.nodes().size(), false);
   for (const ir::Output& output : graph.outputs()) live[graph.value(output.value).producer.index] = true;
   for (size_t n = graph.nodes().size(); n-- > 0;) {
+    if (graph.nodes()[n].results.empty()) live[n] = true;
     if (!live[n]) continue;
     for (const ir::ValueId operand : graph.nodes()[n].operands) live[graph.value(operand).producer.index] = true;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drops nodes that no output depends on. Inputs stay: they are the program's contract.
+// Drops nodes that no output depends on. Inputs stay: they are the program's contract. So do nodes without results,
+// such as send: they run for their effect.
 #pragma once
 
 #include "megacpp/ir/graph.h"

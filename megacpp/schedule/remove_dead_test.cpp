@@ -30,5 +30,17 @@ TEST(RemoveDeadTest, KeepsInputsAndWhatOutputsNeed) {
 )");
 }
 
+TEST(RemoveDeadTest, KeepsNodesWithoutResultsAndWhatTheyNeed) {
+  const std::string text = R"(graph "g" {
+  %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
+  %1 = exp(%0) : f32[4]
+  send(%1) {axes="stage", peer=1, tag=0} #collective
+  %2 = neg(%0) : f32[4]
+  output "y" = %2
+}
+)";
+  EXPECT_EQ(ir::print(remove_dead(ir::parse(text))), text);
+}
+
 }  // namespace
 }  // namespace megacpp::schedule

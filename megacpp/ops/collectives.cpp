@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops of a per-chip program that reach other chips or depend on which chip runs them. The group is the chips that
+// differ along the mesh axes of attribute `axes` ("data+expert"), in the order of Mesh::group; `parts` is its size, so
+// that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
+// places these ops; what they compute stands in collective_reference.cpp.
+#include "megacpp/base/error.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/require.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::DType;
+using ir::Shape;
+
+// These ops appear after partitioning, so no dimension of theirs is ever split again.
+Factors all_whole(const NodeView& view) {
+  Factors factors;
+  const auto whole = [&factors](const Types& types) {
+    std::vector<DimFactors> tensors;
+    for (const ir::TensorType& type : types) {
+      DimFactors dims;
+      for (const int64_t size : type.shape) {
+        const size_t index = factors.factors.size();
+        dims.push_back({static_cast<int>(index)});
+        factors.factors.push_back({"f" + std::to_string(index), size, FactorKind::replicated});
+      }
+      tensors.push_back(std::move(dims));
+    }
+    return tensors;
+  };
+  factors.operands = whole(view.operands);
+  factors.results = whole(view.results);
+  return factors;
+}
+
+OpDef collective(std::string name, std::string doc) {
+  OpDef def;
+  def.name = std::move(name);
+  def.doc = std::move(doc);
+  def.factors = all_whole;
+  def.no_grad = "placed by the partitioner, after gradients";
+  def.cost = [](const NodeView&) { return Cost{}; };
+  def.is_collective = true;
+  return def;
+}
+
+// Reading an attribute demands that it is there.
+int64_t require_parts(std::string_view op, const ir::Attrs& attrs) {
+  attrs.text("axes");
+  require_at_least(op, attrs, "parts", 1);
+  return attrs.integer("parts");
+}
+
+void require_peer(const ir::Attrs& attrs) {
+  attrs.text("axes");
+  attrs.integer("peer");
+  attrs.integer("tag");
+}
+
+ir::TensorType resized(ir::TensorType type, int64_t dim, int64_t size) {
+  type.shape[static_cast<size_t>(dim)] = size;
+  return type;
+}
+
+// The dimension of each operand.
+const std::vector<int64_t>& require_dims(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
+  const std::vector<int64_t>& dims = attrs.list("dims");
+  MEGACPP_REQUIRE(!operands.empty() && dims.size() == operands.size(), E1301,
+                  {.where = std::string(op),
+                   .got = std::to_string(operands.size()) + " operands and dims " + ir::to_string(dims),
+                   .wanted = "one or more operands, one dimension for each"});
+  for (size_t i = 0; i < dims.size(); ++i) require_dim(op, dims[i], operands[i].shape);
+  return dims;
+}
+
+int64_t divided(std::string_view op, const ir::TensorType& type, int64_t dim, int64_t parts) {
+  MEGACPP_REQUIRE(type.dim(dim) % parts == 0, E1301,
+                  {.where = std::string(op),
+                   .got = to_string(type) + " along " + std::to_string(dim),
+                   .wanted = "a multiple of " + std::to_string(parts)});
+  return type.dim(dim) / parts;
+}
+
+void require_numbers(std::string_view op, const Types& operands) {
+  for (const ir::TensorType& type : operands)
+    require_operands(type.dtype != DType::pred, op, operands, "numbers, not truth values");
+}
+
+// `attrs` with the group every sample shares: `parts` chips along axis "x".
+Sample sample_over(int64_t parts, std::vector<Shape> shapes, ir::Attrs attrs, DType dtype = DType::f32) {
+  Sample sample{.name = "", .operands = {}, .attrs = std::move(attrs)};
+  for (Shape& shape : shapes) {
+    sample.name += ir::to_string(shape);
+    sample.operands.push_back({dtype, std::move(shape)});
+  }
+  sample.attrs.set("axes", std::string("x"));
+  sample.attrs.set("parts", parts);
+  sample.name += "_over_" + std::to_string(parts);
+  return sample;
+}
+
+using Dims = std::vector<int64_t>;
+
+}  // namespace
+
+OpDef all_gather_def() {
+  OpDef def = collective("all_gather", "each operand's parts on all members joined along its dims[i], in group order");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const int64_t parts = require_parts("all_gather", attrs);
+    const auto& dims = require_dims("all_gather", operands, attrs);
+    Types results;
+    for (size_t i = 0; i < dims.size(); ++i)
+      results.push_back(resized(operands[i], dims[i], operands[i].dim(dims[i]) * parts));
+    return results;
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"dims", Dims{0}}}),
+                               sample_over(3, {{2, 5}, {4}, {2, 1, 3}}, {{"dims", Dims{1, 0, 2}}}),
+                               sample_over(2, {{3}}, {{"dims", Dims{0}}}, DType::i32),
+                               sample_over(1, {{3, 4}}, {{"dims", Dims{1}}}, DType::bf16)};
+  };
+  return def;
+}
+
+OpDef reduce_scatter_def() {
+  OpDef def = collective("reduce_scatter", "each operand summed over the group; member i keeps part i along dims[i]");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const int64_t parts = require_parts("reduce_scatter", attrs);
+    require_numbers("reduce_scatter", operands);
+    const auto& dims = require_dims("reduce_scatter", operands, attrs);
+    Types results;
+    for (size_t i = 0; i < dims.size(); ++i)
+      results.push_back(resized(operands[i], dims[i], divided("reduce_scatter", operands[i], dims[i], parts)));
+    return results;
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample_over(2, {{6, 5}}, {{"dims", Dims{0}}}),
+                               sample_over(3, {{2, 6}, {9}, {2, 3, 1}}, {{"dims", Dims{1, 0, 1}}}),
+                               sample_over(1, {{3, 4}}, {{"dims", Dims{1}}}, DType::bf16)};
+  };
+  return def;
+}
+
+OpDef all_reduce_def() {
+  OpDef def = collective("all_reduce", "each operand's sum or max (kind) over the group, on every member");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_parts("all_reduce", attrs);
+    require_numbers("all_reduce", operands);
+    require_operands(!operands.empty(), "all_reduce", operands, "one or more");
+    const std::string& kind = attrs.text("kind");
+    MEGACPP_REQUIRE(kind == "sum" || kind == "max", E1301,
+                    {.where = "all_reduce", .got = "kind " + kind, .wanted = "sum or max"});
+    return operands;
+  };
+  def.may_alias = 0;
+  def.samples = [] {
+    return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"kind", std::string("sum")}}),
+                               sample_over(3, {{2, 5}, {}, {7}}, {{"kind", std::string("sum")}}),
+                               sample_over(2, {{3}, {2, 2}}, {{"kind", std::string("max")}}),
+                               sample_over(1, {{5}}, {{"kind", std::string("sum")}}, DType::i32)};
+  };
+  return def;
+}
+
+OpDef all_to_all_def() {
+  OpDef def = collective("all_to_all", "member i gets part i along `split` of every member, joined along `concat`");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const int64_t parts = require_parts("all_to_all", attrs);
+    const int64_t split = attrs.integer("split"), concat = attrs.integer("concat");
+    require_operand_count("all_to_all", operands, 1);
+    require_dim("all_to_all", split, operands[0].shape);
+    require_dim("all_to_all", concat, operands[0].shape);
+    MEGACPP_REQUIRE(split != concat, E1301,
+                    {.where = "all_to_all",
+                     .got = "split and concat both " + std::to_string(split),
+                     .wanted = "two different dimensions"});
+    const ir::TensorType part = resized(operands[0], split, divided("all_to_all", operands[0], split, parts));
+    return Types{resized(part, concat, part.dim(concat) * parts)};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{
+        sample_over(2, {{4, 3}}, {{"split", int64_t{0}}, {"concat", int64_t{1}}}),
+        sample_over(3, {{2, 3, 6}}, {{"split", int64_t{2}}, {"concat", int64_t{0}}}),
+        sample_over(2, {{1, 2, 5}}, {{"split", int64_t{1}}, {"concat", int64_t{2}}}, DType::bf16)};
+  };
+  return def;
+}
+
+OpDef permute_def() {
+  OpDef def = collective("permute", "member i gets the operands of member i - shift, counted around the group");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_parts("permute", attrs);
+    attrs.integer("shift");
+    require_operands(!operands.empty(), "permute", operands, "one or more");
+    return operands;
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"shift", int64_t{1}}}),
+                               sample_over(3, {{2, 5}, {}, {7}}, {{"shift", int64_t{-1}}}),
+                               sample_over(3, {{3}}, {{"shift", int64_t{5}}}, DType::i32)};
+  };
+  return def;
+}
+
+OpDef send_def() {
+  OpDef def = collective("send", "hands the operand to the member `peer` places further along `axes`; no result");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_peer(attrs);
+    require_operand_count("send", operands, 1);
+    return Types{};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{{.name = "next",
+                                .operands = {{DType::f32, {3, 4}}},
+                                .attrs = {{"axes", std::string("x")}, {"peer", int64_t{1}}, {"tag", int64_t{7}}}}};
+  };
+  return def;
+}
+
+OpDef recv_def() {
+  OpDef def = collective("recv", "what the member `peer` places further along `axes` sends under the same tag");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_peer(attrs);
+    require_operand_count("recv", operands, 0);
+    return Types{{require_dtype("recv", attrs.text("dtype")), attrs.list("shape")}};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{{.name = "previous",
+                                .operands = {},
+                                .attrs = {{"axes", std::string("x")},
+                                          {"peer", int64_t{-1}},
+                                          {"tag", int64_t{7}},
+                                          {"dtype", std::string("bf16")},
+                                          {"shape", Shape{3, 4}}}}};
+  };
+  return def;
+}
+
+OpDef shard_index_def() {
+  OpDef def = collective("shard_index", "this chip's index in its group");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_parts("shard_index", attrs);
+    require_operand_count("shard_index", operands, 0);
+    return Types{{DType::i32, {}}};
+  };
+  def.samples = [] { return std::vector<Sample>{sample_over(3, {}, {})}; };
+  return def;
+}
+
+OpDef shard_slice_def() {
+  OpDef def = collective("shard_slice", "this chip's part along dim of a tensor all hold whole; zeros past its end");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const int64_t parts = require_parts("shard_slice", attrs), dim = attrs.integer("dim");
+    require_operand_count("shard_slice", operands, 1);
+    require_dim("shard_slice", dim, operands[0].shape);
+    return Types{resized(operands[0], dim, (operands[0].dim(dim) + parts - 1) / parts)};
+  };
+  def.linear = linear_together;
+  def.samples = [] {
+    return std::vector<Sample>{sample_over(2, {{4, 3}}, {{"dim", int64_t{0}}}),
+                               sample_over(3, {{2, 7}}, {{"dim", int64_t{1}}}),
+                               sample_over(3, {{4}}, {{"dim", int64_t{0}}}, DType::i32)};
+  };
+  return def;
+}
+
+}  // namespace megacpp::ops
