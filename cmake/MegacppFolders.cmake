@@ -8,6 +8,7 @@ set(MEGACPP_FOLDERS
   blocks
   optim
   recipe
+  plan
   model
   autodiff
   schedule

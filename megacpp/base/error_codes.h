@@ -21,6 +21,15 @@
   X(E1203, user,        "tensor is missing or misshapen")                           \
   X(E1301, user,        "program text or node is not valid")                        \
   X(E1302, user,        "loss is not finite")                                       \
+  X(E1401, user,        "degrees do not multiply to chips")                         \
+  X(E1402, user,        "heads or groups cannot be split")                          \
+  X(E1403, user,        "experts cannot be split")                                  \
+  X(E1404, user,        "sequence cannot be split")                                 \
+  X(E1405, user,        "batch is too small to split")                              \
+  X(E1406, user,        "blocks do not fill the stages")                            \
+  X(E1407, user,        "layout keys contradict each other")                        \
+  X(E1408, user,        "tensor would be replicated unasked")                       \
+  X(E1409, user,        "parameter cannot be spread so")                            \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \

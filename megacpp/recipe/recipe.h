@@ -43,7 +43,7 @@ struct Model {
 };
 
 struct Train {
-  int64_t batch = 0;     // sequences per micro-step on the chip
+  int64_t batch = 0;     // sequences per micro-step, over all chips
   int64_t sequence = 0;  // tokens
   int64_t micro_steps = 1;
   int64_t steps = 0;
@@ -59,6 +59,35 @@ struct Train {
   bool operator==(const Train&) const = default;
 };
 
+/// How the model is spread over chips. It decides where and how fast a run computes, never what.
+/// As given: 0 and kLaneDecides stand for "decide for me"; plan/ resolves them.
+struct Layout {
+  static constexpr int64_t kLaneDecides = -1;
+
+  std::string lane = "spmd";  // spmd | fsdp | megatron
+  int64_t chips = 0;          // 0 = as many as the degrees need
+  int64_t data_parallel = 1;
+  int64_t expert_parallel = 1;
+  int64_t context_parallel = 1;
+  int64_t tensor_parallel = 1;
+  int64_t pipeline_parallel = 1;
+  bool sequence_parallel = true;               // of no effect without tensor_parallel
+  int64_t expert_tensor_parallel = 0;          // 0 = tensor_parallel
+  std::string dispatcher = "alltoall";         // alltoall | allgather
+  std::string context_attention = "ring";      // ring | alltoall
+  bool load_balance = true;                    // of no effect but in a ring
+  std::string schedule = "1f1b";               // gpipe | 1f1b | interleaved | zero_bubble
+  int64_t virtual_stages = 1;                  // chunks of blocks per stage
+  int64_t zero = kLaneDecides;                 // 0..3
+  std::string reshard_after_forward = "true";  // true | false | a number of chips
+  int64_t prefetch = 1;                        // gathers in flight ahead of their use
+  int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
+  int64_t bucket_padding = 128;                // elements
+  int64_t max_replicated_bytes = int64_t{1} << 30;
+
+  bool operator==(const Layout&) const = default;
+};
+
 struct Data {
   std::vector<std::string> text;  // files, folders or globs; empty = the C++ headers of this machine
 
@@ -69,6 +98,7 @@ struct Recipe {
   std::string name;
   Model model;
   Train train;
+  Layout layout;
   Optimizer optimizer;
   Data data;
 

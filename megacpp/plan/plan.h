@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a recipe to where everything lies: the mesh, the axes behind each dimension of the model, and for every
+// parameter how it is stored, computed with, differentiated and updated. Nothing here computes or allocates; later
+// stages read the plan and never the layout keys behind it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/blocks/parallel.h"
+#include "megacpp/blocks/parameter.h"
+#include "megacpp/ir/mesh.h"
+#include "megacpp/plan/lane.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::plan {
+
+/// Mesh axes are, in this order and only where a degree is above 1: stage, data, expert, context, model. `data` and
+/// `model` stand as several axes (model.0, model.1, ..) where tensors must split them in steps.
+struct Plan {
+  recipe::Layout layout = {};  // resolved: no value left that stands for "decide for me"
+  blocks::Parallel parallel = {};
+  int64_t chips = 1;
+  int64_t stages = 1;
+  /// First block of each chunk, in the order of the model; chunk c runs on stage c % stages. The last one ends at
+  /// depth.
+  std::vector<int64_t> chunk_starts = {0};
+  /// Zero below 2: micro-steps add up the gradients each chip has, and the update reduces the sums once.
+  bool gradients_wait = true;
+  GatherUnit gathers = GatherUnit::parameter;
+  /// Axes along which copies of a parameter see different tokens; ZeRO splits over them.
+  ir::Axes copies = {};         // of a dense parameter
+  ir::Axes expert_copies = {};  // of a parameter of experts
+  /// Those of them over which a weight stays split between forward and backward (zero 3 only).
+  ir::Axes kept = {};
+};
+
+/// Where one parameter lies in each part of a step. All have the parameter's rank.
+struct ParameterSpec {
+  ir::Sharding stored;     // between steps
+  ir::Sharding kept;       // between forward and backward
+  ir::Sharding computed;   // in products
+  ir::Sharding gradient;   // added up over micro-steps; unreduced where the reduction waits for the update
+  ir::Sharding optimizer;  // moments, and the gradient they see
+  std::string why;         // "column-parallel over model: query heads; optimizer split over data (zero 1)"
+};
+
+/// All gates of gates.h first: E1401 to E1407 for a layout that cannot be.
+Plan make_plan(const recipe::Recipe& recipe);
+
+/// E1409 when the parameter's dimensions cannot be spread so.
+ParameterSpec spec_of(const Plan& plan, const blocks::Parameter& parameter);
+
+/// Parameters in a bucket start at a multiple of this many elements, as Megatron-Core lays them out.
+inline constexpr int64_t kBucketAlignment = 64;
+/// Elements a bucket ends at a multiple of: lcm(chips that share it, layout.bucket_padding).
+int64_t bucket_multiple(const Plan& plan, const ir::Axes& sharing);
+
+}  // namespace megacpp::plan
