@@ -11,6 +11,7 @@ set(MEGACPP_FOLDERS
   plan
   model
   autodiff
+  partition
   schedule
   memory
   compile

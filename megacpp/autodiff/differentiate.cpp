@@ -154,6 +154,7 @@ class Differentiator {
 
   bool is_kept(const ir::Node& node) const {
     if (node.op == ir::kInputOp) return true;
+    if (node.attrs.flag("made_again")) return false;
     switch (policy(node)) {
       case Recompute::none:
         return true;

@@ -13,6 +13,7 @@ namespace megacpp::model {
 namespace {
 
 using blocks::BuildContext;
+using blocks::Dim;
 using blocks::Init;
 using blocks::Parameter;
 using ir::DType;
@@ -43,9 +44,9 @@ std::string block_name(size_t index) { return fmt::format("block{:02}", index); 
 
 class ModelBuilder {
  public:
-  ModelBuilder(const recipe::Model& model, const Batch& batch, const blocks::Parallel& parallel)
+  ModelBuilder(const recipe::Model& model, const Batch& batch, const plan::Plan& plan)
       : model_(model),
-        parallel_(parallel),
+        plan_(plan),
         batch_(batch),
         dims_(dims_of(model, batch)),
         configs_(configs_of(model)),
@@ -54,12 +55,14 @@ class ModelBuilder {
 
   ForwardModel run(bool keep_logits) {
     builder_.set_scope("batch");
-    const ir::TensorType tokens{DType::i32, {batch_.sequences, batch_.length}};
-    const ValueId ids = builder_.input("batch.ids", tokens, ir::Role::batch);
-    const ValueId labels = builder_.input("batch.labels", tokens, ir::Role::batch);
+    const ValueId ids = tokens("batch.ids");
+    const ValueId labels = tokens("batch.labels");
     const recipe::ExpandedPattern pattern = recipe::expand(model_.pattern, model_.depth);
     if (recipe::has_family(pattern, 'A')) {
-      if (model_.attention.document_mask) segments_ = builder_.input("batch.segments", tokens, ir::Role::batch);
+      if (model_.attention.document_mask) segments_ = tokens("batch.segments");
+      if (plan_.parallel.balanced_order)
+        positions_ = input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch,
+                           plan_.parallel.sharding({Dim::sequence}));
       if (model_.attention.rope) build_rope_tables();
     }
     ValueId x = embed(ids);
@@ -82,10 +85,36 @@ class ModelBuilder {
   }
 
  private:
-  ValueId parameter(Parameter parameter) {
-    const ValueId value = builder_.input(parameter.name, {DType::f32, parameter.shape}, ir::Role::weight);
-    result_.parameters.push_back(std::move(parameter));
+  ValueId input(const std::string& name, ir::TensorType type, ir::Role role, const ir::Sharding& sharding) {
+    const ValueId value = builder_.input(name, std::move(type), role);
+    if (!sharding.is_replicated())
+      result_.graph.node(result_.graph.value(value).producer)
+          .attrs.set("sharding", ir::to_string(sharding, plan_.parallel.mesh));
     return value;
+  }
+
+  ValueId tokens(const std::string& name) {
+    return input(name, {DType::i32, {batch_.sequences, batch_.length}}, ir::Role::batch,
+                 plan_.parallel.sharding({Dim::batch, Dim::sequence}));
+  }
+
+  // The weight as products see it: stored, gathered to what stays between forward and backward, gathered to what is
+  // computed with. The last step is made again in the backward pass, so nothing larger is kept.
+  ValueId parameter(Parameter parameter) {
+    const plan::ParameterSpec spec = plan::spec_of(plan_, parameter);
+    const ValueId stored = input(parameter.name, {DType::f32, parameter.shape}, ir::Role::weight, spec.stored);
+    const ValueId kept = gather(stored, spec.stored, spec.kept, false);
+    const ValueId computed = gather(kept, spec.kept, spec.computed, true);
+    result_.parameters.push_back(std::move(parameter));
+    return computed;
+  }
+
+  ValueId gather(ValueId x, const ir::Sharding& from, const ir::Sharding& to, bool made_again) {
+    if (from == to) return x;
+    const ir::Mesh& mesh = plan_.parallel.mesh;
+    ir::Attrs attrs = {{"from", ir::to_string(from, mesh)}, {"to", ir::to_string(to, mesh)}};
+    if (made_again) attrs.set("made_again", int64_t{1});
+    return builder_.one("reshard", {x}, std::move(attrs));
   }
 
   // The block's parameters by short name; their full names are prefixed by the scope the builder is in.
@@ -103,12 +132,13 @@ class ModelBuilder {
     return {.builder = builder_,
             .dims = dims_,
             .configs = configs_,
-            .parallel = parallel_,
+            .parallel = plan_.parallel,
             .block = block,
             .weights = weights,
             .rope_cos = rope_cos_,
             .rope_sin = rope_sin_,
             .segments = segments_,
+            .positions = positions_,
             .routers = &routers_};
   }
 
@@ -117,7 +147,9 @@ class ModelBuilder {
     builder_.set_scope("rope");
     const int64_t half = model_.attention.head_dim / 2;
     const ir::Shape shape = {batch_.length, half};
-    const ValueId position = builder_.iota(shape, 0, DType::f32), index = builder_.iota(shape, 1, DType::f32);
+    const ValueId position = positions_ ? builder_.broadcast(builder_.convert(*positions_, DType::f32), shape, {0})
+                                        : builder_.iota(shape, 0, DType::f32);
+    const ValueId index = builder_.iota(shape, 1, DType::f32);
     const double log_theta = std::log(model_.attention.rope_theta);
     const ValueId frequency = builder_.exp(builder_.scale(index, -log_theta / static_cast<double>(half)));
     const ValueId angle = builder_.mul(position, frequency);
@@ -127,13 +159,17 @@ class ModelBuilder {
 
   ValueId embed(ValueId ids) {
     builder_.set_scope("embed");
-    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, {blocks::Dim::vocab, blocks::Dim::whole}, Init::normal(model_.init_std)});
-    const ValueId x = builder_.convert(builder_.one("take", {table_, ids}), batch_.compute);
+    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, {Dim::vocab, Dim::whole}, Init::normal(model_.init_std)});
+    const ValueId rows = enter_stream(builder_.one("take", {table_, ids}));
+    const ValueId x = builder_.convert(rows, batch_.compute);
     return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
   }
 
+  ValueId enter_stream(ValueId x) { return context_for("", {}).leave(x); }
+  ValueId leave_stream(ValueId x) { return context_for("", {}).enter(x); }
+
   ValueId norm(ValueId x, const std::string& name) {
-    const ValueId weight = parameter({name, {model_.hidden}, {blocks::Dim::whole}, Init::ones(), false});
+    const ValueId weight = parameter({name, {model_.hidden}, {Dim::whole}, Init::ones(), false});
     return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
   }
 
@@ -150,7 +186,7 @@ class ModelBuilder {
   // Logits in f32, whatever the compute dtype: [tokens, vocab]
   ValueId head(ValueId x) {
     builder_.set_scope("final_norm");
-    const ValueId normed = norm(x, "final_norm.weight");
+    const ValueId normed = leave_stream(norm(x, "final_norm.weight"));
     builder_.set_scope("head");
     const ValueId rows = builder_.reshape(normed, {batch_.sequences * batch_.length, model_.hidden});
     return builder_.convert(model_.tie_embeddings ? tied_product(rows) : untied_product(rows), DType::f32);
@@ -162,7 +198,7 @@ class ModelBuilder {
   }
 
   ValueId untied_product(ValueId rows) {
-    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, {blocks::Dim::whole, blocks::Dim::vocab}, Init::normal(model_.init_std)});
+    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, {Dim::whole, Dim::vocab}, Init::normal(model_.init_std)});
     return builder_.matmul(rows, builder_.convert(weight, batch_.compute));
   }
 
@@ -230,22 +266,21 @@ class ModelBuilder {
   }
 
   const recipe::Model& model_;
-  const blocks::Parallel& parallel_;
+  const plan::Plan& plan_;
   Batch batch_;
   blocks::Dims dims_;
   blocks::Configs configs_;
   ForwardModel result_;
   Builder builder_;
   ValueId table_;
-  std::optional<ValueId> rope_cos_, rope_sin_, segments_;
+  std::optional<ValueId> rope_cos_, rope_sin_, segments_, positions_;
   std::vector<blocks::RouterStats> routers_;
 };
 
 }  // namespace
 
-ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits,
-                           const blocks::Parallel& parallel) {
-  return ModelBuilder(model, batch, parallel).run(keep_logits);
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan, bool keep_logits) {
+  return ModelBuilder(model, batch, plan).run(keep_logits);
 }
 
 ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch) {

@@ -8,6 +8,7 @@
 
 #include "megacpp/blocks/block.h"
 #include "megacpp/ir/graph.h"
+#include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::model {
@@ -34,10 +35,12 @@ struct ForwardModel {
 };
 
 /// Inputs: parameters (f32, role weight), batch.ids and batch.labels (i32[sequences, length]; a label below 0 is
-/// masked), batch.segments where document masks are on. Outputs: loss, ce, and aux, z, dropped where there are experts;
+/// masked), batch.segments where document masks are on, batch.positions (i32[length]) where sequences are not stored in
+/// time order. Outputs: loss, ce, and aux, z, dropped where there are experts;
 /// logits and router logits when `keep_logits` is set.
-ForwardModel build_forward(const recipe::Model& model, const Batch& batch, bool keep_logits = false,
-                           const blocks::Parallel& parallel = {});
+/// The plan says how everything is spread: shardings stand on the inputs, reshard nodes where the spread changes.
+ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan = {},
+                           bool keep_logits = false);
 
 /// All parameters of the model, without building a graph.
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);

@@ -28,7 +28,7 @@ std::vector<std::string> output_names(const ir::Graph& graph) {
 TEST(ModelTest, EverySmallModelIsLegalInBothPrecisions) {
   for (const recipe::Model& config : testing_support::small_models())
     for (const ir::DType compute : {ir::DType::f32, ir::DType::bf16}) {
-      const ForwardModel forward = build_forward(config, {.sequences = 2, .length = 6, .compute = compute}, true);
+      const ForwardModel forward = build_forward(config, {.sequences = 2, .length = 6, .compute = compute}, {}, true);
       EXPECT_NO_THROW(ops::verify(forward.graph, ops::Stage::built)) << config.name;
       EXPECT_EQ(forward.graph.type(forward.loss), (ir::TensorType{ir::DType::f32, {}})) << config.name;
     }
@@ -74,7 +74,7 @@ TEST(ModelTest, OutputsAreWhatTheRunReports) {
   EXPECT_EQ(output_names(build_forward(small_model("dense", "AE"), kBatch).graph),
             (std::vector<std::string>{"loss", "ce"}));
   const recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
-  const ForwardModel forward = build_forward(experts, kBatch, true);
+  const ForwardModel forward = build_forward(experts, kBatch, {}, true);
   EXPECT_EQ(output_names(forward.graph),
             (std::vector<std::string>{"aux", "dropped", "loss", "ce", "logits", "router_logits.0"}));
   ASSERT_EQ(forward.expert_loads.size(), 1U);
@@ -96,7 +96,7 @@ TEST(ModelTest, NoTokenSeesALaterOne) {
   for (const recipe::Model& config : testing_support::small_models()) {
     // Capacity and expert choice look at all tokens of the batch at once: they are not causal by design.
     if (config.feed_forward.experts > 0 && !config.feed_forward.is_dropless()) continue;
-    const ForwardModel forward = build_forward(config, kBatch, true);
+    const ForwardModel forward = build_forward(config, kBatch, {}, true);
     auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
     const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
     ops::Tensor& ids = inputs.at("batch.ids");
@@ -118,7 +118,7 @@ TEST(ModelTest, NoTokenSeesALaterOne) {
 TEST(ModelTest, DocumentsDoNotSeeEachOther) {
   recipe::Model config = small_model("documents", "A");
   config.attention.document_mask = true;
-  const ForwardModel forward = build_forward(config, kBatch, true);
+  const ForwardModel forward = build_forward(config, kBatch, {}, true);
   auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
   const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
   ops::Tensor& ids = inputs.at("batch.ids");

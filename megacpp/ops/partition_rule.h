@@ -32,4 +32,21 @@ struct PartitionedResult {
   ir::Sharding sharding;
 };
 
+/// Index of this chip along `axes`: i32[].
+ValueId shard_index(Builder& b, const ir::Axes& axes, const ir::Mesh& mesh);
+
+/// The part of a dimension of `size` elements, split over `axes`, that is real on this chip: both i32[].
+struct RuntimeRange {
+  ValueId first;  // index of the chip's first element in the whole
+  ValueId count;  // elements before the padding
+};
+RuntimeRange runtime_range(Builder& b, int64_t size, const ir::Axes& axes, const ir::Mesh& mesh);
+
+/// x with `value` in the padding of dimension `dim`, whose whole size is `size`.
+ValueId fill_padding(Builder& b, ValueId x, int64_t dim, int64_t size, const ir::Axes& axes, const ir::Mesh& mesh,
+                     double value);
+
+/// `sharding` without `taken` in any dimension, cut at the first such axis, and without partial sums.
+ir::Sharding without_axes(const ir::Sharding& sharding, const ir::Axes& taken);
+
 }  // namespace megacpp::ops

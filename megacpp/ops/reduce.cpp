@@ -6,6 +6,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/partition_rule.h"
 #include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
@@ -19,6 +20,35 @@ std::vector<int64_t> kept_dims(const ir::TensorType& type, const std::vector<int
   for (int64_t d = 0; d < type.rank(); ++d)
     if (std::find(dims.begin(), dims.end(), d) == dims.end()) kept.push_back(d);
   return kept;
+}
+
+// The largest element of a split dimension: of the chip's part first, then of all parts. Sums need no rule.
+std::vector<PartitionedResult> partition_max(PartitionContext& context) {
+  if (context.view().attrs.text("kind") != "max") return {};
+  const ir::Sharding whole{.dims = context.sharding(0).dims};
+  const auto& dims = context.view().attrs.list("dims");
+  Builder& b = context.builder();
+  ir::Axes split;
+  ir::ValueId x = context.local(0, whole);
+  for (const int64_t d : dims) {
+    const ir::Axes& axes = whole.dims[static_cast<size_t>(d)];
+    const double lowest = std::numeric_limits<float>::lowest();
+    x = fill_padding(b, x, d, context.view().operands[0].dim(d), axes, context.mesh(), lowest);
+    split.insert(split.end(), axes.begin(), axes.end());
+  }
+  if (split.empty()) return {};
+  ir::Sharding result;
+  for (const int64_t d : kept_dims(context.view().operands[0], dims))
+    result.dims.push_back(whole.dims[static_cast<size_t>(d)]);
+  b.set_role(ir::Role::collective);
+  const ir::ValueId own = b.reduce_max(x, dims);
+  const ir::ValueId largest = b.one("all_reduce", {own},
+                                    {{"axes", ir::to_string(split, context.mesh())},
+                                     {"parts", context.mesh().size(split)},
+                                     {"kind", std::string("max")},
+                                     {"cause", std::string("reduce max over a split dimension")}});
+  b.set_role(ir::Role::temporary);
+  return {{largest, result}};
 }
 
 }  // namespace
@@ -69,6 +99,7 @@ OpDef reduce_def() {
     return Linearity{view.attrs.text("kind") == "sum" ? Linearity::Kind::together : Linearity::Kind::no};
   };
   def.cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[0].elements())}; };
+  def.partition = partition_max;
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     const bool sum = attrs.text("kind") == "sum";
     const std::vector<int64_t> kept = kept_dims(operands[0].type, attrs.list("dims"));

@@ -2,6 +2,7 @@
 // Ops without operands: graph inputs, constants, index counters.
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/partition_rule.h"
 #include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
@@ -21,6 +22,21 @@ OpDef source(std::string name, std::string doc) {
   def.no_grad = "has no operands";
   def.cost = [](const NodeView&) { return Cost{}; };
   return def;
+}
+
+// Counts on from where the chip's part begins.
+std::vector<PartitionedResult> partition_iota(PartitionContext& context) {
+  const int64_t dim = context.view().attrs.integer("dim");
+  if (context.requested() == nullptr || context.requested()->dims[static_cast<size_t>(dim)].empty()) return {};
+  const ir::Sharding sharding{.dims = context.requested()->dims};
+  Builder& b = context.builder();
+  const ir::TensorType& whole = context.view().results[0];
+  const ir::Shape shape = ir::local_shape(whole.shape, sharding, context.mesh());
+  const ir::Axes& axes = sharding.dims[static_cast<size_t>(dim)];
+  const RuntimeRange range = runtime_range(b, whole.dim(dim), axes, context.mesh());
+  const ir::ValueId counted = b.iota(shape, dim, whole.dtype);
+  const ir::ValueId first = b.broadcast(b.convert(range.first, whole.dtype), shape, {});
+  return {{b.add(counted, first), sharding}};
 }
 
 }  // namespace
@@ -64,6 +80,7 @@ OpDef iota_def() {
     factors.factors[static_cast<size_t>(view.attrs.integer("dim"))].kind = FactorKind::replicated;
     return factors;
   };
+  def.partition = partition_iota;
   def.reference = [](std::span<const Tensor>, std::span<Tensor> results, const ir::Attrs& attrs) {
     const size_t dim = static_cast<size_t>(attrs.integer("dim"));
     int64_t i = 0;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows by index and its transpose: take reads rows of a table, scatter_add sums rows into one.
+#include <algorithm>
+
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/partition_rule.h"
 #include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
@@ -82,6 +85,74 @@ Sample scatter_sample(std::string name, int64_t rows, int64_t width, ir::Shape i
           .fill = [rows](std::vector<Tensor>& operands) { spread_ids(operands[0], rows); }};
 }
 
+// Rows of a split table live on one chip each: the others give zeros, so the result is partial over the table's axes.
+struct LocalRows {
+  ir::ValueId ids;     // i32[..], inside the chip's rows; 0 where the row is elsewhere
+  ir::ValueId is_own;  // pred[..]
+};
+
+LocalRows local_rows(Builder& b, ir::ValueId ids, int64_t rows, const ir::Axes& axes, const ir::Mesh& mesh) {
+  const RuntimeRange range = runtime_range(b, rows, axes, mesh);
+  const ir::Shape shape = b.shape(ids);
+  const ir::ValueId relative = b.sub(ids, b.broadcast(range.first, shape, {}));
+  const ir::ValueId zero = b.constant_like(0, relative);
+  const ir::ValueId from_first = b.compare(relative, zero, "ge");
+  const ir::ValueId count = b.broadcast(range.count, shape, {});
+  const ir::ValueId before_end = b.compare(relative, count, "lt");
+  const ir::ValueId never = b.compare(zero, zero, "ne");
+  const ir::ValueId is_own = b.select(from_first, before_end, never);
+  return {b.select(is_own, relative, zero), is_own};
+}
+
+// x[.., h] where is_own[..] holds, else zero.
+ir::ValueId zero_unless(Builder& b, ir::ValueId is_own, ir::ValueId x) {
+  std::vector<int64_t> dims(b.shape(is_own).size());
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int64_t>(d);
+  const ir::ValueId spread = b.broadcast(is_own, b.shape(x), dims);
+  return b.select(spread, x, b.constant_like(0, x));
+}
+
+std::vector<PartitionedResult> partition_take(PartitionContext& context) {
+  const ir::Sharding table{.dims = context.sharding(0).dims};
+  const ir::Axes rows = table.dims[0];
+  if (rows.empty()) return {};
+  Builder& b = context.builder();
+  ir::Axes taken = rows;
+  taken.insert(taken.end(), table.dims[1].begin(), table.dims[1].end());
+  const ir::Sharding ids = without_axes(context.sharding(1), taken);
+  const ir::ValueId local_table = context.local(0, table);
+  const ir::ValueId local_ids = context.local(1, ids);
+  const LocalRows own = local_rows(b, local_ids, context.view().operands[0].dim(0), rows, context.mesh());
+  const ir::ValueId found = b.one("take", {local_table, own.ids});
+  ir::Sharding result = ids;
+  result.dims.push_back(table.dims[1]);
+  result.unreduced = rows;
+  std::sort(result.unreduced.begin(), result.unreduced.end());
+  return {{zero_unless(b, own.is_own, found), result}};
+}
+
+std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) {
+  if (context.requested() == nullptr || context.requested()->dims[0].empty()) return {};
+  const ir::Axes rows = context.requested()->dims[0];
+  Builder& b = context.builder();
+  const ir::Sharding values = without_axes(context.sharding(1), rows);
+  ir::Sharding ids{.dims = {values.dims.begin(), values.dims.end() - 1}};
+  const ir::ValueId local_ids = context.local(0, ids);
+  ir::ValueId local_values = context.local(1, values);
+  ir::Sharding result{.dims = {rows, values.dims.back()}};
+  for (size_t d = 0; d < ids.dims.size(); ++d) {
+    local_values = fill_padding(b, local_values, static_cast<int64_t>(d), context.view().operands[1].shape[d],
+                                ids.dims[d], context.mesh(), 0.0);
+    result.unreduced.insert(result.unreduced.end(), ids.dims[d].begin(), ids.dims[d].end());
+  }
+  std::sort(result.unreduced.begin(), result.unreduced.end());
+  const ir::Shape& whole = context.view().results[0].shape;
+  const LocalRows own = local_rows(b, local_ids, whole[0], rows, context.mesh());
+  const ir::ValueId kept = zero_unless(b, own.is_own, local_values);
+  const ir::Shape shape = ir::local_shape(whole, {.dims = result.dims}, context.mesh());
+  return {{b.one("scatter_add", {own.ids, kept}, {{"shape", shape}}), result}};
+}
+
 }  // namespace
 
 OpDef take_def() {
@@ -97,6 +168,7 @@ OpDef take_def() {
       .grad = grad_take,
       .cost = [](const NodeView&) { return Cost{}; },
       .reference = reference_take,
+      .partition = partition_take,
       .samples =
           [] {
             return std::vector<Sample>{take_sample("matrix_of_ids", 7, 6, {4, 2}), take_sample("odd", 5, 3, {7}),
@@ -118,6 +190,7 @@ OpDef scatter_add_def() {
       .grad = grad_scatter_add,
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[1].elements())}; },
       .reference = reference_scatter_add,
+      .partition = partition_scatter_add,
       .samples =
           [] {
             return std::vector<Sample>{scatter_sample("matrix_of_ids", 7, 6, {4, 2}), scatter_sample("odd", 5, 3, {7}),

@@ -24,15 +24,17 @@ std::string scope_of(const std::string& parameter) {
 
 class UpdateBuilder {
  public:
-  explicit UpdateBuilder(const Optimizer& optimizer) : optimizer_(optimizer), graph_("update"), b_(graph_) {
+  UpdateBuilder(const Optimizer& optimizer, const std::vector<StateShardings>& shardings)
+      : optimizer_(optimizer), shardings_(shardings), graph_("update"), b_(graph_) {
     b_.set_scope("update");
     lr_ = b_.input("lr", {DType::f32, {}}, Role::batch);
     step_ = b_.input("step", {DType::f32, {}}, Role::batch);
   }
 
   ir::Graph run(const std::vector<Parameter>& parameters, const std::vector<BiasBalance>& balances) {
-    for (const Parameter& parameter : parameters)
-      if (parameter.trainable) states_.push_back(read(parameter));
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].trainable)
+        states_.push_back(read(parameters[i], shardings_.empty() ? StateShardings{} : shardings_[i]));
     const ValueId norm = global_norm();
     graph_.add_output({.name = "grad_norm", .value = norm});
     const ValueId scale = clip_scale(norm);
@@ -45,17 +47,32 @@ class UpdateBuilder {
  private:
   struct State {
     const Parameter* parameter;
+    StateShardings shardings;
     ValueId weight, gradient, m, v;
   };
 
-  State read(const Parameter& parameter) {
+  State read(const Parameter& parameter, const StateShardings& shardings) {
     b_.set_scope(scope_of(parameter.name));
     const ir::TensorType type{DType::f32, parameter.shape};
+    const ValueId weight = input(parameter.name, type, Role::weight, shardings.weight);
+    const ValueId gradient = input(gradient_name(parameter.name), type, Role::gradient, shardings.gradient);
     return {.parameter = &parameter,
-            .weight = b_.input(parameter.name, type, Role::weight),
-            .gradient = b_.input(gradient_name(parameter.name), type, Role::gradient),
-            .m = b_.input(first_moment_name(parameter.name), type, Role::optimizer),
-            .v = b_.input(second_moment_name(parameter.name), type, Role::optimizer)};
+            .shardings = shardings,
+            .weight = weight,
+            .gradient = resharded(gradient, shardings.gradient, shardings.moments),
+            .m = input(first_moment_name(parameter.name), type, Role::optimizer, shardings.moments),
+            .v = input(second_moment_name(parameter.name), type, Role::optimizer, shardings.moments)};
+  }
+
+  ValueId input(const std::string& name, const ir::TensorType& type, Role role, const std::string& sharding) {
+    const ValueId value = b_.input(name, type, role);
+    if (!sharding.empty()) graph_.node(graph_.value(value).producer).attrs.set("sharding", sharding);
+    return value;
+  }
+
+  ValueId resharded(ValueId x, const std::string& from, const std::string& to) {
+    if (from == to) return x;
+    return b_.one("reshard", {x}, {{"from", from}, {"to", to}});
   }
 
   ValueId global_norm() {
@@ -95,7 +112,8 @@ class UpdateBuilder {
     if (state.parameter->decayed && optimizer_.weight_decay > 0)
       direction = b_.add(direction, b_.scale(state.weight, optimizer_.weight_decay));
     const std::string& name = state.parameter->name;
-    replace(name, b_.sub(state.weight, b_.mul(direction, lr_)));
+    const ValueId weight = b_.sub(state.weight, b_.mul(direction, lr_));
+    replace(name, resharded(weight, state.shardings.moments, state.shardings.weight));
     replace(first_moment_name(name), m);
     replace(second_moment_name(name), v);
     replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
@@ -118,6 +136,7 @@ class UpdateBuilder {
   }
 
   const Optimizer& optimizer_;
+  const std::vector<StateShardings>& shardings_;
   ir::Graph graph_;
   Builder b_;
   ValueId lr_, step_;
@@ -131,8 +150,8 @@ std::string first_moment_name(const std::string& parameter) { return "adam_m." +
 std::string second_moment_name(const std::string& parameter) { return "adam_v." + parameter; }
 
 ir::Graph build_update(const std::vector<Parameter>& parameters, const std::vector<BiasBalance>& balances,
-                       const Optimizer& optimizer) {
-  return UpdateBuilder(optimizer).run(parameters, balances);
+                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings) {
+  return UpdateBuilder(optimizer, shardings).run(parameters, balances);
 }
 
 }  // namespace megacpp::optim

@@ -25,8 +25,15 @@ std::string gradient_name(const std::string& parameter);       // "grad.<name>"
 std::string first_moment_name(const std::string& parameter);   // "adam_m.<name>"
 std::string second_moment_name(const std::string& parameter);  // "adam_v.<name>"
 
-/// Inputs besides state: lr (f32[]), step (f32[], from 1). Outputs: grad_norm and, donated, all state.
+/// How the state of one parameter lies on the mesh, as texts of shardings; all empty on one chip.
+struct StateShardings {
+  std::string weight;
+  std::string gradient;  // as micro-steps leave it
+  std::string moments;   // and the gradient they see
+};
+
+/// One entry of `shardings` per parameter, or none at all. Inputs besides state: lr (f32[]), step (f32[], from 1). Outputs: grad_norm and, donated, all state.
 ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<BiasBalance>& balances,
-                       const Optimizer& optimizer);
+                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings = {});
 
 }  // namespace megacpp::optim

@@ -155,7 +155,7 @@ class Parity {
         described_.lone_block
             ? compile::compile_gradients(model::build_mixer(described_.model, described_.model.pattern[0], batch_),
                                          "cotangent", target)
-            : compile::compile_gradients(model::build_forward(described_.model, batch_, true), "", target);
+            : compile::compile_gradients(model::build_forward(described_.model, batch_, {}, true), "", target);
     check_outputs();
     run_ = load(compiled_);
     bind(parameters);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a change of sharding into the chip's nodes. Partial sums first: reduce-scatter where the wanted sharding splits a
+// dimension over the summed axis, all-reduce for the rest. Then slices (free), all-to-all where an axis moves from one
+// dimension to another, all-gather last. Padding of sizes that do not divide is added and cut off here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/ops/builder.h"
+
+namespace megacpp::partition {
+
+/// One step of the way from a sharding to another.
+struct ReshardStep {
+  enum class Kind : uint8_t { to_partial, reduce_scatter, all_reduce, slice, all_to_all, all_gather };
+  Kind kind;
+  ir::Axes axes;
+  size_t dim = 0;       // split by reduce_scatter, slice, all_to_all; joined by all_gather
+  size_t from_dim = 0;  // joined by all_to_all
+  ir::Sharding after;
+};
+
+/// Deterministic and short; empty when both are equal. Axes that stand in another order in the same dimension cost a
+/// gather and a slice.
+std::vector<ReshardStep> plan_reshard(const ir::Sharding& from, const ir::Sharding& to, const ir::Shape& whole,
+                                      const ir::Mesh& mesh);
+
+/// Whether no step talks to other chips.
+bool is_free(const std::vector<ReshardStep>& steps);
+
+/// Appends the steps. `cause` is kept on every collective.
+ir::ValueId lower_reshard(ops::Builder& builder, ir::ValueId local, const std::vector<ReshardStep>& steps,
+                          const ir::Sharding& from, const ir::Shape& whole, const ir::Mesh& mesh,
+                          const std::string& cause);
+
+}  // namespace megacpp::partition

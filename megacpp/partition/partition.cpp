@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/partition/partition.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/partition_rule.h"
+#include "megacpp/partition/factor_axes.h"
+#include "megacpp/partition/lower_reshard.h"
+
+namespace megacpp::partition {
+namespace {
+
+using ir::Axes;
+using ir::AxisId;
+using ir::NodeId;
+using ir::Sharding;
+using ir::ValueId;
+using ops::Factors;
+using ops::Linearity;
+
+// Partial sums of at most this many elements are added to whole values by making the latter partial too.
+constexpr int64_t kSmallElements = 4096;
+
+struct Version {
+  Sharding sharding;
+  ValueId local;
+};
+
+// What is known of a global value.
+struct State {
+  bool flexible = false;          // made again in whatever sharding is asked for
+  Sharding preferred;             // how it lies, or would lie if nobody asked otherwise
+  std::vector<Version> versions;  // the first is the value as it was made
+};
+
+bool contains(const Axes& axes, AxisId axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+Axes minus(const Axes& axes, const Axes& taken) {
+  Axes rest;
+  for (const AxisId axis : axes)
+    if (!contains(taken, axis)) rest.push_back(axis);
+  return rest;
+}
+
+Axes merged(const Axes& a, const Axes& b) {
+  Axes all = a;
+  for (const AxisId axis : b)
+    if (!contains(all, axis)) all.push_back(axis);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+Axes used_axes(const FactorAxes& axes) {
+  Axes used;
+  for (const Axes& own : axes) used.insert(used.end(), own.begin(), own.end());
+  return used;
+}
+
+// An operand's sharding once a node's split is decided.
+struct Wanted {
+  std::vector<Sharding> operands;
+  Axes partial;  // sums that pass through to every result
+};
+
+class Partitioner {
+ public:
+  Partitioner(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options)
+      : global_(graph), mesh_(mesh), known_(known), options_(options), result_{ir::Graph(graph.name()), {}, {}},
+        builder_(result_.graph), states_(graph.values().size()) {}
+
+  Partitioned run() {
+    const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());
+    for (uint32_t n = 0; n < nodes; ++n) visit(NodeId{n});
+    for (const ir::Output& output : global_.outputs()) add_output(output);
+    return std::move(result_);
+  }
+
+ private:
+  // Gives a custom rule its view of one node.
+  class Context : public ops::PartitionContext {
+   public:
+    Context(Partitioner& owner, const ir::Node& node, const ops::NodeView& view, const Sharding* requested)
+        : owner_(owner), node_(node), view_(view), requested_(requested) {}
+    const ops::NodeView& view() const override { return view_; }
+    const ir::Mesh& mesh() const override { return owner_.mesh_; }
+    const Sharding& sharding(size_t operand) const override { return owner_.state(node_.operands[operand]).preferred; }
+    const Sharding* requested() const override { return requested_; }
+    ValueId local(size_t operand, const Sharding& sharding) override {
+      return owner_.local(node_.operands[operand], sharding, node_);
+    }
+    ops::Builder& builder() override { return owner_.builder_; }
+
+   private:
+    Partitioner& owner_;
+    const ir::Node& node_;
+    const ops::NodeView& view_;
+    const Sharding* requested_;
+  };
+
+  State& state(ValueId value) { return states_[value.index]; }
+
+  // ---- The sweep ----
+
+  void visit(NodeId id) {
+    const ir::Node node = global_.node(id);  // a copy: decompositions grow the graph
+    if (node.op == ir::kInputOp) return visit_input(node);
+    if (node.op == "reshard") return visit_reshard(node);
+    const ops::OpDef& op = ops::op_def(node.op);
+    const ops::Types operands = global_.operand_types(node), results = global_.result_types(node);
+    const ops::NodeView view{operands, results, node.attrs};
+    const Factors factors = op.factors(view);
+    if (is_flexible(node, op, factors)) return defer(node, factors);
+    if (try_rule(node, op, view, nullptr)) return;
+    if (op.is_composite() && splits_replicated_factor(node, factors)) return visit_decomposed(node, op);
+    emit(node, op, view, factors, decide(node, view, factors));
+  }
+
+  void visit_input(const ir::Node& node) {
+    const ValueId value = node.results[0];
+    const std::string spec = node.attrs.text("sharding", "");
+    const std::string& name = node.attrs.text("name");
+    State& own = state(value);
+    own.preferred = Sharding::replicated(global_.type(value).shape.size());
+    if (spec == kAutoSharding) {
+      const auto at = known_.find(name);
+      if (at == known_.end()) {
+        own.flexible = true;
+        return;
+      }
+      own.preferred = at->second.sharding;
+    } else if (!spec.empty()) {
+      own.preferred = ir::parse_sharding(spec, mesh_);
+    }
+    make_input(node, own.preferred);
+  }
+
+  // From now on the input lies so.
+  void make_input(const ir::Node& node, const Sharding& sharding) {
+    const ValueId value = node.results[0];
+    const ir::TensorType& whole = global_.type(value);
+    const std::string& name = node.attrs.text("name");
+    builder_.set_scope(node.scope);
+    const ValueId local = builder_.input(
+        name, {whole.dtype, ir::local_shape(whole.shape, sharding, mesh_)}, node.role);
+    if (!sharding.is_replicated())
+      result_.graph.node(result_.graph.value(local).producer).attrs.set("sharding", to_string(sharding, mesh_));
+    result_.inputs[name] = {whole, sharding};
+    State& own = state(value);
+    own.flexible = false;
+    own.preferred = sharding;
+    own.versions = {{sharding, local}};
+  }
+
+  // An explicit reshard is always made from the value itself, never from an earlier copy: a gather that the backward
+  // pass repeats on purpose stays repeated.
+  void visit_reshard(const ir::Node& node) {
+    const ValueId operand = node.operands[0], result = node.results[0];
+    Sharding to = ir::parse_sharding(node.attrs.text("to"), mesh_);
+    builder_.set_scope(node.scope);
+    const Version made = state(operand).flexible ? materialise(operand, to, node) : state(operand).versions[0];
+    if (node.attrs.flag("partial")) {
+      // Dimensions as asked; partial sums stay as they are.
+      Axes used;
+      for (const Axes& axes : to.dims) used.insert(used.end(), axes.begin(), axes.end());
+      to.unreduced = minus(made.sharding.unreduced, used);
+    }
+    settle(result, to, from_version(operand, made, to, node));
+  }
+
+  void visit_decomposed(const ir::Node& node, const ops::OpDef& op) {
+    const uint32_t first = static_cast<uint32_t>(global_.nodes().size());
+    ops::Builder builder(global_);
+    builder.set_scope(node.scope);
+    const std::vector<ValueId> results = op.decompose(builder, node.operands, node.attrs);
+    states_.resize(global_.values().size());
+    for (uint32_t n = first; n < global_.nodes().size(); ++n) visit(NodeId{n});
+    for (size_t r = 0; r < results.size(); ++r) {
+      const ValueId made = results[r];
+      if (state(made).flexible) materialise(made, state(made).preferred, node);
+      state(node.results[r]) = state(made);
+    }
+  }
+
+  void settle(ValueId value, const Sharding& sharding, ValueId local) {
+    State& own = state(value);
+    own.flexible = false;
+    own.preferred = sharding;
+    own.versions = {{sharding, local}};
+  }
+
+  // ---- Flexible values ----
+
+  // A result factor that no operand has is free; elementwise work on flexible values is flexible too.
+  bool is_flexible(const ir::Node& node, const ops::OpDef& op, const Factors& factors) {
+    if (node.results.size() != 1) return false;
+    std::vector<bool> in_operand(factors.factors.size(), false);
+    for (const ops::DimFactors& dims : factors.operands)
+      for (const auto& dim : dims)
+        for (const int f : dim) in_operand[static_cast<size_t>(f)] = true;
+    for (const auto& dim : factors.results[0])
+      for (const int f : dim)
+        if (!in_operand[static_cast<size_t>(f)] && is_free_factor(factors.factors[static_cast<size_t>(f)], op)) return true;
+    if (node.operands.empty()) return !op.is_collective;
+    return op.fusion == ops::Fusion::elementwise &&
+           std::all_of(node.operands.begin(), node.operands.end(), [this](ValueId v) { return state(v).flexible; });
+  }
+
+  // A factor that must be whole can still be split freely where the op has a rule for it (rows of scatter_add).
+  static bool is_free_factor(const ops::Factor& factor, const ops::OpDef& op) {
+    return factor.size > 1 && (factor.kind == ops::FactorKind::parallel || op.partition);
+  }
+
+  void defer(const ir::Node& node, const Factors& factors) {
+    State& own = state(node.results[0]);
+    own.flexible = true;
+    FactorAxes axes = split_by_operands(node, factors);
+    make_expressible(axes, factors, mesh_);
+    own.preferred = to_sharding(axes, factors.results[0]);
+  }
+
+  // The value in this sharding, or as near to it as the op can be split; recorded as a version.
+  const Version& materialise(ValueId value, const Sharding& wanted, const ir::Node& reader) {
+    const ir::Node node = global_.producer(value);
+    const std::string scope = builder_.scope();
+    if (node.op == ir::kInputOp) {
+      make_input(node, wanted);
+    } else {
+      make_flexible(node, wanted);
+    }
+    builder_.set_scope(scope.empty() ? reader.scope : scope);
+    return state(value).versions.back();
+  }
+
+  void make_flexible(const ir::Node& node, const Sharding& wanted) {
+    const ops::OpDef& op = ops::op_def(node.op);
+    const ops::Types operands = global_.operand_types(node), results = global_.result_types(node);
+    const ops::NodeView view{operands, results, node.attrs};
+    const Factors factors = op.factors(view);
+    const State kept = state(node.results[0]);
+    Sharding dims_only{.dims = wanted.dims};
+    if (!try_rule(node, op, view, &dims_only)) {
+      FactorAxes axes = to_factors(dims_only, factors.results[0], factors, mesh_);
+      drop_replicated(axes, factors);
+      extend_by_operands(axes, node, factors);
+      make_expressible(axes, factors, mesh_);
+      emit(node, op, view, factors, axes);
+    }
+    State& own = state(node.results[0]);
+    std::vector<Version> versions = kept.versions;
+    versions.push_back(own.versions[0]);
+    own.versions = std::move(versions);
+    own.flexible = true;
+    own.preferred = kept.preferred;
+  }
+
+  // ---- Deciding a node's split ----
+
+  static void drop_replicated(FactorAxes& axes, const Factors& factors) {
+    for (size_t f = 0; f < axes.size(); ++f)
+      if (factors.factors[f].kind == ops::FactorKind::replicated) axes[f].clear();
+  }
+
+  // Operands in order of size, flexible ones last: what they say about factors, first come first served.
+  FactorAxes split_by_operands(const ir::Node& node, const Factors& factors) {
+    FactorAxes axes(factors.factors.size());
+    extend_by_operands(axes, node, factors);
+    return axes;
+  }
+
+  void extend_by_operands(FactorAxes& axes, const ir::Node& node, const Factors& factors) {
+    std::vector<size_t> order(node.operands.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const bool flexible_a = state(node.operands[a]).flexible, flexible_b = state(node.operands[b]).flexible;
+      if (flexible_a != flexible_b) return flexible_b;
+      return global_.type(node.operands[a]).bytes() > global_.type(node.operands[b]).bytes();
+    });
+    for (const size_t i : order) {
+      FactorAxes own = to_factors(state(node.operands[i]).preferred, factors.operands[i], factors, mesh_);
+      drop_replicated(own, factors);
+      adopt(axes, own);
+    }
+  }
+
+  // Takes over splits of factors that are not split yet, or are split by a leading part of the same axes.
+  static void adopt(FactorAxes& axes, const FactorAxes& offered) {
+    for (size_t f = 0; f < axes.size(); ++f) {
+      if (offered[f].size() <= axes[f].size() || !std::equal(axes[f].begin(), axes[f].end(), offered[f].begin()))
+        continue;
+      for (size_t i = axes[f].size(); i < offered[f].size(); ++i) {
+        if (contains(used_axes(axes), offered[f][i])) break;
+        axes[f].push_back(offered[f][i]);
+      }
+    }
+  }
+
+  FactorAxes decide(const ir::Node& node, const ops::NodeView&, const Factors& factors) {
+    FactorAxes axes = split_by_operands(node, factors);
+    make_expressible(axes, factors, mesh_);
+    return axes;
+  }
+
+  bool splits_replicated_factor(const ir::Node& node, const Factors& factors) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (state(node.operands[i]).flexible) continue;
+      const FactorAxes own = to_factors(state(node.operands[i]).preferred, factors.operands[i], factors, mesh_);
+      for (size_t f = 0; f < own.size(); ++f)
+        if (!own[f].empty() && factors.factors[f].kind == ops::FactorKind::replicated) return true;
+    }
+    return false;
+  }
+
+  // ---- Partial sums ----
+
+  // How the operands must lie: split as decided; partial only where the op is linear, and where waiting does not make
+  // the sum larger.
+  Wanted wanted_operands(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Factors& factors,
+                         const FactorAxes& axes) {
+    Wanted wanted;
+    for (const ops::DimFactors& dims : factors.operands) wanted.operands.push_back(to_sharding(axes, dims));
+    wanted.operands.resize(node.operands.size());
+    const Linearity linearity = op.linear ? op.linear(view) : Linearity{};
+    if (linearity.kind == Linearity::Kind::no) return wanted;
+    const Axes used = used_axes(axes);
+    const auto partial_of = [&](size_t i) { return minus(state(node.operands[i]).preferred.unreduced, used); };
+    if (linearity.kind == Linearity::Kind::each) {
+      size_t best = SIZE_MAX;
+      for (size_t i = 0; i < node.operands.size(); ++i)
+        if (linearity.covers(i) && !partial_of(i).empty() && !grows(view, i) &&
+            (best == SIZE_MAX || view.operands[i].bytes() > view.operands[best].bytes()))
+          best = i;
+      if (best == SIZE_MAX) return wanted;
+      wanted.partial = wanted.operands[best].unreduced = partial_of(best);
+      return wanted;
+    }
+    wanted.partial = common_partial(node, linearity, view, partial_of);
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      if (linearity.covers(i)) wanted.operands[i].unreduced = wanted.partial;
+    return wanted;
+  }
+
+  template <typename PartialOf>
+  Axes common_partial(const ir::Node& node, const Linearity& linearity, const ops::NodeView& view,
+                      const PartialOf& partial_of) {
+    Axes all, shared;
+    bool first = true, alike = true;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (!linearity.covers(i) || adapts(node.operands[i])) continue;
+      const Axes own = partial_of(i);
+      if (!own.empty() && grows(view, i)) return {};
+      alike = alike && (first || own == shared);
+      shared = first ? own : minus(shared, minus(shared, own));
+      all = merged(all, own);
+      first = false;
+    }
+    if (alike) return all;
+    return view.results[0].elements() <= kSmallElements ? all : shared;
+  }
+
+  // Zeros are partial sums of anything, and an input of free sharding becomes what is added to it.
+  bool adapts(ValueId value) {
+    const ir::Node& node = global_.producer(value);
+    if (node.op == "constant") return node.attrs.real("value") == 0.0;
+    return node.op == ir::kInputOp && state(value).flexible;
+  }
+
+  static bool grows(const ops::NodeView& view, size_t operand) {
+    return view.results[0].elements() > view.operands[operand].elements();
+  }
+
+  // ---- Emitting ----
+
+  void emit(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Factors& factors,
+            const FactorAxes& axes) {
+    const Wanted wanted = wanted_operands(node, op, view, factors, axes);
+    builder_.set_scope(node.scope);
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      ValueId operand = local(node.operands[i], wanted.operands[i], node);
+      operands.push_back(without_summed_padding(operand, view.operands[i], factors, axes, i));
+    }
+    ir::Attrs attrs = node.attrs;
+    std::vector<Sharding> shardings;
+    for (const ops::DimFactors& dims : factors.results) {
+      Sharding sharding = to_sharding(axes, dims);
+      sharding.unreduced = merged(wanted.partial, summed_axes(axes, dims));
+      shardings.push_back(std::move(sharding));
+    }
+    if (attrs.has("shape")) attrs.set("shape", ir::local_shape(view.results[0].shape, shardings[0], mesh_));
+    append(node, std::move(operands), std::move(attrs), shardings);
+  }
+
+  void append(const ir::Node& node, std::vector<ValueId> operands, ir::Attrs attrs,
+              const std::vector<Sharding>& shardings) {
+    builder_.set_scope(node.scope);
+    builder_.set_role(node.role);
+    const std::vector<ValueId> locals = builder_.node(node.op, std::move(operands), std::move(attrs));
+    builder_.set_role(ir::Role::temporary);
+    for (size_t r = 0; r < locals.size(); ++r) {
+      const ir::Shape expected = ir::local_shape(global_.type(node.results[r]).shape, shardings[r], mesh_);
+      MEGACPP_CHECK(builder_.shape(locals[r]) == expected)
+          << node.op << " @" << node.scope << " split as " << to_string(shardings[r], mesh_) << " gives "
+          << to_string(builder_.type(locals[r])) << ", not " << ir::to_string(expected);
+      settle(node.results[r], shardings[r], locals[r]);
+    }
+  }
+
+  // Padding must not enter sums: it is zeroed along factors that some result no longer has.
+  ValueId without_summed_padding(ValueId local, const ir::TensorType& whole, const Factors& factors,
+                                 const FactorAxes& axes, size_t operand) {
+    if (operand >= factors.operands.size()) return local;
+    const ops::DimFactors& dims = factors.operands[operand];
+    for (size_t d = 0; d < dims.size(); ++d) {
+      Axes own;
+      bool summed = false;
+      for (const int f : dims[d]) {
+        const Axes& split = axes[static_cast<size_t>(f)];
+        own.insert(own.end(), split.begin(), split.end());
+        summed = summed || (!split.empty() && is_summed(f, factors));
+      }
+      if (summed)
+        local = ops::fill_padding(builder_, local, static_cast<int64_t>(d), whole.shape[d], own, mesh_, 0.0);
+    }
+    return local;
+  }
+
+  static bool is_summed(int factor, const Factors& factors) {
+    return std::any_of(factors.results.begin(), factors.results.end(), [factor](const ops::DimFactors& dims) {
+      return std::none_of(dims.begin(), dims.end(), [factor](const std::vector<int>& dim) {
+        return std::find(dim.begin(), dim.end(), factor) != dim.end();
+      });
+    });
+  }
+
+  bool try_rule(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Sharding* requested) {
+    if (!op.partition) return false;
+    builder_.set_scope(node.scope);
+    Context context(*this, node, view, requested);
+    const std::vector<ops::PartitionedResult> results = op.partition(context);
+    if (results.empty()) return false;
+    for (size_t r = 0; r < results.size(); ++r) settle(node.results[r], results[r].sharding, results[r].value);
+    return true;
+  }
+
+  // ---- Getting values ----
+
+  // The chip's part of a value in the sharding asked for: a version that is there, one made for it, or a reshard.
+  ValueId local(ValueId value, const Sharding& sharding, const ir::Node& reader) {
+    if (const Version* known = find_version(value, sharding)) return known->local;
+    if (state(value).flexible) {
+      const Version made = materialise(value, sharding, reader);
+      if (made.sharding == sharding) return made.local;
+      return remember(value, sharding, from_version(value, made, sharding, reader));
+    }
+    return remember(value, sharding, from_version(value, cheapest_version(value, sharding), sharding, reader));
+  }
+
+  const Version* find_version(ValueId value, const Sharding& sharding) {
+    for (const Version& version : state(value).versions)
+      if (version.sharding == sharding) return &version;
+    return nullptr;
+  }
+
+  // One from which the way is free, else the value as it was made.
+  Version cheapest_version(ValueId value, const Sharding& to) {
+    const ir::Shape& whole = global_.type(value).shape;
+    for (const Version& version : state(value).versions)
+      if (is_free(plan_reshard(version.sharding, to, whole, mesh_))) return version;
+    return state(value).versions[0];
+  }
+
+  ValueId remember(ValueId value, const Sharding& sharding, ValueId local) {
+    state(value).versions.push_back({sharding, local});
+    return local;
+  }
+
+  ValueId from_version(ValueId value, const Version& version, const Sharding& to, const ir::Node& reader) {
+    const ir::Shape& whole = global_.type(value).shape;
+    const std::vector<ReshardStep> steps = plan_reshard(version.sharding, to, whole, mesh_);
+    if (steps.empty()) return version.local;
+    check_replication(value, version.sharding, to, reader);
+    return lower_reshard(builder_, version.local, steps, version.sharding, whole, mesh_,
+                         cause(value, version.sharding, to, reader));
+  }
+
+  std::string describe(ValueId value) const {
+    const ir::Node& node = global_.producer(value);
+    const std::string name = node.op == ir::kInputOp ? node.attrs.text("name") : node.op;
+    return name + (node.scope.empty() ? "" : " @" + node.scope);
+  }
+
+  std::string cause(ValueId value, const Sharding& from, const Sharding& to, const ir::Node& reader) const {
+    const std::string by = reader.op == "reshard" ? "annotation" : reader.op + " @" + reader.scope;
+    return by + ": " + describe(value) + " [" + to_string(from, mesh_) + "] -> [" + to_string(to, mesh_) + "]";
+  }
+
+  void check_replication(ValueId value, const Sharding& from, const Sharding& to, const ir::Node& reader) const {
+    const bool was_split = std::any_of(from.dims.begin(), from.dims.end(), [](const Axes& a) { return !a.empty(); });
+    const bool is_split = std::any_of(to.dims.begin(), to.dims.end(), [](const Axes& a) { return !a.empty(); });
+    const int64_t bytes = global_.type(value).bytes();
+    if (!was_split || is_split || reader.op == "reshard" || bytes <= options_.max_replicated_bytes) return;
+    base::raise(base::Code::E1408,
+                {.where = describe(value) + ", read by " + reader.op + " @" + reader.scope,
+                 .got = "a reshard from [" + to_string(from, mesh_) + "] that leaves " + std::to_string(bytes) +
+                        " bytes whole on every chip",
+                 .wanted = "at most " + std::to_string(options_.max_replicated_bytes) + " bytes",
+                 .next = "change the layout so that the reader splits it too, or raise layout.max_replicated_bytes"});
+  }
+
+  // ---- Outputs ----
+
+  // State goes back to where it came from; other outputs lie as they were made, sums added up.
+  void add_output(const ir::Output& output) {
+    const ir::Node reader{.op = "output", .operands = {}, .results = {}, .attrs = {}, .scope = "output " + output.name};
+    builder_.set_scope(global_.producer(output.value).scope);
+    Sharding sharding = state(output.value).preferred;
+    const auto input = result_.inputs.find(output.donated);
+    if (!output.donated.empty() && input != result_.inputs.end()) {
+      sharding = input->second.sharding;
+    } else {
+      sharding.unreduced.clear();
+    }
+    const ValueId value = local(output.value, sharding, reader);
+    result_.outputs[output.name] = {global_.type(output.value), sharding};
+    result_.graph.add_output({.name = output.name, .value = value, .donated = output.donated});
+  }
+
+  ir::Graph global_;
+  const ir::Mesh& mesh_;
+  const Placements& known_;
+  const Options& options_;
+  Partitioned result_;
+  ops::Builder builder_;
+  std::vector<State> states_;  // by global value
+};
+
+}  // namespace
+
+Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options) {
+  return Partitioner(graph, mesh, known, options).run();
+}
+
+}  // namespace megacpp::partition

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One global program and the shardings on it become the program of one chip, the same for all chips of the mesh. One
+// sweep in program order: each node's factors are split as its largest operands are, operands that lie otherwise are
+// resharded, and sums over split factors stay partial as long as every reader allows it. Values that are cheap to make
+// in any sharding (constants, broadcasts) are made where and as they are wanted.
+// Inputs carry the attribute "sharding": a sharding's text, none for a whole copy on every chip, or "auto" for state
+// that lies as the first program that writes it leaves it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+#include "megacpp/ir/mesh.h"
+
+namespace megacpp::partition {
+
+inline constexpr std::string_view kAutoSharding = "auto";
+
+/// How a named input or output of the global program lies on the chips.
+struct Placement {
+  ir::TensorType whole;
+  ir::Sharding sharding;
+};
+using Placements = std::map<std::string, Placement>;
+
+struct Partitioned {
+  ir::Graph graph;  // of one chip
+  Placements inputs;
+  Placements outputs;
+};
+
+struct Options {
+  /// A reshard nobody asked for may not leave a larger tensor whole on every chip.
+  int64_t max_replicated_bytes = INT64_MAX;
+};
+
+/// `known` gives the placement of "auto" inputs that an earlier program has left. E1408 when a reshard would replicate
+/// too much.
+Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known = {},
+                      const Options& options = {});
+
+}  // namespace megacpp::partition
