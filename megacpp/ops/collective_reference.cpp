@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/ops/collective_reference.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::ops {
+namespace {
+
+using ir::Shape;
+
+struct Group {
+  std::span<const std::vector<Tensor>> operands;  // by member
+  size_t member;                                  // whose results are wanted
+  const ir::Attrs& attrs;
+
+  int64_t parts() const { return static_cast<int64_t>(operands.size()); }
+  int64_t index() const { return static_cast<int64_t>(member); }
+};
+
+using Reference = std::function<void(const Group&, std::span<Tensor> results)>;
+
+double sum_at(const Group& group, size_t operand, int64_t element) {
+  double sum = 0;
+  for (const std::vector<Tensor>& own : group.operands) sum += own[operand][element];
+  return sum;
+}
+
+void all_gather(const Group& group, std::span<Tensor> results) {
+  for (size_t r = 0; r < results.size(); ++r) {
+    const size_t dim = static_cast<size_t>(group.attrs.list("dims")[r]);
+    const Shape& part = group.operands[0][r].type.shape;
+    int64_t i = 0;
+    for_each_index(results[r].type.shape, [&](Shape index) {
+      const size_t owner = static_cast<size_t>(index[dim] / part[dim]);
+      index[dim] %= part[dim];
+      results[r][i++] = group.operands[owner][r][flat_index(index, part)];
+    });
+  }
+}
+
+void reduce_scatter(const Group& group, std::span<Tensor> results) {
+  for (size_t r = 0; r < results.size(); ++r) {
+    const size_t dim = static_cast<size_t>(group.attrs.list("dims")[r]);
+    int64_t i = 0;
+    for_each_index(results[r].type.shape, [&](Shape index) {
+      index[dim] += group.index() * results[r].type.shape[dim];
+      results[r][i++] = sum_at(group, r, flat_index(index, group.operands[0][r].type.shape));
+    });
+  }
+}
+
+void all_reduce(const Group& group, std::span<Tensor> results) {
+  const bool is_sum = group.attrs.text("kind") == "sum";
+  for (size_t r = 0; r < results.size(); ++r) {
+    for (int64_t i = 0; i < results[r].elements(); ++i) {
+      double largest = group.operands[0][r][i];
+      for (const std::vector<Tensor>& own : group.operands) largest = std::max(largest, own[r][i]);
+      results[r][i] = is_sum ? sum_at(group, r, i) : largest;
+    }
+  }
+}
+
+void all_to_all(const Group& group, std::span<Tensor> results) {
+  const size_t split = static_cast<size_t>(group.attrs.integer("split"));
+  const size_t concat = static_cast<size_t>(group.attrs.integer("concat"));
+  const Shape& whole = group.operands[0][0].type.shape;
+  const Shape& result = results[0].type.shape;
+  int64_t i = 0;
+  for_each_index(result, [&](Shape index) {
+    const size_t sender = static_cast<size_t>(index[concat] / whole[concat]);
+    index[concat] %= whole[concat];
+    index[split] += group.index() * result[split];
+    results[0][i++] = group.operands[sender][0][flat_index(index, whole)];
+  });
+}
+
+void permute(const Group& group, std::span<Tensor> results) {
+  int64_t sender = (group.index() - group.attrs.integer("shift")) % group.parts();
+  if (sender < 0) sender += group.parts();
+  for (size_t r = 0; r < results.size(); ++r) results[r].data = group.operands[static_cast<size_t>(sender)][r].data;
+}
+
+void shard_index(const Group& group, std::span<Tensor> results) { results[0][0] = static_cast<double>(group.index()); }
+
+void shard_slice(const Group& group, std::span<Tensor> results) {
+  const size_t dim = static_cast<size_t>(group.attrs.integer("dim"));
+  const Tensor& whole = group.operands[group.member][0];
+  int64_t i = 0;
+  for_each_index(results[0].type.shape, [&](Shape index) {
+    index[dim] += group.index() * results[0].type.shape[dim];
+    const bool is_inside = index[dim] < whole.type.shape[dim];
+    results[0][i++] = is_inside ? whole[flat_index(index, whole.type.shape)] : 0.0;
+  });
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate_collective(std::string_view op, std::span<const std::vector<Tensor>> operands,
+                                        size_t member, const ir::Attrs& attrs) {
+  static const std::map<std::string_view, Reference> references = {
+      {"all_gather", all_gather},   {"all_reduce", all_reduce},         {"all_to_all", all_to_all},
+      {"permute", permute},         {"reduce_scatter", reduce_scatter}, {"shard_index", shard_index},
+      {"shard_slice", shard_slice},
+  };
+  const auto reference = references.find(op);
+  MEGACPP_CHECK(reference != references.end()) << op << " is not computed by a group in lockstep";
+  MEGACPP_CHECK(static_cast<int64_t>(operands.size()) == attrs.integer("parts"))
+      << op << " of " << attrs.integer("parts") << " parts over " << operands.size() << " chips";
+  Types types;
+  for (const Tensor& operand : operands[member]) types.push_back(operand.type);
+  std::vector<Tensor> results;
+  for (const ir::TensorType& type : op_def(op).infer(types, attrs)) results.push_back(Tensor::zeros(type));
+  reference->second({operands, member, attrs}, results);
+  return results;
+}
+
+}  // namespace megacpp::ops
