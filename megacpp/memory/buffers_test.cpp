@@ -69,6 +69,19 @@ TEST(BuffersTest, OperandReadTwiceOrBroadcastIsNotTakenOver) {
   EXPECT_NE(repeated.buffer_of[3], repeated.buffer_of[1]);
 }
 
+TEST(BuffersTest, WhatIsSentLivesUntilItIsSent) {
+  const Buffers buffers = assigned(kInput + R"(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  send(%1) {axes="stage", peer=1, tag=0} #collective
+  %3, %4 = all_reduce(%2, %0) {axes="x", kind="sum", parts=2} : f32[3,2], f32[2,3] #collective
+  output "y" = %3
+  output "z" = %4
+)");
+  EXPECT_EQ(buffers.buffers[static_cast<size_t>(buffers.buffer_of[1])].last, 3U);
+  EXPECT_EQ(buffers.buffer_of[3], buffers.buffer_of[2]) << "the first tensor is reduced in place";
+  EXPECT_NE(buffers.buffer_of[4], buffers.buffer_of[0]) << "state is only replaced by what it is donated to";
+}
+
 TEST(BuffersTest, StateIsReplacedInPlaceWhereverItsInputStands) {
   const Buffers buffers =
       assigned(kInput + R"ir(  %1 = fused() {dtypes="f32", program="const(0) out(%0)", shape=[4]} : f32[4]

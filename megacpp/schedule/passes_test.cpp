@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "megacpp/ir/text.h"
+#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
@@ -57,6 +58,59 @@ TEST(PassesTest, OrderNeverRaisesThePeak) {
     const ir::Graph graph = testing_support::random_graph(seed, 40);
     EXPECT_LE(simulated_peak(order_for_low_peak(graph)), simulated_peak(graph));
   }
+}
+
+// A chip's program with work to fuse before, around and after its collectives.
+constexpr const char* kChipProgram = R"(graph "chip" {
+  %0 = input() {dtype="f32", name="x", shape=[4,6]} : f32[4,6] #batch
+  %1 = input() {dtype="f32", name="sum", shape=[12,6]} : f32[12,6] #gradient
+  %2 = exp(%0) : f32[4,6]
+  %3 = constant() {dtype="f32", shape=[6], value=2.0} : f32[6]
+  %4, %5 = all_reduce(%2, %3) {axes="x", kind="sum", parts=3} : f32[4,6], f32[6] #collective
+  %6 = mul(%2, %4) : f32[4,6]
+  %7 = broadcast(%5) {dims=[1], shape=[4,6]} : f32[4,6]
+  %8 = sub(%6, %7) : f32[4,6]
+  %9 = all_gather(%8) {axes="x", dims=[0], parts=3} : f32[12,6] #collective
+  %10 = add(%1, %9) : f32[12,6]
+  %11 = neg(%9) : f32[12,6]
+  %12 = reduce_scatter(%11) {axes="x", dims=[1], parts=3} : f32[12,2] #collective
+  %13 = shard_index() {axes="x", parts=3} : i32[] #collective
+  %14 = convert(%13) {dtype="f32"} : f32[]
+  %15 = broadcast(%14) {dims=[], shape=[12,2]} : f32[12,2]
+  %16 = mul(%12, %15) : f32[12,2]
+  %17 = reduce(%16) {dims=[1], kind="sum"} : f32[12]
+  output "y" = %17
+  output "sum" = %10 donates "sum"
+}
+)";
+
+size_t count_collectives(const ir::Graph& graph) {
+  size_t count = 0;
+  for (const ir::Node& node : graph.nodes()) count += ops::op_def(node.op).is_collective ? 1 : 0;
+  return count;
+}
+
+TEST(PassesTest, CollectivesAreKernelsOfTheirOwn) {
+  const ir::Graph before = ir::parse(kChipProgram);
+  ops::verify(before, ops::Stage::built);
+  const Target runs_nothing{.name = "test",
+                            .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::no("test"); },
+                            .workspace_bytes = {}};
+  const Decomposed decomposed = decompose(remove_dead(before), runs_nothing);
+  EXPECT_TRUE(decomposed.fallbacks.empty());
+  const ir::Graph after = order_for_low_peak(fuse(fold_accumulation(decomposed.graph)));
+  ops::verify(after, ops::Stage::fused);
+  EXPECT_EQ(count_collectives(after), count_collectives(before));
+
+  const ir::Mesh mesh({{"x", 3}});
+  std::vector<std::map<std::string, ops::Tensor>> inputs;
+  for (int chip = 0; chip < 3; ++chip)
+    inputs.push_back(testing_support::random_inputs(before, "chip" + std::to_string(chip)));
+  const auto wanted = ops::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
+  const auto got = ops::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
+  for (size_t chip = 0; chip < 3; ++chip)
+    for (const auto& [name, tensor] : wanted[chip])
+      EXPECT_TRUE(testing_support::is_close(got[chip].at(name), tensor, 1e-12)) << name << "\n" << ir::print(after);
 }
 
 }  // namespace
