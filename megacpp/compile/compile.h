@@ -12,6 +12,7 @@
 #include "megacpp/ir/graph.h"
 #include "megacpp/memory/memory_plan.h"
 #include "megacpp/model/model.h"
+#include "megacpp/partition/partition.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/target.h"
@@ -25,7 +26,10 @@ struct StageTime {
 };
 
 struct Compiled {
-  std::vector<ir::Graph> programs;  // scheduled; see Program below
+  ir::Mesh mesh;                    // one chip without axes
+  std::vector<ir::Graph> programs;  // of one chip, scheduled; see Program below
+  partition::Placements inputs;     // how state and batch lie on the mesh, by name
+  std::vector<partition::Placements> outputs;  // the same for each program's outputs
   memory::MemoryPlan memory;
   std::vector<blocks::Parameter> parameters;
   std::vector<model::ExpertLoad> expert_loads;
@@ -37,7 +41,7 @@ struct Compiled {
 /// Indices into Compiled::programs.
 enum Program : size_t { kMicroStep = 0, kUpdate = 1 };
 
-/// Writes every stage as text; the files are named after the stages ("01-model.ir" ... "07-memory.txt").
+/// Writes every stage as text; the files are named after the stages ("01-model.ir" ... "08-memory.txt").
 struct Dump {
   std::filesystem::path folder;
 };
@@ -49,6 +53,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
 /// Forward and gradients of a forward graph, for comparing with a reference: outputs as the graph has them, plus
 /// "grad.<name>" for every parameter and every float batch input. `cotangent` names an input that seeds the gradient;
 /// empty: the loss, by 1.
-Compiled compile_gradients(model::ForwardModel forward, const std::string& cotangent, const schedule::Target& target);
+Compiled compile_gradients(model::ForwardModel forward, const std::string& cotangent, const schedule::Target& target,
+                           const plan::Plan& plan = {});
 
 }  // namespace megacpp::compile

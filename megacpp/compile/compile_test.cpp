@@ -113,7 +113,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
     EXPECT_EQ(ir::print(first.programs[p]), ir::print(again.programs[p]));
   EXPECT_EQ(first.memory.total_bytes, again.memory.total_bytes);
   for (const StageTime& stage : first.stages) {
-    const bool is_memory = stage.stage == "07-memory";
+    const bool is_memory = stage.stage == "08-memory";
     EXPECT_TRUE(std::filesystem::exists(folder / (stage.stage + (is_memory ? ".txt" : ".ir")))) << stage.stage;
   }
   std::filesystem::remove_all(folder);

@@ -187,7 +187,10 @@ OpDef dot_def() {
     if (args.operands.size() == 3) cotangents.push_back(args.cotangents[0]);
     return cotangents;
   };
-  def.linear = [](const NodeView&) { return Linearity{Linearity::Kind::each, {0, 1}}; };
+  // An addend would be added once per chip.
+  def.linear = [](const NodeView& view) {
+    return Linearity{view.operands.size() == 2 ? Linearity::Kind::each : Linearity::Kind::no};
+  };
   def.cost = [](const NodeView& view) {
     double k = 1;
     for (const int64_t d : view.attrs.list("lhs_contract")) k *= static_cast<double>(view.operands[0].dim(d));

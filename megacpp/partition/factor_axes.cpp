@@ -57,6 +57,8 @@ FactorAxes to_factors(const ir::Sharding& sharding, const ops::DimFactors& dims,
 }
 
 void make_expressible(FactorAxes& axes, const ops::Factors& factors, const ir::Mesh& mesh) {
+  for (size_t f = 0; f < axes.size(); ++f)
+    if (factors.factors[f].size == 1) axes[f].clear();
   for (bool changed = true; changed;) {
     changed = false;
     for (const auto* tensors : {&factors.operands, &factors.results})

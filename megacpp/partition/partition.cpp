@@ -536,9 +536,22 @@ class Partitioner {
   std::vector<State> states_;  // by global value
 };
 
+// On one chip the program stays as it is and every tensor whole.
+Partitioned whole_program(const ir::Graph& graph) {
+  Partitioned result{graph, {}, {}};
+  const auto place = [&graph](ValueId value) {
+    return Placement{graph.type(value), Sharding::replicated(graph.type(value).shape.size())};
+  };
+  for (const NodeId id : graph.inputs())
+    result.inputs[graph.node(id).attrs.text("name")] = place(graph.node(id).results[0]);
+  for (const ir::Output& output : graph.outputs()) result.outputs[output.name] = place(output.value);
+  return result;
+}
+
 }  // namespace
 
 Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options) {
+  if (mesh.chips() == 1) return whole_program(graph);
   return Partitioner(graph, mesh, known, options).run();
 }
 
