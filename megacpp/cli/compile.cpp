@@ -63,7 +63,7 @@ int run_compile(const Flags& flags) {
   std::optional<compile::Dump> dump;
   if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
   const compile::Compiled compiled =
-      compile::compile_training(recipe, runtime::cpu::cpu_target(threads_for(recipe)), dump);
+      compile::compile_training(recipe, target_for(recipe), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else

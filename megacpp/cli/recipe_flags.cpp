@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/recipe_flags.h"
 
+#include "megacpp/plan/plan.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
@@ -18,6 +19,11 @@ std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
 
 int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
+}
+
+schedule::Target target_for(const recipe::Recipe& recipe) {
+  const ir::Mesh mesh = plan::make_plan(recipe).parallel.mesh;
+  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh));
 }
 
 }  // namespace megacpp::cli

@@ -129,13 +129,10 @@ int run_train(const Flags& flags) {
                                        .micro_steps = recipe.train.micro_steps,
                                        .vocab = recipe.model.vocab,
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(threads));
+  const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe));
   print_header(recipe, compiled, corpus, threads);
-  const std::vector<runtime::LoadedProgram> programs = {
-      {&compiled.programs[compile::kMicroStep], &compiled.memory.programs[compile::kMicroStep]},
-      {&compiled.programs[compile::kUpdate], &compiled.memory.programs[compile::kUpdate]}};
-  const auto run = runtime::cpu::load(programs, compiled.memory, {.threads = threads, .profile = flags.profile});
-  train::initialise_weights(*run, compiled.parameters, static_cast<uint64_t>(recipe.train.seed));
+  const auto run = runtime::cpu::load(compiled, {.threads = threads, .profile = flags.profile});
+  train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);
   const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},

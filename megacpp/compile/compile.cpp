@@ -209,6 +209,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
   const plan::Plan plan = plan::make_plan(recipe);
   Compiled compiled;
   compiled.mesh = plan.parallel.mesh;
+  if (plan.parallel.balanced_order) compiled.time_order = plan.parallel.time_order(plan.parallel.sequence_chunks);
   Pipeline pipeline(compiled, dump);
   model::ForwardModel forward;
   pipeline.stage("01-model", ops::Stage::built, [&](std::vector<Graph>& programs) {
@@ -232,6 +233,7 @@ Compiled compile_gradients(model::ForwardModel forward, const std::string& cotan
                            const plan::Plan& plan) {
   Compiled compiled;
   compiled.mesh = plan.parallel.mesh;
+  if (plan.parallel.balanced_order) compiled.time_order = plan.parallel.time_order(plan.parallel.sequence_chunks);
   Pipeline pipeline(compiled, std::nullopt);
   pipeline.stage("01-model", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { programs.push_back(std::move(forward.graph)); });

@@ -30,6 +30,8 @@ struct Compiled {
   std::vector<ir::Graph> programs;  // of one chip, scheduled; see Program below
   partition::Placements inputs;     // how state and batch lie on the mesh, by name
   std::vector<partition::Placements> outputs;  // the same for each program's outputs
+  /// For each run of tokens a sequence is stored in, its place in time; one run: time order.
+  std::vector<int64_t> time_order = {0};
   memory::MemoryPlan memory;
   std::vector<blocks::Parameter> parameters;
   std::vector<model::ExpertLoad> expert_loads;

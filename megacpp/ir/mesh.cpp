@@ -142,6 +142,29 @@ LocalRange local_range(int64_t size, const Axes& axes, const Mesh& mesh, int64_t
   return range;
 }
 
+std::vector<LocalRun> local_runs(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int64_t chip) {
+  const Shape local = local_shape(shape, sharding, mesh);
+  std::vector<LocalRange> ranges;
+  for (size_t d = 0; d < shape.size(); ++d) ranges.push_back(local_range(shape[d], sharding.dims[d], mesh, chip));
+  std::vector<LocalRun> runs = {{0, 0, 1}};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    std::vector<LocalRun> finer;
+    const bool is_whole = ranges[d].count == shape[d] && local[d] == shape[d];
+    for (const LocalRun& run : runs) {
+      if (run.count > 1 && !is_whole) {
+        // A stretch of several elements whose next dimension is split falls apart.
+        for (int64_t i = 0; i < run.count; ++i)
+          finer.push_back({(run.whole + i) * shape[d] + ranges[d].first, (run.local + i) * local[d], ranges[d].count});
+      } else {
+        finer.push_back({run.whole * shape[d] + ranges[d].first, run.local * local[d], run.count * ranges[d].count});
+      }
+    }
+    runs = std::move(finer);
+  }
+  std::erase_if(runs, [](const LocalRun& run) { return run.count == 0; });
+  return runs;
+}
+
 bool divides(int64_t size, const Axes& axes, const Mesh& mesh) { return size % mesh.size(axes) == 0; }
 
 }  // namespace megacpp::ir

@@ -82,6 +82,15 @@ struct LocalRange {
 };
 LocalRange local_range(int64_t size, const Axes& axes, const Mesh& mesh, int64_t chip);
 
+/// A contiguous stretch of a chip's part: elements of the whole tensor and of the part, both row-major.
+struct LocalRun {
+  int64_t whole = 0;  // first element
+  int64_t local = 0;
+  int64_t count = 0;
+};
+/// All real elements of a chip's part, in order.
+std::vector<LocalRun> local_runs(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int64_t chip);
+
 /// Whether every chip holds as much, so that no chip has padding.
 bool divides(int64_t size, const Axes& axes, const Mesh& mesh);
 

@@ -63,5 +63,28 @@ TEST(ShardingTest, RangesOfAllChipsCoverTheDimensionOnce) {
   }
 }
 
+TEST(ShardingTest, RunsOfAllChipsCoverTheTensorOnce) {
+  const Shape shape = {3, 4, 5};
+  for (const std::string text : {"-,-,-", "data,-,-", "-,context,-", "-,-,context+model", "data,context,model"}) {
+    const Sharding sharding = parse_sharding(text, kMesh);
+    std::vector<int> seen(60, 0);
+    for (int64_t chip = 0; chip < kMesh.chips(); ++chip) {
+      // Copies along axes that do not split the tensor hold the same; count the first only.
+      bool is_first = true;
+      for (AxisId axis = 0; axis < 3; ++axis)
+        is_first = is_first && (sharding.splits(axis) || kMesh.coordinate(chip, axis) == 0);
+      if (!is_first) continue;
+      int64_t last = -1;
+      for (const LocalRun& run : local_runs(shape, sharding, kMesh, chip)) {
+        EXPECT_GT(run.local, last) << text;
+        last = run.local + run.count - 1;
+        for (int64_t i = 0; i < run.count; ++i) ++seen[static_cast<size_t>(run.whole + i)];
+      }
+      EXPECT_LT(last, num_elements(local_shape(shape, sharding, kMesh)));
+    }
+    EXPECT_EQ(seen, std::vector<int>(60, 1)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::ir

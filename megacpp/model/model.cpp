@@ -75,8 +75,8 @@ class ModelBuilder {
 
   ForwardModel run_mixer(char letter) {
     builder_.set_scope(block_name(0) + "." + letter);
-    const ValueId x =
-        builder_.input("x", {DType::f32, {batch_.sequences, batch_.length, model_.hidden}}, ir::Role::batch);
+    const ValueId x = input("x", {DType::f32, {batch_.sequences, batch_.length, model_.hidden}}, ir::Role::batch,
+                            plan_.parallel.sharding({Dim::batch, Dim::stream, Dim::whole}));
     const std::map<std::string, ValueId> weights = block_weights(blocks::block_def(letter));
     const ValueId y = blocks::block_def(letter).build(context_for(block_name(0), weights), x);
     result_.graph.add_output({.name = "y", .value = y});
@@ -283,8 +283,8 @@ ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const
   return ModelBuilder(model, batch, plan).run(keep_logits);
 }
 
-ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch) {
-  return ModelBuilder(model, batch, {}).run_mixer(letter);
+ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch, const plan::Plan& plan) {
+  return ModelBuilder(model, batch, plan).run_mixer(letter);
 }
 
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model) {

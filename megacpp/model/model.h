@@ -46,6 +46,6 @@ ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);
 
 /// The graph of one bare mixer: input x, output y, no norm, no residual. For comparing a family with its reference.
-ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch);
+ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch, const plan::Plan& plan = {});
 
 }  // namespace megacpp::model

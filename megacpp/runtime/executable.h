@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded run on one chip: programs over one arena, ready to step. State is reached by name; running a program never
-// allocates and touches nothing outside the arena.
+// A loaded run on all chips of a mesh: the programs of a chip over one arena each, ready to step. State is reached by
+// chip and name; running a program never allocates and touches nothing outside the arenas.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
-#include "megacpp/memory/memory_plan.h"
 
 namespace megacpp::runtime {
 
@@ -23,6 +22,7 @@ struct ChipMemory {
 
 /// The node that made a number which is not finite.
 struct BadValue {
+  int64_t chip = 0;
   std::string program;
   uint32_t node = 0;
   std::string op;
@@ -30,30 +30,36 @@ struct BadValue {
   std::string type;
 };
 
+/// When one node ran, in seconds since tracing began.
+struct TraceEvent {
+  const ir::Graph* program;
+  uint32_t node;
+  double start;
+  double end;
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
 
-  /// The bytes of a state tensor, in its storage dtype. Throws for an unknown name.
-  virtual std::span<std::byte> state(const std::string& name) = 0;
+  virtual int64_t chips() const = 0;
+  /// The bytes of a chip's state tensor, in its storage dtype. Throws for an unknown name.
+  virtual std::span<std::byte> state(const std::string& name, int64_t chip = 0) = 0;
+  /// On all chips. When one fails, the others stop too and its error is thrown; the run is over then.
   virtual void run(size_t program) = 0;
-  /// An f32 scalar output of the program that ran last.
-  virtual float scalar_output(size_t program, const std::string& name) const = 0;
   /// The bytes of an output of the program that ran last.
-  virtual std::span<const std::byte> output(size_t program, const std::string& name) const = 0;
-  virtual ChipMemory memory() const = 0;
+  virtual std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip = 0) const = 0;
+  /// An f32 scalar output, which all chips hold alike.
+  float scalar_output(size_t program, const std::string& name) const;
+  virtual ChipMemory memory(int64_t chip = 0) const = 0;
 
   /// Runs the program like run(), but looks at every result and stops at the first node that makes a NaN or an
-  /// infinity.
+  /// infinity; on several chips the run is over then.
   virtual std::optional<BadValue> run_checked(size_t program) = 0;
-  /// Seconds spent per op since load, when profiling is on.
+  /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;
-};
-
-/// Programs as scheduled, with their plan; both must outlive the executable.
-struct LoadedProgram {
-  const ir::Graph* graph;
-  const memory::ProgramPlan* plan;
+  /// What a chip did when, where tracing is on.
+  virtual const std::vector<TraceEvent>& trace(int64_t chip) const = 0;
 };
 
 }  // namespace megacpp::runtime

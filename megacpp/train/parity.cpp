@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -14,6 +14,7 @@
 #include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/model/model.h"
 #include "megacpp/optim/adamw.h"
+#include "megacpp/plan/plan.h"
 #include "megacpp/train/run_state.h"
 
 namespace megacpp::train {
@@ -107,22 +108,6 @@ bool same_shape(const ir::Shape& ours, const ir::Shape& theirs, const model::Bat
   return ours == joined;
 }
 
-template <typename T>
-void fill_state(runtime::Executable& run, const std::string& name, const std::vector<T>& values) {
-  const std::span<T> state = state_as<T>(run, name);
-  MEGACPP_REQUIRE(
-      state.size() == values.size(), E1203,
-      {.where = name, .got = std::to_string(values.size()) + " elements", .wanted = std::to_string(state.size())});
-  std::copy(values.begin(), values.end(), state.begin());
-}
-
-std::vector<float> read_output(const runtime::Executable& run, const std::string& name) {
-  const std::span<const std::byte> bytes = run.output(compile::kMicroStep, name);
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
 ParityRow compare(const std::string& name, const std::vector<float>& ours, const std::vector<float>& theirs,
                   double tolerance) {
   MEGACPP_CHECK(ours.size() == theirs.size()) << name << " was compared before its shape was";
@@ -141,7 +126,7 @@ ParityRow compare(const std::string& name, const std::vector<float>& ours, const
 
 class Parity {
  public:
-  Parity(const std::filesystem::path& path, const schedule::Target& target, const Loader& load)
+  Parity(const std::filesystem::path& path, const recipe::Layout& layout, const ParityBackend& backend)
       : file_(path), described_(describe(file_, path.string())), batch_(batch_of(file_, described_)) {
     const TensorMap parameters =
         checkpoint::import_tensors(described_.names, checkpoint::read_tensors(file_, "param."));
@@ -151,13 +136,15 @@ class Parity {
       ids_ = read_tokens(file_, "in.ids", described_.model.vocab, false);
       labels_ = read_tokens(file_, "in.labels", described_.model.vocab, true);
     }
+    const plan::Plan plan = plan_for(layout);
+    const schedule::Target target = backend.target(plan.parallel.mesh);
     compiled_ =
         described_.lone_block
-            ? compile::compile_gradients(model::build_mixer(described_.model, described_.model.pattern[0], batch_),
-                                         "cotangent", target)
-            : compile::compile_gradients(model::build_forward(described_.model, batch_, {}, true), "", target);
+            ? compile::compile_gradients(model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),
+                                         "cotangent", target, plan)
+            : compile::compile_gradients(model::build_forward(described_.model, batch_, plan, true), "", target, plan);
     check_outputs();
-    run_ = load(compiled_);
+    run_ = backend.load(compiled_);
     bind(parameters);
   }
 
@@ -171,13 +158,23 @@ class Parity {
   }
 
  private:
+  plan::Plan plan_for(const recipe::Layout& layout) const {
+    recipe::Recipe recipe;
+    recipe.name = described_.cls;
+    recipe.model = described_.model;
+    recipe.train.batch = batch_.sequences;
+    recipe.train.sequence = batch_.length;
+    recipe.layout = layout;
+    return plan::make_plan(recipe);
+  }
+
   void check_outputs() const {
-    const ir::Graph& graph = compiled_.programs[compile::kMicroStep];
+    const partition::Placements& outputs = compiled_.outputs[compile::kMicroStep];
     for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
       if (!tensor.name.starts_with("out.")) continue;
-      const std::optional<ir::ValueId> ours = graph.find_output(tensor.name.substr(4));
-      if (!ours) refuse(tensor.name, ir::to_string(tensor.shape), "only results the model has");
-      const ir::TensorType& type = graph.type(*ours);
+      const auto ours = outputs.find(tensor.name.substr(4));
+      if (ours == outputs.end()) refuse(tensor.name, ir::to_string(tensor.shape), "only results the model has");
+      const ir::TensorType& type = ours->second.whole;
       if (type.dtype != ir::DType::f32 || !same_shape(type.shape, tensor.shape, batch_))
         refuse(tensor.name, ir::to_string(tensor.shape), ir::to_string(type));
     }
@@ -187,20 +184,44 @@ class Parity {
     for (const blocks::Parameter& parameter : compiled_.parameters)
       MEGACPP_CHECK(!parameter.trainable || parameters.contains(parameter.name))
           << parameter.name << " has no counterpart in " << described_.cls;
-    for (const auto& [name, tensor] : parameters) fill_state(*run_, name, tensor.data);
+    RunState state(compiled_, *run_);
+    for (const auto& [name, tensor] : parameters) state.write<float>(name, tensor.data);
     if (described_.lone_block) {
-      fill_state(*run_, "x", checkpoint::to_floats(file_.at("in.x")));
-      fill_state(*run_, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
+      write_rows(state, "x", checkpoint::to_floats(file_.at("in.x")));
+      write_rows(state, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
     } else {
-      fill_state(*run_, "batch.ids", ids_);
-      fill_state(*run_, "batch.labels", labels_);
+      state.write<int32_t>("batch.ids", in_stored_order(ids_, compiled_.time_order, batch_.length));
+      state.write<int32_t>("batch.labels", in_stored_order(labels_, compiled_.time_order, batch_.length));
     }
+    if (!state.has("batch.positions")) return;
+    std::vector<int32_t> positions(static_cast<size_t>(batch_.length));
+    std::iota(positions.begin(), positions.end(), 0);
+    state.write<int32_t>("batch.positions", in_stored_order(positions, compiled_.time_order, batch_.length));
+  }
+
+  // Rows of tokens lie in the order the run stores them in.
+  int64_t row_width(size_t elements) const {
+    return static_cast<int64_t>(elements) / (batch_.sequences * batch_.length);
+  }
+
+  void write_rows(RunState& state, const std::string& name, const std::vector<float>& rows) {
+    state.write<float>(name, in_stored_order(rows, compiled_.time_order, batch_.length, row_width(rows.size())));
+  }
+
+  std::vector<float> read(const std::string& name) {
+    return RunState(compiled_, *run_).read_output<float>(compile::kMicroStep, name);
+  }
+
+  std::vector<float> read_rows(const std::string& name) {
+    const std::vector<float> rows = read(name);
+    return in_time_order(rows, compiled_.time_order, batch_.length, row_width(rows.size()));
   }
 
   void compare_output(const std::string& name) {
+    const std::vector<float> theirs = checkpoint::to_floats(file_.at(name));
     const std::string ours = name.substr(4);
     report_.rows.push_back(
-        compare(name, read_output(*run_, ours), checkpoint::to_floats(file_.at(name)), kOutputTolerance));
+        compare(name, theirs.size() == 1 ? read(ours) : read_rows(ours), theirs, kOutputTolerance));
   }
 
   // Our gradients in the reference's own layout, so that each row is one of its tensors.
@@ -208,9 +229,9 @@ class Parity {
     TensorMap ours;
     for (const blocks::Parameter& parameter : compiled_.parameters)
       if (parameter.trainable)
-        ours[parameter.name] = {parameter.shape, read_output(*run_, optim::gradient_name(parameter.name))};
+        ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
     TensorMap theirs = checkpoint::export_tensors(described_.names, ours);
-    if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_output(*run_, optim::gradient_name("x"))};
+    if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_rows(optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {
       const std::string golden = "grad." + name;
       report_.rows.push_back(compare(golden, tensor.data, checkpoint::to_floats(file_.at(golden)), kGradientTolerance));
@@ -232,8 +253,8 @@ bool ParityReport::passed() const {
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), [](const ParityRow& row) { return row.passed; });
 }
 
-ParityReport run_parity(const std::filesystem::path& file, const schedule::Target& target, const Loader& load) {
-  return Parity(file, target, load).report();
+ParityReport run_parity(const std::filesystem::path& file, const recipe::Layout& layout, const ParityBackend& backend) {
+  return Parity(file, layout, backend).report();
 }
 
 }  // namespace megacpp::train

@@ -35,10 +35,15 @@ struct ParityReport {
 inline constexpr double kOutputTolerance = 1e-5;
 inline constexpr double kGradientTolerance = 1e-4;
 
-using Loader = std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)>;
+/// What the comparison runs on.
+struct ParityBackend {
+  std::function<schedule::Target(const ir::Mesh&)> target;
+  std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)> load;
+};
 
 /// E1201 or E1202 when the file cannot be read or its class is unknown; E1203 when a tensor of either side has no
 /// counterpart of the same shape; E1102 when a token is outside the vocabulary.
-ParityReport run_parity(const std::filesystem::path& file, const schedule::Target& target, const Loader& load);
+/// An illegal layout is refused as for training.
+ParityReport run_parity(const std::filesystem::path& file, const recipe::Layout& layout, const ParityBackend& backend);
 
 }  // namespace megacpp::train

@@ -1,11 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/run_state.h"
 
+#include <algorithm>
+#include <cstring>
+
+#include "megacpp/base/error.h"
+
 namespace megacpp::train {
 
-void initialise_weights(runtime::Executable& run, const std::vector<blocks::Parameter>& parameters, uint64_t seed) {
-  for (const blocks::Parameter& parameter : parameters)
-    blocks::initialise(parameter, seed, 0, state_as<float>(run, parameter.name));
+void RunState::initialise_weights(uint64_t seed) {
+  for (const blocks::Parameter& parameter : compiled_.parameters) {
+    const partition::Placement& placement = compiled_.inputs.at(parameter.name);
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+      float* const part = reinterpret_cast<float*>(run_.state(parameter.name, chip).data());
+      for (const ir::LocalRun& piece :
+           ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
+        blocks::initialise(parameter, seed, piece.whole, {part + piece.local, static_cast<size_t>(piece.count)});
+    }
+  }
 }
+
+void RunState::write_bytes(const std::string& name, std::span<const std::byte> whole) {
+  const partition::Placement& placement = compiled_.inputs.at(name);
+  const int64_t wanted = placement.whole.bytes(), got = static_cast<int64_t>(whole.size());
+  MEGACPP_REQUIRE(
+      got == wanted, E1203,
+      {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
+  const int64_t size = dtype_bytes(placement.whole.dtype);
+  for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+    std::byte* const part = run_.state(name, chip).data();
+    for (const ir::LocalRun& piece : ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
+      std::memcpy(part + piece.local * size, whole.data() + piece.whole * size,
+                  static_cast<size_t>(piece.count * size));
+  }
+}
+
+void RunState::copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
+                        std::span<std::byte> whole) const {
+  MEGACPP_CHECK(placement.sharding.unreduced.empty()) << "partial sums are read";
+  const int64_t size = dtype_bytes(placement.whole.dtype);
+  for (const ir::LocalRun& piece : ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
+    std::memcpy(whole.data() + piece.whole * size, part.data() + piece.local * size,
+                static_cast<size_t>(piece.count * size));
+}
+
+namespace {
+
+// Calls body(stored, in_time, count) for each run of each sequence, in elements.
+template <typename Body>
+void for_each_run(size_t elements, const std::vector<int64_t>& time_order, int64_t sequence, int64_t width,
+                  const Body& body) {
+  const int64_t runs = static_cast<int64_t>(time_order.size());
+  const int64_t row = sequence * width, run = row / runs;
+  for (int64_t first = 0; first < static_cast<int64_t>(elements); first += row)
+    for (int64_t r = 0; r < runs; ++r) body(first + r * run, first + time_order[static_cast<size_t>(r)] * run, run);
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<T> in_stored_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
+                               int64_t width) {
+  std::vector<T> result(rows.size());
+  for_each_run(rows.size(), time_order, sequence, width, [&](int64_t stored, int64_t in_time, int64_t count) {
+    std::copy_n(rows.begin() + in_time, count, result.begin() + stored);
+  });
+  return result;
+}
+
+template <typename T>
+std::vector<T> in_time_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
+                             int64_t width) {
+  std::vector<T> result(rows.size());
+  for_each_run(rows.size(), time_order, sequence, width, [&](int64_t stored, int64_t in_time, int64_t count) {
+    std::copy_n(rows.begin() + stored, count, result.begin() + in_time);
+  });
+  return result;
+}
+
+template std::vector<int32_t> in_stored_order(const std::vector<int32_t>&, const std::vector<int64_t>&, int64_t,
+                                              int64_t);
+template std::vector<float> in_stored_order(const std::vector<float>&, const std::vector<int64_t>&, int64_t, int64_t);
+template std::vector<float> in_time_order(const std::vector<float>&, const std::vector<int64_t>&, int64_t, int64_t);
 
 }  // namespace megacpp::train

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -19,13 +20,16 @@ class Trainer {
   Trainer(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::Batches& batches,
           runtime::Executable& run, const Options& options)
       : recipe_(recipe),
+        compiled_(compiled),
         batches_(batches),
         run_(run),
+        state_(compiled, run),
         options_(options),
-        ids_(state_as<int32_t>(run, "batch.ids")),
-        labels_(state_as<int32_t>(run, "batch.labels")),
+        ids_(static_cast<size_t>(recipe.train.batch * recipe.train.sequence)),
+        labels_(ids_.size()),
         has_experts_(!compiled.expert_loads.empty()) {
-    if (compiled.memory.find_state("batch.segments") != nullptr) segments_ = state_as<int32_t>(run, "batch.segments");
+    if (state_.has("batch.segments")) segments_.resize(ids_.size());
+    if (state_.has("batch.positions")) write_positions();
   }
 
   StepReport step(int64_t step) {
@@ -33,8 +37,8 @@ class Trainer {
     StepReport report{.step = step,
                       .learning_rate = optim::learning_rate(recipe_.optimizer, step, recipe_.train.steps)};
     for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) micro_step(step, micro, report);
-    state_as<float>(run_, "lr")[0] = static_cast<float>(report.learning_rate);
-    state_as<float>(run_, "step")[0] = static_cast<float>(step + 1);
+    write_scalar("lr", static_cast<float>(report.learning_rate));
+    write_scalar("step", static_cast<float>(step + 1));
     const int64_t last_micro = recipe_.train.micro_steps - 1;
     run_program(compile::kUpdate, step, last_micro);
     report.grad_norm = run_.scalar_output(compile::kUpdate, "grad_norm");
@@ -45,9 +49,30 @@ class Trainer {
   }
 
  private:
-  void micro_step(int64_t step, int64_t micro, StepReport& report) {
+  // Sequences may be stored in another order than time's, so that every chip has early and late tokens.
+  void write_tokens(const std::string& name, const std::vector<int32_t>& tokens) {
+    state_.write<int32_t>(name, in_stored_order(tokens, compiled_.time_order, recipe_.train.sequence));
+  }
+
+  void write_positions() {
+    std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
+    std::iota(positions.begin(), positions.end(), 0);
+    write_tokens("batch.positions", positions);
+  }
+
+  void write_scalar(const std::string& name, float value) { state_.write<float>(name, std::span(&value, 1)); }
+
+  void fill_batch(int64_t step, int64_t micro) {
     batches_.fill(step, micro, ids_, labels_);
-    if (!segments_.empty()) batches_.fill_documents(batches_.first_sequence(step, micro), segments_);
+    write_tokens("batch.ids", ids_);
+    write_tokens("batch.labels", labels_);
+    if (segments_.empty()) return;
+    batches_.fill_documents(batches_.first_sequence(step, micro), segments_);
+    write_tokens("batch.segments", segments_);
+  }
+
+  void micro_step(int64_t step, int64_t micro, StepReport& report) {
+    fill_batch(step, micro);
     run_program(compile::kMicroStep, step, micro);
     const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
     const double loss = run_.scalar_output(compile::kMicroStep, "loss");
@@ -64,8 +89,8 @@ class Trainer {
     if (!options_.check_nans) return run_.run(program);
     if (const std::optional<runtime::BadValue> bad = run_.run_checked(program))
       refuse(step, micro,
-             fmt::format("a number that is not finite, made by node {} of {}: {} @{} -> {}", bad->node, bad->program,
-                         bad->op, bad->scope, bad->type));
+             fmt::format("a number that is not finite, made on chip {} by node {} of {}: {} @{} -> {}", bad->chip,
+                         bad->node, bad->program, bad->op, bad->scope, bad->type));
   }
 
   [[noreturn]] void refuse(int64_t step, int64_t micro, const std::string& got) {
@@ -79,10 +104,12 @@ class Trainer {
   }
 
   const recipe::Recipe& recipe_;
+  const compile::Compiled& compiled_;
   const data::Batches& batches_;
   runtime::Executable& run_;
+  RunState state_;
   const Options& options_;
-  std::span<int32_t> ids_, labels_, segments_;  // [batch, sequence]
+  std::vector<int32_t> ids_, labels_, segments_;  // [batch, sequence]; the last only with document masks
   bool has_experts_;
 };
 

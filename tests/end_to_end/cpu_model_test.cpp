@@ -52,8 +52,7 @@ class Loaded {
       : compiled_(compile::compile_gradients(
             model::build_forward(config, {.sequences = 2, .length = length, .compute = compute}), "",
             cpu_target(threads))),
-        executable_(
-            load({{&compiled_.programs[0], &compiled_.memory.programs[0]}}, compiled_.memory, {.threads = threads})),
+        executable_(load(compiled_, {.threads = threads})),
         inputs_(testing_support::model_inputs(compiled_.programs[0], compiled_.parameters, config.vocab)) {
     for (const auto& [name, tensor] : inputs_) encode(tensor, executable_->state(name).data());
   }
@@ -179,9 +178,7 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 6, .micro_steps = 2, .steps = 2};
   const compile::Compiled compiled = compile::compile_training(recipe, cpu_target(2));
-  const std::vector<LoadedProgram> programs = {{&compiled.programs[0], &compiled.memory.programs[0]},
-                                               {&compiled.programs[1], &compiled.memory.programs[1]}};
-  const auto executable = load(programs, compiled.memory, {.threads = 2});
+  const auto executable = load(compiled, {.threads = 2});
   Tensors state;
   for (const memory::StateSlot& slot : compiled.memory.state) state[slot.name] = Tensor::zeros(slot.type);
   for (const auto& [name, tensor] : testing_support::model_inputs(compiled.programs[0], compiled.parameters, 11))

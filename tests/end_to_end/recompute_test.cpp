@@ -38,10 +38,8 @@ std::vector<double> losses(const std::string& policy, const std::string& precisi
       data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
   const data::Batches batches(
       corpus, {.batch = recipe.train.batch, .sequence = recipe.train.sequence, .micro_steps = 2, .seed = 7});
-  const auto run = runtime::cpu::load(
-      {{&compiled.programs[0], &compiled.memory.programs[0]}, {&compiled.programs[1], &compiled.memory.programs[1]}},
-      compiled.memory, {.threads = 2});
-  initialise_weights(*run, compiled.parameters, 7);
+  const auto run = runtime::cpu::load(compiled, {.threads = 2});
+  RunState(compiled, *run).initialise_weights(7);
   std::vector<double> values;
   for (const StepReport& report : train(recipe, compiled, batches, *run)) values.push_back(report.loss);
   const runtime::ChipMemory memory = run->memory();
@@ -79,10 +77,8 @@ TEST(RecomputeTest, EveryShippedTinyRecipeMeasuresWhatItPlanned) {
     const recipe::Recipe recipe =
         recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + name + ".yaml", overrides);
     const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
-    const auto run = runtime::cpu::load(
-        {{&compiled.programs[0], &compiled.memory.programs[0]}, {&compiled.programs[1], &compiled.memory.programs[1]}},
-        compiled.memory, {.threads = 2});
-    initialise_weights(*run, compiled.parameters, 7);
+    const auto run = runtime::cpu::load(compiled, {.threads = 2});
+    RunState(compiled, *run).initialise_weights(7);
     run->run(compile::kMicroStep);
     run->run(compile::kUpdate);
     EXPECT_EQ(run->memory().measured_peak_bytes, compiled.memory.total_bytes) << name;

@@ -23,11 +23,15 @@ std::vector<std::string> golden_files() {
   return names;
 }
 
-ParityReport parity_of(const std::filesystem::path& file, int threads) {
-  return run_parity(file, runtime::cpu::cpu_target(threads), [threads](const compile::Compiled& compiled) {
-    return runtime::cpu::load({{&compiled.programs[0], &compiled.memory.programs[0]}}, compiled.memory,
-                              {.threads = threads});
-  });
+ParityReport parity_of(const std::filesystem::path& file, int threads, const recipe::Layout& layout = {}) {
+  return run_parity(file, layout,
+                    {.target =
+                         [threads](const ir::Mesh& mesh) {
+                           return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+                         },
+                     .load = [threads](const compile::Compiled& compiled) {
+                       return runtime::cpu::load(compiled, {.threads = threads});
+                     }});
 }
 
 class GoldenParityTest : public testing::TestWithParam<std::string> {};

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "megacpp/memory/memory_plan.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/ir/mesh.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/schedule/target.h"
 
@@ -17,16 +18,20 @@ int available_threads();
 /// Memory a new program may use on this machine.
 int64_t available_memory_bytes();
 
+/// What one chip gets of the machine's threads; at least one.
+int threads_per_chip(int threads, const ir::Mesh& mesh);
+
+/// `threads` of one chip.
 schedule::Target cpu_target(int threads);
 
 struct LoadOptions {
-  int threads = 1;
+  int threads = 1;       // of the machine, divided among the chips
   bool profile = false;  // keep seconds per op
+  bool trace = false;    // keep when every node ran
 };
 
-/// Obtains the zeroed arena and prepares every kernel. E2001 when the plan exceeds the machine's memory, E3002 when the
+/// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan exceeds the machine's memory, E3002 when the
 /// machine refuses it all the same.
-std::unique_ptr<Executable> load(const std::vector<LoadedProgram>& programs, const memory::MemoryPlan& plan,
-                                 const LoadOptions& options);
+std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options);
 
 }  // namespace megacpp::runtime::cpu

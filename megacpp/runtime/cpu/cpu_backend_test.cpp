@@ -21,13 +21,15 @@ using testing_support::is_close;
 
 // One graph, planned and loaded.
 struct Loaded {
-  Loaded(ir::Graph source, const LoadOptions& options = {})
-      : graph(std::move(source)),
-        plan(memory::plan_memory({&graph}, cpu_target(options.threads))),
-        executable(load({{&graph, &plan.programs[0]}}, plan, options)) {}
+  explicit Loaded(ir::Graph source, const LoadOptions& options = {}) {
+    compiled.programs = {std::move(source)};
+    compiled.memory = memory::plan_memory({&compiled.programs[0]}, cpu_target(options.threads));
+    executable = load(compiled, options);
+  }
 
-  ir::Graph graph;
-  memory::MemoryPlan plan;
+  const ir::Graph& graph() const { return compiled.programs[0]; }
+
+  compile::Compiled compiled;
   std::unique_ptr<Executable> executable;
 };
 
@@ -41,13 +43,13 @@ TEST(CpuBackendTest, RandomProgramsEqualTheReferenceStepAfterStep) {
     auto inputs = testing_support::random_inputs(source, "seed" + std::to_string(seed));
     for (const auto& [name, tensor] : inputs) encode(tensor, loaded.executable->state(name).data());
     for (int step = 0; step < 2; ++step) {
-      const auto wanted = ops::evaluate(loaded.graph, inputs);
+      const auto wanted = ops::evaluate(loaded.graph(), inputs);
       loaded.executable->run(0);
-      for (const ir::Output& output : loaded.graph.outputs()) {
+      for (const ir::Output& output : loaded.graph().outputs()) {
         const ops::Tensor& tensor = wanted.at(output.name);
         ASSERT_TRUE(is_close(decode(tensor.type, loaded.executable->output(0, output.name).data()), tensor, 1e-4))
             << output.name << "\n"
-            << ir::print(loaded.graph);
+            << ir::print(loaded.graph());
         if (!output.donated.empty())
           inputs[output.donated] = decode(tensor.type, loaded.executable->state(output.donated).data());
       }
@@ -95,10 +97,10 @@ TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
 }
 
 TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched) {
-  memory::MemoryPlan plan;
-  plan.total_bytes = int64_t{1} << 60;
+  compile::Compiled compiled;
+  compiled.memory.total_bytes = int64_t{1} << 60;
   try {
-    load({}, plan, {.threads = 1});
+    load(compiled, {.threads = 1});
     FAIL() << "no error";
   } catch (const base::Error& error) {
     EXPECT_EQ(error.code(), base::Code::E2001);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/chip_threads.h"
+
+#include <system_error>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::runtime {
+
+ChipThreads::ChipThreads(int64_t chips) : chips_(chips) {
+  if (chips == 1) return;
+  try {
+    for (int64_t chip = 0; chip < chips; ++chip) threads_.emplace_back([this, chip] { work(chip); });
+  } catch (const std::system_error& error) {
+    stop();
+    base::raise(base::Code::E3002, {.where = "threads of " + std::to_string(chips) + " virtual chips",
+                                    .got = error.what(),
+                                    .wanted = "one thread for each chip",
+                                    .next = "use fewer chips, or raise the limit on threads (ulimit -u)"});
+  }
+}
+
+ChipThreads::~ChipThreads() { stop(); }
+
+void ChipThreads::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void ChipThreads::dispatch(Call call, const void* context) {
+  if (chips_ == 1) return call(context, 0);
+  std::unique_lock lock(mutex_);
+  call_ = call;
+  context_ = context;
+  running_ = chips_;
+  first_failure_ = nullptr;
+  ++generation_;
+  wake_.notify_all();
+  done_.wait(lock, [this] { return running_ == 0; });
+  if (first_failure_) std::rethrow_exception(first_failure_);
+}
+
+void ChipThreads::work(int64_t chip) {
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+    if (stopping_) return;
+    seen = generation_;
+    const Call call = call_;
+    const void* const context = context_;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      call(context, chip);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure && !first_failure_) first_failure_ = failure;
+    if (--running_ == 0) done_.notify_one();
+  }
+}
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/cpu_chip.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cpu/storage.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+bool is_view(const ir::Node& node) { return node.op == ir::kInputOp || node.op == "reshape"; }
+
+bool all_finite(const std::byte* data, const ir::TensorType& type) {
+  const int64_t count = type.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = type.dtype == ir::DType::f32 ? reinterpret_cast<const float*>(data)[i]
+                                                     : ir::bf16_to_f32(reinterpret_cast<const uint16_t*>(data)[i]);
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CpuChip::CpuChip(const compile::Compiled& compiled, const Link& link, const Options& options)
+    : plan_(compiled.memory), link_(link), options_(options), arena_(plan_.total_bytes), pool_(options.threads) {
+  for (const memory::StateSlot& slot : plan_.state)
+    state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};
+  for (size_t p = 0; p < compiled.programs.size(); ++p) prepare(compiled.programs[p], plan_.programs[p]);
+}
+
+std::span<std::byte> CpuChip::state(const std::string& name) const {
+  const auto at = state_.find(name);
+  MEGACPP_CHECK(at != state_.end()) << "no state is named '" << name << "'";
+  return at->second;
+}
+
+void CpuChip::run(size_t program) {
+  const Program& loaded = programs_.at(program);
+  for (const Call& call : loaded.calls) run_call(loaded, call);
+  finish(loaded);
+}
+
+std::optional<BadValue> CpuChip::run_checked(size_t program) {
+  const Program& loaded = programs_.at(program);
+  for (const Call& call : loaded.calls) {
+    const ir::Node& node = loaded.graph->node(ir::NodeId{call.node});
+    run_call(loaded, call);
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      const ir::TensorType& type = loaded.graph->type(node.results[r]);
+      if (ir::is_float(type.dtype) && !all_finite(call.results[r], type))
+        return BadValue{link_.chip, loaded.graph->name(), call.node, node.op, node.scope, to_string(type)};
+    }
+  }
+  finish(loaded);
+  return std::nullopt;
+}
+
+std::span<const std::byte> CpuChip::output(size_t program, const std::string& name) const {
+  const Program& loaded = programs_.at(program);
+  const auto value = loaded.graph->find_output(name);
+  MEGACPP_CHECK(value.has_value()) << "program " << program << " has no output '" << name << "'";
+  return {arena_.at(loaded.plan->value_offset[value->index]),
+          static_cast<size_t>(loaded.graph->type(*value).bytes())};
+}
+
+void CpuChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
+  Program program;
+  program.graph = &graph;
+  program.plan = &plan;
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+    if (!is_view(graph.nodes()[n])) program.calls.push_back(prepare_call(program, n));
+  for (const memory::Buffers::Copy& copy : plan.final_copies) {
+    const size_t bytes = static_cast<size_t>(graph.type(copy.from).bytes());
+    program.final_copies.push_back(
+        {arena_.at(plan.value_offset[copy.from.index]), state_.at(copy.to_state).data(), bytes});
+  }
+  programs_.push_back(std::move(program));
+}
+
+CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
+  const ir::Graph& graph = *program.graph;
+  const ir::Node& node = graph.nodes()[n];
+  Call call;
+  call.node = n;
+  call.timer = timer_of(node.op);
+  const auto address = [&](ir::ValueId value) {
+    const int64_t offset = program.plan->value_offset[value.index];
+    call.end_offset = std::max(call.end_offset, offset + graph.type(value).bytes());
+    return arena_.at(offset);
+  };
+  for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
+  for (const ir::ValueId result : node.results) call.results.push_back(address(result));
+  if (ops::op_def(node.op).is_collective) {
+    call.exchange = prepare_collective(graph, node, call.operands, call.results, link_);
+    return call;
+  }
+  const Kernel* kernel = find_kernel(node.op);
+  MEGACPP_CHECK(kernel != nullptr) << "the cpu backend has no kernel for " << node.op << " @" << node.scope;
+  const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+  call.kernel = prepare_any_storage(*kernel, {operands, results, node.attrs}, pool_.size());
+  if (call.kernel.workspace_bytes > 0) {
+    const int64_t offset = program.plan->workspace_offset[n];
+    MEGACPP_CHECK(offset >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
+    call.workspace = arena_.at(offset);
+    call.end_offset = std::max(call.end_offset, offset + call.kernel.workspace_bytes);
+  }
+  return call;
+}
+
+size_t CpuChip::timer_of(const std::string& op) {
+  for (size_t i = 0; i < timers_.size(); ++i)
+    if (timers_[i].first == op) return i;
+  timers_.emplace_back(op, 0.0);
+  return timers_.size() - 1;
+}
+
+void CpuChip::run_call(const Program& program, const Call& call) {
+  measured_peak_ = std::max(measured_peak_, call.end_offset);
+  if (!options_.profile && !options_.trace_from) return run_now(call);
+  const auto start = std::chrono::steady_clock::now();
+  run_now(call);
+  const auto end = std::chrono::steady_clock::now();
+  timers_[call.timer].second += std::chrono::duration<double>(end - start).count();
+  if (options_.trace_from)
+    trace_.push_back({program.graph, call.node, std::chrono::duration<double>(start - *options_.trace_from).count(),
+                      std::chrono::duration<double>(end - *options_.trace_from).count()});
+}
+
+void CpuChip::run_now(const Call& call) {
+  if (call.exchange) return call.exchange();
+  call.kernel.run({.operands = call.operands, .results = call.results, .workspace = call.workspace, .pool = pool_});
+}
+
+void CpuChip::finish(const Program& program) {
+  for (const FinalCopy& copy : program.final_copies) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+}  // namespace megacpp::runtime::cpu

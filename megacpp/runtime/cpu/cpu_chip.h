@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One virtual chip: its arena, its threads and the calls of its programs with every address resolved. Nothing is
+// allocated while it runs.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/thread_pool.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/runtime/cpu/arena.h"
+#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/link.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::runtime::cpu {
+
+class CpuChip {
+ public:
+  struct Options {
+    int threads = 1;
+    bool profile = false;  // keep seconds per op
+    /// Keep when each call began and ended, from this moment on.
+    std::optional<std::chrono::steady_clock::time_point> trace_from = {};
+  };
+
+  /// `compiled` and what `link` refers to must outlive the chip.
+  CpuChip(const compile::Compiled& compiled, const Link& link, const Options& options);
+
+  std::span<std::byte> state(const std::string& name) const;
+  void run(size_t program);
+  /// The first node whose result is not finite; the program stops there.
+  std::optional<BadValue> run_checked(size_t program);
+  std::span<const std::byte> output(size_t program, const std::string& name) const;
+  ChipMemory memory() const { return {plan_.total_bytes, measured_peak_}; }
+  const std::vector<std::pair<std::string, double>>& op_seconds() const { return timers_; }
+  const std::vector<TraceEvent>& trace() const { return trace_; }
+
+ private:
+  // One kernel or one exchange.
+  struct Call {
+    Prepared kernel;
+    std::function<void()> exchange;  // instead of the kernel, for nodes between chips
+    std::vector<std::byte*> operands;
+    std::vector<std::byte*> results;
+    std::byte* workspace = nullptr;
+    int64_t end_offset = 0;  // highest arena byte it was handed, exclusive
+    uint32_t node = 0;
+    size_t timer = 0;
+  };
+  struct FinalCopy {
+    const std::byte* from;
+    std::byte* to;
+    size_t bytes;
+  };
+  struct Program {
+    std::vector<Call> calls;
+    std::vector<FinalCopy> final_copies;
+    const ir::Graph* graph = nullptr;
+    const memory::ProgramPlan* plan = nullptr;
+  };
+
+  void prepare(const ir::Graph& graph, const memory::ProgramPlan& plan);
+  Call prepare_call(const Program& program, uint32_t n);
+  size_t timer_of(const std::string& op);
+  void run_call(const Program& program, const Call& call);
+  void run_now(const Call& call);
+  static void finish(const Program& program);
+
+  const memory::MemoryPlan& plan_;
+  Link link_;
+  Options options_;
+  Arena arena_;
+  base::ThreadPool pool_;
+  std::map<std::string, std::span<std::byte>> state_;
+  std::vector<Program> programs_;
+  std::vector<std::pair<std::string, double>> timers_;
+  std::vector<TraceEvent> trace_;
+  int64_t measured_peak_ = 0;
+};
+
+}  // namespace megacpp::runtime::cpu

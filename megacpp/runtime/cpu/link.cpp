@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using collectives::Call;
+using collectives::Kind;
+
+struct KindOfOp {
+  std::string_view op;
+  Kind kind;
+};
+constexpr KindOfOp kKinds[] = {{"all_gather", Kind::all_gather},
+                               {"reduce_scatter", Kind::reduce_scatter},
+                               {"all_reduce", Kind::all_reduce},
+                               {"all_to_all", Kind::all_to_all},
+                               {"permute", Kind::permute},
+                               {"send", Kind::send},
+                               {"recv", Kind::recv}};
+
+ir::Axes axes_of(const ir::Node& node, const Link& link) { return ir::parse_axes(node.attrs.text("axes"), link.mesh); }
+
+// The chip `offset` places further along the axis, around its end.
+int64_t neighbour(const ir::Node& node, const Link& link) {
+  const std::vector<int64_t> group = link.mesh.group(link.chip, axes_of(node, link));
+  const int64_t n = static_cast<int64_t>(group.size());
+  const int64_t own = link.mesh.index_in_group(link.chip, axes_of(node, link));
+  return group[static_cast<size_t>(((own + node.attrs.integer("peer")) % n + n) % n)];
+}
+
+void describe_parts(Call& call, const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
+                    std::span<std::byte* const> results) {
+  const size_t count = std::max(operands.size(), results.size());
+  for (size_t i = 0; i < count; ++i) {
+    collectives::Part part;
+    if (i < operands.size()) part.in = operands[i];
+    if (i < results.size()) part.out = results[i];
+    part.shape = graph.type(operands.empty() ? node.results[i] : node.operands[i]).shape;
+    if (node.attrs.has("dims")) part.dim = node.attrs.list("dims")[i];
+    if (call.kind == Kind::all_to_all) {
+      part.dim = node.attrs.integer("split");
+      part.concat_dim = node.attrs.integer("concat");
+    }
+    call.parts.push_back(std::move(part));
+  }
+  call.dtype = graph.type(operands.empty() ? node.results[0] : node.operands[0]).dtype;
+}
+
+std::function<void()> prepare_call(const ir::Graph& graph, const ir::Node& node, Kind kind,
+                                   std::span<std::byte* const> operands, std::span<std::byte* const> results,
+                                   const Link& link) {
+  auto call = std::make_shared<Call>();  // shared with nobody: std::function demands a copyable owner
+  call->kind = kind;
+  call->where = graph.name() + ": " + node.op + " @" + node.scope;
+  if (collectives::is_point_to_point(kind)) {
+    call->peer = neighbour(node, link);
+    call->tag = node.attrs.integer("tag");
+  } else {
+    call->group = &link.communicator.create_group(link.mesh.group(link.chip, axes_of(node, link)));
+  }
+  if (kind == Kind::permute) call->shift = node.attrs.integer("shift");
+  if (node.attrs.text("kind", "sum") == "max") call->reduction = collectives::Reduction::max;
+  describe_parts(*call, graph, node, operands, results);
+  return [call, &communicator = link.communicator] { communicator.run(*call); };
+}
+
+// This chip's piece of a tensor that every chip holds; zeros beyond the end.
+std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node, const std::byte* from, std::byte* to,
+                                    const Link& link) {
+  const ir::TensorType &whole = graph.type(node.operands[0]), &piece = graph.type(node.results[0]);
+  const size_t dim = static_cast<size_t>(node.attrs.integer("dim"));
+  int64_t outer = 1, inner = dtype_bytes(whole.dtype);
+  for (size_t d = 0; d < dim; ++d) outer *= whole.shape[d];
+  for (size_t d = dim + 1; d < whole.shape.size(); ++d) inner *= whole.shape[d];
+  const int64_t rows = whole.shape[dim], kept = piece.shape[dim];
+  const int64_t first = std::min(rows, link.mesh.index_in_group(link.chip, axes_of(node, link)) * kept);
+  const int64_t count = std::min(kept, rows - first);
+  return [=] {
+    for (int64_t o = 0; o < outer; ++o) {
+      std::byte* const out = to + o * kept * inner;
+      std::memcpy(out, from + (o * rows + first) * inner, static_cast<size_t>(count * inner));
+      std::memset(out + count * inner, 0, static_cast<size_t>((kept - count) * inner));
+    }
+  };
+}
+
+}  // namespace
+
+std::function<void()> prepare_collective(const ir::Graph& graph, const ir::Node& node,
+                                         std::span<std::byte* const> operands, std::span<std::byte* const> results,
+                                         const Link& link) {
+  if (node.op == "shard_slice") return prepare_slice(graph, node, operands[0], results[0], link);
+  if (node.op == "shard_index") {
+    const int32_t index = static_cast<int32_t>(link.mesh.index_in_group(link.chip, axes_of(node, link)));
+    return [index, out = results[0]] { std::memcpy(out, &index, sizeof index); };
+  }
+  const auto at = std::find_if(std::begin(kKinds), std::end(kKinds),
+                               [&node](const KindOfOp& entry) { return entry.op == node.op; });
+  MEGACPP_CHECK(at != std::end(kKinds)) << "no transport runs " << node.op << " @" << node.scope;
+  return prepare_call(graph, node, at->kind, operands, results, link);
+}
+
+}  // namespace megacpp::runtime::cpu
