@@ -36,6 +36,9 @@ struct Plan {
   ir::Axes kept = {};
 };
 
+/// The axes along which copies of this parameter see different tokens.
+const ir::Axes& copies_of(const Plan& plan, const blocks::Parameter& parameter);
+
 /// Where one parameter lies in each part of a step. All have the parameter's rank.
 struct ParameterSpec {
   ir::Sharding stored;     // between steps

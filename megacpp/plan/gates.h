@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gates between a recipe and a plan: degrees that multiply, dimensions that can be split, keys that agree. A
+// refusal says what was got, what is wanted, and the nearest choice that is legal.
+#pragma once
+
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::plan {
+
+/// The recipe is validated and its lane applied. Raises E1401 to E1407 on the first problem.
+void check_layout(const recipe::Recipe& recipe);
+
+}  // namespace megacpp::plan

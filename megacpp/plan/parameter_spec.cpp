@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "megacpp/base/error.h"
+#include "megacpp/plan/dim_names.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/plan/spec_gates.h"
+
+namespace megacpp::plan {
+namespace {
+
+using blocks::Parameter;
+using ir::Axes;
+using ir::Sharding;
+
+/// The dimension ZeRO splits: the first that divides, else the largest, which is padded.
+size_t split_dim(const ir::Shape& local, int64_t parts) {
+  for (size_t d = 0; d < local.size(); ++d)
+    if (local[d] % parts == 0) return d;
+  return static_cast<size_t>(std::max_element(local.begin(), local.end()) - local.begin());
+}
+
+Sharding with_axes(Sharding sharding, size_t dim, const Axes& axes) {
+  sharding.dims[dim].insert(sharding.dims[dim].end(), axes.begin(), axes.end());
+  return sharding;
+}
+
+Axes common(const Axes& axes, const Axes& allowed) {
+  Axes both;
+  std::copy_if(axes.begin(), axes.end(), std::back_inserter(both), [&allowed](ir::AxisId axis) {
+    return std::find(allowed.begin(), allowed.end(), axis) != allowed.end();
+  });
+  return both;
+}
+
+std::string split_text(const Plan& plan, const Parameter& parameter) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  std::string text;
+  for (size_t d = 0; d < parameter.dims.size(); ++d) {
+    const Axes& axes = plan.parallel.axes_of(parameter.dims[d]);
+    if (axes.empty()) continue;
+    const char* how = parameter.dims.size() != 2 ? "split" : d == 0 ? "row-parallel" : "column-parallel";
+    text += fmt::format("{}{} over {}: {}", text.empty() ? "" : ", ", how, to_string(axes, mesh),
+                        dim_name(parameter.dims[d]));
+  }
+  return text.empty() ? "whole on every chip" : text;
+}
+
+std::string zero_text(const Plan& plan, const Axes& axes) {
+  constexpr const char* kWhat[] = {"", "optimizer", "gradient and optimizer", "weight, gradient and optimizer"};
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  const int64_t zero = plan.layout.zero;
+  if (axes.empty() || zero == 0) return "";
+  std::string text = fmt::format("; {} split over {} (zero {})", kWhat[zero], to_string(axes, mesh), zero);
+  const Axes kept = common(axes, plan.kept);
+  if (zero == 3 && kept.empty()) text += ", whole from forward to backward";
+  if (zero == 3 && !kept.empty() && kept != axes)
+    text += fmt::format(", over {} from forward to backward", to_string(kept, mesh));
+  return text;
+}
+
+ParameterSpec spread_alike(const Sharding& sharding, std::string why) {
+  return {.stored = sharding,
+          .kept = sharding,
+          .computed = sharding,
+          .gradient = sharding,
+          .optimizer = sharding,
+          .why = std::move(why)};
+}
+
+}  // namespace
+
+ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
+  MEGACPP_CHECK(!parameter.dims.empty() && parameter.dims.size() == parameter.shape.size())
+      << parameter.name << " names " << parameter.dims.size() << " dimensions of " << parameter.shape.size();
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  ParameterSpec spec = spread_alike(plan.parallel.sharding(parameter.dims), split_text(plan, parameter));
+  if (!parameter.trainable) {
+    spec.why += "; no gradient";
+    check_spec(plan, parameter, spec);
+    return spec;
+  }
+  const Axes& copies = copies_of(plan, parameter);
+  const size_t dim = split_dim(local_shape(parameter.shape, spec.computed, mesh), mesh.size(copies));
+  const Sharding split = with_axes(spec.computed, dim, copies);
+  const int64_t zero = plan.layout.zero;
+  if (zero >= 1) spec.optimizer = split;
+  if (zero >= 2) spec.gradient = split;
+  if (zero >= 3) {
+    spec.stored = split;
+    spec.kept = with_axes(spec.computed, dim, common(copies, plan.kept));
+  }
+  if (plan.gradients_wait) spec.gradient.unreduced = copies;
+  spec.why += zero_text(plan, copies);
+  check_spec(plan, parameter, spec);
+  return spec;
+}
+
+}  // namespace megacpp::plan

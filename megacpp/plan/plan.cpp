@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "megacpp/plan/gates.h"
+#include "megacpp/plan/spread.h"
+#include "megacpp/plan/tensor_split.h"
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::plan {
+namespace {
+
+using blocks::Dim;
+
+constexpr int64_t kGradientBytes = 4;  // gradients are added up in f32
+
+/// As Megatron-Core sizes its buckets: large enough that a collective over all chips pays.
+int64_t published_bucket_bytes(int64_t sharing_chips) {
+  return kGradientBytes * std::max<int64_t>(40'000'000, 1'000'000 * sharing_chips);
+}
+
+void resolve(const recipe::Model& model, recipe::Layout& layout) {
+  layout.chips = layout.data_parallel * layout.expert_parallel * layout.context_parallel * layout.tensor_parallel *
+                 layout.pipeline_parallel;
+  layout.sequence_parallel = layout.sequence_parallel && layout.tensor_parallel > 1;
+  layout.expert_tensor_parallel = expert_tensor_parallel(layout);
+  layout.load_balance = is_balanced(model, layout);
+}
+
+/// Where `|` cuts, or as even as possible with the longer chunks first.
+std::vector<int64_t> chunk_starts(const recipe::Model& model, int64_t chunks) {
+  std::vector<int64_t> starts = {0};
+  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
+  if (chunks > 1 && !pattern.cuts.empty()) {
+    starts.insert(starts.end(), pattern.cuts.begin(), pattern.cuts.end());
+    return starts;
+  }
+  for (int64_t c = 1; c < chunks; ++c)
+    starts.push_back(starts.back() + model.depth / chunks + (c <= model.depth % chunks ? 1 : 0));
+  return starts;
+}
+
+ir::Axes sorted_union(ir::Axes first, const ir::Axes& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  std::sort(first.begin(), first.end());
+  first.erase(std::unique(first.begin(), first.end()), first.end());
+  return first;
+}
+
+/// Axes over which weights stay split between forward and backward.
+ir::Axes kept_axes(const Plan& plan) {
+  const std::string& reshard = plan.layout.reshard_after_forward;
+  if (plan.layout.zero < 3 || reshard == "false") return {};
+  if (reshard == "true") return sorted_union(plan.copies, plan.expert_copies);
+  return {plan.parallel.axes_of(Dim::data).back()};
+}
+
+}  // namespace
+
+Plan make_plan(const recipe::Recipe& recipe) {
+  recipe::Recipe resolved = recipe;
+  Plan plan;
+  plan.gathers = apply_lane(resolved.layout);
+  check_layout(resolved);
+  resolve(resolved.model, resolved.layout);
+  plan.parallel = spread(resolved.model, resolved.layout);
+  const blocks::Parallel& parallel = plan.parallel;
+  plan.copies = sorted_union(parallel.axes_of(Dim::batch), parallel.axes_of(Dim::sequence));
+  plan.expert_copies = sorted_union(parallel.axes_of(Dim::data), parallel.axes_of(Dim::tokens));
+  if (resolved.layout.bucket_bytes == 0)
+    resolved.layout.bucket_bytes = published_bucket_bytes(parallel.mesh.size(plan.copies));
+  plan.layout = resolved.layout;
+  plan.chips = parallel.mesh.chips();
+  plan.stages = plan.layout.pipeline_parallel;
+  plan.chunk_starts = chunk_starts(resolved.model, plan.stages * plan.layout.virtual_stages);
+  plan.gradients_wait = plan.layout.zero < 2;
+  plan.kept = kept_axes(plan);
+  return plan;
+}
+
+const ir::Axes& copies_of(const Plan& plan, const blocks::Parameter& parameter) {
+  const bool of_experts = std::find(parameter.dims.begin(), parameter.dims.end(), Dim::experts) != parameter.dims.end();
+  return of_experts ? plan.expert_copies : plan.copies;
+}
+
+int64_t bucket_multiple(const Plan& plan, const ir::Axes& sharing) {
+  return std::lcm(plan.parallel.mesh.size(sharing), plan.layout.bucket_padding);
+}
+
+}  // namespace megacpp::plan

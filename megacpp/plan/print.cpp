@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/print.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/plan/dim_names.h"
+
+namespace megacpp::plan {
+
+std::string to_text(const Plan& plan) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  std::string text = fmt::format("mesh: {}\n", to_string(mesh));
+  for (const auto& [dim, axes] : plan.parallel.axes)
+    text += fmt::format("{}: {}\n", dim_name(dim), to_string(axes, mesh));
+  if (plan.parallel.sequence_chunks > 1)
+    text += fmt::format("runs of a sequence: {}{}\n", plan.parallel.sequence_chunks,
+                        plan.parallel.balanced_order ? ", early and late paired" : "");
+  if (plan.stages > 1) text += fmt::format("chunks start at blocks: {}\n", fmt::join(plan.chunk_starts, ", "));
+  return text;
+}
+
+std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  std::string text =
+      fmt::format("{} {} computed {}", parameter.name,
+                  fmt::join(local_shape(parameter.shape, spec.computed, mesh), "x"), to_string(spec.computed, mesh));
+  const auto add = [&](const char* name, const ir::Sharding& sharding) {
+    if (sharding != spec.computed) text += fmt::format("; {} {}", name, to_string(sharding, mesh));
+  };
+  add("stored", spec.stored);
+  add("kept", spec.kept);
+  add("gradient", spec.gradient);
+  add("optimizer", spec.optimizer);
+  return text;
+}
+
+}  // namespace megacpp::plan

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/spec_gates.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "megacpp/blocks/block.h"
+#include "tests/support/errors.h"
+#include "tests/support/hybrid_recipe.h"
+
+namespace megacpp::plan {
+namespace {
+
+using blocks::Dim;
+using blocks::Parameter;
+
+const Parameter kWq{"wq", {64, 64}, {Dim::whole, Dim::heads}, {}};
+
+Plan plan_with(int64_t zero) {
+  recipe::Recipe recipe = testing_support::hybrid_recipe();
+  recipe.layout = {.data_parallel = 2, .context_parallel = 2, .tensor_parallel = 2, .zero = zero};
+  return make_plan(recipe);
+}
+
+GradientPath path_of(const Plan& plan, const ParameterSpec& spec, const char* axis) {
+  return gradient_path(plan, kWq, spec, plan.parallel.mesh.axis(axis));
+}
+
+TEST(SpecGatesTest, EveryAxisHasAPathAtEveryZero) {
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    const Plan plan = plan_with(zero);
+    const ParameterSpec spec = spec_of(plan, kWq);
+    const GradientPath over_copies = zero < 2 ? GradientPath::waits : GradientPath::scattered;
+    EXPECT_EQ(path_of(plan, spec, "data"), over_copies) << zero;
+    EXPECT_EQ(path_of(plan, spec, "context"), over_copies) << zero;
+    EXPECT_EQ(path_of(plan, spec, "model"), GradientPath::owned) << zero;
+    const Parameter norm{"norm", {64}, {Dim::whole}, {}};
+    EXPECT_EQ(gradient_path(plan, norm, spec_of(plan, norm), plan.parallel.mesh.axis("model")), GradientPath::whole);
+  }
+}
+
+TEST(SpecGatesTest, EveryParameterOfEveryFamilyHasAPathInEveryLayout) {
+  recipe::Recipe recipe = testing_support::hybrid_recipe();
+  const recipe::Model& m = recipe.model;
+  const blocks::Configs configs{
+      .attention = m.attention, .feed_forward = m.feed_forward, .mamba = m.mamba, .recurrent = m.recurrent};
+  int64_t specs = 0;
+  for (int64_t mask = 0; mask < 16; ++mask) {
+    const auto degree = [mask](int64_t bit) { return (mask >> bit & 1) != 0 ? int64_t{2} : int64_t{1}; };
+    for (const int64_t zero : {0, 1, 2, 3}) {
+      recipe.layout = {.data_parallel = degree(0),
+                       .expert_parallel = degree(1),
+                       .context_parallel = degree(2),
+                       .tensor_parallel = degree(3) * degree(3),
+                       .expert_tensor_parallel = degree(3),
+                       .zero = zero};
+      const Plan plan = make_plan(recipe);
+      for (const blocks::BlockDef& def : blocks::all_blocks())
+        for (const Parameter& parameter : def.parameters({.hidden = m.hidden}, configs)) {
+          EXPECT_NO_THROW(spec_of(plan, parameter)) << parameter.name << " on " << to_string(plan.parallel.mesh);
+          ++specs;
+        }
+    }
+  }
+  EXPECT_GT(specs, 1000);
+}
+
+TEST(SpecGatesTest, BrokenSpecsAreRefused) {
+  struct Case {
+    const char* name;
+    int64_t zero;
+    std::function<void(ParameterSpec&, const ir::Mesh&)> spoil;
+  };
+  const auto sharding = [](const char* text, const ir::Mesh& mesh) { return ir::parse_sharding(text, mesh); };
+  const std::vector<Case> cases = {
+      {"twice", 1, [&](ParameterSpec& s, const ir::Mesh& m) { s.stored = sharding("model,model", m); }},
+      {"twice in one", 1, [&](ParameterSpec& s, const ir::Mesh& m) { s.kept = sharding("-,model+model", m); }},
+      {"split and unreduced", 1,
+       [&](ParameterSpec& s, const ir::Mesh& m) { s.gradient = sharding("data,model ~ data+context", m); }},
+      {"copies never summed", 1,
+       [&](ParameterSpec& s, const ir::Mesh& m) { s.gradient = sharding("-,model ~ data", m); }},
+      {"no longer waiting", 2,
+       [&](ParameterSpec& s, const ir::Mesh& m) { s.gradient = sharding("-,model ~ data+context", m); }},
+      {"optimizer elsewhere", 2, [&](ParameterSpec& s, const ir::Mesh& m) { s.optimizer = sharding("data,model", m); }},
+      {"optimizer unreduced", 1,
+       [&](ParameterSpec& s, const ir::Mesh& m) { s.optimizer = sharding("-,model ~ data", m); }},
+      {"gradient of a part lost", 1,
+       [&](ParameterSpec& s, const ir::Mesh& m) { s.gradient = sharding("-,- ~ data+context", m); }},
+  };
+  for (const Case& each : cases) {
+    const Plan plan = plan_with(each.zero);
+    ParameterSpec spec = spec_of(plan, kWq);
+    each.spoil(spec, plan.parallel.mesh);
+    const base::Error error = testing_support::error_of([&] { check_spec(plan, kWq, spec); });
+    EXPECT_EQ(error.code(), base::Code::E1409) << each.name;
+  }
+}
+
+TEST(SpecGatesTest, DimensionsThatShareAnAxisAreRefused) {
+  const Plan plan = plan_with(1);
+  for (const Parameter& parameter : {Parameter{"both", {8, 8}, {Dim::heads, Dim::mlp}, {}},
+                                     Parameter{"along the batch", {8, 8}, {Dim::batch, Dim::whole}, {}}}) {
+    const base::Problem problem = testing_support::problem_of(base::Code::E1409, [&] { spec_of(plan, parameter); });
+    EXPECT_EQ(problem.where, parameter.name);
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::plan

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/spread.h"
+
+#include <algorithm>
+#include <string>
+
+#include "megacpp/base/error.h"
+#include "megacpp/plan/tensor_split.h"
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::plan {
+namespace {
+
+using blocks::Dim;
+using ir::Axes;
+
+/// A degree of the layout as it stands in the mesh: no axis, one, or one per step.
+class Degrees {
+ public:
+  /// `steps` are the sizes of its parts, major first; parts of size 1 are left out.
+  Axes add(const std::string& name, std::vector<int64_t> steps) {
+    std::erase(steps, 1);
+    Axes added;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      added.push_back(static_cast<ir::AxisId>(axes_.size()));
+      axes_.push_back({steps.size() == 1 ? name : name + "." + std::to_string(i), steps[i]});
+    }
+    return added;
+  }
+  ir::Mesh mesh() const { return ir::Mesh(axes_); }
+
+ private:
+  std::vector<ir::MeshAxis> axes_;
+};
+
+Axes joined(Axes first, const Axes& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+/// The leading axes whose sizes multiply to `product`, and the rest.
+struct Cut {
+  Axes leading, trailing;
+};
+
+Cut cut_at(const Axes& axes, int64_t product, const ir::Mesh& mesh) {
+  Cut cut;
+  for (const ir::AxisId axis : axes) (mesh.size(cut.leading) < product ? cut.leading : cut.trailing).push_back(axis);
+  MEGACPP_CHECK(mesh.size(cut.leading) == product) << "no step of " << to_string(axes, mesh) << " ends at " << product;
+  return cut;
+}
+
+std::vector<int64_t> ratios(const std::vector<int64_t>& products) {
+  std::vector<int64_t> steps;
+  for (size_t i = 1; i < products.size(); ++i) steps.push_back(products[i] / products[i - 1]);
+  return steps;
+}
+
+struct NamedAxes {
+  Axes data, expert, context, model;
+};
+
+void spread_attention(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Attention& attention) {
+  const int64_t degree = parallel.mesh.size(named.model);
+  const Axes kv = cut_at(named.model, parts_of(attention.kv_heads, degree), parallel.mesh).leading;
+  parallel.axes[Dim::heads] = named.model;
+  parallel.axes[Dim::kv_heads] = kv;
+  if (parallel.ring_attention) return;
+  parallel.axes[Dim::whole_heads] = joined(named.model, named.context);
+  parallel.axes[Dim::whole_kv] = joined(kv, named.context);
+}
+
+void spread_mamba(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Mamba& mamba) {
+  const int64_t degree = parallel.mesh.size(named.model);
+  parallel.axes[Dim::inner] = named.model;
+  parallel.axes[Dim::groups] = cut_at(named.model, parts_of(mamba.groups, degree), parallel.mesh).leading;
+}
+
+void spread_experts(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Model& model,
+                    const recipe::Layout& layout) {
+  const int64_t lead = layout.tensor_parallel / expert_tensor_parallel(layout);
+  const Cut cut = cut_at(named.model, lead, parallel.mesh);
+  parallel.axes[Dim::experts] = named.expert;
+  parallel.axes[Dim::expert_mlp] = cut.trailing;
+  parallel.axes[Dim::tokens] = token_parts(model, layout) > 1 ? joined(named.context, cut.leading) : named.context;
+}
+
+}  // namespace
+
+int64_t kept_group(const recipe::Layout& layout) {
+  const std::string& text = layout.reshard_after_forward;
+  return layout.zero < 3 || text == "true" || text == "false" ? 1 : std::stoll(text);
+}
+
+bool is_balanced(const recipe::Model& model, const recipe::Layout& layout) {
+  return layout.load_balance && layout.context_parallel > 1 && layout.context_attention == "ring" &&
+         recipe::has_family(recipe::expand(model.pattern, model.depth), 'A');
+}
+
+int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout) {
+  const bool arrive_split = layout.sequence_parallel && layout.tensor_parallel > 1;
+  if (!arrive_split || !has_experts(model, recipe::expand(model.pattern, model.depth))) return 1;
+  return layout.tensor_parallel / expert_tensor_parallel(layout);
+}
+
+blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout) {
+  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
+  const int64_t kept = kept_group(layout);
+  Degrees degrees;
+  NamedAxes named;
+  degrees.add("stage", {layout.pipeline_parallel});
+  named.data = degrees.add("data", {layout.data_parallel / kept, kept});
+  named.expert = degrees.add("expert", {layout.expert_parallel});
+  named.context = degrees.add("context", {layout.context_parallel});
+  named.model = degrees.add("model", ratios(step_products(model, layout)));
+
+  blocks::Parallel parallel;
+  parallel.mesh = degrees.mesh();
+  parallel.balanced_order = is_balanced(model, layout);
+  parallel.ring_attention = layout.context_attention == "ring";
+  parallel.gathers_tokens = layout.dispatcher == "allgather";
+  parallel.sequence_chunks = layout.context_parallel * (parallel.balanced_order ? 2 : 1);
+  parallel.token_chunks = parallel.sequence_chunks * token_parts(model, layout);
+  parallel.axes[Dim::batch] = joined(named.data, named.expert);
+  parallel.axes[Dim::data] = named.data;
+  parallel.axes[Dim::sequence] = named.context;
+  parallel.axes[Dim::stream] = layout.sequence_parallel ? joined(named.context, named.model) : named.context;
+  parallel.axes[Dim::vocab] = named.model;
+  parallel.axes[Dim::mlp] = named.model;
+  parallel.axes[Dim::width] = named.model;
+  if (recipe::has_family(pattern, 'A')) spread_attention(parallel, named, model.attention);
+  if (recipe::has_family(pattern, 'M')) spread_mamba(parallel, named, model.mamba);
+  if (has_experts(model, pattern)) spread_experts(parallel, named, model, layout);
+  std::erase_if(parallel.axes, [](const auto& entry) { return entry.second.empty(); });
+  return parallel;
+}
+
+}  // namespace megacpp::plan

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/tensor_split.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/hybrid_recipe.h"
+
+namespace megacpp::plan {
+namespace {
+
+using Products = std::vector<int64_t>;
+
+recipe::Model model_with(int64_t kv_heads, int64_t groups) {
+  recipe::Model model = testing_support::hybrid_recipe().model;
+  model.attention = {.heads = 24, .kv_heads = kv_heads, .head_dim = 8};
+  model.mamba.heads = 24;
+  model.mamba.groups = groups;
+  model.recurrent.heads = 24;
+  return model;
+}
+
+TEST(TensorSplitTest, StepsEndWhereSomeTensorCanBeSplitNoFurther) {
+  EXPECT_EQ(step_products(model_with(24, 24), {.tensor_parallel = 8}), (Products{1, 8}));
+  EXPECT_EQ(step_products(model_with(2, 24), {.tensor_parallel = 8}), (Products{1, 2, 8}));
+  EXPECT_EQ(step_products(model_with(2, 4), {.tensor_parallel = 8}), (Products{1, 2, 4, 8}));
+  EXPECT_EQ(step_products(model_with(1, 1), {.tensor_parallel = 8}), (Products{1, 8}));
+  EXPECT_EQ(step_products(model_with(24, 24), {.tensor_parallel = 8, .expert_tensor_parallel = 2}),
+            (Products{1, 4, 8}));
+  EXPECT_EQ(step_products(model_with(24, 24), {}), (Products{1}));
+}
+
+TEST(TensorSplitTest, StepsMustDivideOneAnother) {
+  EXPECT_TRUE(is_chain({1, 2, 4, 12}));
+  EXPECT_FALSE(is_chain({1, 2, 3, 6}));
+  EXPECT_FALSE(tensor_parallel_fits(model_with(2, 3), {.tensor_parallel = 6}));
+  EXPECT_TRUE(tensor_parallel_fits(model_with(2, 2), {.tensor_parallel = 6}));
+}
+
+TEST(TensorSplitTest, SharedThingsMayBeFewerThanChipsOthersNot) {
+  EXPECT_TRUE(can_split({"kv", 2, true}, 8));
+  EXPECT_TRUE(can_split({"kv", 16, true}, 8));
+  EXPECT_FALSE(can_split({"kv", 6, true}, 8));
+  EXPECT_FALSE(can_split({"heads", 2, false}, 8));
+}
+
+TEST(TensorSplitTest, FamiliesOutsideThePatternAskForNothing) {
+  recipe::Model model = model_with(5, 7);
+  EXPECT_FALSE(tensor_parallel_fits(model, {.tensor_parallel = 8}));
+  model.pattern = "ER";
+  EXPECT_TRUE(tensor_parallel_fits(model, {.tensor_parallel = 8}));
+}
+
+}  // namespace
+}  // namespace megacpp::plan
