@@ -170,6 +170,14 @@ Recipe parse(std::string_view yaml, const std::string& file, std::span<const std
   return parse_named(yaml, file, overrides, "unnamed");
 }
 
+void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
+  Draft draft;
+  draft.recipe = std::move(recipe);
+  for (const std::string& assignment : overrides) apply_override(draft, assignment);
+  for (const auto& [path, origin] : draft.origins) validate_key(*find_key(path), draft.recipe, draft.origins);
+  recipe = std::move(draft.recipe);
+}
+
 Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides) {
   return parse_named(base::read_file(path), path.string(), overrides, path.stem().string());
 }

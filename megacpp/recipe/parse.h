@@ -15,6 +15,10 @@ namespace megacpp::recipe {
 /// `file` names the text in errors. `overrides` are "key=value" as given to --set, applied in order after the text.
 Recipe parse(std::string_view yaml, const std::string& file, std::span<const std::string> overrides = {});
 
+/// Applies "key=value" overrides to a recipe whose other values come from elsewhere than a text. Kinds and ranges of
+/// the keys given are checked (E1001, E1002, E1003, E1007), how values fit together is not.
+void apply_overrides(Recipe& recipe, std::span<const std::string> overrides);
+
 /// parse() of a file's content; E3001 when it cannot be read. A recipe without a name is called after its file.
 Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
 

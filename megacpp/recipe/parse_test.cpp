@@ -53,7 +53,8 @@ TEST(ParseTest, PrintedRecipeParsesToAnEqualOne) {
   const std::vector<std::string> overrides = {"model.pattern=AE|M",       "model.mamba.heads=4",
                                               "model.recurrent.width=64", "optimizer.lr=0.00012345678901234567",
                                               "train.recompute.A=full",   "data.text=[a b.txt, /c/*.h, \"#x\"]",
-                                              "name=with: colon",         "model.tie_embeddings=true"};
+                                              "name=with: colon",         "model.tie_embeddings=true",
+                                              "layout.data_parallel=4",   "layout.reshard_after_forward=2"};
   const Recipe recipe = parse(kSmall, "r.yaml", overrides);
   EXPECT_EQ(recipe.data.text, (std::vector<std::string>{"a b.txt", "/c/*.h", "#x"}));
   const std::string text = print(recipe);
@@ -100,6 +101,20 @@ TEST(ParseTest, TextThatIsNoMappingIsRefused) {
   EXPECT_EQ(error.code(), base::Code::E1004);
   EXPECT_EQ(error.problem().where.rfind("r.yaml:", 0), 0u);
   EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  hidden: 64")).code(), base::Code::E1004);
+}
+
+TEST(ParseTest, OverridesAloneCheckKeysKindsAndRangesOnly) {
+  Recipe recipe;
+  apply_overrides(recipe, std::vector<std::string>{"layout.tensor_parallel=2", "layout.reshard_after_forward=false"});
+  EXPECT_EQ(recipe.layout.tensor_parallel, 2);
+  EXPECT_EQ(recipe.layout.reshard_after_forward, "false");
+  const auto code_of = [&recipe](const char* assignment) {
+    return testing_support::error_of([&] { apply_overrides(recipe, std::vector<std::string>{assignment}); }).code();
+  };
+  EXPECT_EQ(code_of("layout.tensor"), base::Code::E1007);
+  EXPECT_EQ(code_of("layout.tensor=2"), base::Code::E1001);
+  EXPECT_EQ(code_of("layout.tensor_parallel=two"), base::Code::E1002);
+  EXPECT_EQ(code_of("layout.zero=4"), base::Code::E1003);
 }
 
 TEST(ParseTest, OverridesWinAndAreCheckedLikeTheText) {

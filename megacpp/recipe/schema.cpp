@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -36,6 +37,11 @@ Range at_least_and_below(double low, double high) {
 template <typename... Words>
 Range one_of(Words... words) {
   return {.choices = {std::string(words)...}};
+}
+
+template <typename... Words>
+Range one_of_or_integer(double low, double high, Words... words) {
+  return {.low = low, .high = high, .integer_allowed = true, .choices = {std::string(words)...}};
 }
 
 std::vector<Key> make_keys() {
@@ -92,6 +98,21 @@ bool inside(const Range& range, double value) {
   return low_ok && high_ok && (range.infinity_allowed || std::isfinite(value));
 }
 
+bool is_integer_inside(const Range& range, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && inside(range, static_cast<double>(value));
+}
+
+std::string interval_text(const Range& range) {
+  std::string text;
+  if (std::isfinite(range.low)) text = fmt::format("{} {}", range.low_excluded ? "above" : "at least", range.low);
+  if (std::isfinite(range.high)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.high_excluded ? "below" : "at most", range.high);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::span<const Key> keys() {
@@ -126,18 +147,13 @@ std::string_view kind_name(Kind kind) {
 }
 
 std::string describe(const Range& range) {
-  if (!range.choices.empty()) {
-    std::string text;
-    for (size_t i = 0; i < range.choices.size(); ++i) {
-      if (i > 0) text += i + 1 == range.choices.size() ? " or " : ", ";
-      text += range.choices[i];
-    }
-    return text;
-  }
+  if (range.choices.empty()) return interval_text(range);
+  std::vector<std::string> words = range.choices;
+  if (range.integer_allowed) words.push_back("an integer " + interval_text(range));
   std::string text;
-  if (std::isfinite(range.low)) text = fmt::format("{} {}", range.low_excluded ? "above" : "at least", range.low);
-  if (std::isfinite(range.high)) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.high_excluded ? "below" : "at most", range.high);
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
   }
   return text;
 }
@@ -146,7 +162,8 @@ bool contains(const Range& range, const Member& member) {
   if (const auto* integer = std::get_if<int64_t*>(&member)) return inside(range, static_cast<double>(**integer));
   if (const auto* number = std::get_if<double*>(&member)) return inside(range, **number);
   if (const auto* text = std::get_if<std::string*>(&member); text != nullptr && !range.choices.empty()) {
-    return std::find(range.choices.begin(), range.choices.end(), **text) != range.choices.end();
+    return std::find(range.choices.begin(), range.choices.end(), **text) != range.choices.end() ||
+           (range.integer_allowed && is_integer_inside(range, **text));
   }
   return true;
 }

@@ -19,13 +19,15 @@ namespace megacpp::recipe {
 enum class Kind { integer, number, flag, text, list };
 using Member = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
 
-/// What a value may be: an interval for numbers, a set of words for texts.
+/// What a value may be: an interval for numbers, a set of words for texts, or one of both for a text that may be a
+/// number.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_excluded = false;
   bool high_excluded = false;
   bool infinity_allowed = false;
+  bool integer_allowed = false;      // beside the choices
   std::vector<std::string> choices;  // empty = any text
 };
 

@@ -57,8 +57,7 @@ void check_ranges(const Recipe& recipe, const ExpandedPattern& pattern, const Or
   for (const Key& key : keys()) {
     const auto family = family_of(key);
     if (family && !has_family(pattern, *family)) continue;
-    const Member member = member_of(key, recipe);
-    if (!contains(key.range, member)) refuse_value(key, member, origins);
+    validate_key(key, recipe, origins);
   }
 }
 
@@ -226,6 +225,11 @@ ExpandedPattern expand_at(const Model& model, const Origins& origins) {
 }
 
 }  // namespace
+
+void validate_key(const Key& key, const Recipe& recipe, const Origins& origins) {
+  const Member member = member_of(key, recipe);
+  if (!contains(key.range, member)) refuse_value(key, member, origins);
+}
 
 void validate(const Recipe& recipe, const Origins& origins) {
   // A depth below 1 is refused by the expansion, in its own words; one far too large must not be expanded.

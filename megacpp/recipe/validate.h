@@ -8,11 +8,15 @@
 #include <string>
 
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/recipe/schema.h"
 
 namespace megacpp::recipe {
 
 /// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent.
 using Origins = std::map<std::string, std::string, std::less<>>;
+
+/// One value against its own range: E1003.
+void validate_key(const Key& key, const Recipe& recipe, const Origins& origins = {});
 
 void validate(const Recipe& recipe, const Origins& origins = {});
 

@@ -110,6 +110,12 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
          r.model.hidden = 1 << 20, r.model.feed_forward.experts = 1 << 16, r.model.feed_forward.intermediate = 100;
        },
        "set model.feed_forward.intermediate: 16"},
+      {"reshard word", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "treu"; }, "did you mean 'true'?"},
+      {"reshard one", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "1"; }, ""},
+      {"reshard fraction", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "2.5"; }, ""},
+      {"zero", Code::E1003, [](Recipe& r) { r.layout.zero = 4; }, ""},
+      {"no chips", Code::E1003, [](Recipe& r) { r.layout.tensor_parallel = 0; }, ""},
+      {"lane", Code::E1003, [](Recipe& r) { r.layout.lane = "fsd"; }, "did you mean 'fsdp'?"},
       {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, ""},
   };
   for (const Gate& gate : gates) {
