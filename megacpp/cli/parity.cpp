@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/parity.h"
 
-#include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include <fmt/format.h>
@@ -18,6 +16,7 @@ namespace {
 
 constexpr int kMismatchStatus = 1;
 constexpr const char* kThreadsKey = "train.threads";
+constexpr const char* kLayoutKeys = "layout.";
 
 struct Flags {
   std::string file;
@@ -26,26 +25,24 @@ struct Flags {
 };
 
 // The golden file says what the model is; only how it runs can be set.
-int threads_of(const std::vector<std::string>& overrides) {
-  int threads = runtime::cpu::available_threads();
+recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));
     MEGACPP_REQUIRE(
-        key == kThreadsKey, E1001,
+        key == kThreadsKey || key.rfind(kLayoutKeys, 0) == 0, E1001,
         {.where = "--set " + override,
          .got = "'" + key + "'",
-         .wanted = std::string(kThreadsKey) + ": the model itself comes from the golden file",
+         .wanted = fmt::format("{} or {}*: the model itself comes from the golden file", kThreadsKey, kLayoutKeys),
          .next = base::did_you_mean(key, std::vector<std::string>{kThreadsKey}, "see megacpp parity --help")});
-    const std::string value = override.substr(std::min(override.size(), key.size() + 1));
-    const auto result = std::from_chars(value.data(), value.data() + value.size(), threads);
-    MEGACPP_REQUIRE(
-        result.ec == std::errc() && result.ptr == value.data() + value.size() && threads >= 1 && threads <= 1024, E1003,
-        {.where = "--set " + override,
-         .got = value,
-         .wanted = "between 1 and 1024",
-         .next = "for example --set train.threads=2"});
   }
-  return threads;
+  recipe::Recipe settings;
+  recipe::apply_overrides(settings, overrides);
+  MEGACPP_REQUIRE(settings.layout == recipe::Layout{}, E1007,
+                  {.where = "--set layout",
+                   .got = "a layout for more than one chip",
+                   .wanted = "the layout of one chip",
+                   .next = "leave the layout keys out"});
+  return settings;
 }
 
 void print_table(const train::ParityReport& report) {
@@ -68,7 +65,8 @@ void print_report_json(const train::ParityReport& report) {
 }
 
 int run_parity(const Flags& flags) {
-  const int threads = threads_of(flags.overrides);
+  const recipe::Recipe settings = settings_of(flags.overrides);
+  const int threads = threads_for(settings);
   const train::ParityReport report =
       train::run_parity(flags.file, runtime::cpu::cpu_target(threads), [threads](const compile::Compiled& compiled) {
         return runtime::cpu::load({{&compiled.programs[0], &compiled.memory.programs[0]}}, compiled.memory,
