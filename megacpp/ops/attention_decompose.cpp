@@ -9,31 +9,44 @@ namespace {
 using ir::DType;
 using ir::TensorType;
 
-// Block index of each of `size` positions, spread along `dim` of [s,t].
-ValueId block_index(Builder& b, const ir::Shape& shape, int64_t dim, int64_t block) {
-  const int64_t size = shape[static_cast<size_t>(dim)];
-  const int64_t blocks = (size + block - 1) / block;
-  const ValueId index = b.reshape(b.iota({blocks, block}, 0), {blocks * block});
-  return b.broadcast(b.slice(index, 0, 0, size), shape, {dim});
+// For each position the first one of its block, by long division: it has no op, and f32 holds each step exactly.
+ValueId block_start(Builder& b, ValueId positions, int64_t block) {
+  constexpr int64_t kPositions = int64_t{1} << 24;
+  const ValueId none = b.constant_like(0, positions);
+  ValueId rest = positions;
+  int64_t step = block;
+  while (step < kPositions) step *= 2;
+  for (; step >= block; step /= 2) {
+    const ValueId taken = b.constant_like(static_cast<double>(step), positions);
+    rest = b.sub(rest, b.select(b.compare(rest, taken, "ge"), taken, none));
+  }
+  return b.sub(positions, rest);
 }
 
-// f32[s,t]: one where query i may see key j.
-ValueId mask_of_positions(Builder& b, const AttentionMask& mask, const ir::Shape& shape) {
+// f32[s,t]: one where the query at query_positions[i] may see the key at key_positions[j].
+ValueId mask_of_positions(Builder& b, const AttentionMask& mask, ValueId query_positions, ValueId key_positions) {
+  const ir::Shape shape = {b.type(query_positions).dim(0), b.type(key_positions).dim(0)};
   const ValueId none = b.constant(0, shape);
   const auto number = [&](int64_t value) { return b.constant(static_cast<double>(value), shape, DType::i32); };
+  // Keeps what has been seen where the comparison holds.
+  const auto where = [&](ValueId seen, ValueId left, std::string_view direction, int64_t right) {
+    return b.select(b.compare(left, number(right), direction), seen, none);
+  };
+  const auto difference = [&](ValueId of_queries, ValueId of_keys) {
+    const ValueId left = b.broadcast(of_queries, shape, {0});
+    return b.sub(left, b.broadcast(of_keys, shape, {1}));
+  };
   ValueId seen = b.constant(1, shape);
-  const ValueId query = b.iota(shape, 0);
-  const ValueId key = b.iota(shape, 1);
-  const ValueId distance = b.sub(query, key);
-  if (mask.causal) seen = b.select(b.compare(distance, number(0), "ge"), seen, none);
-  if (mask.window > 0) seen = b.select(b.compare(distance, number(mask.window), "lt"), seen, none);
+  const ValueId distance = difference(query_positions, key_positions);
+  if (mask.causal) seen = where(seen, distance, "ge", 0);
+  if (mask.window > 0) seen = where(seen, distance, "lt", mask.window);
   if (mask.sparse_block > 0) {
-    const ValueId key_block = block_index(b, shape, 1, mask.sparse_block);
-    const ValueId apart = b.sub(block_index(b, shape, 0, mask.sparse_block), key_block);
-    const ValueId global = b.select(b.compare(key_block, number(mask.sparse_global), "lt"), seen, none);
-    const ValueId near = b.select(b.compare(apart, number(mask.sparse_local), "lt"), seen, none);
-    const ValueId local = b.select(b.compare(apart, number(-mask.sparse_local), "gt"), near, none);
-    seen = b.max(global, local);
+    const int64_t reach = mask.sparse_local * mask.sparse_block;
+    const ValueId query_start = block_start(b, query_positions, mask.sparse_block);
+    const ValueId apart = difference(query_start, block_start(b, key_positions, mask.sparse_block));
+    const ValueId local = where(where(seen, apart, "lt", reach), apart, "gt", -reach);
+    const ValueId key = b.broadcast(key_positions, shape, {1});
+    seen = b.max(where(seen, key, "lt", mask.sparse_global * mask.sparse_block), local);
   }
   return seen;
 }
@@ -45,12 +58,17 @@ struct Scores {
   ValueId k;        // f32[b,t,K,d]
 };
 
-Scores scores_of(Builder& b, ValueId q, ValueId k, const ValueId* segments, const ir::Attrs& attrs) {
+Scores scores_of(Builder& b, const std::vector<ValueId>& operands, const TokenOperands& tokens,
+                 const ir::Attrs& attrs) {
+  const ValueId q = operands[0], k = operands[1];
   const AttentionDims z(b.type(q), b.type(k));
-  ValueId seen = b.broadcast(mask_of_positions(b, AttentionMask::from(attrs), {z.s, z.t}), {z.b, z.s, z.t}, {1, 2});
-  if (segments != nullptr) {
-    const ValueId query_segment = b.broadcast(*segments, {z.b, z.s, z.t}, {0, 1});
-    const ValueId key_segment = b.broadcast(*segments, {z.b, z.s, z.t}, {0, 2});
+  const ValueId query_positions = tokens.placed ? operands[tokens.query_positions()] : b.iota({z.s}, 0);
+  const ValueId key_positions = tokens.placed ? operands[tokens.key_positions()] : query_positions;
+  const ValueId mask = mask_of_positions(b, AttentionMask::from(attrs), query_positions, key_positions);
+  ValueId seen = b.broadcast(mask, {z.b, z.s, z.t}, {1, 2});
+  if (tokens.documents) {
+    const ValueId query_segment = b.broadcast(operands[tokens.query_segments()], {z.b, z.s, z.t}, {0, 1});
+    const ValueId key_segment = b.broadcast(operands[tokens.key_segments()], {z.b, z.s, z.t}, {0, 2});
     const ValueId same = b.compare(query_segment, key_segment, "eq");
     seen = b.select(same, seen, b.constant_like(0, seen));
   }
@@ -82,7 +100,7 @@ ValueId weights_of(Builder& b, const Scores& scores, ValueId shift) {
 }  // namespace
 
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
-  const Scores scores = scores_of(b, operands[0], operands[1], operands.size() == 4 ? &operands[3] : nullptr, attrs);
+  const Scores scores = scores_of(b, operands, TokenOperands::behind(kAttentionOperands, attrs), attrs);
   const ValueId highest = b.reduce_max(scores.masked, {4});  // [b,K,s,g]
   const ValueId p = weights_of(b, scores, highest);
   // The highest score alone contributes one, so this changes nothing but rows that see nothing.
@@ -97,7 +115,7 @@ std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>&
 
 std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<ValueId>& operands,
                                               const ir::Attrs& attrs) {
-  const Scores scores = scores_of(b, operands[0], operands[1], operands.size() == 7 ? &operands[6] : nullptr, attrs);
+  const Scores scores = scores_of(b, operands, TokenOperands::behind(kAttentionGradOperands, attrs), attrs);
   const AttentionDims z(b.type(operands[0]), b.type(operands[1]));
   const ValueId lse = b.transpose(b.reshape(operands[4], {z.b, z.kv_heads, z.group, z.s}), {0, 1, 3, 2});
   const ValueId p = weights_of(b, scores, lse);

@@ -28,9 +28,9 @@ struct AttentionDims {
   ir::Shape scores() const { return {b, kv_heads, s, group, t}; }
 };
 
-/// q, k, v [, segments] -> out, lse
+/// q, k, v and what describes tokens (attention_mask.h) -> out, lse
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
-/// q, k, v, out, lse, dout [, segments] -> dq, dk, dv
+/// q, k, v, out, lse, dout and what describes tokens -> dq, dk, dv
 std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
 
 }  // namespace megacpp::ops

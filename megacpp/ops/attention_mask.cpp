@@ -12,6 +12,14 @@ KeyRange intersect(KeyRange a, KeyRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
+Cover cover_of(bool all, bool none) { return none ? Cover::none : all ? Cover::all : Cover::some; }
+Cover both(Cover a, Cover b) { return std::min(a, b); }
+Cover either(Cover a, Cover b) { return std::max(a, b); }
+
+PositionRange blocks_of(PositionRange positions, int64_t block) {
+  return {positions.low / block, positions.high / block};
+}
+
 }  // namespace
 
 AttentionMask AttentionMask::from(const ir::Attrs& attrs) {
@@ -42,10 +50,33 @@ std::array<KeyRange, 2> AttentionMask::visible_keys(int64_t query, int64_t keys)
   return {intersect(band, global), intersect(band, local)};
 }
 
+Cover AttentionMask::cover(PositionRange queries, PositionRange keys) const {
+  Cover cover = Cover::all;
+  if (causal) cover = both(cover, cover_of(keys.high <= queries.low, keys.low > queries.high));
+  if (window > 0) cover = both(cover, cover_of(queries.high - keys.low < window, queries.low - keys.high >= window));
+  if (sparse_block == 0) return cover;
+  const PositionRange query_blocks = blocks_of(queries, sparse_block), key_blocks = blocks_of(keys, sparse_block);
+  const int64_t most_apart = std::max(query_blocks.high - key_blocks.low, key_blocks.high - query_blocks.low);
+  const int64_t least_apart = std::max(query_blocks.low - key_blocks.high, key_blocks.low - query_blocks.high);
+  const Cover global = cover_of(key_blocks.high < sparse_global, key_blocks.low >= sparse_global);
+  const Cover local = cover_of(most_apart < sparse_local, std::max<int64_t>(0, least_apart) >= sparse_local);
+  return both(cover, either(global, local));
+}
+
 int64_t AttentionMask::visible_pairs(int64_t queries, int64_t keys) const {
   int64_t pairs = 0;
   for (int64_t query = 0; query < queries; ++query)
     for (const KeyRange range : visible_keys(query, keys)) pairs += range.end - range.begin;
+  return pairs;
+}
+
+int64_t AttentionMask::expected_pairs(int64_t queries, int64_t keys) const {
+  int64_t pairs = causal ? queries * keys / 2 : queries * keys;
+  if (causal && window > 0) pairs = std::min(pairs, queries * window);
+  if (sparse_block > 0) {
+    const int64_t local = causal ? sparse_local : std::max<int64_t>(0, 2 * sparse_local - 1);
+    pairs = std::min(pairs, queries * (sparse_global + local) * sparse_block);
+  }
   return pairs;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys a query sees, from the attributes of `attention`; every part is fixed by the shapes alone:
+// Which keys a query sees, from the attributes of `attention`; every part is a function of the positions of the two in
+// time, which are at least 0:
 //   causal         key j <= query i
 //   window         i - j < window (0: none)
 //   sparse_block   blocks of that many positions (0: none): a query block sees the sparse_local nearest key blocks,
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "megacpp/ir/attrs.h"
@@ -21,6 +23,15 @@ struct KeyRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
+
+/// Positions low to high, both included.
+struct PositionRange {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+
+/// How many pairs of some queries and some keys are visible.
+enum class Cover : uint8_t { none, some, all };
 
 struct AttentionMask {
   bool causal = false;
@@ -36,7 +47,36 @@ struct AttentionMask {
   /// The keys of [0, keys) that `query` sees: two disjoint ascending ranges, either of which may be empty.
   std::array<KeyRange, 2> visible_keys(int64_t query, int64_t keys) const;
 
+  /// Of queries and keys anywhere in these ranges. `none` and `all` are certain, `some` is not.
+  Cover cover(PositionRange queries, PositionRange keys) const;
+
+  /// Pairs where both sides stand at positions 0, 1, ..
   int64_t visible_pairs(int64_t queries, int64_t keys) const;
+  /// The same for runs from unknown places: a causal query sees half of the keys, and never more than its window or its
+  /// sparse blocks hold.
+  int64_t expected_pairs(int64_t queries, int64_t keys) const;
 };
+
+/// Where the operands that describe tokens stand, behind `first` others: i32 segments of the queries [b,s] and of the
+/// keys [b,t] with the attribute `documents`, then i32 positions of the queries [s] and of the keys [t] with `placed`.
+struct TokenOperands {
+  size_t first = 0;
+  bool documents = false;
+  bool placed = false;
+
+  static TokenOperands behind(size_t first, const ir::Attrs& attrs) {
+    return {first, attrs.flag("documents"), attrs.flag("placed")};
+  }
+
+  size_t query_segments() const { return first; }
+  size_t key_segments() const { return first + 1; }
+  size_t query_positions() const { return first + (documents ? 2 : 0); }
+  size_t key_positions() const { return query_positions() + 1; }
+  size_t end() const { return query_positions() + (placed ? 2 : 0); }
+};
+
+/// How many operands stand before them: q, k, v, and in the gradient out, lse, dout.
+inline constexpr size_t kAttentionOperands = 3;
+inline constexpr size_t kAttentionGradOperands = 6;
 
 }  // namespace megacpp::ops

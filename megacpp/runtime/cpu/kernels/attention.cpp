@@ -49,9 +49,10 @@ class Attention {
  public:
   explicit Attention(const ops::NodeView& view)
       : sizes_(view),
-        plan_(ops::AttentionMask::from(view.attrs), sizes_, kKeyBlock),
-        layout_(plan_.block_rows(), sizes_.dim),
-        has_segments_(view.operands.size() == 4) {}
+        mask_(ops::AttentionMask::from(view.attrs)),
+        tokens_(ops::TokenOperands::behind(ops::kAttentionOperands, view.attrs)),
+        plan_(view.attrs, sizes_, kKeyBlock),
+        layout_(plan_.block_rows(), sizes_.dim) {}
 
   int64_t bytes_per_thread() const { return layout_.bytes(); }
 
@@ -68,15 +69,15 @@ class Attention {
   void attend(const KernelArgs& args, const TileList& block, const HeadGroup& at, const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t queries = block.end - block.begin, rows = queries * z.group();
-    const int32_t* segments = has_segments_ ? args.in<int32_t>(3) + at.b * z.queries : nullptr;
+    const TokenMask tokens(mask_, tokens_, z, args, at.b);
     copy_rows(args.in(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(), scratch.q, z.group_dim(),
               queries, z.group_dim());
     row_fill(0.0F, scratch.out, rows * z.dim);
     row_fill(static_cast<float>(ops::kHiddenScore), scratch.highest, rows);
     row_fill(0.0F, scratch.sum, rows);
-    for (const Tile& tile : block.tiles) {
-      const SegmentCover cover = segment_cover(segments, tile);
-      if (cover == SegmentCover::disjoint) continue;
+    for (Tile tile : block.tiles) {
+      const ops::Cover cover = tokens.trim(tile);
+      if (cover == ops::Cover::none) continue;
       const int64_t keys = z.key_at(at.b, at.kv_head, tile.key_begin);
       gemm({.transpose_b = true,
             .m = rows,
@@ -89,7 +90,7 @@ class Attention {
             .ldb = z.key_stride(),
             .c = scratch.scores,
             .ldc = tile.width()});
-      soften(tile, cover == SegmentCover::mixed ? segments : nullptr, scratch);
+      soften(tile, cover == ops::Cover::some ? &tokens : nullptr, scratch);
       gemm({.m = rows,
             .n = z.dim,
             .k = tile.width(),
@@ -104,14 +105,14 @@ class Attention {
     finish(args, block, at, scratch);
   }
 
-  // Scores become weights relative to the highest score so far. `segments` is null where they hide nothing.
-  void soften(const Tile& tile, const int32_t* segments, const Scratch& scratch) const {
+  // Scores become weights relative to the highest score so far. `tokens` is null where they hide nothing.
+  void soften(const Tile& tile, const TokenMask* tokens, const Scratch& scratch) const {
     for (int64_t query = tile.query_begin; query < tile.query_end; ++query) {
       const auto visible = plan_.visible_columns(tile, query);
       const int64_t first = (query - tile.query_begin) * sizes_.group();
       for (int64_t row = first; row < first + sizes_.group(); ++row) {
         float* scores = scratch.scores + row * tile.width();
-        if (segments != nullptr) hide_other_segments(segments, tile, query, scores);
+        if (tokens != nullptr) tokens->hide(tile, query, scores);
         soften_row(visible, row, scores, scratch);
         if (tile.masked) clear_hidden(visible, tile.width(), scores);
       }
@@ -148,9 +149,10 @@ class Attention {
   }
 
   AttentionSizes sizes_;
+  ops::AttentionMask mask_;
+  ops::TokenOperands tokens_;
   TilePlan plan_;
   ScratchLayout layout_;
-  bool has_segments_;
 };
 
 }  // namespace

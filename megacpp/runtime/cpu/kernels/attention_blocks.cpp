@@ -2,6 +2,7 @@
 #include "megacpp/runtime/cpu/kernels/attention_blocks.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "megacpp/runtime/cpu/simd.h"
 
@@ -33,6 +34,15 @@ std::vector<TileList> blocks_of(int64_t size, int64_t block) {
   return lists;
 }
 
+ops::PositionRange range_of(const int32_t* first, const int32_t* end) {
+  int32_t low = *first, high = *first;
+  for (const int32_t* at = first; at != end; ++at) {
+    low = std::min(low, *at);
+    high = std::max(high, *at);
+  }
+  return {low, high};
+}
+
 }  // namespace
 
 AttentionSizes::AttentionSizes(const ops::NodeView& view)
@@ -44,8 +54,8 @@ AttentionSizes::AttentionSizes(const ops::NodeView& view)
       dim(view.operands[0].dim(3)),
       scale(static_cast<float>(view.attrs.real("scale"))) {}
 
-TilePlan::TilePlan(const ops::AttentionMask& mask, const AttentionSizes& sizes, int64_t key_block)
-    : mask_(mask),
+TilePlan::TilePlan(const ir::Attrs& attrs, const AttentionSizes& sizes, int64_t key_block)
+    : mask_(attrs.flag("placed") ? ops::AttentionMask{} : ops::AttentionMask::from(attrs)),
       keys_(sizes.keys),
       block_rows_(std::min(query_block(sizes.group()), sizes.queries) * sizes.group()),
       by_query_block_(blocks_of(sizes.queries, query_block(sizes.group()))),
@@ -90,19 +100,66 @@ std::array<ops::KeyRange, 2> TilePlan::visible_columns(const Tile& tile, int64_t
   return columns;
 }
 
-SegmentCover segment_cover(const int32_t* segments, const Tile& tile) {
-  if (segments == nullptr) return SegmentCover::same;
-  const auto [query_low, query_high] = std::minmax_element(segments + tile.query_begin, segments + tile.query_end);
-  const auto [key_low, key_high] = std::minmax_element(segments + tile.key_begin, segments + tile.key_end);
-  if (*query_high < *key_low || *key_high < *query_low) return SegmentCover::disjoint;
-  const bool one_each = *query_low == *query_high && *key_low == *key_high;
-  return one_each ? SegmentCover::same : SegmentCover::mixed;
+TokenMask::TokenMask(const ops::AttentionMask& mask, const ops::TokenOperands& tokens, const AttentionSizes& sizes,
+                     const KernelArgs& args, int64_t b)
+    : mask_(mask) {
+  if (tokens.documents) {
+    query_segments_ = args.in<int32_t>(tokens.query_segments()) + b * sizes.queries;
+    key_segments_ = args.in<int32_t>(tokens.key_segments()) + b * sizes.keys;
+  }
+  if (tokens.placed) {
+    query_positions_ = args.in<int32_t>(tokens.query_positions());
+    key_positions_ = args.in<int32_t>(tokens.key_positions());
+  }
 }
 
-void hide_other_segments(const int32_t* segments, const Tile& tile, int64_t query, float* scores) {
-  const int32_t own = segments[query];
-  const int32_t* of_keys = segments + tile.key_begin;
-  for (int64_t j = 0; j < tile.width(); ++j) scores[j] = of_keys[j] == own ? scores[j] : kHidden;
+ops::Cover TokenMask::trim(Tile& tile) const {
+  const ops::Cover by_position = query_positions_ == nullptr ? ops::Cover::all : cover_of_positions(tile);
+  if (by_position == ops::Cover::none || query_segments_ == nullptr) return by_position;
+  return std::min(by_position, cover_of_segments(tile));
+}
+
+// Keys at either end that no query sees are cut off: what is left of an ordered run is as narrow as if planned.
+ops::Cover TokenMask::cover_of_positions(Tile& tile) const {
+  const ops::PositionRange queries = range_of(query_positions_ + tile.query_begin, query_positions_ + tile.query_end);
+  const auto cover_of_keys = [&] {
+    return mask_.cover(queries, range_of(key_positions_ + tile.key_begin, key_positions_ + tile.key_end));
+  };
+  const ops::Cover cover = cover_of_keys();
+  if (cover != ops::Cover::some) return cover;
+  const auto is_seen = [&](int64_t key) {
+    const int64_t position = key_positions_[key];
+    return mask_.cover(queries, {position, position}) != ops::Cover::none;
+  };
+  while (tile.width() > 0 && !is_seen(tile.key_begin)) ++tile.key_begin;
+  while (tile.width() > 0 && !is_seen(tile.key_end - 1)) --tile.key_end;
+  return tile.width() > 0 ? cover_of_keys() : ops::Cover::none;
+}
+
+ops::Cover TokenMask::cover_of_segments(const Tile& tile) const {
+  const ops::PositionRange queries = range_of(query_segments_ + tile.query_begin, query_segments_ + tile.query_end);
+  const ops::PositionRange keys = range_of(key_segments_ + tile.key_begin, key_segments_ + tile.key_end);
+  if (queries.high < keys.low || keys.high < queries.low) return ops::Cover::none;
+  const bool one_each = queries.low == queries.high && keys.low == keys.high;
+  return one_each ? ops::Cover::all : ops::Cover::some;
+}
+
+void TokenMask::hide(const Tile& tile, int64_t query, float* scores) const {
+  const int64_t width = tile.width();
+  if (query_segments_ != nullptr) {
+    const int32_t own = query_segments_[query];
+    const int32_t* of_keys = key_segments_ + tile.key_begin;
+    for (int64_t j = 0; j < width; ++j) scores[j] = of_keys[j] == own ? scores[j] : kHidden;
+  }
+  if (query_positions_ == nullptr) return;
+  const int32_t own = query_positions_[query];
+  const int32_t* of_keys = key_positions_ + tile.key_begin;
+  // Positions are not negative, so neither bound overflows.
+  const int32_t last = mask_.causal ? own : std::numeric_limits<int32_t>::max();
+  const int32_t first = mask_.window > 0 ? static_cast<int32_t>(own - std::min<int64_t>(own, mask_.window - 1)) : 0;
+  for (int64_t j = 0; j < width; ++j) scores[j] = of_keys[j] >= first && of_keys[j] <= last ? scores[j] : kHidden;
+  if (mask_.sparse_block == 0) return;
+  for (int64_t j = 0; j < width; ++j) scores[j] = mask_.visible(own, of_keys[j]) ? scores[j] : kHidden;
 }
 
 void clear_hidden(const std::array<ops::KeyRange, 2>& visible, int64_t width, float* row) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the attention kernels share: sizes and strides on the [b,s,H,d] layout, the tiles of the score matrix that a
 // mask leaves visible, and the treatment of hidden scores inside a tile. The score matrix itself never exists.
+// What a mask hides is planned ahead where tokens stand in order; positions and segments that come as operands hide
+// tiles, columns of a tile and single scores when the kernel runs (TokenMask).
 // The query heads of one key head (a group) are worked on together: a block of queries is copied to rows [i, g] of d
 // elements, so that every product is tall and K and V are packed once a group. Row r belongs to query r / group.
 #pragma once
@@ -10,6 +12,7 @@
 
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cpu/kernel.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -55,8 +58,8 @@ struct TileList {
 
 class TilePlan {
  public:
-  /// A tile is at most `key_block` keys wide.
-  TilePlan(const ops::AttentionMask& mask, const AttentionSizes& sizes, int64_t key_block);
+  /// A tile is at most `key_block` keys wide. Of a `placed` node every tile is planned, as if all were visible.
+  TilePlan(const ir::Attrs& attrs, const AttentionSizes& sizes, int64_t key_block);
 
   /// Most rows of a query block, all heads of the group counted.
   int64_t block_rows() const { return block_rows_; }
@@ -78,14 +81,29 @@ class TilePlan {
   std::vector<TileList> by_key_block_;
 };
 
-/// How the segments of a tile's queries and keys meet.
-enum class SegmentCover { same, mixed, disjoint };
+/// What tokens of one batch row hide by themselves: keys of another segment and, of a placed node, what the mask says
+/// of their positions. Hides nothing when the op has neither.
+class TokenMask {
+ public:
+  TokenMask(const ops::AttentionMask& mask, const ops::TokenOperands& tokens, const AttentionSizes& sizes,
+            const KernelArgs& args, int64_t b);
 
-/// Segments of one batch row [s]; null when the op has none.
-SegmentCover segment_cover(const int32_t* segments, const Tile& tile);
+  /// Trims the tile to the keys that its queries may see, and says how many of its pairs are visible.
+  ops::Cover trim(Tile& tile) const;
 
-/// Scores of keys in another segment become so low that their exponential is zero against any finite shift.
-void hide_other_segments(const int32_t* segments, const Tile& tile, int64_t query, float* scores);
+  /// Scores of hidden keys become so low that their exponential is zero against any finite shift.
+  void hide(const Tile& tile, int64_t query, float* scores) const;
+
+ private:
+  ops::Cover cover_of_positions(Tile& tile) const;
+  ops::Cover cover_of_segments(const Tile& tile) const;
+
+  const ops::AttentionMask& mask_;
+  const int32_t* query_segments_ = nullptr;   // [s]
+  const int32_t* key_segments_ = nullptr;     // [t]
+  const int32_t* query_positions_ = nullptr;  // [s]
+  const int32_t* key_positions_ = nullptr;    // [t]
+};
 
 /// Zero in the columns outside `visible`.
 void clear_hidden(const std::array<ops::KeyRange, 2>& visible, int64_t width, float* row);

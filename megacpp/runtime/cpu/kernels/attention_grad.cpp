@@ -61,9 +61,10 @@ class AttentionGrad {
   AttentionGrad(const ops::NodeView& view, int threads)
       : sizes_(view),
         one_pass_(one_pass_is_faster(sizes_, threads)),
-        plan_(ops::AttentionMask::from(view.attrs), sizes_, key_block()),
-        layout_(plan_.block_rows(), sizes_.dim, key_block()),
-        has_segments_(view.operands.size() == 7) {}
+        mask_(ops::AttentionMask::from(view.attrs)),
+        tokens_(ops::TokenOperands::behind(ops::kAttentionGradOperands, view.attrs)),
+        plan_(view.attrs, sizes_, key_block()),
+        layout_(plan_.block_rows(), sizes_.dim, key_block()) {}
 
   int64_t bytes_per_thread() const { return layout_.bytes(); }
 
@@ -105,9 +106,12 @@ class AttentionGrad {
       const HeadGroup at(sizes_, task % groups());
       const Scratch scratch = layout_.of(args, worker);
       clear_keys(args, at, block.begin, block.end);
-      for (const Tile& tile : block.tiles) {
+      const TokenMask tokens(mask_, tokens_, sizes_, args, at.b);
+      for (Tile tile : block.tiles) {
+        const ops::Cover cover = tokens.trim(tile);
+        if (cover == ops::Cover::none) continue;
         gather(args, at, tile.query_begin, tile.query_end, scratch);
-        add_tile(args, at, tile, Want::key_value, scratch);
+        add_tile(args, at, tile, cover == ops::Cover::some ? &tokens : nullptr, Want::key_value, scratch);
       }
     });
   }
@@ -118,7 +122,10 @@ class AttentionGrad {
     const int64_t queries = block.end - block.begin;
     gather(args, at, block.begin, block.end, scratch);
     row_fill(0.0F, scratch.dq, queries * z.group_dim());
-    for (const Tile& tile : block.tiles) add_tile(args, at, tile, want, scratch);
+    const TokenMask tokens(mask_, tokens_, z, args, at.b);
+    for (Tile tile : block.tiles)
+      if (const ops::Cover cover = tokens.trim(tile); cover != ops::Cover::none)
+        add_tile(args, at, tile, cover == ops::Cover::some ? &tokens : nullptr, want, scratch);
     copy_rows(scratch.dq, z.group_dim(), args.out(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(),
               queries, z.group_dim());
   }
@@ -143,14 +150,12 @@ class AttentionGrad {
       }
   }
 
-  void add_tile(const KernelArgs& args, const HeadGroup& at, const Tile& tile, Want want,
+  // `tokens` is null where they hide nothing.
+  void add_tile(const KernelArgs& args, const HeadGroup& at, const Tile& tile, const TokenMask* tokens, Want want,
                 const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
-    const int32_t* segments = has_segments_ ? args.in<int32_t>(6) + at.b * z.queries : nullptr;
-    const SegmentCover cover = segment_cover(segments, tile);
-    if (cover == SegmentCover::disjoint) return;
     const int64_t rows = tile.queries() * z.group(), keys = z.key_at(at.b, at.kv_head, tile.key_begin);
-    make_weights(args.in(1) + keys, tile, cover == SegmentCover::mixed ? segments : nullptr, scratch);
+    make_weights(args.in(1) + keys, tile, tokens, scratch);
     make_score_cotangents(args.in(2) + keys, tile, scratch);
     if (want != Want::key_value)
       gemm({.m = rows,
@@ -183,8 +188,8 @@ class AttentionGrad {
     add_to_keys(1.0F, scratch.p, scratch.dout, args.out(2) + keys);
   }
 
-  // p = exp(scale q k^T - lse), zero where hidden. `segments` is null where they hide nothing.
-  void make_weights(const float* k, const Tile& tile, const int32_t* segments, const Scratch& scratch) const {
+  // p = exp(scale q k^T - lse), zero where hidden.
+  void make_weights(const float* k, const Tile& tile, const TokenMask* tokens, const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
     gemm({.transpose_b = true,
           .m = tile.queries() * z.group(),
@@ -202,7 +207,7 @@ class AttentionGrad {
       const int64_t first = (query - tile.query_begin) * z.group();
       for (int64_t row = first; row < first + z.group(); ++row) {
         float* weights = scratch.p + row * tile.width();
-        if (segments != nullptr) hide_other_segments(segments, tile, query, weights);
+        if (tokens != nullptr) tokens->hide(tile, query, weights);
         for (const auto [begin, end] : visible)
           if (begin < end) row_exp_sum(weights + begin, scratch.lse[row], weights + begin, end - begin);
         if (tile.masked) clear_hidden(visible, tile.width(), weights);
@@ -232,9 +237,10 @@ class AttentionGrad {
 
   AttentionSizes sizes_;
   bool one_pass_;
+  ops::AttentionMask mask_;
+  ops::TokenOperands tokens_;
   TilePlan plan_;
   ScratchLayout layout_;
-  bool has_segments_;
 };
 
 }  // namespace
