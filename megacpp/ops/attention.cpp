@@ -7,6 +7,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/attention_mask.h"
+#include "megacpp/ops/attention_ring.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
@@ -285,6 +286,7 @@ OpDef attention_def() {
       .cost = [](const NodeView& view) { return cost(view, 4); },
       .reference = reference,
       .decompose = decompose_attention,
+      .partition = partition_attention,
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -303,6 +305,7 @@ OpDef attention_grad_def() {
           .cost = [](const NodeView& view) { return cost(view, 10); },
           .reference = reference_grad,
           .decompose = decompose_attention_grad,
+          .partition = partition_attention_grad,
           .samples =
               [] {
                 return samples_from(
