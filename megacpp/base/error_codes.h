@@ -33,5 +33,7 @@
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \
+  X(E3101, environment, "another chip failed")                                      \
+  X(E3102, environment, "a chip waited too long")                                   \
   X(E9001, internal,    "invariant violated")
 // clang-format on
