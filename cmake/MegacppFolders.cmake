@@ -15,6 +15,7 @@ set(MEGACPP_FOLDERS
   schedule
   memory
   compile
+  collectives
   runtime
   data
   checkpoint

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction of every transport that reduces by itself: operands in the order given, f32 for bf16, rounded once.
+// The same operands in the same order give the same bits wherever and in whatever pieces they are reduced.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "megacpp/collectives/call.h"
+
+namespace megacpp::collectives {
+
+/// out[i] = operands[0][offset + i] + operands[1][offset + i] + ... `out` may be operands[k] + offset for one k, but
+/// must not overlap the elements read otherwise. Never allocates.
+struct ReduceArgs {
+  ir::DType dtype = ir::DType::f32;
+  Reduction reduction = Reduction::sum;
+  std::span<const void* const> operands;  // at least one
+  int64_t offset = 0;                     // elements
+  int64_t count = 0;                      // elements
+  void* out = nullptr;
+};
+void reduce(const ReduceArgs& args);
+
+}  // namespace megacpp::collectives
