@@ -30,10 +30,8 @@ std::string nearest_legal(const std::string& path, int64_t wish, int64_t highest
   int64_t below = std::min(wish - 1, highest), above = wish + 1;
   while (below > 1 && !is_legal(below)) --below;
   while (above <= highest && !is_legal(above)) ++above;
-  std::string text = fmt::format("set {}: ", path);
-  if (below >= 1) text += std::to_string(below);
-  if (above <= highest) text += fmt::format("{}{}", below >= 1 ? " or " : "", above);
-  return text;
+  const std::string text = fmt::format("set {}: {}", path, below);
+  return above > highest ? text : fmt::format("{} or {}", text, above);
 }
 
 int64_t product_of_degrees(const Layout& l) {
