@@ -37,11 +37,6 @@ recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
   }
   recipe::Recipe settings;
   recipe::apply_overrides(settings, overrides);
-  MEGACPP_REQUIRE(settings.layout == recipe::Layout{}, E1007,
-                  {.where = "--set layout",
-                   .got = "a layout for more than one chip",
-                   .wanted = "the layout of one chip",
-                   .next = "leave the layout keys out"});
   return settings;
 }
 
@@ -67,11 +62,15 @@ void print_report_json(const train::ParityReport& report) {
 int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
   const int threads = threads_for(settings);
-  const train::ParityReport report =
-      train::run_parity(flags.file, runtime::cpu::cpu_target(threads), [threads](const compile::Compiled& compiled) {
-        return runtime::cpu::load({{&compiled.programs[0], &compiled.memory.programs[0]}}, compiled.memory,
-                                  {.threads = threads});
-      });
+  const train::ParityBackend backend = {
+      .target =
+          [threads](const ir::Mesh& mesh) {
+            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+          },
+      .load =
+          [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); },
+  };
+  const train::ParityReport report = train::run_parity(flags.file, settings.layout, backend);
   if (flags.json)
     print_report_json(report);
   else
