@@ -78,7 +78,7 @@ Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& t
           .nodes = compiled.stages.back().nodes,
           .milliseconds = 1e3 * seconds,
           .heap_bytes = peak_bytes.load() - before,
-          .planned_bytes = compiled.memory.total_bytes,
+          .planned_bytes = compiled.largest().memory.total_bytes,
           .stages = std::move(compiled.stages)};
 }
 

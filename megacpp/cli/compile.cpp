@@ -32,6 +32,7 @@ Json memory_rows(const memory::MemoryPlan& plan) {
 
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   Json stages = Json::array(), fallbacks = Json::array();
+  const memory::MemoryPlan& memory = compiled.largest().memory;
   for (const compile::StageTime& stage : compiled.stages)
     stages.push_back(
         Json{{"stage", stage.stage}, {"seconds", stage.seconds}, {"nodes", static_cast<int64_t>(stage.nodes)}});
@@ -39,11 +40,12 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
     fallbacks.push_back(Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
   print_json({{"name", recipe.name},
               {"pattern", recipe.model.pattern},
-              {"peak_bytes", compiled.memory.total_bytes},
-              {"state_bytes", compiled.memory.state_bytes},
-              {"padding_bytes", compiled.memory.padding_bytes},
-              {"flops_per_micro_step", compiled.flops_per_micro_step},
-              {"memory", memory_rows(compiled.memory)},
+              {"chips", compiled.mesh.chips()},
+              {"peak_bytes", memory.total_bytes},
+              {"state_bytes", memory.state_bytes},
+              {"padding_bytes", memory.padding_bytes},
+              {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
+              {"memory", memory_rows(memory)},
               {"stages", stages},
               {"fallbacks", fallbacks}});
 }
@@ -53,9 +55,9 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   fmt::print("{:<14} {:>9} {:>10}\n", "stage", "nodes", "ms");
   for (const compile::StageTime& stage : compiled.stages)
     fmt::print("{:<14} {:>9} {:>10.2f}\n", stage.stage, stage.nodes, stage.seconds * 1e3);
-  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n", compiled.flops_per_micro_step / 1e9,
+  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
              compiled.fallbacks.size());
-  fmt::print("{}", memory::to_text(compiled.memory));
+  fmt::print("{}", memory::to_text(compiled.largest().memory));
 }
 
 int run_compile(const Flags& flags) {

@@ -47,9 +47,11 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
              recipe.model.depth, static_cast<double>(parameters) / 1e6);
   fmt::print(stderr, "data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
              corpus.files.size());
+  if (compiled.mesh.chips() > 1)
+    fmt::print(stderr, "mesh       {} chips: {}\n", compiled.mesh.chips(), ir::to_string(compiled.mesh));
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
              compiled.fallbacks.size(), threads);
-  fmt::print(stderr, "{}\n", memory::to_text(compiled.memory));
+  fmt::print(stderr, "{}\n", memory::to_text(compiled.largest().memory));
 }
 
 class Progress {
@@ -108,7 +110,7 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                 {"losses", losses},
                 {"tokens_per_second", rate},
                 {"compile_seconds", compile_seconds(compiled)},
-                {"flops_per_micro_step", compiled.flops_per_micro_step},
+                {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
                 {"planned_peak_bytes", memory.planned_peak_bytes},
                 {"measured_peak_bytes", memory.measured_peak_bytes},
                 {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}});

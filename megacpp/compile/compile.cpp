@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/compile/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
-#include <map>
 
-#include "megacpp/autodiff/differentiate.h"
+#include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/compile/pipeline.h"
+#include "megacpp/compile/training_graph.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/verify.h"
 #include "megacpp/optim/adamw.h"
+#include "megacpp/partition/split_passes.h"
+#include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
@@ -25,19 +29,23 @@ namespace {
 using ir::Graph;
 using ir::ValueId;
 
-// Runs stages in order: times, verifies and dumps each one's result.
+// Runs stages in order over a list of programs: times, verifies and dumps each one's result.
 class Pipeline {
  public:
-  Pipeline(Compiled& compiled, std::optional<Dump> dump) : compiled_(compiled), dump_(std::move(dump)) {}
+  Pipeline(Compiled& compiled, std::optional<Dump> dump) : compiled_(compiled), dump_(std::move(dump)) {
+    if (dump_) base::make_folder(dump_->folder);
+  }
+
+  std::vector<Graph>& programs() { return programs_; }
 
   void stage(const std::string& name, ops::Stage leaves, const std::function<void(std::vector<Graph>&)>& body) {
     const auto start = std::chrono::steady_clock::now();
-    body(compiled_.programs);
+    body(programs_);
     finish(name, start);
-    for (const Graph& graph : compiled_.programs) ops::verify(graph, leaves);
+    for (const Graph& graph : programs_) ops::verify(graph, leaves);
     if (!dump_) return;
     std::string text;
-    for (const Graph& graph : compiled_.programs) text += ir::print(graph);
+    for (const Graph& graph : programs_) text += ir::print(graph);
     base::write_file_atomically(dump_->folder / (name + ".ir"), text);
   }
 
@@ -50,23 +58,28 @@ class Pipeline {
 
   void plan_memory(const std::string& name, const schedule::Target& target) {
     const auto start = std::chrono::steady_clock::now();
-    std::vector<const Graph*> graphs;
-    for (const Graph& graph : compiled_.programs) graphs.push_back(&graph);
-    compiled_.memory = memory::plan_memory(graphs, target);
+    std::string text;
+    for (ChipPrograms& chip : compiled_.pipeline) {
+      std::vector<const Graph*> graphs;
+      for (const Graph& graph : chip.programs) graphs.push_back(&graph);
+      chip.memory = memory::plan_memory(graphs, target);
+      if (dump_) text += memory::to_text(chip.memory);
+    }
     finish(name, start);
-    if (dump_) base::write_file_atomically(dump_->folder / (name + ".txt"), memory::to_text(compiled_.memory));
+    if (dump_) base::write_file_atomically(dump_->folder / (name + ".txt"), text);
   }
 
  private:
   void finish(const std::string& name, std::chrono::steady_clock::time_point start) {
     size_t nodes = 0;
-    for (const Graph& graph : compiled_.programs) nodes += graph.nodes().size();
+    for (const Graph& graph : programs_) nodes += graph.nodes().size();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     compiled_.stages.push_back({name, seconds, nodes});
   }
 
   Compiled& compiled_;
   std::optional<Dump> dump_;
+  std::vector<Graph> programs_;
 };
 
 double flops_of(const Graph& graph) {
@@ -78,7 +91,7 @@ double flops_of(const Graph& graph) {
   return flops;
 }
 
-// From differentiated programs to the memory plan: the same for every kind of run.
+// From partitioned programs to scheduled ones: the same for every kind of run.
 void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
   pipeline.pass("04-decompose", ops::Stage::built, [&](const Graph& graph) {
     schedule::Decomposed result = schedule::decompose(schedule::remove_dead(graph), target);
@@ -90,126 +103,184 @@ void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targe
                 [](const Graph& graph) { return schedule::fold_accumulation(schedule::widen_products(graph)); });
   pipeline.pass("06-fuse", ops::Stage::fused, schedule::fuse);
   pipeline.pass("07-order", ops::Stage::fused, schedule::order_for_low_peak);
+}
+
+void place_on(Compiled& compiled, const plan::Plan& plan) {
+  compiled.mesh = plan.parallel.mesh;
+  if (plan.parallel.balanced_order) compiled.time_order = plan.parallel.time_order(plan.parallel.sequence_chunks);
+}
+
+void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
   pipeline.plan_memory("08-memory", target);
-  compiled.flops_per_micro_step = flops_of(compiled.programs[kMicroStep]);
+  for (ChipPrograms& chip : compiled.pipeline)
+    for (const Action& action : chip.step)
+      if (action.program + 1 < chip.programs.size() || chip.programs.size() == 1)
+        chip.flops += flops_of(chip.programs[action.program]);
 }
 
-autodiff::Options autodiff_options(const recipe::Train& train) {
-  const auto policy = [](const std::string& name) {
-    if (name == "full") return autodiff::Recompute::full;
-    return name == "selective" ? autodiff::Recompute::selective : autodiff::Recompute::none;
-  };
-  return {.recompute = {{"A", policy(train.recompute_A)},
-                        {"E", policy(train.recompute_E)},
-                        {"M", policy(train.recompute_M)},
-                        {"R", policy(train.recompute_R)}}};
-}
-
-std::string count_name(const std::string& block) { return "expert_count." + block; }
-
-// Adds `value` to a state tensor of the same type. On a mesh the state lies as `sharding` says.
-void accumulate(ops::Builder& builder, const std::string& state, ValueId value, std::string sharding) {
-  Graph& graph = builder.graph();
-  const ValueId total = builder.input(state, builder.type(value), ir::Role::gradient);
-  if (!sharding.empty()) graph.node(graph.value(total).producer).attrs.set("sharding", std::move(sharding));
-  graph.add_output({.name = state, .value = builder.add(total, value), .donated = state});
-}
-
-// The gradient split as its weight is computed with; where the reduction waits for the update, chips keep their own
-// part of the sum, and the state lies as the gradient comes.
-void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& parameter, ValueId gradient,
-                         const plan::Plan& plan) {
-  const std::string state = optim::gradient_name(parameter.name);
-  if (plan.parallel.is_one_chip()) return accumulate(builder, state, gradient, "");
-  const ir::Sharding wanted{.dims = plan::spec_of(plan, parameter).gradient.dims};
-  const std::string text = ir::to_string(wanted, plan.parallel.mesh);
-  ir::Attrs attrs = {{"from", text}, {"to", text}};
-  if (plan.gradients_wait) attrs.set("partial", int64_t{1});
-  const ValueId placed = builder.one("reshard", {gradient}, std::move(attrs));
-  accumulate(builder, state, placed, plan.gradients_wait ? std::string(partition::kAutoSharding) : text);
-}
-
-// All at once: a search per parameter would grow with the square of the depth.
-std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
-  std::map<std::string, ValueId> inputs;
-  for (const ir::NodeId id : graph.inputs())
-    inputs.emplace(graph.node(id).attrs.text("name"), graph.node(id).results[0]);
-  return inputs;
-}
-
-// Appends the backward pass and the accumulation of gradients and expert counts over micro-steps.
-void differentiate(Graph& graph, const model::ForwardModel& forward, const recipe::Train& train,
-                   const plan::Plan& plan) {
-  ops::Builder builder(graph);
-  builder.set_scope("loss");
-  const ValueId seed = builder.constant(1.0 / static_cast<double>(train.micro_steps));
-  const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
-  std::vector<ValueId> targets;
-  std::vector<const blocks::Parameter*> trainable;
-  for (const blocks::Parameter& parameter : forward.parameters) {
-    if (!parameter.trainable) continue;
-    targets.push_back(inputs.at(parameter.name));
-    trainable.push_back(&parameter);
-  }
-  const std::vector<ValueId> gradients =
-      autodiff::differentiate(graph, {{forward.loss, seed}}, targets, autodiff_options(train));
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    builder.set_scope(graph.producer(targets[i]).scope);
-    accumulate_gradient(builder, *trainable[i], gradients[i], plan);
-  }
-  for (const model::ExpertLoad& load : forward.expert_loads) {
-    builder.set_scope(load.block + ".E");
-    if (load.steers_bias)
-      accumulate(builder, count_name(load.block), load.counts,
-                 plan.parallel.is_one_chip() ? "" : std::string(partition::kAutoSharding));
-    graph.add_output({.name = "expert_load." + load.block, .value = load.counts});
-  }
-}
-
-std::vector<optim::BiasBalance> bias_balances(const model::ForwardModel& forward, const blocks::FeedForward& config) {
-  std::vector<optim::BiasBalance> balances;
-  for (const model::ExpertLoad& load : forward.expert_loads)
-    if (load.steers_bias)
-      balances.push_back({load.block + ".E.expert_bias", count_name(load.block), config.experts, config.bias_rate});
-  return balances;
-}
-
-std::vector<optim::StateShardings> state_shardings(const model::ForwardModel& forward, const plan::Plan& plan) {
-  std::vector<optim::StateShardings> shardings;
-  if (plan.parallel.is_one_chip()) return shardings;
-  const ir::Mesh& mesh = plan.parallel.mesh;
-  for (const blocks::Parameter& parameter : forward.parameters) {
-    const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
-    const std::string gradient =
-        plan.gradients_wait ? std::string(partition::kAutoSharding) : ir::to_string(spec.gradient, mesh);
-    shardings.push_back({ir::to_string(spec.stored, mesh), gradient, ir::to_string(spec.optimizer, mesh)});
-  }
-  return shardings;
+partition::Options partition_options(const plan::Plan& plan) {
+  return {.max_replicated_bytes = plan.layout.max_replicated_bytes};
 }
 
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.
-void partition_programs(Compiled& compiled, Pipeline& pipeline, const partition::Options& options) {
+ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan) {
+  ChipPrograms chip;
   pipeline.stage("03-partition", ops::Stage::built, [&](std::vector<Graph>& programs) {
-    partition::Placements known;
     for (Graph& graph : programs) {
-      partition::Partitioned result = partition::partition(graph, compiled.mesh, known, options);
-      known.insert(result.inputs.begin(), result.inputs.end());
-      compiled.outputs.push_back(std::move(result.outputs));
+      partition::Partitioned result =
+          partition::partition(graph, plan.parallel.mesh, chip.inputs, partition_options(plan));
+      chip.inputs.insert(result.inputs.begin(), result.inputs.end());
+      chip.outputs.push_back(std::move(result.outputs));
       graph = std::move(result.graph);
     }
-    compiled.inputs = std::move(known);
   });
+  return chip;
+}
+
+// ---- Without a pipeline: every chip runs the whole model ----
+
+void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward, const recipe::Recipe& recipe,
+                   const plan::Plan& plan, const schedule::Target& target) {
+  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    Graph& graph = programs[kMicroStep];
+    ops::Builder builder(graph);
+    builder.set_scope("loss");
+    const ValueId seed = builder.constant(1.0 / static_cast<double>(recipe.train.micro_steps));
+    append_backward(graph, {.seeds = {{forward.loss, seed}}, .targets = {}}, forward.parameters,
+                    autodiff_options(recipe.train), plan);
+    append_expert_counts(graph, forward.expert_loads, plan);
+    programs.push_back(build_update(forward.parameters, forward.expert_loads, recipe, plan));
+  });
+  ChipPrograms chip = partition_programs(pipeline, plan);
+  lower(compiled, pipeline, target);
+  for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
+    chip.step.push_back({.program = kMicroStep, .micro = micro, .reads_batch = true, .reports = true});
+  chip.step.push_back({.program = kUpdate, .micro = recipe.train.micro_steps - 1});
+  chip.programs = std::move(pipeline.programs());
+  compiled.pipeline.push_back(std::move(chip));
+}
+
+// ---- With a pipeline: every stage runs its parts of the model along the schedule ----
+
+optim::StageLinks links_of(const CutModel& model, const plan::Plan& plan, int64_t stage) {
+  optim::StageLinks links{.stages = plan.stages};
+  for (const partition::SharedWeight& shared : model.shared) {
+    std::vector<int64_t> holders;
+    for (const size_t part : shared.stages) holders.push_back(static_cast<int64_t>(part) % plan.stages);
+    MEGACPP_CHECK(holders.size() == 2 && holders[0] != holders[1]) << shared.name << " is not held by two stages";
+    for (size_t i = 0; i < 2; ++i)
+      if (holders[i] == stage) links.shared.push_back({shared.name, holders[1 - i] - holders[i], i == 0});
+  }
+  return links;
+}
+
+// All updates come after all parts of the model: entry plan.stages from the end is stage 0's.
+void append_updates(std::vector<Graph>& programs, const CutModel& model, const recipe::Recipe& recipe,
+                    const plan::Plan& plan) {
+  for (int64_t stage = 0; stage < plan.stages; ++stage) {
+    std::vector<blocks::Parameter> parameters;
+    std::vector<model::ExpertLoad> loads;
+    for (size_t part = static_cast<size_t>(stage); part < model.stages.size(); part += static_cast<size_t>(plan.stages)) {
+      const ModelStage& own = model.stages[part];
+      parameters.insert(parameters.end(), own.parameters.begin(), own.parameters.end());
+      loads.insert(loads.end(), own.expert_loads.begin(), own.expert_loads.end());
+    }
+    programs.push_back(build_update(parameters, loads, recipe, plan, links_of(model, plan, stage)));
+  }
+}
+
+struct PartitionedModel {
+  std::vector<LoweredStage> stages;             // passes still to be lowered
+  std::vector<partition::Placements> updates;   // inputs, by pipeline stage
+};
+
+// Each part of the model is partitioned with its backward pass and then split into passes, so that what one pass keeps
+// for another lies as both want it.
+PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& model, const plan::Plan& plan) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  const auto backward = plan.layout.schedule == "zero_bubble" ? partition::Backward::in_two_parts
+                                                              : partition::Backward::whole;
+  PartitionedModel result{{}, std::vector<partition::Placements>(static_cast<size_t>(plan.stages))};
+  std::vector<Graph> passes;
+  for (size_t i = 0; i < model.stages.size(); ++i) {
+    partition::Options options = partition_options(plan);
+    options.forward_nodes = model.stages[i].forward_nodes;
+    partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
+    result.updates[i % result.updates.size()].insert(parts.inputs.begin(), parts.inputs.end());
+    LoweredStage stage{{}, std::move(parts.inputs), std::move(parts.outputs), model.stages[i].carried_in,
+                       model.stages[i].carried_out};
+    for (partition::Part& part : partition::split_passes(parts.graph, parts.forward_nodes, backward).parts)
+      stage.passes.push_back(std::move(part.graph));
+    passes.insert(passes.end(), stage.passes.begin(), stage.passes.end());
+    result.stages.push_back(std::move(stage));
+  }
+  for (size_t stage = 0; stage < result.updates.size(); ++stage) {
+    partition::Placements& known = result.updates[stage];
+    partition::Partitioned update =
+        partition::partition(programs[model.stages.size() + stage], mesh, known, partition_options(plan));
+    known.insert(update.inputs.begin(), update.inputs.end());
+    passes.push_back(std::move(update.graph));
+  }
+  programs = std::move(passes);
+  return result;
+}
+
+void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward,
+                      const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
+  CutModel model;
+  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    forward.graph = std::move(programs[0]);
+    model = cut_model(forward, recipe, plan);
+    programs.clear();
+    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
+    append_updates(programs, model, recipe, plan);
+  });
+  PartitionedModel parts;
+  pipeline.stage("03-partition", ops::Stage::built,
+                 [&](std::vector<Graph>& programs) { parts = partition_stages(programs, model, plan); });
+  lower(compiled, pipeline, target);
+  size_t next = 0;
+  for (LoweredStage& stage : parts.stages)
+    for (Graph& pass : stage.passes) pass = pipeline.programs()[next++];
+  const plan::PipelineSchedule schedule = plan::build_schedule(
+      plan.layout.schedule,
+      {.stages = plan.stages, .micros = recipe.train.micro_steps, .chunks = plan.layout.virtual_stages});
+  for (int64_t stage = 0; stage < plan.stages; ++stage) {
+    compiled.pipeline.push_back(assemble_stage(parts.stages, pipeline.programs()[next++], schedule, stage));
+    const partition::Placements& known = parts.updates[static_cast<size_t>(stage)];
+    compiled.pipeline.back().inputs.insert(known.begin(), known.end());
+  }
 }
 
 }  // namespace
 
+size_t Compiled::stage_of(int64_t chip) const {
+  return pipeline.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
+}
+
+int64_t Compiled::reporting_chip() const {
+  int64_t chip = 0;
+  while (stage_of(chip) + 1 < pipeline.size()) ++chip;
+  return chip;
+}
+
+const ChipPrograms& Compiled::largest() const {
+  return *std::max_element(pipeline.begin(), pipeline.end(), [](const ChipPrograms& a, const ChipPrograms& b) {
+    return a.memory.total_bytes < b.memory.total_bytes;
+  });
+}
+
+double Compiled::flops_per_step() const {
+  double flops = 0;
+  for (const ChipPrograms& chip : pipeline) flops += chip.flops;
+  return flops * static_cast<double>(mesh.chips()) / static_cast<double>(pipeline.size());
+}
+
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target,
                           const std::optional<Dump>& dump) {
-  if (dump) base::make_folder(dump->folder);
   const plan::Plan plan = plan::make_plan(recipe);
   Compiled compiled;
-  compiled.mesh = plan.parallel.mesh;
-  if (plan.parallel.balanced_order) compiled.time_order = plan.parallel.time_order(plan.parallel.sequence_chunks);
+  place_on(compiled, plan);
   Pipeline pipeline(compiled, dump);
   model::ForwardModel forward;
   pipeline.stage("01-model", ops::Stage::built, [&](std::vector<Graph>& programs) {
@@ -217,13 +288,9 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
     forward = model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
     programs.push_back(std::move(forward.graph));
   });
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
-    differentiate(programs[kMicroStep], forward, recipe.train, plan);
-    programs.push_back(optim::build_update(forward.parameters, bias_balances(forward, recipe.model.feed_forward),
-                                           recipe.optimizer, state_shardings(forward, plan)));
-  });
-  partition_programs(compiled, pipeline, {.max_replicated_bytes = plan.layout.max_replicated_bytes});
-  lower(compiled, pipeline, target);
+  const auto compile_model = plan.stages == 1 ? compile_whole : compile_pipeline;
+  compile_model(compiled, pipeline, forward, recipe, plan, target);
+  finish(compiled, pipeline, target);
   compiled.parameters = std::move(forward.parameters);
   compiled.expert_loads = std::move(forward.expert_loads);
   return compiled;
@@ -232,8 +299,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
 Compiled compile_gradients(model::ForwardModel forward, const std::string& cotangent, const schedule::Target& target,
                            const plan::Plan& plan) {
   Compiled compiled;
-  compiled.mesh = plan.parallel.mesh;
-  if (plan.parallel.balanced_order) compiled.time_order = plan.parallel.time_order(plan.parallel.sequence_chunks);
+  place_on(compiled, plan);
   Pipeline pipeline(compiled, std::nullopt);
   pipeline.stage("01-model", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { programs.push_back(std::move(forward.graph)); });
@@ -255,8 +321,12 @@ Compiled compile_gradients(model::ForwardModel forward, const std::string& cotan
     for (size_t i = 0; i < names.size(); ++i)
       graph.add_output({.name = optim::gradient_name(names[i]), .value = gradients[i]});
   });
-  partition_programs(compiled, pipeline, {});
+  ChipPrograms chip = partition_programs(pipeline, plan);
   lower(compiled, pipeline, target);
+  chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
+  chip.programs = std::move(pipeline.programs());
+  compiled.pipeline.push_back(std::move(chip));
+  finish(compiled, pipeline, target);
   compiled.parameters = std::move(forward.parameters);
   return compiled;
 }

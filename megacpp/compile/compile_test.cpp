@@ -40,7 +40,7 @@ TEST_P(SmallModelTest, CompiledGradientsEqualFiniteDifferences) {
   const model::ForwardModel forward = model::build_forward(config, kBatch);
   const Compiled compiled = compile_gradients(forward, "", plain_target());
   auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
-  const auto got = ops::evaluate(compiled.programs[0], inputs, Rounding::none);
+  const auto got = ops::evaluate(compiled.pipeline[0].programs[0], inputs, Rounding::none);
   const auto loss = [&] { return ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0]; };
   EXPECT_NEAR(got.at("loss")[0], loss(), 1e-9);
   constexpr double kStep = 1e-6;
@@ -85,9 +85,9 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
   std::map<std::string, int64_t> bytes;
   for (const char* policy : {"none", "selective", "full"}) {
     const Compiled compiled = compile_training(small_recipe(policy), plain_target());
-    const ir::Graph& step = compiled.programs[kMicroStep];
+    const ir::Graph& step = compiled.pipeline[0].programs[kMicroStep];
     outputs[policy] = ops::evaluate(step, testing_support::model_inputs(step, compiled.parameters, 11), Rounding::none);
-    bytes[policy] = compiled.memory.programs[kMicroStep].lower_bound;
+    bytes[policy] = compiled.pipeline[0].memory.programs[kMicroStep].lower_bound;
   }
   for (const auto& [name, tensor] : outputs["none"]) {
     EXPECT_TRUE(testing_support::is_close(outputs["selective"].at(name), tensor, 1e-9)) << name;
@@ -99,7 +99,7 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
   const Compiled compiled = compile_training(small_recipe("none"), plain_target());
-  for (const memory::ProgramPlan& program : compiled.memory.programs) EXPECT_TRUE(program.final_copies.empty());
+  for (const memory::ProgramPlan& program : compiled.pipeline[0].memory.programs) EXPECT_TRUE(program.final_copies.empty());
   EXPECT_GT(compiled.flops_per_micro_step, 0.0);
   EXPECT_TRUE(compiled.fallbacks.empty());
 }

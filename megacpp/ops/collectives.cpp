@@ -4,6 +4,7 @@
 // that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
 // places these ops; what they compute stands in collective_reference.cpp.
 #include "megacpp/base/error.h"
+#include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
 
@@ -233,6 +234,23 @@ OpDef recv_def() {
                                           {"tag", int64_t{7}},
                                           {"dtype", std::string("bf16")},
                                           {"shape", Shape{3, 4}}}}};
+  };
+  return def;
+}
+
+OpDef exchange_sum_def() {
+  OpDef def = collective("exchange_sum", "the operand plus that of the member `peer` places further along `axes`");
+  def.factors = elementwise_factors;
+  def.linear = linear_together;
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_peer(attrs);
+    require_operand_count("exchange_sum", operands, 1);
+    return operands;
+  };
+  def.samples = [] {
+    return std::vector<Sample>{{.name = "last",
+                                .operands = {{DType::f32, {3, 4}}},
+                                .attrs = {{"axes", std::string("x")}, {"peer", int64_t{2}}, {"tag", int64_t{3}}}}};
   };
   return def;
 }

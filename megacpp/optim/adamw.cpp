@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "megacpp/ops/builder.h"
@@ -24,8 +25,8 @@ std::string scope_of(const std::string& parameter) {
 
 class UpdateBuilder {
  public:
-  UpdateBuilder(const Optimizer& optimizer, const std::vector<StateShardings>& shardings)
-      : optimizer_(optimizer), shardings_(shardings), graph_("update"), b_(graph_) {
+  UpdateBuilder(const Optimizer& optimizer, const std::vector<StateShardings>& shardings, const StageLinks& links)
+      : optimizer_(optimizer), shardings_(shardings), links_(links), graph_("update"), b_(graph_) {
     b_.set_scope("update");
     lr_ = b_.input("lr", {DType::f32, {}}, Role::batch);
     step_ = b_.input("step", {DType::f32, {}}, Role::batch);
@@ -59,7 +60,7 @@ class UpdateBuilder {
     return {.parameter = &parameter,
             .shardings = shardings,
             .weight = weight,
-            .gradient = resharded(gradient, shardings.gradient, shardings.moments),
+            .gradient = added_up(parameter.name, resharded(gradient, shardings.gradient, shardings.moments)),
             .m = input(first_moment_name(parameter.name), type, Role::optimizer, shardings.moments),
             .v = input(second_moment_name(parameter.name), type, Role::optimizer, shardings.moments)};
   }
@@ -78,8 +79,34 @@ class UpdateBuilder {
   ValueId global_norm() {
     b_.set_scope("update.norm");
     ValueId sum = b_.constant(0.0);
-    for (const State& state : states_) sum = b_.add(sum, b_.sum_all(b_.square(state.gradient)));
+    for (const State& state : states_) {
+      const StageLinks::Shared* shared = find_shared(state.parameter->name);
+      if (shared == nullptr || shared->is_counted) sum = b_.add(sum, b_.sum_all(b_.square(state.gradient)));
+    }
+    if (links_.stages > 1)
+      sum = b_.one("all_reduce", {sum},
+                   {{"axes", std::string("stage")},
+                    {"parts", links_.stages},
+                    {"kind", std::string("sum")},
+                    {"cause", std::string("the gradient norm of all stages")}});
     return b_.sqrt(sum);
+  }
+
+  const StageLinks::Shared* find_shared(const std::string& parameter) const {
+    const auto at = std::find_if(links_.shared.begin(), links_.shared.end(),
+                                 [&](const StageLinks::Shared& one) { return one.parameter == parameter; });
+    return at == links_.shared.end() ? nullptr : &*at;
+  }
+
+  // The gradient of a parameter that two stages hold is the sum of theirs.
+  ValueId added_up(const std::string& parameter, ValueId gradient) {
+    const StageLinks::Shared* shared = find_shared(parameter);
+    if (shared == nullptr) return gradient;
+    return b_.one("exchange_sum", {gradient},
+                  {{"axes", std::string("stage")},
+                   {"peer", shared->peer},
+                   {"tag", shared - links_.shared.data()},
+                   {"cause", parameter + " is held by two stages"}});
   }
 
   // min(1, clip / norm)
@@ -137,6 +164,7 @@ class UpdateBuilder {
 
   const Optimizer& optimizer_;
   const std::vector<StateShardings>& shardings_;
+  const StageLinks& links_;
   ir::Graph graph_;
   Builder b_;
   ValueId lr_, step_;
@@ -150,8 +178,9 @@ std::string first_moment_name(const std::string& parameter) { return "adam_m." +
 std::string second_moment_name(const std::string& parameter) { return "adam_v." + parameter; }
 
 ir::Graph build_update(const std::vector<Parameter>& parameters, const std::vector<BiasBalance>& balances,
-                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings) {
-  return UpdateBuilder(optimizer, shardings).run(parameters, balances);
+                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings,
+                       const StageLinks& links) {
+  return UpdateBuilder(optimizer, shardings, links).run(parameters, balances);
 }
 
 }  // namespace megacpp::optim

@@ -32,8 +32,21 @@ struct StateShardings {
   std::string moments;   // and the gradient they see
 };
 
+/// In a pipeline every stage updates its own parameters, clipped by the norm of all.
+struct StageLinks {
+  int64_t stages = 1;  // chips along the mesh axis "stage"
+  /// A parameter that another stage holds too (tied embeddings): both add up their gradients.
+  struct Shared {
+    std::string parameter;
+    int64_t peer = 0;         // offset of the other stage
+    bool is_counted = false;  // in this stage's part of the norm
+  };
+  std::vector<Shared> shared = {};
+};
+
 /// One entry of `shardings` per parameter, or none at all. Inputs besides state: lr (f32[]), step (f32[], from 1). Outputs: grad_norm and, donated, all state.
 ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<BiasBalance>& balances,
-                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings = {});
+                       const Optimizer& optimizer, const std::vector<StateShardings>& shardings = {},
+                       const StageLinks& links = {});
 
 }  // namespace megacpp::optim

@@ -67,12 +67,15 @@ struct Wanted {
 class Partitioner {
  public:
   Partitioner(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options)
-      : global_(graph), mesh_(mesh), known_(known), options_(options), result_{ir::Graph(graph.name()), {}, {}},
+      : global_(graph), mesh_(mesh), known_(known), options_(options), result_{ir::Graph(graph.name()), {}, {}, 0},
         builder_(result_.graph), states_(graph.values().size()) {}
 
   Partitioned run() {
     const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());
-    for (uint32_t n = 0; n < nodes; ++n) visit(NodeId{n});
+    for (uint32_t n = 0; n < nodes; ++n) {
+      if (n == options_.forward_nodes) result_.forward_nodes = result_.graph.nodes().size();
+      visit(NodeId{n});
+    }
     for (const ir::Output& output : global_.outputs()) add_output(output);
     return std::move(result_);
   }
@@ -538,7 +541,7 @@ class Partitioner {
 
 // On one chip the program stays as it is and every tensor whole.
 Partitioned whole_program(const ir::Graph& graph) {
-  Partitioned result{graph, {}, {}};
+  Partitioned result{graph, {}, {}, 0};
   const auto place = [&graph](ValueId value) {
     return Placement{graph.type(value), Sharding::replicated(graph.type(value).shape.size())};
   };

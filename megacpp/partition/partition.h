@@ -30,11 +30,14 @@ struct Partitioned {
   ir::Graph graph;  // of one chip
   Placements inputs;
   Placements outputs;
+  size_t forward_nodes = 0;  // nodes of the chip's program that come before Options::forward_nodes
 };
 
 struct Options {
   /// A reshard nobody asked for may not leave a larger tensor whole on every chip.
   int64_t max_replicated_bytes = INT64_MAX;
+  /// Where the backward pass begins in the global program.
+  size_t forward_nodes = SIZE_MAX;
 };
 
 /// `known` gives the placement of "auto" inputs that an earlier program has left. E1408 when a reshard would replicate

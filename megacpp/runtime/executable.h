@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "megacpp/compile/compile.h"
 #include "megacpp/ir/graph.h"
 
 namespace megacpp::runtime {
@@ -38,6 +40,22 @@ struct TraceEvent {
   double end;
 };
 
+/// Called on the chip's own thread, around each action of its step.
+struct StepHooks {
+  std::function<void(int64_t chip, const compile::Action&)> before = {};
+  std::function<void(int64_t chip, const compile::Action&)> after = {};
+  /// Look at every result, and throw NotFinite at the first NaN or infinity.
+  bool check_values = false;
+};
+
+/// Thrown by run_step(); the run is over then.
+struct NotFinite : std::exception {
+  explicit NotFinite(BadValue bad) : value(std::move(bad)) {}
+  const char* what() const noexcept override { return "a number that is not finite"; }
+  BadValue value;
+  compile::Action action = {};
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -45,17 +63,16 @@ class Executable {
   virtual int64_t chips() const = 0;
   /// The bytes of a chip's state tensor, in its storage dtype. Throws for an unknown name.
   virtual std::span<std::byte> state(const std::string& name, int64_t chip = 0) = 0;
-  /// On all chips. When one fails, the others stop too and its error is thrown; the run is over then.
+  /// One program on all chips, where all run the same ones. When a chip fails, the others stop too and its error is
+  /// thrown; the run is over then.
   virtual void run(size_t program) = 0;
+  /// Every chip runs its whole step, without waiting for the others but where they exchange something.
+  virtual void run_step(const StepHooks& hooks) = 0;
   /// The bytes of an output of the program that ran last.
   virtual std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip = 0) const = 0;
-  /// An f32 scalar output, which all chips hold alike.
-  float scalar_output(size_t program, const std::string& name) const;
+  float scalar_output(size_t program, const std::string& name, int64_t chip = 0) const;  // f32
   virtual ChipMemory memory(int64_t chip = 0) const = 0;
 
-  /// Runs the program like run(), but looks at every result and stops at the first node that makes a NaN or an
-  /// infinity; on several chips the run is over then.
-  virtual std::optional<BadValue> run_checked(size_t program) = 0;
   /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;
   /// What a chip did when, where tracing is on.

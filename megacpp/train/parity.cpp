@@ -149,7 +149,7 @@ class Parity {
   }
 
   ParityReport report() {
-    run_->run(compile::kMicroStep);
+    run_->run_step({});
     report_ = {.model_class = described_.cls, .pattern = described_.model.pattern, .rows = {}};
     for (const checkpoint::StoredTensor& tensor : file_.tensors())
       if (tensor.name.starts_with("out.")) compare_output(tensor.name);
@@ -169,7 +169,9 @@ class Parity {
   }
 
   void check_outputs() const {
-    const partition::Placements& outputs = compiled_.outputs[compile::kMicroStep];
+    partition::Placements outputs;
+    for (const compile::ChipPrograms& stage : compiled_.pipeline)
+      for (const partition::Placements& own : stage.outputs) outputs.insert(own.begin(), own.end());
     for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
       if (!tensor.name.starts_with("out.")) continue;
       const auto ours = outputs.find(tensor.name.substr(4));
@@ -209,7 +211,7 @@ class Parity {
   }
 
   std::vector<float> read(const std::string& name) {
-    return RunState(compiled_, *run_).read_output<float>(compile::kMicroStep, name);
+    return RunState(compiled_, *run_).read_output<float>(name);
   }
 
   std::vector<float> read_rows(const std::string& name) {

@@ -8,31 +8,46 @@
 
 namespace megacpp::train {
 
-void RunState::initialise_weights(uint64_t seed) {
-  for (const blocks::Parameter& parameter : compiled_.parameters) {
-    const partition::Placement& placement = compiled_.inputs.at(parameter.name);
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
-      float* const part = reinterpret_cast<float*>(run_.state(parameter.name, chip).data());
-      for (const ir::LocalRun& piece :
-           ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
-        blocks::initialise(parameter, seed, piece.whole, {part + piece.local, static_cast<size_t>(piece.count)});
-    }
-  }
+const partition::Placement* RunState::find(const partition::Placements& placements, const std::string& name) {
+  const auto at = placements.find(name);
+  return at == placements.end() ? nullptr : &at->second;
 }
 
-void RunState::write_bytes(const std::string& name, std::span<const std::byte> whole) {
-  const partition::Placement& placement = compiled_.inputs.at(name);
-  const int64_t wanted = placement.whole.bytes(), got = static_cast<int64_t>(whole.size());
+bool RunState::has(const std::string& name) const {
+  return std::any_of(compiled_.pipeline.begin(), compiled_.pipeline.end(),
+                     [&](const compile::ChipPrograms& stage) { return stage.inputs.contains(name); });
+}
+
+std::optional<size_t> RunState::program_with(int64_t chip, const std::string& output) const {
+  const std::vector<partition::Placements>& outputs = compiled_.programs_of(chip).outputs;
+  for (size_t program = 0; program < outputs.size(); ++program)
+    if (outputs[program].contains(output)) return program;
+  return std::nullopt;
+}
+
+void RunState::initialise_weights(uint64_t seed) {
+  for (const blocks::Parameter& parameter : compiled_.parameters)
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+      const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
+      if (placement == nullptr) continue;
+      float* const part = reinterpret_cast<float*>(run_.state(parameter.name, chip).data());
+      for (const ir::LocalRun& piece :
+           ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
+        blocks::initialise(parameter, seed, piece.whole, {part + piece.local, static_cast<size_t>(piece.count)});
+    }
+}
+
+void RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
+  const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
+  if (placement == nullptr) return;
+  const int64_t wanted = placement->whole.bytes(), got = static_cast<int64_t>(whole.size());
   MEGACPP_REQUIRE(
       got == wanted, E1203,
       {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
-  const int64_t size = dtype_bytes(placement.whole.dtype);
-  for (int64_t chip = 0; chip < run_.chips(); ++chip) {
-    std::byte* const part = run_.state(name, chip).data();
-    for (const ir::LocalRun& piece : ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
-      std::memcpy(part + piece.local * size, whole.data() + piece.whole * size,
-                  static_cast<size_t>(piece.count * size));
-  }
+  const int64_t size = dtype_bytes(placement->whole.dtype);
+  std::byte* const part = run_.state(name, chip).data();
+  for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
+    std::memcpy(part + piece.local * size, whole.data() + piece.whole * size, static_cast<size_t>(piece.count * size));
 }
 
 void RunState::copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,

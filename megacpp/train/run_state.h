@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,37 +19,53 @@ class RunState {
   /// Both must outlive the object.
   RunState(const compile::Compiled& compiled, runtime::Executable& run) : compiled_(compiled), run_(run) {}
 
-  bool has(const std::string& name) const { return compiled_.inputs.contains(name); }
-  /// The whole tensor's type.
-  const ir::TensorType& type(const std::string& name) const { return compiled_.inputs.at(name).whole; }
+  /// Whether some chip has an input of this name.
+  bool has(const std::string& name) const;
 
   void initialise_weights(uint64_t seed);
 
-  /// Whole tensors, row-major. E1203 when the size is not the state's.
+  /// Whole tensors, row-major, into the parts of all chips that have them. E1203 when the size is not the state's.
   template <typename T>
   void write(const std::string& name, std::span<const T> whole) {
-    write_bytes(name, std::as_bytes(whole));
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) write_bytes(chip, name, std::as_bytes(whole));
+  }
+  /// Into one chip's part, if it has it.
+  template <typename T>
+  void write_part(int64_t chip, const std::string& name, std::span<const T> whole) {
+    write_bytes(chip, name, std::as_bytes(whole));
   }
   template <typename T>
   std::vector<T> read(const std::string& name) {
-    return joined<T>(compiled_.inputs.at(name), [&](int64_t chip) { return run_.state(name, chip); });
+    return joined<T>([&](int64_t chip) { return find(compiled_.programs_of(chip).inputs, name); },
+                     [&](int64_t chip) { return run_.state(name, chip); });
   }
+  /// An output of whichever program makes it.
   template <typename T>
-  std::vector<T> read_output(size_t program, const std::string& name) const {
-    return joined<T>(compiled_.outputs.at(program).at(name),
-                     [&](int64_t chip) { return run_.output(program, name, chip); });
+  std::vector<T> read_output(const std::string& name) const {
+    return joined<T>(
+        [&](int64_t chip) {
+          const auto program = program_with(chip, name);
+          return program ? find(compiled_.programs_of(chip).outputs[*program], name) : nullptr;
+        },
+        [&](int64_t chip) { return run_.output(*program_with(chip, name), name, chip); });
   }
 
  private:
-  template <typename T, typename Bytes>
-  std::vector<T> joined(const partition::Placement& placement, const Bytes& bytes_of) const {
-    std::vector<T> whole(static_cast<size_t>(placement.whole.elements()));
-    for (int64_t chip = 0; chip < run_.chips(); ++chip)
-      copy_out(placement, chip, bytes_of(chip), std::as_writable_bytes(std::span(whole)));
+  template <typename T, typename PlacementOf, typename Bytes>
+  std::vector<T> joined(const PlacementOf& placement_of, const Bytes& bytes_of) const {
+    std::vector<T> whole;
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+      const partition::Placement* placement = placement_of(chip);
+      if (placement == nullptr) continue;
+      whole.resize(static_cast<size_t>(placement->whole.elements()));
+      copy_out(*placement, chip, bytes_of(chip), std::as_writable_bytes(std::span(whole)));
+    }
     return whole;
   }
 
-  void write_bytes(const std::string& name, std::span<const std::byte> whole);
+  static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
+  std::optional<size_t> program_with(int64_t chip, const std::string& output) const;
+  void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
 

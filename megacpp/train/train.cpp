@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -14,6 +13,11 @@
 
 namespace megacpp::train {
 namespace {
+
+// The tokens of one micro-batch, in the order the run stores them in. [batch, sequence]
+struct Tokens {
+  std::vector<int32_t> ids, labels, segments;  // the last only with document masks
+};
 
 class Trainer {
  public:
@@ -25,72 +29,93 @@ class Trainer {
         run_(run),
         state_(compiled, run),
         options_(options),
-        ids_(static_cast<size_t>(recipe.train.batch * recipe.train.sequence)),
-        labels_(ids_.size()),
-        has_experts_(!compiled.expert_loads.empty()) {
-    if (state_.has("batch.segments")) segments_.resize(ids_.size());
-    if (state_.has("batch.positions")) write_positions();
+        micros_(static_cast<size_t>(recipe.train.micro_steps)) {
+    const size_t tokens = static_cast<size_t>(recipe.train.batch * recipe.train.sequence);
+    for (Tokens& micro : micros_) {
+      micro.ids.resize(tokens);
+      micro.labels.resize(tokens);
+      if (recipe.model.attention.document_mask) micro.segments.resize(tokens);
+    }
+    positions_.resize(static_cast<size_t>(recipe.train.sequence));
+    std::iota(positions_.begin(), positions_.end(), 0);
+    positions_ = in_stored_order(positions_, compiled.time_order, recipe.train.sequence);
   }
 
   StepReport step(int64_t step) {
     const auto start = std::chrono::steady_clock::now();
     StepReport report{.step = step,
                       .learning_rate = optim::learning_rate(recipe_.optimizer, step, recipe_.train.steps)};
-    for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) micro_step(step, micro, report);
+    for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) draw(step, micro);
     write_scalar("lr", static_cast<float>(report.learning_rate));
     write_scalar("step", static_cast<float>(step + 1));
-    const int64_t last_micro = recipe_.train.micro_steps - 1;
-    run_program(compile::kUpdate, step, last_micro);
-    report.grad_norm = run_.scalar_output(compile::kUpdate, "grad_norm");
-    if (!std::isfinite(report.grad_norm)) refuse(step, last_micro, fmt::format("gradient norm {}", report.grad_norm));
+    run_all(step, report);
     report.tokens = recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
   }
 
  private:
-  // Sequences may be stored in another order than time's, so that every chip has early and late tokens.
-  void write_tokens(const std::string& name, const std::vector<int32_t>& tokens) {
-    state_.write<int32_t>(name, in_stored_order(tokens, compiled_.time_order, recipe_.train.sequence));
-  }
-
-  void write_positions() {
-    std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
-    std::iota(positions.begin(), positions.end(), 0);
-    write_tokens("batch.positions", positions);
-  }
-
   void write_scalar(const std::string& name, float value) { state_.write<float>(name, std::span(&value, 1)); }
 
-  void fill_batch(int64_t step, int64_t micro) {
-    batches_.fill(step, micro, ids_, labels_);
-    write_tokens("batch.ids", ids_);
-    write_tokens("batch.labels", labels_);
-    if (segments_.empty()) return;
-    batches_.fill_documents(batches_.first_sequence(step, micro), segments_);
-    write_tokens("batch.segments", segments_);
+  void draw(int64_t step, int64_t micro) {
+    Tokens& tokens = micros_[static_cast<size_t>(micro)];
+    const auto stored = [this](std::vector<int32_t>& values) {
+      values = in_stored_order(values, compiled_.time_order, recipe_.train.sequence);
+    };
+    batches_.fill(step, micro, tokens.ids, tokens.labels);
+    stored(tokens.ids);
+    stored(tokens.labels);
+    if (tokens.segments.empty()) return;
+    batches_.fill_documents(batches_.first_sequence(step, micro), tokens.segments);
+    stored(tokens.segments);
   }
 
-  void micro_step(int64_t step, int64_t micro, StepReport& report) {
-    fill_batch(step, micro);
-    run_program(compile::kMicroStep, step, micro);
-    const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
-    const double loss = run_.scalar_output(compile::kMicroStep, "loss");
-    if (!std::isfinite(loss)) refuse(step, micro, fmt::format("loss {}", loss));
-    report.loss += share * loss;
-    report.cross_entropy += share * run_.scalar_output(compile::kMicroStep, "ce");
-    if (!has_experts_) return;
-    report.balance += share * run_.scalar_output(compile::kMicroStep, "aux");
-    report.dropped += run_.scalar_output(compile::kMicroStep, "dropped");
+  void run_all(int64_t step, StepReport& report) {
+    const int64_t reporter = compiled_.reporting_chip();
+    const runtime::StepHooks hooks{
+        .before = [this](int64_t chip, const compile::Action& action) { fill(chip, action); },
+        .after =
+            [&](int64_t chip, const compile::Action& action) {
+              if (chip == reporter) read(step, chip, action, report);
+            },
+        .check_values = options_.check_nans};
+    try {
+      run_.run_step(hooks);
+    } catch (const runtime::NotFinite& bad) {
+      const runtime::BadValue& value = bad.value;
+      refuse(step, bad.action.micro,
+             fmt::format("a number that is not finite, made on chip {} by node {} of {}: {} @{} -> {}", value.chip,
+                         value.node, value.program, value.op, value.scope, value.type));
+    }
   }
 
-  // Under --check-nans every result is looked at, and the first bad one ends the run before it can spread.
-  void run_program(size_t program, int64_t step, int64_t micro) {
-    if (!options_.check_nans) return run_.run(program);
-    if (const std::optional<runtime::BadValue> bad = run_.run_checked(program))
-      refuse(step, micro,
-             fmt::format("a number that is not finite, made on chip {} by node {} of {}: {} @{} -> {}", bad->chip,
-                         bad->node, bad->program, bad->op, bad->scope, bad->type));
+  // A chip of a pipeline stage holds only what its part of the model reads.
+  void fill(int64_t chip, const compile::Action& action) {
+    if (!action.reads_batch) return;
+    const Tokens& tokens = micros_[static_cast<size_t>(action.micro)];
+    state_.write_part<int32_t>(chip, action.prefix + "batch.ids", tokens.ids);
+    state_.write_part<int32_t>(chip, action.prefix + "batch.labels", tokens.labels);
+    state_.write_part<int32_t>(chip, action.prefix + "batch.segments", tokens.segments);
+    state_.write_part<int32_t>(chip, action.prefix + "batch.positions", positions_);
+  }
+
+  // Means over micro-steps; a number that is not finite ends the run before the update can spread it.
+  void read(int64_t step, int64_t chip, const compile::Action& action, StepReport& report) {
+    const auto output = [&](const std::string& name) { return run_.scalar_output(action.program, name, chip); };
+    if (action.reports) {
+      const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
+      const double loss = output("loss");
+      if (!std::isfinite(loss)) refuse(step, action.micro, fmt::format("loss {}", loss));
+      report.loss += share * loss;
+      report.cross_entropy += share * output("ce");
+      if (compiled_.expert_loads.empty()) return;
+      report.balance += share * output("aux");
+      report.dropped += output("dropped");
+    } else if (action.program + 1 == compiled_.programs_of(chip).programs.size()) {
+      report.grad_norm = output("grad_norm");
+      if (!std::isfinite(report.grad_norm))
+        refuse(step, action.micro, fmt::format("gradient norm {}", report.grad_norm));
+    }
   }
 
   [[noreturn]] void refuse(int64_t step, int64_t micro, const std::string& got) {
@@ -109,8 +134,8 @@ class Trainer {
   runtime::Executable& run_;
   RunState state_;
   const Options& options_;
-  std::vector<int32_t> ids_, labels_, segments_;  // [batch, sequence]; the last only with document masks
-  bool has_experts_;
+  std::vector<Tokens> micros_;
+  std::vector<int32_t> positions_;  // [sequence]: place in time of each stored token
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/inproc/inproc_world.h"
@@ -23,11 +24,12 @@ constexpr int64_t kAlignment = 64;  // bytes: a cache line
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options)
-      : mesh_(compiled.mesh), world_(mesh_.chips()), threads_(mesh_.chips()) {
+      : compiled_(compiled), mesh_(compiled.mesh), world_(mesh_.chips()), threads_(mesh_.chips()) {
     CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_), .profile = options.profile};
     if (options.trace) own.trace_from = std::chrono::steady_clock::now();
     for (int64_t chip = 0; chip < mesh_.chips(); ++chip)
-      chips_.push_back(std::make_unique<CpuChip>(compiled, Link{mesh_, chip, world_.communicator(chip)}, own));
+      chips_.push_back(
+          std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_.communicator(chip)}, own));
   }
 
   int64_t chips() const override { return mesh_.chips(); }
@@ -44,27 +46,23 @@ class CpuExecutable : public Executable {
 
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
 
-  std::optional<BadValue> run_checked(size_t program) override {
-    std::vector<std::optional<BadValue>> found(chips_.size());
-    try {
-      on_all_chips([&](int64_t chip) {
-        std::optional<BadValue>& own = found[static_cast<size_t>(chip)];
-        own = at(chip).run_checked(program);
-        if (own) world_.abort(chip, "a number that is not finite @" + own->scope);
-      });
-    } catch (const base::Error&) {
-      // The chips that were waiting for the one that stopped.
-      if (std::none_of(found.begin(), found.end(), [](const auto& bad) { return bad.has_value(); })) throw;
-    }
-    for (const std::optional<BadValue>& bad : found)
-      if (bad) return bad;
-    return std::nullopt;
+  void run_step(const StepHooks& hooks) override {
+    on_all_chips([&](int64_t chip) {
+      for (const compile::Action& action : compiled_.programs_of(chip).step) {
+        if (hooks.before) hooks.before(chip, action);
+        run_action(chip, action, hooks.check_values);
+        if (hooks.after) hooks.after(chip, action);
+      }
+      at(chip).drain();
+    });
   }
 
   std::vector<std::pair<std::string, double>> op_seconds() const override {
-    std::vector<std::pair<std::string, double>> total = at(0).op_seconds();
-    for (size_t chip = 1; chip < chips_.size(); ++chip)
-      for (size_t op = 0; op < total.size(); ++op) total[op].second += chips_[chip]->op_seconds()[op].second;
+    std::map<std::string, double> by_op;
+    for (const auto& chip : chips_)
+      for (const auto& [op, seconds] : chip->op_seconds()) by_op[op] += seconds;
+    std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
+    std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     return total;
   }
 
@@ -72,6 +70,15 @@ class CpuExecutable : public Executable {
 
  private:
   CpuChip& at(int64_t chip) const { return *chips_.at(static_cast<size_t>(chip)); }
+
+  void run_action(int64_t chip, const compile::Action& action, bool check_values) {
+    if (!check_values) return at(chip).run(action.program);
+    if (std::optional<BadValue> bad = at(chip).run_checked(action.program)) {
+      NotFinite failure(std::move(*bad));
+      failure.action = action;
+      throw failure;
+    }
+  }
 
   // A chip that fails tells the others before its error travels on, so that none waits for it.
   template <typename Body>
@@ -86,6 +93,7 @@ class CpuExecutable : public Executable {
     });
   }
 
+  const compile::Compiled& compiled_;
   const ir::Mesh& mesh_;
   collectives::InprocWorld world_;
   std::vector<std::unique_ptr<CpuChip>> chips_;
@@ -139,16 +147,21 @@ schedule::Target cpu_target(int threads) {
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
-  const memory::MemoryPlan& plan = compiled.memory;
+  int64_t total = 0, worst = 0;
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
+    total += compiled.programs_of(chip).memory.total_bytes;
+    if (compiled.programs_of(chip).memory.total_bytes > compiled.programs_of(worst).memory.total_bytes) worst = chip;
+  }
   const int64_t available = available_memory_bytes();
+  const memory::MemoryPlan& plan = compiled.programs_of(worst).memory;
   const std::string largest =
       plan.largest.empty() ? "" : ", the largest piece " + plan.largest[0].what + " @" + plan.largest[0].scope;
-  const int64_t chips = compiled.mesh.chips();
-  const std::string times = chips == 1 ? "" : " on each of " + std::to_string(chips) + " chips";
+  const std::string chips =
+      compiled.mesh.chips() == 1 ? "" : " and " + std::to_string(total) + " on all " + std::to_string(compiled.mesh.chips()) + " chips";
   MEGACPP_REQUIRE(
-      plan.total_bytes <= available / chips, E2001,
-      {.where = "this machine, chip 0",
-       .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + times + largest,
+      total <= available, E2001,
+      {.where = "this machine, chip " + std::to_string(worst),
+       .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + chips + largest,
        .wanted = "at most the " + std::to_string(available) + " bytes available",
        .next = "reduce train.batch (raise train.micro_steps), reduce train.sequence, or set train.recompute"});
   return std::make_unique<CpuExecutable>(compiled, options);

@@ -22,12 +22,14 @@ using testing_support::is_close;
 // One graph, planned and loaded.
 struct Loaded {
   explicit Loaded(ir::Graph source, const LoadOptions& options = {}) {
-    compiled.programs = {std::move(source)};
-    compiled.memory = memory::plan_memory({&compiled.programs[0]}, cpu_target(options.threads));
+    compiled.pipeline.resize(1);
+    compiled.pipeline[0].programs = {std::move(source)};
+    compiled.pipeline[0].step = {{.program = 0}};
+    compiled.pipeline[0].memory = memory::plan_memory({&compiled.pipeline[0].programs[0]}, cpu_target(options.threads));
     executable = load(compiled, options);
   }
 
-  const ir::Graph& graph() const { return compiled.programs[0]; }
+  const ir::Graph& graph() const { return compiled.pipeline[0].programs[0]; }
 
   compile::Compiled compiled;
   std::unique_ptr<Executable> executable;
@@ -86,19 +88,23 @@ TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
 TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
   Loaded loaded(roots());
   set(*loaded.executable, {1, 4, 9});
-  EXPECT_FALSE(loaded.executable->run_checked(0).has_value());
+  loaded.executable->run_step({.check_values = true});
   EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F) << "a checked run is a run";
   set(*loaded.executable, {1, -4, 9});
-  const std::optional<BadValue> bad = loaded.executable->run_checked(0);
-  ASSERT_TRUE(bad.has_value());
-  EXPECT_EQ(bad->program, "roots");
-  EXPECT_EQ(bad->node, 1U);
-  EXPECT_EQ(bad->scope, "block00.A.core");
+  try {
+    loaded.executable->run_step({.check_values = true});
+    FAIL() << "no error";
+  } catch (const NotFinite& bad) {
+    EXPECT_EQ(bad.value.program, "roots");
+    EXPECT_EQ(bad.value.node, 1U);
+    EXPECT_EQ(bad.value.scope, "block00.A.core");
+  }
 }
 
 TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched) {
   compile::Compiled compiled;
-  compiled.memory.total_bytes = int64_t{1} << 60;
+  compiled.pipeline.resize(1);
+  compiled.pipeline[0].memory.total_bytes = int64_t{1} << 60;
   try {
     load(compiled, {.threads = 1});
     FAIL() << "no error";

@@ -26,11 +26,11 @@ bool all_finite(const std::byte* data, const ir::TensorType& type) {
 
 }  // namespace
 
-CpuChip::CpuChip(const compile::Compiled& compiled, const Link& link, const Options& options)
-    : plan_(compiled.memory), link_(link), options_(options), arena_(plan_.total_bytes), pool_(options.threads) {
+CpuChip::CpuChip(const compile::ChipPrograms& programs, const Link& link, const Options& options)
+    : plan_(programs.memory), link_(link), options_(options), arena_(plan_.total_bytes), pool_(options.threads) {
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};
-  for (size_t p = 0; p < compiled.programs.size(); ++p) prepare(compiled.programs[p], plan_.programs[p]);
+  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
 }
 
 std::span<std::byte> CpuChip::state(const std::string& name) const {
@@ -43,6 +43,12 @@ void CpuChip::run(size_t program) {
   const Program& loaded = programs_.at(program);
   for (const Call& call : loaded.calls) run_call(loaded, call);
   finish(loaded);
+}
+
+void CpuChip::drain() {
+  for (const Program& program : programs_)
+    for (const Call& call : program.calls)
+      if (call.exchange.drain) call.exchange.drain();
 }
 
 std::optional<BadValue> CpuChip::run_checked(size_t program) {
@@ -132,7 +138,7 @@ void CpuChip::run_call(const Program& program, const Call& call) {
 }
 
 void CpuChip::run_now(const Call& call) {
-  if (call.exchange) return call.exchange();
+  if (call.exchange.run) return call.exchange.run();
   call.kernel.run({.operands = call.operands, .results = call.results, .workspace = call.workspace, .pool = pool_});
 }
 

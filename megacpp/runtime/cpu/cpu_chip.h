@@ -28,11 +28,13 @@ class CpuChip {
     std::optional<std::chrono::steady_clock::time_point> trace_from = {};
   };
 
-  /// `compiled` and what `link` refers to must outlive the chip.
-  CpuChip(const compile::Compiled& compiled, const Link& link, const Options& options);
+  /// `programs` and what `link` refers to must outlive the chip.
+  CpuChip(const compile::ChipPrograms& programs, const Link& link, const Options& options);
 
   std::span<std::byte> state(const std::string& name) const;
   void run(size_t program);
+  /// Waits until what the programs have sent is fetched: the end of a step.
+  void drain();
   /// The first node whose result is not finite; the program stops there.
   std::optional<BadValue> run_checked(size_t program);
   std::span<const std::byte> output(size_t program, const std::string& name) const;
@@ -44,7 +46,7 @@ class CpuChip {
   // One kernel or one exchange.
   struct Call {
     Prepared kernel;
-    std::function<void()> exchange;  // instead of the kernel, for nodes between chips
+    Exchange exchange;  // instead of the kernel, for nodes between chips
     std::vector<std::byte*> operands;
     std::vector<std::byte*> results;
     std::byte* workspace = nullptr;

@@ -53,10 +53,10 @@ void describe_parts(Call& call, const ir::Graph& graph, const ir::Node& node, st
   call.dtype = graph.type(operands.empty() ? node.results[0] : node.operands[0]).dtype;
 }
 
-std::function<void()> prepare_call(const ir::Graph& graph, const ir::Node& node, Kind kind,
-                                   std::span<std::byte* const> operands, std::span<std::byte* const> results,
-                                   const Link& link) {
-  auto call = std::make_shared<Call>();  // shared with nobody: std::function demands a copyable owner
+std::shared_ptr<Call> describe(const ir::Graph& graph, const ir::Node& node, Kind kind,
+                               std::span<std::byte* const> operands, std::span<std::byte* const> results,
+                               const Link& link) {
+  auto call = std::make_shared<Call>();  // shared by the functions that run and drain it
   call->kind = kind;
   call->where = graph.name() + ": " + node.op + " @" + node.scope;
   if (collectives::is_point_to_point(kind)) {
@@ -68,7 +68,39 @@ std::function<void()> prepare_call(const ir::Graph& graph, const ir::Node& node,
   if (kind == Kind::permute) call->shift = node.attrs.integer("shift");
   if (node.attrs.text("kind", "sum") == "max") call->reduction = collectives::Reduction::max;
   describe_parts(*call, graph, node, operands, results);
-  return [call, &communicator = link.communicator] { communicator.run(*call); };
+  return call;
+}
+
+// A send is only posted: the receiver fetches it when it comes to it, and until then the operand stays as it is.
+Exchange prepare_send(std::shared_ptr<Call> call, collectives::Communicator& communicator) {
+  auto ticket = std::make_shared<collectives::Ticket>();
+  const auto drain = [ticket, &communicator] {
+    if (ticket->number >= 0) communicator.finish(*ticket);
+    *ticket = {};
+  };
+  return {.run =
+              [call, ticket, drain, &communicator] {
+                drain();
+                *ticket = communicator.start(*call);
+              },
+          .drain = drain};
+}
+
+// Both chips get the same bits: a sum of two does not depend on their order.
+Exchange prepare_exchange_sum(const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
+                              std::span<std::byte* const> results, const Link& link) {
+  const std::shared_ptr<Call> send = describe(graph, node, Kind::send, operands, {}, link);
+  const std::shared_ptr<Call> recv = describe(graph, node, Kind::recv, {}, results, link);
+  const float* const own = reinterpret_cast<const float*>(operands[0]);
+  float* const sum = reinterpret_cast<float*>(results[0]);
+  MEGACPP_CHECK(graph.type(node.operands[0]).dtype == ir::DType::f32) << "exchange_sum of f32 only";
+  const int64_t count = graph.type(node.operands[0]).elements();
+  return {.run = [=, &communicator = link.communicator] {
+    const collectives::Ticket ticket = communicator.start(*send);
+    communicator.run(*recv);
+    for (int64_t i = 0; i < count; ++i) sum[i] += own[i];
+    communicator.finish(ticket);
+  }};
 }
 
 // This chip's piece of a tensor that every chip holds; zeros beyond the end.
@@ -93,18 +125,20 @@ std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node
 
 }  // namespace
 
-std::function<void()> prepare_collective(const ir::Graph& graph, const ir::Node& node,
-                                         std::span<std::byte* const> operands, std::span<std::byte* const> results,
-                                         const Link& link) {
-  if (node.op == "shard_slice") return prepare_slice(graph, node, operands[0], results[0], link);
+Exchange prepare_collective(const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
+                            std::span<std::byte* const> results, const Link& link) {
+  if (node.op == "shard_slice") return {.run = prepare_slice(graph, node, operands[0], results[0], link)};
   if (node.op == "shard_index") {
     const int32_t index = static_cast<int32_t>(link.mesh.index_in_group(link.chip, axes_of(node, link)));
-    return [index, out = results[0]] { std::memcpy(out, &index, sizeof index); };
+    return {.run = [index, out = results[0]] { std::memcpy(out, &index, sizeof index); }};
   }
+  if (node.op == "exchange_sum") return prepare_exchange_sum(graph, node, operands, results, link);
   const auto at = std::find_if(std::begin(kKinds), std::end(kKinds),
                                [&node](const KindOfOp& entry) { return entry.op == node.op; });
   MEGACPP_CHECK(at != std::end(kKinds)) << "no transport runs " << node.op << " @" << node.scope;
-  return prepare_call(graph, node, at->kind, operands, results, link);
+  const std::shared_ptr<Call> call = describe(graph, node, at->kind, operands, results, link);
+  if (at->kind == Kind::send) return prepare_send(call, link.communicator);
+  return {.run = [call, &communicator = link.communicator] { communicator.run(*call); }};
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -19,9 +19,14 @@ struct Link {
   collectives::Communicator& communicator;
 };
 
+struct Exchange {
+  std::function<void()> run;
+  /// What is still under way when run() returns: a send, until it runs again or the step ends. May be empty.
+  std::function<void()> drain = {};
+};
+
 /// The node as something to run. Buffers must stay where they are.
-std::function<void()> prepare_collective(const ir::Graph& graph, const ir::Node& node,
-                                         std::span<std::byte* const> operands, std::span<std::byte* const> results,
-                                         const Link& link);
+Exchange prepare_collective(const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
+                            std::span<std::byte* const> results, const Link& link);
 
 }  // namespace megacpp::runtime::cpu

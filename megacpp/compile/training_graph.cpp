@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compile/training_graph.h"
+
+#include <algorithm>
+#include <map>
+
+#include "megacpp/ops/builder.h"
+#include "megacpp/optim/adamw.h"
+#include "megacpp/partition/partition.h"
+
+namespace megacpp::compile {
+namespace {
+
+using ir::Graph;
+using ir::ValueId;
+
+std::string count_name(const std::string& block) { return "expert_count." + block; }
+
+std::string sharding_of_waiting_sums(const plan::Plan& plan) {
+  return plan.parallel.is_one_chip() ? "" : std::string(partition::kAutoSharding);
+}
+
+// Adds `value` to a state tensor of the same type. On a mesh the state lies as `sharding` says.
+void accumulate(ops::Builder& builder, const std::string& state, ValueId value, std::string sharding) {
+  Graph& graph = builder.graph();
+  const ValueId total = builder.input(state, builder.type(value), ir::Role::gradient);
+  if (!sharding.empty()) graph.node(graph.value(total).producer).attrs.set("sharding", std::move(sharding));
+  graph.add_output({.name = state, .value = builder.add(total, value), .donated = state});
+}
+
+// The gradient split as its weight is computed with; where the reduction waits for the update, chips keep their own
+// part of the sum, and the state lies as the gradient comes.
+void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& parameter, ValueId gradient,
+                         const plan::Plan& plan) {
+  const std::string state = optim::gradient_name(parameter.name);
+  if (plan.parallel.is_one_chip()) return accumulate(builder, state, gradient, "");
+  const ir::Sharding wanted{.dims = plan::spec_of(plan, parameter).gradient.dims};
+  const std::string text = ir::to_string(wanted, plan.parallel.mesh);
+  ir::Attrs attrs = {{"from", text}, {"to", text}};
+  if (plan.gradients_wait) attrs.set("partial", int64_t{1});
+  const ValueId placed = builder.one("reshard", {gradient}, std::move(attrs));
+  accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : text);
+}
+
+// All at once: a search per parameter would grow with the square of the depth.
+std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
+  std::map<std::string, ValueId> inputs;
+  for (const ir::NodeId id : graph.inputs())
+    inputs.emplace(graph.node(id).attrs.text("name"), graph.node(id).results[0]);
+  return inputs;
+}
+
+std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads,
+                                              const blocks::FeedForward& config) {
+  std::vector<optim::BiasBalance> balances;
+  for (const model::ExpertLoad& load : loads)
+    if (load.steers_bias)
+      balances.push_back({load.block + ".E.expert_bias", count_name(load.block), config.experts, config.bias_rate});
+  return balances;
+}
+
+std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Parameter>& parameters,
+                                                   const plan::Plan& plan) {
+  std::vector<optim::StateShardings> shardings;
+  if (plan.parallel.is_one_chip()) return shardings;
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  for (const blocks::Parameter& parameter : parameters) {
+    const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
+    const std::string gradient =
+        plan.gradients_wait ? sharding_of_waiting_sums(plan) : ir::to_string(spec.gradient, mesh);
+    shardings.push_back({ir::to_string(spec.stored, mesh), gradient, ir::to_string(spec.optimizer, mesh)});
+  }
+  return shardings;
+}
+
+}  // namespace
+
+autodiff::Options autodiff_options(const recipe::Train& train) {
+  const auto policy = [](const std::string& name) {
+    if (name == "full") return autodiff::Recompute::full;
+    return name == "selective" ? autodiff::Recompute::selective : autodiff::Recompute::none;
+  };
+  return {.recompute = {{"A", policy(train.recompute_A)},
+                        {"E", policy(train.recompute_E)},
+                        {"M", policy(train.recompute_M)},
+                        {"R", policy(train.recompute_R)}}};
+}
+
+std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends,
+                                     const std::vector<blocks::Parameter>& parameters,
+                                     const autodiff::Options& options, const plan::Plan& plan) {
+  const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
+  std::vector<ValueId> targets = ends.targets;
+  std::vector<const blocks::Parameter*> trainable;
+  for (const blocks::Parameter& parameter : parameters) {
+    const auto at = inputs.find(parameter.name);
+    if (!parameter.trainable || at == inputs.end()) continue;
+    targets.push_back(at->second);
+    trainable.push_back(&parameter);
+  }
+  std::vector<ValueId> gradients = autodiff::differentiate(graph, ends.seeds, targets, options);
+  ops::Builder builder(graph);
+  for (size_t i = 0; i < trainable.size(); ++i) {
+    const size_t at = ends.targets.size() + i;
+    builder.set_scope(graph.producer(targets[at]).scope);
+    accumulate_gradient(builder, *trainable[i], gradients[at], plan);
+  }
+  gradients.resize(ends.targets.size());
+  return gradients;
+}
+
+void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan) {
+  ops::Builder builder(graph);
+  for (const model::ExpertLoad& load : loads) {
+    builder.set_scope(load.block + ".E");
+    if (load.steers_bias) accumulate(builder, count_name(load.block), load.counts, sharding_of_waiting_sums(plan));
+    graph.add_output({.name = "expert_load." + load.block, .value = load.counts});
+  }
+}
+
+Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
+                   const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links) {
+  return optim::build_update(parameters, bias_balances(loads, recipe.model.feed_forward), recipe.optimizer,
+                             state_shardings(parameters, plan), links);
+}
+
+}  // namespace megacpp::compile

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// From forward graphs to what one optimizer step computes, still over global shapes: the backward pass, gradients added
+// up over micro-steps, the update. A graph here is the whole model, or the part of it that one pipeline stage runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megacpp/autodiff/differentiate.h"
+#include "megacpp/model/model.h"
+#include "megacpp/optim/adamw.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::compile {
+
+/// What the backward pass of one graph starts from and leads to, besides its weights.
+struct BackwardEnds {
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> seeds;  // value and its cotangent
+  std::vector<ir::ValueId> targets;                        // values whose gradient is wanted
+};
+
+autodiff::Options autodiff_options(const recipe::Train& train);
+
+/// Appends the backward pass and the accumulation of the gradients of those parameters that are inputs of the graph.
+/// Returns the gradients of `ends.targets`.
+std::vector<ir::ValueId> append_backward(ir::Graph& graph, const BackwardEnds& ends,
+                                         const std::vector<blocks::Parameter>& parameters,
+                                         const autodiff::Options& options, const plan::Plan& plan);
+
+/// Reports how often each expert was asked, and adds it up where a bias is steered by it.
+void append_expert_counts(ir::Graph& graph, const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan);
+
+/// The update of the parameters of one stage.
+ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
+                       const recipe::Recipe& recipe, const plan::Plan& plan,
+                       const optim::StageLinks& links = {});
+
+}  // namespace megacpp::compile
