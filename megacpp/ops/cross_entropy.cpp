@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax cross-entropy of each row against its label. A negative label masks the row: its loss is zero. The log of the
-// sum of exponentials (lse) is a result of its own, so that penalties on it can be built outside.
+// Softmax cross-entropy of each row of logits [.., v] against its label [..]. A negative label masks the row: its loss
+// is zero. The log of the sum of exponentials (lse) is a result of its own, so that penalties on it can be built
+// outside.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
@@ -16,22 +18,27 @@ namespace {
 using ir::DType;
 using ir::ValueId;
 
+// One element a row of the logits.
+ir::TensorType per_row(const ir::TensorType& logits, DType dtype) {
+  return {dtype, ir::Shape(logits.shape.begin(), logits.shape.end() - 1)};
+}
+
 bool are_logits_labels(const Types& operands) {
-  return operands.size() >= 2 && operands[0].rank() == 2 && is_float(operands[0].dtype) &&
-         operands[1] == ir::TensorType{DType::i32, {operands[0].dim(0)}};
+  return operands.size() >= 2 && operands[0].rank() >= 2 && is_float(operands[0].dtype) &&
+         operands[1] == per_row(operands[0], DType::i32);
 }
 
 Types infer(const Types& operands, const ir::Attrs&) {
   require_operands(operands.size() == 2 && are_logits_labels(operands), "cross_entropy", operands,
-                   "logits[T,v], i32 labels[T]");
-  const ir::TensorType per_row = {DType::f32, {operands[0].dim(0)}};
-  return {per_row, per_row};
+                   "logits[..,v], i32 labels[..]");
+  return Types(2, per_row(operands[0], DType::f32));
 }
 
 Types infer_grad(const Types& operands, const ir::Attrs&) {
   bool holds = operands.size() == 5 && are_logits_labels(operands);
-  for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == ir::TensorType{DType::f32, {operands[0].dim(0)}};
-  require_operands(holds, "cross_entropy_grad", operands, "logits[T,v], i32 labels[T], f32 lse[T], dnll[T], dlse[T]");
+  for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == per_row(operands[0], DType::f32);
+  require_operands(holds, "cross_entropy_grad", operands,
+                   "logits[..,v], i32 labels[..], f32 lse[..], dnll[..], dlse[..]");
   return {operands[0]};
 }
 
@@ -47,8 +54,8 @@ Cotangents grad(const GradArgs& args) {
 
 void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor& logits = operands[0];
-  const int64_t width = logits.type.dim(1);
-  for (int64_t row = 0; row < logits.type.dim(0); ++row) {
+  const int64_t width = logits.type.dim(-1);
+  for (int64_t row = 0; row < logits.elements() / width; ++row) {
     double top = logits[row * width];
     for (int64_t c = 1; c < width; ++c) top = std::max(top, logits[row * width + c]);
     double sum = 0;
@@ -63,8 +70,8 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
 
 void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor& logits = operands[0];
-  const int64_t width = logits.type.dim(1);
-  for (int64_t row = 0; row < logits.type.dim(0); ++row) {
+  const int64_t width = logits.type.dim(-1);
+  for (int64_t row = 0; row < logits.elements() / width; ++row) {
     const int64_t label = static_cast<int64_t>(operands[1][row]);
     const double dnll = label < 0 ? 0.0 : operands[3][row];
     for (int64_t c = 0; c < width; ++c) {
@@ -77,19 +84,24 @@ void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results,
 // Nodes both decompositions need, over a graph of f32.
 struct Rows {
   Builder& b;
-  ValueId logits;  // f32[T,v]
-  ValueId labels;  // i32[T]
+  ValueId logits;  // f32[..,v]
+  ValueId labels;  // i32[..]
 
-  ValueId spread(ValueId per_row) const { return b.broadcast(per_row, b.shape(logits), {0}); }  // [T] -> [T,v]
-  ValueId is_label() const {                                                                    // pred[T,v]
-    const ValueId column = b.iota(b.shape(logits), 1);
+  int64_t columns() const { return b.type(logits).rank() - 1; }  // the dimension v
+  ValueId spread(ValueId per_row) const {                        // [..] -> [..,v]
+    std::vector<int64_t> dims(static_cast<size_t>(columns()));
+    std::iota(dims.begin(), dims.end(), int64_t{0});
+    return b.broadcast(per_row, b.shape(logits), std::move(dims));
+  }
+  ValueId is_label() const {  // pred[..,v]
+    const ValueId column = b.iota(b.shape(logits), columns());
     return b.compare(column, spread(labels), "eq");
   }
   ValueId unless_masked(ValueId per_row) const {  // 0 where the label is negative
     const ValueId masked = b.compare(labels, b.constant_like(0, labels), "lt");
     return b.select(masked, b.constant_like(0, per_row), per_row);
   }
-  ValueId at_label(ValueId values) const {  // [T,v], 0 off the label
+  ValueId at_label(ValueId values) const {  // [..,v], 0 off the label
     const ValueId on_label = is_label();
     return b.select(on_label, values, b.constant_like(0, values));
   }
@@ -97,10 +109,10 @@ struct Rows {
 
 std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
   const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
-  const ValueId top = b.reduce_max(rows.logits, {1});
-  const ValueId sum = b.reduce_sum(b.exp(b.sub(rows.logits, rows.spread(top))), {1});
+  const ValueId top = b.reduce_max(rows.logits, {rows.columns()});
+  const ValueId sum = b.reduce_sum(b.exp(b.sub(rows.logits, rows.spread(top))), {rows.columns()});
   const ValueId lse = b.add(b.log(sum), top);
-  const ValueId at_label = b.reduce_sum(rows.at_label(rows.logits), {1});
+  const ValueId at_label = b.reduce_sum(rows.at_label(rows.logits), {rows.columns()});
   return {rows.unless_masked(b.sub(lse, at_label)), lse};
 }
 
@@ -115,14 +127,15 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
 
 // Every fourth row is masked.
 void fill_labels(std::vector<Tensor>& operands) {
-  const int64_t width = operands[0].type.dim(1);
+  const int64_t width = operands[0].type.dim(-1);
   for (int64_t row = 0; row < operands[1].elements(); ++row)
     operands[1][row] = row % 4 == 1 ? -1.0 : static_cast<double>(row * 5 % width);
 }
 
-Sample sample(std::string name, int64_t rows, int64_t width, size_t per_row_operands) {
-  Types operands = {{DType::f32, {rows, width}}, {DType::i32, {rows}}};
-  operands.resize(2 + per_row_operands, {DType::f32, {rows}});
+Sample sample(std::string name, ir::Shape shape, size_t per_row_operands) {
+  const ir::TensorType logits{DType::f32, std::move(shape)};
+  Types operands = {logits, per_row(logits, DType::i32)};
+  operands.resize(2 + per_row_operands, per_row(logits, DType::f32));
   return {.name = std::move(name),
           .operands = std::move(operands),
           .attrs = {},
@@ -132,8 +145,16 @@ Sample sample(std::string name, int64_t rows, int64_t width, size_t per_row_oper
 }
 
 std::vector<Sample> samples(size_t per_row_operands) {
-  return {sample("even", 6, 8, per_row_operands), sample("odd", 5, 7, per_row_operands),
-          sample("one_class", 3, 1, per_row_operands)};
+  return {sample("even", {6, 8}, per_row_operands), sample("odd", {5, 7}, per_row_operands),
+          sample("batch", {2, 4, 9}, per_row_operands), sample("one_class", {3, 1}, per_row_operands)};
+}
+
+// `spec` writes the leading dimensions as T. Labels are looked up among all columns, so v stays whole; split columns
+// are the decomposition's.
+Factors row_factors(const NodeView& view, std::string spec) {
+  const std::string rows = numbered_names("t", view.operands[0].rank() - 1);
+  for (size_t at; (at = spec.find("T ")) != std::string::npos;) spec.replace(at, 2, rows);
+  return factors_from(view, spec, "v");
 }
 
 Cost cost_of(const NodeView& view) { return Cost{5.0 * static_cast<double>(view.operands[0].elements())}; }
@@ -145,7 +166,7 @@ OpDef cross_entropy_def() {
       .name = "cross_entropy",
       .doc = "negative log likelihood of each row's label (0 where the label is negative), and log-sum-exp",
       .infer = infer,
-      .factors = [](const NodeView& view) { return factors_from(view, "t v, t -> t, t", "v"); },
+      .factors = [](const NodeView& view) { return row_factors(view, "T v, T -> T , T "); },
       .grad = grad,
       .cost = cost_of,
       .reference = reference,
@@ -159,7 +180,7 @@ OpDef cross_entropy_grad_def() {
       .name = "cross_entropy_grad",
       .doc = "gradient of cross_entropy for the logits",
       .infer = infer_grad,
-      .factors = [](const NodeView& view) { return factors_from(view, "t v, t, t, t, t -> t v", "v"); },
+      .factors = [](const NodeView& view) { return row_factors(view, "T v, T , T , T , T -> T v"); },
       .no_grad = "made by autodiff; second derivatives are not taken",
       .cost = cost_of,
       .reference = reference_grad,

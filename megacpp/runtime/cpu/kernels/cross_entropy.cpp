@@ -21,14 +21,14 @@ float log_sum_exp(const float* row, int64_t width) {
 }
 
 Prepared prepare(const ops::NodeView& view, int) {
-  const int64_t rows = view.operands[0].dim(0);
-  const int64_t width = view.operands[0].dim(1);
+  const int64_t width = view.operands[0].dim(-1);
+  const int64_t rows = view.operands[0].elements() / width;
   const int64_t grain = std::max<int64_t>(1, kGrainElements / width);
   return {[=](const KernelArgs& args) {
-    const float* logits = args.in(0);             // [T, v]
-    const int32_t* labels = args.in<int32_t>(1);  // [T]
-    float* nll = args.out(0);                     // [T]
-    float* lse = args.out(1);                     // [T]
+    const float* logits = args.in(0);             // [.., v]
+    const int32_t* labels = args.in<int32_t>(1);  // [..]
+    float* nll = args.out(0);                     // [..]
+    float* lse = args.out(1);                     // [..]
     args.pool.parallel_for(rows, grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         lse[t] = log_sum_exp(logits + t * width, width);
@@ -52,16 +52,16 @@ void scaled_softmax(const float* row, float lse, float factor, float* out, int64
 }
 
 Prepared prepare_grad(const ops::NodeView& view, int) {
-  const int64_t rows = view.operands[0].dim(0);
-  const int64_t width = view.operands[0].dim(1);
+  const int64_t width = view.operands[0].dim(-1);
+  const int64_t rows = view.operands[0].elements() / width;
   const int64_t grain = std::max<int64_t>(1, kGrainElements / width);
   return {[=](const KernelArgs& args) {
-    const float* logits = args.in(0);             // [T, v]
-    const int32_t* labels = args.in<int32_t>(1);  // [T]
-    const float* lse = args.in(2);                // [T]
-    const float* dnll = args.in(3);               // [T]
-    const float* dlse = args.in(4);               // [T]
-    float* dlogits = args.out(0);                 // [T, v], may share the buffer of logits
+    const float* logits = args.in(0);             // [.., v]
+    const int32_t* labels = args.in<int32_t>(1);  // [..]
+    const float* lse = args.in(2);                // [..]
+    const float* dnll = args.in(3);               // [..]
+    const float* dlse = args.in(4);               // [..]
+    float* dlogits = args.out(0);                 // [.., v], may share the buffer of logits
     args.pool.parallel_for(rows, grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         const float from_nll = labels[t] < 0 ? 0.0F : dnll[t];
