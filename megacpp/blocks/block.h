@@ -48,7 +48,7 @@ struct RouterStats {
   ValueId probability_sum;  // f32[experts]: router probability summed over tokens
   ValueId square_lse_mean;  // f32[]: mean over tokens of logsumexp(logits)^2
   ValueId dropped;          // f32[]: requests beyond capacity
-  ValueId logits;           // f32[tokens, experts]
+  ValueId logits;           // f32[batch, sequence, experts]
 };
 
 /// Where a block gets its values and leaves its side results while its graph is built.

@@ -120,13 +120,5 @@ TEST(BlocksTest, LettersAndNamesAreUnique) {
   EXPECT_THROW(block_def('?'), base::Error);
 }
 
-TEST(FeedForwardTest, CapacityIsRoundedUpAndBounded) {
-  const FeedForward f{.experts = 4, .top_k = 2, .capacity_factor = 1.25};
-  EXPECT_EQ(f.capacity(16), 10);
-  EXPECT_EQ(f.capacity(1), 1);
-  const FeedForward roomy{.experts = 2, .top_k = 2, .capacity_factor = 8};
-  EXPECT_EQ(roomy.capacity(16), 16) << "an expert never sees a token twice";
-}
-
 }  // namespace
 }  // namespace megacpp::blocks

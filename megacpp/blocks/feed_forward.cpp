@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/feed_forward.h"
 
+#include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
 
 namespace megacpp::blocks {
@@ -15,10 +16,10 @@ void add_weights(std::vector<Parameter>& list, const std::string& prefix, const 
     s.push_back(out);
     return s;
   };
-  const std::vector<Dim> into = lead.empty() ? std::vector{Dim::whole, Dim::mlp}
-                                             : std::vector{Dim::experts, Dim::whole, Dim::expert_mlp};
-  const std::vector<Dim> out = lead.empty() ? std::vector{Dim::mlp, Dim::whole}
-                                            : std::vector{Dim::experts, Dim::expert_mlp, Dim::whole};
+  const std::vector<Dim> into =
+      lead.empty() ? std::vector{Dim::whole, Dim::mlp} : std::vector{Dim::experts, Dim::whole, Dim::expert_mlp};
+  const std::vector<Dim> out =
+      lead.empty() ? std::vector{Dim::mlp, Dim::whole} : std::vector{Dim::experts, Dim::expert_mlp, Dim::whole};
   if (gated) list.push_back({prefix + "w_gate", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
   list.push_back({prefix + "w_up", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
   list.push_back({prefix + "w_down", shape(intermediate, dims.hidden), out, Init::normal(dims.output_std)});
@@ -50,121 +51,217 @@ ValueId dense(const BuildContext& context, ValueId x, const std::string& prefix)
   return project(context, activated(context.builder, project(context, x, prefix + "w_up"), gate), prefix + "w_down");
 }
 
-// log(sum(exp)) over the last dimension; the cross-entropy kernel computes just that for a masked label.
+// log(sum(exp)) over the last dimension of [b, s, v]; the cross-entropy kernel computes just that for a masked label.
 ValueId log_sum_exp(ops::Builder& b, ValueId logits) {
-  const ValueId masked = b.constant(-1.0, {b.type(logits).dim(0)}, ir::DType::i32);
+  const ValueId masked = b.constant(-1.0, {b.type(logits).dim(0), b.type(logits).dim(1)}, ir::DType::i32);
   return b.node("cross_entropy", {logits, masked})[1];
 }
 
-struct Routing {
-  ValueId slot;     // i32[tokens, choices]
-  ValueId weights;  // f32[tokens, choices]
-  ValueId counts;   // i32[experts]
-  int64_t rows;     // of the dispatched buffer
+// Tokens inside an expert block: [batch, chunks, length, ..]. A layout may split a sequence between chunks.
+struct Tokens {
+  int64_t batch, chunks, length;
+
+  ir::Shape shape(int64_t width) const { return {batch, chunks, length, width}; }
 };
 
-Routing route_tokens(const BuildContext& context, ValueId scores, int64_t tokens) {
+Tokens tokens_of(const BuildContext& context) {
+  const int64_t chunks = context.parallel.token_chunks;
+  MEGACPP_CHECK(context.dims.sequence % chunks == 0)
+      << "a sequence of " << context.dims.sequence << " in " << chunks << " chunks";
+  return {context.dims.batch, chunks, context.dims.sequence / chunks};
+}
+
+struct Routing {
+  ValueId slot;      // i32[batch, chunks, length, choices]
+  ValueId weights;   // f32[batch, chunks, length, choices]
+  ValueId requests;  // i32[batch, chunks, experts], before dropping
+  ValueId used;      // i32[batch, chunks, experts]: rows that hold a token
+  ir::Shape rows;    // [batch, chunks, experts, room, hidden], or packed [batch, chunks, length * top_k, hidden]
+};
+
+// Requests of the same sequence in chunks earlier in time, whatever order they are stored in; shaped like `requests`.
+ValueId requests_before(const BuildContext& context, ValueId requests) {
+  ops::Builder& b = context.builder;
+  const std::vector<int64_t> time = context.parallel.time_order(b.type(requests).dim(1));
+  std::vector<size_t> stored(time.size());  // by time
+  for (size_t i = 0; i < time.size(); ++i) stored[static_cast<size_t>(time[i])] = i;
+  std::vector<ValueId> before(time.size());
+  ValueId sum = b.constant(0.0, {b.type(requests).dim(0), 1, b.type(requests).dim(2)}, ir::DType::i32);
+  for (const size_t i : stored) {
+    before[i] = sum;
+    sum = b.add(sum, b.slice(requests, 1, static_cast<int64_t>(i), 1));
+  }
+  return b.concatenate(before, 1);
+}
+
+struct Limits {
+  int64_t capacity;  // requests of a sequence that each expert takes, the earliest; 0: all
+  int64_t room;      // rows for each expert in one chunk; 0: packed, as many as are asked for
+};
+
+Limits limits_of(const BuildContext& context) {
+  const FeedForward& f = context.configs.feed_forward;
+  const int64_t length = tokens_of(context).length;
+  // Room for all would be mostly empty: only experts that go to other chips get it.
+  if (f.is_dropless()) return {.capacity = 0, .room = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
+  const int64_t capacity = f.capacity(context.dims.sequence);
+  // Experts that choose take no more than that by themselves.
+  return {.capacity = f.routing == "expert_choice" ? 0 : capacity, .room = std::min(capacity, length)};
+}
+
+ir::Shape row_shape(const BuildContext& context, int64_t room) {
+  const FeedForward& f = context.configs.feed_forward;
+  const Tokens tokens = tokens_of(context);
+  const int64_t hidden = context.dims.hidden;
+  if (room == 0) return {tokens.batch, tokens.chunks, tokens.length * f.top_k, hidden};
+  return {tokens.batch, tokens.chunks, f.experts, room, hidden};
+}
+
+// A row for each of `experts`, i32[batch, chunks, length, choices], as far as there is room.
+Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
+  ops::Builder& b = context.builder;
+  const int64_t num_experts = context.configs.feed_forward.experts;
+  const Limits limits = limits_of(context);
+  const ValueId requests = b.one("expert_counts", {experts}, {{"num_experts", num_experts}});
+  ValueId used = requests;
+  std::vector<ValueId> operands = {experts};
+  if (limits.capacity > 0) {
+    ValueId left = b.constant(static_cast<double>(limits.capacity), b.shape(requests), ir::DType::i32);
+    if (context.parallel.token_chunks > 1) {
+      operands.push_back(requests_before(context, requests));
+      const ValueId none = b.constant(0.0, {}, ir::DType::i32);
+      left = b.max(b.sub(left, operands[1]), none);
+    }
+    used = b.min(requests, left);
+  }
+  const ValueId slot = b.one("token_choice_slots", std::move(operands),
+                             {{"num_experts", num_experts}, {"capacity", limits.capacity}, {"room", limits.room}});
+  return {slot, weights, requests, used, row_shape(context, limits.room)};
+}
+
+Routing route_tokens(const BuildContext& context, ValueId scores) {
   ops::Builder& b = context.builder;
   const FeedForward& f = context.configs.feed_forward;
   const bool biased = f.bias_rate > 0;
   // The bias steers which experts are chosen, never how much they count.
   const ValueId selection =
-      biased ? b.add(scores, b.broadcast(context.master("expert_bias"), b.shape(scores), {1})) : scores;
+      biased ? b.add(scores, b.broadcast(context.master("expert_bias"), b.shape(scores), {2})) : scores;
   const std::vector<ValueId> top = b.node("top_k", {selection}, {{"k", f.top_k}});
   ValueId weights = top[0];
   if (biased) {
     const ValueId bias = b.one("take", {b.reshape(context.master("expert_bias"), {f.experts, 1}), top[1]});
-    weights = b.sub(weights, b.reshape(bias, {tokens, f.top_k}));
+    weights = b.sub(weights, b.reshape(bias, b.shape(weights)));
   }
   if (f.renormalise) {
-    const ValueId sum = b.offset(b.reduce_sum(weights, {1}), 1e-20);
-    weights = b.div(weights, b.broadcast(sum, b.shape(weights), {0}));
+    const ValueId sum = b.offset(b.reduce_sum(weights, {2}), 1e-20);
+    weights = b.div(weights, b.broadcast(sum, b.shape(weights), {0, 1}));
   }
-  const int64_t capacity = f.is_dropless() ? 0 : f.capacity(tokens);
-  const std::vector<ValueId> placed =
-      b.node("token_choice_slots", {top[1]}, {{"num_experts", f.experts}, {"capacity", capacity}});
-  return {placed[0], weights, placed[1], f.is_dropless() ? tokens * f.top_k : f.experts * capacity};
+  const ir::Shape chunks = tokens_of(context).shape(f.top_k);
+  const ValueId experts = b.reshape(top[1], chunks);
+  return place(context, experts, b.reshape(weights, chunks));
 }
 
-Routing route_experts(const BuildContext& context, ValueId scores, int64_t tokens) {
+// Every expert is a choice of every token, taken where the expert took the token.
+Routing route_experts(const BuildContext& context, ValueId scores) {
   ops::Builder& b = context.builder;
   const FeedForward& f = context.configs.feed_forward;
-  const int64_t capacity = f.capacity(tokens);
-  const ValueId slot = b.one("expert_choice_slots", {scores}, {{"capacity", capacity}});
-  const ValueId counts = b.constant(static_cast<double>(capacity), {f.experts}, ir::DType::i32);
-  return {slot, scores, counts, f.experts * capacity};
+  std::vector<ValueId> operands = {scores};
+  if (context.positions) operands.push_back(*context.positions);
+  const ValueId chosen = b.one("expert_choice", std::move(operands), {{"capacity", f.capacity(context.dims.sequence)}});
+  const ValueId expert = b.iota(b.shape(scores), 2);
+  const ValueId nobody = b.constant(-1.0, {}, ir::DType::i32);
+  const ir::Shape chunks = tokens_of(context).shape(f.experts);
+  const ValueId experts = b.reshape(b.select(chosen, expert, nobody), chunks);
+  return place(context, experts, b.reshape(scores, chunks));
 }
 
-// The experts' own feed-forward on the dispatched rows [rows, hidden]. Only rows in use are multiplied.
-ValueId run_experts(const BuildContext& context, ValueId rows, const Routing& routing) {
+// The experts' own feed-forward on the dispatched rows. Only rows in use are multiplied.
+ValueId run_experts(const BuildContext& context, ValueId rows, ValueId used) {
   const FeedForward& f = context.configs.feed_forward;
-  const int64_t capacity = f.is_dropless() ? 0 : routing.rows / f.experts;
   const auto product = [&](ValueId x, const std::string& weight) {
-    return context.builder.one("ragged_dot", {x, context.weight(weight), routing.counts},
-                               {{"transpose_w", int64_t{0}}, {"capacity", capacity}});
+    return context.builder.one("ragged_dot", {x, context.weight(weight), used}, {{"transpose_w", int64_t{0}}});
   };
   const auto gate = f.is_gated() ? std::optional(product(rows, "w_gate")) : std::nullopt;
   return product(activated(context.builder, product(rows, "w_up"), gate), "w_down");
 }
 
+// Sequences while they are routed: with the all-gather dispatcher every owner of experts sees those of all owners.
+Dim routed_sequences(const BuildContext& context) { return context.parallel.gathers_tokens ? Dim::data : Dim::batch; }
+
+// The same where experts have owners. Rows are filled by the chips that route their tokens and travel to the owners of
+// their experts and back; with the all-gather dispatcher each owner fills and reads its own.
+ValueId run_on_owners(const BuildContext& context, ValueId rows, ValueId used) {
+  if (context.parallel.axes_of(Dim::experts).empty()) return run_experts(context, rows, used);
+  const std::vector<Dim> owners = {Dim::data, Dim::tokens, Dim::experts, Dim::whole, Dim::whole};
+  const std::vector<Dim> filled = context.parallel.gathers_tokens
+                                      ? owners
+                                      : std::vector{Dim::batch, Dim::tokens, Dim::whole, Dim::whole, Dim::whole};
+  // Rows could be filled anywhere: without saying where, they would be filled at their owners right away. On the way
+  // back that holds for their gradients.
+  rows = context.reshard(rows, filled, filled);
+  if (filled != owners) rows = context.reshard(rows, filled, owners);
+  used = context.reshard(used, {routed_sequences(context), Dim::tokens, Dim::whole},
+                         {Dim::data, Dim::tokens, Dim::experts});
+  rows = run_experts(context, rows, used);
+  if (filled != owners) rows = context.reshard(rows, owners, filled);
+  return context.reshard(rows, filled, filled);
+}
+
 void report(const BuildContext& context, const Routing& routing, ValueId logits, ValueId probabilities, ValueId lse) {
   if (context.routers == nullptr) return;
   ops::Builder& b = context.builder;
-  const FeedForward& f = context.configs.feed_forward;
-  const double tokens = static_cast<double>(b.type(logits).dim(0));
-  const ValueId counts = b.convert(routing.counts, ir::DType::f32);
-  const double room =
-      f.is_dropless() ? tokens * static_cast<double>(f.experts) : static_cast<double>(routing.rows / f.experts);
-  const ValueId beyond_room = b.offset(counts, -room);
-  const ValueId zero = b.constant(0.0);
-  const ValueId dropped = b.sum_all(b.max(beyond_room, zero));
+  const double tokens = static_cast<double>(context.dims.batch * context.dims.sequence);
+  const ValueId counts = b.reduce_sum(b.convert(routing.requests, ir::DType::f32), {0, 1});
+  const ValueId dropped = b.convert(b.sub(routing.requests, routing.used), ir::DType::f32);
   context.routers->push_back({.block = context.block,
                               .counts = counts,
-                              .probability_sum = b.reduce_sum(probabilities, {0}),
+                              .probability_sum = b.reduce_sum(probabilities, {0, 1}),
                               .square_lse_mean = b.scale(b.sum_all(b.square(lse)), 1.0 / tokens),
-                              .dropped = dropped,
+                              .dropped = b.sum_all(dropped),
                               .logits = logits});
 }
 
-ValueId experts(const BuildContext& context, ValueId x) {
+Routing route(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
+  ops::Scope scope(b, "router");
   const FeedForward& f = context.configs.feed_forward;
-  const int64_t tokens = b.type(x).dim(0);
-  std::optional<Routing> routing;
-  {
-    ops::Scope scope(b, "router");
-    const ValueId logits = b.matmul(b.convert(x, ir::DType::f32), context.master("router"));
-    const ValueId lse = log_sum_exp(b, logits);
-    const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0})));
-    const ValueId scores = f.scoring == "sigmoid" ? b.logistic(logits) : probabilities;
-    routing =
-        f.routing == "expert_choice" ? route_experts(context, scores, tokens) : route_tokens(context, scores, tokens);
-    report(context, *routing, logits, probabilities, lse);
-  }
+  const ValueId logits = b.matmul(b.convert(x, ir::DType::f32), context.master("router"));
+  const ValueId lse = log_sum_exp(b, logits);
+  const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0, 1})));
+  const ValueId scores = f.scoring == "sigmoid" ? b.logistic(logits) : probabilities;
+  const Routing routing = f.routing == "expert_choice" ? route_experts(context, scores) : route_tokens(context, scores);
+  report(context, routing, logits, probabilities, lse);
+  return routing;
+}
+
+ValueId experts(const BuildContext& context, ValueId input) {
+  ops::Builder& b = context.builder;
+  const std::vector<Dim> stream = {Dim::batch, Dim::stream, Dim::whole};
+  const std::vector<Dim> routed = {routed_sequences(context), Dim::tokens, Dim::whole};
+  const ValueId x = context.reshard(input, stream, routed);
+  const Routing routing = route(context, x);
   ValueId rows;
   {
     ops::Scope scope(b, "dispatch");
-    rows = b.one("dispatch", {x, routing->slot}, {{"shape", ir::Shape{routing->rows, context.dims.hidden}}});
+    const ValueId tokens = b.reshape(x, tokens_of(context).shape(context.dims.hidden));
+    rows = b.one("dispatch", {tokens, routing.slot}, {{"shape", routing.rows}});
   }
   {
     ops::Scope scope(b, "experts");
-    rows = run_experts(context, rows, *routing);
+    rows = run_on_owners(context, rows, routing.used);
   }
   ops::Scope scope(b, "combine");
-  return b.one("combine", {rows, routing->slot, b.convert(routing->weights, context.dims.compute)});
+  const ValueId y = b.one("combine", {rows, routing.slot, b.convert(routing.weights, context.dims.compute)});
+  return context.reshard(b.reshape(y, b.shape(input)), routed, stream);
 }
 
-ValueId build(const BuildContext& context, ValueId input) {
-  ops::Builder& b = context.builder;
+ValueId build(const BuildContext& context, ValueId x) {
   const FeedForward& f = context.configs.feed_forward;
-  if (f.experts == 0) return dense(context, input, "");
-  const ValueId x = b.reshape(input, {context.dims.batch * context.dims.sequence, context.dims.hidden});
-  ValueId y = experts(context, x);
-  if (f.shared_intermediate > 0) {
-    ops::Scope scope(b, "shared");
-    y = b.add(y, dense(context, x, "shared."));
-  }
-  return b.reshape(y, b.shape(input));
+  if (f.experts == 0) return context.leave(dense(context, context.enter(x), ""));
+  const ValueId y = experts(context, x);
+  if (f.shared_intermediate == 0) return y;
+  ops::Scope scope(context.builder, "shared");
+  return context.builder.add(y, context.leave(dense(context, context.enter(x), "shared.")));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct FeedForward {
   std::string routing = "token_choice";  // token_choice | expert_choice
   std::string scoring = "softmax";       // softmax | sigmoid
   bool renormalise = true;
-  double capacity_factor = 1.25;    // 0 = dropless
+  double capacity_factor = 1.25;    // of each sequence; 0 = dropless
   int64_t shared_intermediate = 0;  // 0 = no shared expert
   double balance_loss = 0.01;
   std::string balance_over = "block";  // block | model
@@ -27,11 +27,11 @@ struct FeedForward {
 
   bool is_gated() const { return activation == "swiglu"; }
   bool is_dropless() const { return routing == "token_choice" && capacity_factor == 0; }
-  /// Rows each expert has room for, out of `tokens` tokens; at least one, at most all tokens.
-  int64_t capacity(int64_t tokens) const {
-    const double even = static_cast<double>(tokens * top_k) / static_cast<double>(experts);
+  /// Tokens each expert takes of one sequence of that length; at least one, at most all.
+  int64_t capacity(int64_t sequence) const {
+    const double even = static_cast<double>(sequence * top_k) / static_cast<double>(experts);
     const double rows = std::ceil(even * (capacity_factor == 0 ? 1.0 : capacity_factor));
-    return std::min(std::max<int64_t>(1, static_cast<int64_t>(rows)), tokens);
+    return std::min(std::max<int64_t>(1, static_cast<int64_t>(rows)), sequence);
   }
   bool operator==(const FeedForward&) const = default;
 };

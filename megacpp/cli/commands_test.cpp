@@ -111,16 +111,14 @@ TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {
   EXPECT_EQ(first["fallbacks"], 0);
 }
 
-TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameFirstLoss) {
-  const Json whole =
-      Json::parse(megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0"})).out);
-  const Json halves = Json::parse(
-      megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0", "--set", "train.batch=1",
-                             "--set", "train.micro_steps=2", "--set", "model.feed_forward.balance_loss=0"}))
-          .out);
-  const Json plain = Json::parse(megacpp(tiny("train", {"--json", "--set", "model.feed_forward.capacity_factor=0",
-                                                        "--set", "model.feed_forward.balance_loss=0"}))
-                                     .out);
+// Tokens compete for an expert's capacity inside their sequence only, so how sequences are batched changes nothing.
+TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameLosses) {
+  const Json whole = Json::parse(megacpp(tiny("train", {"--json"})).out);
+  const Json halves =
+      Json::parse(megacpp(tiny("train", {"--json", "--set", "train.batch=1", "--set", "train.micro_steps=2", "--set",
+                                         "model.feed_forward.balance_loss=0"}))
+                      .out);
+  const Json plain = Json::parse(megacpp(tiny("train", {"--json", "--set", "model.feed_forward.balance_loss=0"})).out);
   EXPECT_GT(whole["losses"][0].get<double>(), plain["losses"][0].get<double>());
   for (size_t step = 0; step < 3; ++step)
     EXPECT_NEAR(halves["losses"][step].get<double>(), plain["losses"][step].get<double>(), 1e-4) << "step " << step;

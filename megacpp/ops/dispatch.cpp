@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves rows between tokens and expert slots. A slot array [T,k] names the row of each (token, choice), -1 for none;
-// a row is named at most once. The three ops are each other's gradients.
+// Moves rows between tokens and the rows of experts. Tokens are x[b,c,l,h], c chunks a sequence; the rows of a chunk
+// are y[b,c,E,r,h], r for each of E experts, or packed y[b,c,r,h]. slot[b,c,l,k] names the row of each (token, choice)
+// among those of its chunk, counted over all experts (e * r + place), -1 for none; a row is named at most once. The
+// three ops are each other's gradients. Chunks are independent. Where experts are split, each chip renumbers the slots
+// of its own experts and drops the others: dispatch then makes its rows only, combine and slot_dots leave partial sums.
+#include <algorithm>
 #include <tuple>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/partition_rule.h"
 #include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
@@ -14,33 +19,54 @@ namespace {
 
 using ir::DType;
 
-bool is_slots(const ir::TensorType& type) { return type.rank() == 2 && type.dtype == DType::i32; }
+constexpr size_t kExperts = 2;  // dimension of rows that are not packed
 
-// Operands 0 and 1 are rows and slots; operand 2, where present, holds one weight a slot.
-bool are_rows_slots_weights(const Types& operands) {
-  if (operands.size() != 2 && operands.size() != 3) return false;
-  if (operands[0].rank() != 2 || !is_float(operands[0].dtype) || !is_slots(operands[1])) return false;
-  return operands.size() == 2 || (is_float(operands[2].dtype) && operands[2].shape == operands[1].shape);
+bool is_slots(const ir::TensorType& type) { return type.rank() == 4 && type.dtype == DType::i32; }
+
+bool is_packed(const ir::TensorType& rows) { return rows.rank() == 4; }
+
+// All rows of one chunk.
+int64_t chunk_rows(const ir::TensorType& rows) { return is_packed(rows) ? rows.dim(2) : rows.dim(2) * rows.dim(3); }
+
+// Rows and slots of the same chunks.
+bool are_rows_slots(const ir::TensorType& rows, const ir::TensorType& slots) {
+  return (rows.rank() == 4 || rows.rank() == 5) && is_float(rows.dtype) && is_slots(slots) &&
+         rows.dim(0) == slots.dim(0) && rows.dim(1) == slots.dim(1);
+}
+
+// Tokens and slots of the same tokens.
+bool are_tokens_slots(const ir::TensorType& tokens, const ir::TensorType& slots) {
+  return tokens.rank() == 4 && is_float(tokens.dtype) && is_slots(slots) &&
+         std::equal(tokens.shape.begin(), tokens.shape.begin() + 3, slots.shape.begin());
+}
+
+// Operand 2, where present, holds one weight a slot.
+bool is_weighted_or_not(const Types& operands) {
+  return operands.size() == 2 || (operands.size() == 3 && is_float(operands[2].dtype) && is_slots(operands[1]) &&
+                                  operands[2].shape == operands[1].shape);
 }
 
 Types infer_dispatch(const Types& operands, const ir::Attrs& attrs) {
+  const bool fits = is_weighted_or_not(operands) && are_tokens_slots(operands[0], operands[1]);
   const ir::Shape& shape = attrs.list("shape");
-  require_operands(are_rows_slots_weights(operands) && operands[0].dim(0) == operands[1].dim(0) && shape.size() == 2 &&
-                       shape[1] == operands[0].dim(1),
-                   "dispatch", operands, "x[T,h], i32 slot[T,k], optional w[T,k] and shape=[rows,h]");
+  require_operands(
+      fits && are_rows_slots({operands[0].dtype, shape}, operands[1]) && shape.back() == operands[0].dim(3), "dispatch",
+      operands, "x[b,c,l,h], i32 slot[b,c,l,k], optional w[b,c,l,k] and shape=[b,c,E,r,h] or [b,c,r,h]");
   return {{operands[0].dtype, shape}};
 }
 
 Types infer_combine(const Types& operands, const ir::Attrs&) {
-  require_operands(are_rows_slots_weights(operands), "combine", operands, "y[rows,h], i32 slot[T,k], optional w[T,k]");
-  return {{operands[0].dtype, {operands[1].dim(0), operands[0].dim(1)}}};
+  require_operands(is_weighted_or_not(operands) && are_rows_slots(operands[0], operands[1]), "combine", operands,
+                   "y[b,c,E,r,h] or [b,c,r,h], i32 slot[b,c,l,k], optional w[b,c,l,k]");
+  const ir::Shape& slots = operands[1].shape;
+  return {{operands[0].dtype, {slots[0], slots[1], slots[2], operands[0].dim(-1)}}};
 }
 
 Types infer_slot_dots(const Types& operands, const ir::Attrs&) {
-  require_operands(operands.size() == 3 && operands[0].rank() == 2 && operands[1].rank() == 2 &&
-                       is_slots(operands[2]) && is_float(operands[0].dtype) && operands[0].dtype == operands[1].dtype &&
-                       operands[0].dim(0) == operands[2].dim(0) && operands[0].dim(1) == operands[1].dim(1),
-                   "slot_dots", operands, "x[T,h], y[rows,h] of one dtype, i32 slot[T,k]");
+  require_operands(operands.size() == 3 && are_tokens_slots(operands[0], operands[2]) &&
+                       are_rows_slots(operands[1], operands[2]) && operands[0].dtype == operands[1].dtype &&
+                       operands[0].dim(-1) == operands[1].dim(-1),
+                   "slot_dots", operands, "x[b,c,l,h], y[b,c,E,r,h] or [b,c,r,h] of one dtype, i32 slot[b,c,l,k]");
   return {{operands[0].dtype, operands[2].shape}};
 }
 
@@ -78,71 +104,188 @@ Cotangents grad_slot_dots(const GradArgs& args) {
           args.builder.one("dispatch", {x, slot, *args.cotangents[0]}, {{"shape", rows}}), std::nullopt};
 }
 
-// Calls body(choice, token, row) for each choice that has a slot.
+// Calls body(choice, token, row) for each choice that has a slot; rows are counted over all chunks.
 template <typename Body>
-void for_each_slot(const Tensor& slot, int64_t rows, const Body& body) {
+void for_each_slot(const Tensor& slot, const ir::TensorType& rows, const Body& body) {
+  const int64_t choices = slot.type.dim(3), tokens = slot.type.dim(2), in_chunk = chunk_rows(rows);
   for (int64_t i = 0; i < slot.elements(); ++i) {
-    const int64_t row = static_cast<int64_t>(slot[i]);
-    MEGACPP_CHECK(row >= -1 && row < rows) << "slot " << row << " of " << rows;
-    if (row >= 0) body(i, i / slot.type.dim(1), row);
+    const int64_t row = static_cast<int64_t>(slot[i]), token = i / choices;
+    MEGACPP_CHECK(row >= -1 && row < in_chunk) << "slot " << row << " of " << in_chunk;
+    if (row >= 0) body(i, token, token / tokens * in_chunk + row);
   }
 }
 
 void reference_dispatch(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
-  const int64_t width = operands[0].type.dim(1);
-  for_each_slot(operands[1], results[0].type.dim(0), [&](int64_t choice, int64_t token, int64_t row) {
+  const int64_t width = operands[0].type.dim(-1);
+  for_each_slot(operands[1], results[0].type, [&](int64_t choice, int64_t token, int64_t row) {
     const double weight = operands.size() == 3 ? operands[2][choice] : 1.0;
     for (int64_t c = 0; c < width; ++c) results[0][row * width + c] = weight * operands[0][token * width + c];
   });
 }
 
 void reference_combine(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
-  const int64_t width = operands[0].type.dim(1);
-  for_each_slot(operands[1], operands[0].type.dim(0), [&](int64_t choice, int64_t token, int64_t row) {
+  const int64_t width = operands[0].type.dim(-1);
+  for_each_slot(operands[1], operands[0].type, [&](int64_t choice, int64_t token, int64_t row) {
     const double weight = operands.size() == 3 ? operands[2][choice] : 1.0;
     for (int64_t c = 0; c < width; ++c) results[0][token * width + c] += weight * operands[0][row * width + c];
   });
 }
 
 void reference_slot_dots(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
-  const int64_t width = operands[0].type.dim(1);
-  for_each_slot(operands[2], operands[1].type.dim(0), [&](int64_t choice, int64_t token, int64_t row) {
+  const int64_t width = operands[0].type.dim(-1);
+  for_each_slot(operands[2], operands[1].type, [&](int64_t choice, int64_t token, int64_t row) {
     for (int64_t c = 0; c < width; ++c)
       results[0][choice] += operands[0][token * width + c] * operands[1][row * width + c];
   });
 }
 
-// Every third choice is dropped; the others take the rows from the last down, so with room to spare row 0 stays free.
+// ---- Split experts ----
+
+// Slots counted from the chip's first row, -1 for those of other chips' experts.
+ir::ValueId own_slots(PartitionContext& context, ir::ValueId slot, const ir::TensorType& rows, const ir::Axes& axes) {
+  Builder& b = context.builder();
+  const RuntimeRange experts = runtime_range(b, rows.dim(kExperts), axes, context.mesh());
+  const double room = static_cast<double>(rows.dim(3));
+  const ir::ValueId counted = b.sub(slot, b.scale(experts.first, room));
+  const ir::ValueId end = b.scale(experts.count, room);
+  const ir::ValueId none = b.constant(-1.0, {}, DType::i32);
+  const ir::ValueId is_before_end = b.compare(counted, end, "lt");
+  return b.max(b.select(is_before_end, counted, none), none);  // slots of earlier chips are negative now
+}
+
+// How tokens and slots lie where the rows of their chunks lie as given.
+struct Spread {
+  ir::Sharding rows, tokens, slots;
+};
+
+Spread spread_from(const ir::Sharding& given) {
+  Spread spread;
+  spread.rows = {.dims = {given.dims[0], given.dims[1], given.dims[kExperts], {}, given.dims[4]}};
+  spread.tokens = {.dims = {given.dims[0], given.dims[1], {}, given.dims[4]}};
+  spread.slots = {.dims = {given.dims[0], given.dims[1], {}, {}}};
+  return spread;
+}
+
+ir::Axes sorted_union(ir::Axes a, const ir::Axes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end());
+  a.erase(std::unique(a.begin(), a.end()), a.end());
+  return a;
+}
+
+// The chip's slots, renumbered, and its weights, if any.
+std::vector<ir::ValueId> local_slots(PartitionContext& context, size_t operand, const ir::TensorType& rows,
+                                     const Spread& spread) {
+  const ir::ValueId slot = context.local(operand, spread.slots);
+  std::vector<ir::ValueId> values = {own_slots(context, slot, rows, spread.rows.dims[kExperts])};
+  for (size_t weight = operand + 1; weight < context.view().operands.size(); ++weight)
+    values.push_back(context.local(weight, spread.slots));
+  return values;
+}
+
+bool splits_experts(const ir::TensorType& rows, const ir::Sharding& sharding) {
+  return !is_packed(rows) && !sharding.dims[kExperts].empty();
+}
+
+std::vector<PartitionedResult> partition_dispatch(PartitionContext& context) {
+  const ir::TensorType& rows = context.view().results[0];
+  const ir::Sharding* wanted = context.requested();
+  if (wanted == nullptr || !splits_experts(rows, *wanted)) return {};
+  const Spread spread = spread_from(*wanted);
+  std::vector<ir::ValueId> operands = {context.local(0, spread.tokens)};
+  for (const ir::ValueId value : local_slots(context, 1, rows, spread)) operands.push_back(value);
+  ir::Attrs attrs = context.view().attrs;
+  attrs.set("shape", ir::local_shape(rows.shape, spread.rows, context.mesh()));
+  return {{context.builder().one("dispatch", std::move(operands), std::move(attrs)), spread.rows}};
+}
+
+std::vector<PartitionedResult> partition_combine(PartitionContext& context) {
+  const ir::TensorType& rows = context.view().operands[0];
+  const ir::Sharding given = context.sharding(0);
+  if (!splits_experts(rows, given)) return {};
+  const Spread spread = spread_from(given);
+  ir::Sharding own_rows = spread.rows, tokens = spread.tokens;
+  own_rows.unreduced = given.unreduced;  // a sum of rows: partial ones may stay so
+  tokens.unreduced = sorted_union(given.dims[kExperts], given.unreduced);
+  std::vector<ir::ValueId> operands = {context.local(0, own_rows)};
+  for (const ir::ValueId value : local_slots(context, 1, rows, spread)) operands.push_back(value);
+  return {{context.builder().one("combine", std::move(operands), context.view().attrs), tokens}};
+}
+
+std::vector<PartitionedResult> partition_slot_dots(PartitionContext& context) {
+  const ir::TensorType& rows = context.view().operands[1];
+  const ir::Sharding given = context.sharding(1);
+  if (!splits_experts(rows, given)) return {};
+  const Spread spread = spread_from(given);
+  const ir::Axes& width = given.dims[4];
+  const auto zero_padded = [&](ir::ValueId value, int64_t dim) {  // padding must not enter the dots
+    return fill_padding(context.builder(), value, dim, rows.dim(-1), width, context.mesh(), 0.0);
+  };
+  const ir::ValueId own_tokens = zero_padded(context.local(0, spread.tokens), 3);
+  const ir::ValueId own_rows = zero_padded(context.local(1, spread.rows), 4);
+  const ir::ValueId slots = local_slots(context, 2, rows, spread)[0];
+  ir::Sharding dots = spread.slots;
+  dots.unreduced = sorted_union(given.dims[kExperts], width);
+  return {{context.builder().one("slot_dots", {own_tokens, own_rows, slots}, context.view().attrs), dots}};
+}
+
+// ---- Samples ----
+
+// In each chunk every third choice is dropped; the others take the rows from the last down, so with room to spare row 0
+// stays free.
 void fill_slots(Tensor& slot, int64_t rows) {
+  const int64_t choices = slot.type.dim(2) * slot.type.dim(3);
   int64_t next = rows;
-  for (int64_t i = 0; i < slot.elements(); ++i) slot[i] = i % 3 == 2 || next == 0 ? -1.0 : static_cast<double>(--next);
+  for (int64_t i = 0; i < slot.elements(); ++i) {
+    if (i % choices == 0) next = rows;
+    slot[i] = i % 3 == 2 || next == 0 ? -1.0 : static_cast<double>(--next);
+  }
 }
 
 struct Sizes {
-  int64_t tokens, choices, rows, width;
+  int64_t batch, chunks, tokens, choices;
+  int64_t experts;  // 0: rows are packed
+  int64_t room, width;
+
+  ir::Shape token_shape() const { return {batch, chunks, tokens, width}; }
+  ir::Shape slot_shape() const { return {batch, chunks, tokens, choices}; }
+  ir::Shape row_shape() const {
+    return experts == 0 ? ir::Shape{batch, chunks, room, width} : ir::Shape{batch, chunks, experts, room, width};
+  }
 };
 
-// Operands are those of the rows given, then slots, then weights if asked for.
-Sample sample(std::string name, const Sizes& sizes, std::vector<int64_t> row_counts, bool weighted, ir::Attrs attrs) {
-  const ir::Shape slots = {sizes.tokens, sizes.choices};
+constexpr Sizes kRoomy = {.batch = 2, .chunks = 2, .tokens = 6, .choices = 2, .experts = 2, .room = 5, .width = 4};
+constexpr Sizes kOdd = {.batch = 1, .chunks = 3, .tokens = 5, .choices = 3, .experts = 7, .room = 1, .width = 3};
+constexpr Sizes kPacked = {.batch = 2, .chunks = 1, .tokens = 6, .choices = 2, .experts = 0, .room = 12, .width = 4};
+
+enum class Source { tokens, rows };
+
+// Operands are those of the sources given, then slots, then weights if asked for.
+Sample sample(std::string name, const Sizes& sizes, std::initializer_list<Source> sources, bool weighted,
+              ir::Attrs attrs = {}) {
   Types operands;
-  for (const int64_t count : row_counts) operands.push_back({DType::f32, {count, sizes.width}});
+  for (const Source source : sources)
+    operands.push_back({DType::f32, source == Source::rows ? sizes.row_shape() : sizes.token_shape()});
   const size_t slot_operand = operands.size();
-  operands.push_back({DType::i32, slots});
-  if (weighted) operands.push_back({DType::f32, slots});
+  operands.push_back({DType::i32, sizes.slot_shape()});
+  if (weighted) operands.push_back({DType::f32, sizes.slot_shape()});
+  const int64_t rows = chunk_rows({DType::f32, sizes.row_shape()});
   return {.name = std::move(name),
           .operands = std::move(operands),
           .attrs = std::move(attrs),
-          .fill = [slot_operand, rows = sizes.rows](std::vector<Tensor>& tensors) {
-            fill_slots(tensors[slot_operand], rows);
-          }};
+          .fill = [slot_operand, rows](std::vector<Tensor>& tensors) { fill_slots(tensors[slot_operand], rows); }};
 }
 
-constexpr Sizes kRoomy = {.tokens = 6, .choices = 2, .rows = 10, .width = 4};
-constexpr Sizes kOdd = {.tokens = 5, .choices = 3, .rows = 7, .width = 3};
+// `spec` names the rows "b c R h"; experts stand apart unless they are packed.
+Factors row_factors(const NodeView& view, const ir::TensorType& rows, std::string spec) {
+  const size_t at = spec.find('R');
+  return factors_from(view, spec.replace(at, 1, is_packed(rows) ? "r" : "x r"), "l k r");
+}
+
+Linearity linear_in_rows_and_weights(const NodeView&) { return {Linearity::Kind::each, {0, 2}}; }
 
 Cost flops_per_slot_element(const NodeView& view, const ir::TensorType& slot) {
-  return Cost{2.0 * static_cast<double>(slot.elements() * view.operands[0].dim(1))};
+  return Cost{2.0 * static_cast<double>(slot.elements() * view.operands[0].dim(-1))};
 }
 
 }  // namespace
@@ -152,18 +295,22 @@ OpDef dispatch_def() {
       .name = "dispatch",
       .doc = "copies each token's row, times its weight, to its slots; other rows are zero",
       .infer = infer_dispatch,
-      .factors = [](const NodeView& view) { return factors_from(view, "t h, t k, t k -> r h", "t k r"); },
+      .factors =
+          [](const NodeView& view) {
+            return row_factors(view, view.results[0], "b c l h, b c l k, b c l k -> b c R h");
+          },
       .grad = grad_dispatch,
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.results[0].elements())}; },
       .reference = reference_dispatch,
+      .linear = linear_in_rows_and_weights,
+      .partition = partition_dispatch,
       .samples =
           [] {
             const auto make = [](std::string name, const Sizes& sizes, bool weighted) {
-              return sample(std::move(name), sizes, {sizes.tokens}, weighted,
-                            {{"shape", ir::Shape{sizes.rows, sizes.width}}});
+              return sample(std::move(name), sizes, {Source::tokens}, weighted, {{"shape", sizes.row_shape()}});
             };
             return std::vector<Sample>{make("plain", kRoomy, false), make("weighted", kRoomy, true),
-                                       make("odd", kOdd, true)};
+                                       make("odd", kOdd, true), make("packed", kPacked, false)};
           },
   };
 }
@@ -173,15 +320,20 @@ OpDef combine_def() {
       .name = "combine",
       .doc = "sums the rows of each token's slots, times their weights",
       .infer = infer_combine,
-      .factors = [](const NodeView& view) { return factors_from(view, "r h, t k, t k -> t h", "t k r"); },
+      .factors =
+          [](const NodeView& view) {
+            return row_factors(view, view.operands[0], "b c R h, b c l k, b c l k -> b c l h");
+          },
       .grad = grad_combine,
       .cost = [](const NodeView& view) { return flops_per_slot_element(view, view.operands[1]); },
       .reference = reference_combine,
+      .linear = linear_in_rows_and_weights,
+      .partition = partition_combine,
       .samples =
           [] {
-            return std::vector<Sample>{sample("plain", kRoomy, {kRoomy.rows}, false, {}),
-                                       sample("weighted", kRoomy, {kRoomy.rows}, true, {}),
-                                       sample("odd", kOdd, {kOdd.rows}, true, {})};
+            return std::vector<Sample>{
+                sample("plain", kRoomy, {Source::rows}, false), sample("weighted", kRoomy, {Source::rows}, true),
+                sample("odd", kOdd, {Source::rows}, true), sample("packed", kPacked, {Source::rows}, true)};
           },
   };
 }
@@ -191,14 +343,23 @@ OpDef slot_dots_def() {
       .name = "slot_dots",
       .doc = "dot of each token's row with the rows of its slots; 0 where there is none",
       .infer = infer_slot_dots,
-      .factors = [](const NodeView& view) { return factors_from(view, "t h, r h, t k -> t k", "t k r"); },
+      .factors =
+          [](const NodeView& view) {
+            return row_factors(view, view.operands[1], "b c l h, b c R h, b c l k -> b c l k");
+          },
       .grad = grad_slot_dots,
       .cost = [](const NodeView& view) { return flops_per_slot_element(view, view.operands[2]); },
       .reference = reference_slot_dots,
+      .linear =
+          [](const NodeView&) {
+            return Linearity{Linearity::Kind::each, {0, 1}};
+          },
+      .partition = partition_slot_dots,
       .samples =
           [] {
-            return std::vector<Sample>{sample("even", kRoomy, {kRoomy.tokens, kRoomy.rows}, false, {}),
-                                       sample("odd", kOdd, {kOdd.tokens, kOdd.rows}, false, {})};
+            const auto both = {Source::tokens, Source::rows};
+            return std::vector<Sample>{sample("even", kRoomy, both, false), sample("odd", kOdd, both, false),
+                                       sample("packed", kPacked, both, false)};
           },
   };
 }

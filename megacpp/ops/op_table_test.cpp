@@ -219,6 +219,10 @@ Tensor half(const Tensor& whole, const Place& place, int64_t size, int64_t part)
   return result;
 }
 
+// Slots count the rows of all experts: ops with slots are split along experts by their own partition rule, which
+// renumbers them.
+bool is_split_by_rule(const OpDef& op, const Factor& factor) { return op.partition && factor.name == "x"; }
+
 TEST_P(OpSampleTest, EveryFactorSplitsAsItsKindSays) {
   const auto& [op, sample] = GetParam();
   if (op->name == "input") return;
@@ -232,7 +236,7 @@ TEST_P(OpSampleTest, EveryFactorSplitsAsItsKindSays) {
   const std::vector<Tensor> whole = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
   for (size_t f = 0; f < factors.factors.size(); ++f) {
     const Factor& factor = factors.factors[f];
-    if (factor.kind == FactorKind::replicated || factor.size % 2 != 0) continue;
+    if (factor.kind == FactorKind::replicated || factor.size % 2 != 0 || is_split_by_rule(*op, factor)) continue;
     SCOPED_TRACE("factor " + factor.name);
     std::vector<std::vector<Tensor>> parts;
     for (int64_t part = 0; part < 2; ++part) {

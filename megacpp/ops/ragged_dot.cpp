@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of row groups with one matrix each. The rows of x are grouped by expert: one group behind the other,
-// counts[e] rows each, or, with the attribute capacity > 0, expert e owns rows e * capacity onwards and uses the first
-// min(counts[e], capacity) of them. Rows of nobody have a zero result and add nothing to weight gradients.
+// Products of row groups with one matrix each. The rows of a chunk are grouped by expert: x[b,c,E,r,h] has r places for
+// each of E experts, of which the first min(counts[b,c,e], r) are in use; packed x[b,c,r,h] holds one group behind the
+// other, counts[b,c,e] rows each. Rows of nobody have a zero result and add nothing to weight gradients.
 #include <algorithm>
 
 #include "megacpp/base/error.h"
@@ -15,28 +15,38 @@ namespace {
 
 using ir::DType;
 
-bool are_three(const Types& operands, int64_t second_rank) {
-  return operands.size() >= 3 && operands[0].rank() == 2 && operands[1].rank() == second_rank &&
-         operands[2].rank() == 1 && is_float(operands[0].dtype) && operands[0].dtype == operands[1].dtype &&
-         operands[2].dtype == DType::i32;
+bool is_packed(const ir::TensorType& rows) { return rows.rank() == 4; }
+
+// Rows and the counts of their chunks and experts.
+bool are_rows_counts(const ir::TensorType& rows, const ir::TensorType& counts) {
+  return (rows.rank() == 4 || rows.rank() == 5) && is_float(rows.dtype) && counts.rank() == 3 &&
+         counts.dtype == DType::i32 && rows.dim(0) == counts.dim(0) && rows.dim(1) == counts.dim(1) &&
+         (is_packed(rows) || rows.dim(2) == counts.dim(2));
+}
+
+ir::TensorType with_width(ir::TensorType rows, int64_t width) {
+  rows.shape.back() = width;
+  return rows;
 }
 
 Types infer_ragged_dot(const Types& operands, const ir::Attrs& attrs) {
   const bool transposed = attrs.flag("transpose_w");
-  require_operands(
-      operands.size() == 3 && are_three(operands, 3) && operands[1].dim(0) == operands[2].dim(0) &&
-          operands[1].dim(transposed ? 2 : 1) == operands[0].dim(1),
-      "ragged_dot", operands,
-      transposed ? "x[M,h], w[E,f,h] of one dtype, i32 counts[E]" : "x[M,h], w[E,h,f] of one dtype, i32 counts[E]");
-  return {{operands[0].dtype, {operands[0].dim(0), operands[1].dim(transposed ? 1 : 2)}}};
+  require_operands(operands.size() == 3 && are_rows_counts(operands[0], operands[2]) && operands[1].rank() == 3 &&
+                       operands[1].dtype == operands[0].dtype && operands[1].dim(0) == operands[2].dim(2) &&
+                       operands[1].dim(transposed ? 2 : 1) == operands[0].dim(-1),
+                   "ragged_dot", operands,
+                   std::string("x[b,c,E,r,h] or [b,c,r,h], ") + (transposed ? "w[E,f,h]" : "w[E,h,f]") +
+                       " of one dtype, i32 counts[b,c,E]");
+  return {with_width(operands[0], operands[1].dim(transposed ? 1 : 2))};
 }
 
 Types infer_ragged_dot_weight(const Types& operands, const ir::Attrs& attrs) {
-  require_operands(are_three(operands, 2) && operands[0].dim(0) == operands[1].dim(0), "ragged_dot_weight", operands,
-                   "x[M,h], dy[M,f] of one dtype, i32 counts[E]");
-  const int64_t h = operands[0].dim(1);
-  const int64_t f = operands[1].dim(1);
-  const int64_t experts = operands[2].dim(0);
+  require_operands(operands.size() >= 3 && are_rows_counts(operands[0], operands[2]) && operands[1].rank() >= 1 &&
+                       operands[1] == with_width(operands[0], operands[1].dim(-1)),
+                   "ragged_dot_weight", operands, "x[b,c,E,r,h], dy[b,c,E,r,f] of one dtype, i32 counts[b,c,E]");
+  const int64_t h = operands[0].dim(-1);
+  const int64_t f = operands[1].dim(-1);
+  const int64_t experts = operands[2].dim(2);
   const ir::Shape shape = attrs.flag("transpose_w") ? ir::Shape{experts, f, h} : ir::Shape{experts, h, f};
   if (operands.size() == 3) {
     const bool chosen = attrs.has("dtype");
@@ -51,25 +61,28 @@ Cotangents grad_ragged_dot(const GradArgs& args) {
   const int64_t transposed = args.attrs.integer("transpose_w", 0);
   const ir::ValueId dy = *args.cotangents[0];
   const ir::ValueId counts = args.operands[2];
-  const int64_t capacity = args.attrs.integer("capacity", 0);
-  return {args.builder.one("ragged_dot", {dy, args.operands[1], counts},
-                           {{"transpose_w", 1 - transposed}, {"capacity", capacity}}),
-          args.builder.one("ragged_dot_weight", {args.operands[0], dy, counts},
-                           {{"transpose_w", transposed}, {"capacity", capacity}}),
+  return {args.builder.one("ragged_dot", {dy, args.operands[1], counts}, {{"transpose_w", 1 - transposed}}),
+          args.builder.one("ragged_dot_weight", {args.operands[0], dy, counts}, {{"transpose_w", transposed}}),
           std::nullopt};
 }
 
-// Calls body(expert, row) for each row that belongs to an expert.
+// Calls body(expert, row) for each row that belongs to an expert; rows are counted over all chunks.
 template <typename Body>
-void for_each_row(const Tensor& counts, int64_t rows, const ir::Attrs& attrs, const Body& body) {
-  const int64_t capacity = attrs.integer("capacity", 0);
-  int64_t row = 0;
-  for (int64_t expert = 0; expert < counts.elements(); ++expert) {
-    if (capacity > 0) row = expert * capacity;
-    const int64_t count = static_cast<int64_t>(counts[expert]);
-    const int64_t end = row + (capacity > 0 ? std::min(count, capacity) : count);
-    MEGACPP_CHECK(end >= row && end <= rows) << "expert " << expert << " ends at row " << end << " of " << rows;
-    for (; row < end; ++row) body(expert, row);
+void for_each_row(const Tensor& counts, const ir::TensorType& rows, const Body& body) {
+  const int64_t experts = counts.type.dim(2), chunks = rows.dim(0) * rows.dim(1);
+  const int64_t in_chunk = rows.elements() / (chunks * rows.dim(-1));
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    int64_t row = chunk * in_chunk;
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      int64_t count = static_cast<int64_t>(counts[chunk * experts + expert]);
+      if (!is_packed(rows)) {
+        row = chunk * in_chunk + expert * rows.dim(3);
+        count = std::min(count, rows.dim(3));
+      }
+      MEGACPP_CHECK(count >= 0 && row + count <= (chunk + 1) * in_chunk)
+          << "expert " << expert << " ends at row " << row + count << " of chunk " << chunk;
+      for (const int64_t end = row + count; row < end; ++row) body(expert, row);
+    }
   }
 }
 
@@ -79,10 +92,10 @@ int64_t weight_index(int64_t expert, int64_t i, int64_t j, int64_t h, int64_t f,
 }
 
 void reference_ragged_dot(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
-  const int64_t h = operands[0].type.dim(1);
-  const int64_t f = results[0].type.dim(1);
+  const int64_t h = operands[0].type.dim(-1);
+  const int64_t f = results[0].type.dim(-1);
   const bool transposed = attrs.flag("transpose_w");
-  for_each_row(operands[2], operands[0].type.dim(0), attrs, [&](int64_t expert, int64_t row) {
+  for_each_row(operands[2], operands[0].type, [&](int64_t expert, int64_t row) {
     for (int64_t j = 0; j < f; ++j)
       for (int64_t i = 0; i < h; ++i)
         results[0][row * f + j] += operands[0][row * h + i] * operands[1][weight_index(expert, i, j, h, f, transposed)];
@@ -90,11 +103,11 @@ void reference_ragged_dot(std::span<const Tensor> operands, std::span<Tensor> re
 }
 
 void reference_ragged_dot_weight(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
-  const int64_t h = operands[0].type.dim(1);
-  const int64_t f = operands[1].type.dim(1);
+  const int64_t h = operands[0].type.dim(-1);
+  const int64_t f = operands[1].type.dim(-1);
   const bool transposed = attrs.flag("transpose_w");
   if (operands.size() == 4) results[0].data = operands[3].data;
-  for_each_row(operands[2], operands[0].type.dim(0), attrs, [&](int64_t expert, int64_t row) {
+  for_each_row(operands[2], operands[0].type, [&](int64_t expert, int64_t row) {
     for (int64_t i = 0; i < h; ++i)
       for (int64_t j = 0; j < f; ++j)
         results[0][weight_index(expert, i, j, h, f, transposed)] += operands[0][row * h + i] * operands[1][row * f + j];
@@ -104,71 +117,81 @@ void reference_ragged_dot_weight(std::span<const Tensor> operands, std::span<Ten
 Cost cost_of(const NodeView& view) {
   // Both ops multiply every row, [h] or [f] wide, with a matrix of h x f.
   const ir::TensorType& weights = view.operands[1].rank() == 3 ? view.operands[1] : view.results[0];
-  return Cost{2.0 * static_cast<double>(view.operands[0].dim(0) * weights.dim(1) * weights.dim(2))};
+  const int64_t rows = view.operands[0].elements() / view.operands[0].dim(-1);
+  return Cost{2.0 * static_cast<double>(rows * weights.dim(1) * weights.dim(2))};
 }
 
-// With capacity, rows are experts times places: experts may be split, places not. Packed rows cannot be split at all.
+// Experts may be split, their places not; packed groups start where the one before ends, so they stay together.
+struct RowNames {
+  std::string rows, replicated;
+};
+
+RowNames row_names(const ir::TensorType& rows) {
+  return is_packed(rows) ? RowNames{"b c r ", "r x"} : RowNames{"b c x r ", "r"};
+}
+
 Factors dot_factors(const NodeView& view) {
-  const bool transposed = view.attrs.flag("transpose_w");
-  if (view.attrs.integer("capacity", 0) > 0)
-    return factors_from(view, transposed ? "(x c) h, x f h, x -> (x c) f" : "(x c) h, x h f, x -> (x c) f", "c");
-  return factors_from(view, transposed ? "m h, x f h, x -> m f" : "m h, x h f, x -> m f", "m x");
+  const auto [rows, replicated] = row_names(view.operands[0]);
+  const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
+  return factors_from(view, rows + "h, " + weights + ", b c x -> " + rows + "f", replicated);
 }
 
 Factors weight_factors(const NodeView& view) {
-  const std::string result = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
-  const bool placed = view.attrs.integer("capacity", 0) > 0;
-  const std::string rows = placed ? "(x c)" : "m";
-  return factors_from(view, rows + " h, " + rows + " f, x, " + result + " -> " + result, placed ? "c" : "m x");
+  const auto [rows, replicated] = row_names(view.operands[0]);
+  const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
+  // With an addend, partial sums would add it once per part: chunks stay whole.
+  const std::string whole = view.operands.size() == 4 ? " b c" : "";
+  return factors_from(view, rows + "h, " + rows + "f, b c x, " + weights + " -> " + weights, replicated + whole);
+}
+
+Linearity linear_in_both(const NodeView& view) {
+  if (view.operands.size() == 4) return {};  // an addend would be added once per part
+  return {Linearity::Kind::each, {0, 1}};
 }
 
 std::function<void(std::vector<Tensor>&)> fill_counts(std::vector<double> counts) {
   return [counts = std::move(counts)](std::vector<Tensor>& operands) { operands[2].data = counts; };
 }
 
+// x, then weights or dy, counts, and an addend of weights where asked for.
+struct Shapes {
+  ir::Shape rows, second;  // the sample's first two operands
+  int64_t experts;
+  std::vector<double> counts;
+  ir::Shape addend = {};
+};
+
+Sample sample(std::string name, const Shapes& shapes, int64_t transpose_w) {
+  Types operands = {{DType::f32, shapes.rows},
+                    {DType::f32, shapes.second},
+                    {DType::i32, {shapes.rows[0], shapes.rows[1], shapes.experts}}};
+  if (!shapes.addend.empty()) operands.push_back({DType::f32, shapes.addend});
+  return {.name = std::move(name),
+          .operands = std::move(operands),
+          .attrs = {{"transpose_w", transpose_w}},
+          .fill = fill_counts(shapes.counts)};
+}
+
+std::vector<double> packed_counts() { return {3, 4, 1, 0, 2, 4}; }  // of 8 rows, the last two unused
+std::vector<double> placed_counts() { return {2, 0, 5, 3, 1, 3, 0, 0, 3, 3, 3, 3, 0, 0, 0, 1}; }  // some beyond 3
+
 std::vector<Sample> dot_samples() {
   return {
-      {.name = "every_row",
-       .operands = {{DType::f32, {8, 4}}, {DType::f32, {3, 4, 6}}, {DType::i32, {3}}},
-       .attrs = {{"transpose_w", 0}},
-       .fill = fill_counts({3, 4, 1})},
-      {.name = "transposed_with_tail",
-       .operands = {{DType::f32, {9, 4}}, {DType::f32, {4, 2, 4}}, {DType::i32, {4}}},
-       .attrs = {{"transpose_w", 1}},
-       .fill = fill_counts({2, 0, 5, 0})},
-      {.name = "capacity",
-       .operands = {{DType::f32, {12, 4}}, {DType::f32, {4, 4, 2}}, {DType::i32, {4}}},
-       .attrs = {{"transpose_w", 0}, {"capacity", 3}},
-       .fill = fill_counts({2, 0, 5, 3})},
-      {.name = "odd_one_expert",
-       .operands = {{DType::f32, {5, 3}}, {DType::f32, {2, 3, 7}}, {DType::i32, {2}}},
-       .attrs = {{"transpose_w", 0}},
-       .fill = fill_counts({0, 5})},
+      sample("packed", {{2, 1, 8, 4}, {3, 4, 6}, 3, packed_counts()}, 0),
+      sample("packed_transposed", {{1, 2, 8, 4}, {3, 2, 4}, 3, packed_counts()}, 1),
+      sample("places", {{2, 2, 4, 3, 4}, {4, 4, 2}, 4, placed_counts()}, 0),
+      sample("places_transposed", {{4, 1, 4, 3, 2}, {4, 6, 2}, 4, placed_counts()}, 1),
+      sample("odd_one_expert", {{1, 1, 2, 5, 3}, {2, 3, 7}, 2, {0, 5}}, 0),
   };
 }
 
 std::vector<Sample> weight_samples() {
   return {
-      {.name = "every_row",
-       .operands = {{DType::f32, {8, 4}}, {DType::f32, {8, 6}}, {DType::i32, {3}}},
-       .attrs = {{"transpose_w", 0}},
-       .fill = fill_counts({3, 4, 1})},
-      {.name = "transposed_with_tail",
-       .operands = {{DType::f32, {9, 4}}, {DType::f32, {9, 2}}, {DType::i32, {4}}},
-       .attrs = {{"transpose_w", 1}},
-       .fill = fill_counts({2, 0, 5, 0})},
-      {.name = "capacity",
-       .operands = {{DType::f32, {12, 4}}, {DType::f32, {12, 2}}, {DType::i32, {4}}},
-       .attrs = {{"transpose_w", 0}, {"capacity", 3}},
-       .fill = fill_counts({2, 0, 5, 3})},
-      {.name = "accumulated",
-       .operands = {{DType::f32, {8, 4}}, {DType::f32, {8, 6}}, {DType::i32, {3}}, {DType::f32, {3, 6, 4}}},
-       .attrs = {{"transpose_w", 1}},
-       .fill = fill_counts({3, 0, 4})},
-      {.name = "odd_one_expert",
-       .operands = {{DType::f32, {5, 3}}, {DType::f32, {5, 7}}, {DType::i32, {2}}},
-       .attrs = {{"transpose_w", 0}},
-       .fill = fill_counts({0, 5})},
+      sample("packed", {{2, 1, 8, 4}, {2, 1, 8, 6}, 3, packed_counts()}, 0),
+      sample("packed_transposed", {{1, 2, 8, 4}, {1, 2, 8, 2}, 3, packed_counts()}, 1),
+      sample("places", {{2, 2, 4, 3, 4}, {2, 2, 4, 3, 2}, 4, placed_counts()}, 0),
+      sample("accumulated", {{4, 1, 4, 3, 4}, {4, 1, 4, 3, 6}, 4, placed_counts(), {4, 6, 4}}, 1),
+      sample("odd_one_expert", {{1, 1, 2, 5, 3}, {1, 1, 2, 5, 7}, 2, {0, 5}}, 0),
   };
 }
 
@@ -177,12 +200,15 @@ std::vector<Sample> weight_samples() {
 OpDef ragged_dot_def() {
   return {
       .name = "ragged_dot",
-      .doc = "product of each expert's rows with its matrix; rows are grouped by expert, counts[e] each",
+      .doc =
+          "product of each expert's rows with its matrix; the first counts[b,c,e] rows of an expert are in use, others "
+          "zero",
       .infer = infer_ragged_dot,
       .factors = dot_factors,
       .grad = grad_ragged_dot,
       .cost = cost_of,
       .reference = reference_ragged_dot,
+      .linear = linear_in_both,
       .samples = dot_samples,
   };
 }
@@ -196,6 +222,7 @@ OpDef ragged_dot_weight_def() {
       .no_grad = "made by autodiff; second derivatives are not taken",
       .cost = cost_of,
       .reference = reference_ragged_dot_weight,
+      .linear = linear_in_both,
       .may_alias = 3,
       .addend = 3,
       .chooses_result_dtype = true,

@@ -99,13 +99,13 @@ void require_outputs(const checkpoint::SafetensorsFile& file, const checkpoint::
     if (!file.contains(name)) refuse(name, "nothing", "the reference's result");
 }
 
-/// Ours may be a scalar where theirs is [1], and has sequences and length in one dimension where theirs has two.
+/// Ours may be a scalar where theirs is [1], and has sequences and length in two dimensions where theirs has one.
 bool same_shape(const ir::Shape& ours, const ir::Shape& theirs, const model::Batch& batch) {
   if (ours == theirs || (ours.empty() && theirs == ir::Shape{1})) return true;
-  if (theirs.size() < 2 || theirs[0] != batch.sequences || theirs[1] != batch.length) return false;
+  if (ours.size() < 2 || ours[0] != batch.sequences || ours[1] != batch.length) return false;
   ir::Shape joined = {batch.sequences * batch.length};
-  joined.insert(joined.end(), theirs.begin() + 2, theirs.end());
-  return ours == joined;
+  joined.insert(joined.end(), ours.begin() + 2, ours.end());
+  return theirs == joined;
 }
 
 ParityRow compare(const std::string& name, const std::vector<float>& ours, const std::vector<float>& theirs,
