@@ -42,6 +42,12 @@ blocks::Configs configs_of(const recipe::Model& model) {
 
 std::string block_name(size_t index) { return fmt::format("block{:02}", index); }
 
+// What the E blocks so far say about their routing, added up.
+struct RouterSums {
+  std::optional<ValueId> counts, probabilities;  // f32[experts], where balance is over the model
+  std::optional<ValueId> balance, z, dropped;    // f32[]
+};
+
 class ModelBuilder {
  public:
   ModelBuilder(const recipe::Model& model, const Batch& batch, const plan::Plan& plan)
@@ -179,36 +185,35 @@ class ModelBuilder {
     builder_.set_scope(scope);
     const ValueId normed = norm(x, scope + ".norm.weight");
     const std::map<std::string, ValueId> weights = block_weights(def);
+    const size_t routers = routers_.size();
     const ValueId y = def.build(context_for(name, weights), normed);
+    if (routers_.size() > routers) add_router(routers_.back());
     return builder_.add(x, y);
   }
 
-  // Logits in f32, whatever the compute dtype: [tokens, vocab]
+  // Logits in f32, whatever the compute dtype: [sequences, length, vocab]
   ValueId head(ValueId x) {
     builder_.set_scope("final_norm");
     const ValueId normed = leave_stream(norm(x, "final_norm.weight"));
     builder_.set_scope("head");
-    const ValueId rows = builder_.reshape(normed, {batch_.sequences * batch_.length, model_.hidden});
-    return builder_.convert(model_.tie_embeddings ? tied_product(rows) : untied_product(rows), DType::f32);
+    return builder_.convert(model_.tie_embeddings ? tied_product(normed) : untied_product(normed), DType::f32);
   }
 
-  ValueId tied_product(ValueId rows) {
+  ValueId tied_product(ValueId x) {
     const ValueId table = builder_.convert(table_, batch_.compute);
-    return builder_.dot(rows, table, {.lhs_contract = {1}, .rhs_contract = {1}});
+    return builder_.dot(x, table, {.lhs_contract = {2}, .rhs_contract = {1}});
   }
 
-  ValueId untied_product(ValueId rows) {
+  ValueId untied_product(ValueId x) {
     const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, {Dim::whole, Dim::vocab}, Init::normal(model_.init_std)});
-    return builder_.matmul(rows, builder_.convert(weight, batch_.compute));
+    return builder_.matmul(x, builder_.convert(weight, batch_.compute));
   }
 
   void losses(ValueId logits, ValueId labels) {
     builder_.set_scope("loss");
     Builder& b = builder_;
-    const int64_t tokens = batch_.sequences * batch_.length;
-    const ValueId flat_labels = b.reshape(labels, {tokens});
-    const std::vector<ValueId> entropy = b.node("cross_entropy", {logits, flat_labels});
-    const ValueId counted = b.convert(b.compare(flat_labels, b.constant(0.0, {tokens}, DType::i32), "ge"), DType::f32);
+    const std::vector<ValueId> entropy = b.node("cross_entropy", {logits, labels});
+    const ValueId counted = b.convert(b.compare(labels, b.constant_like(0.0, labels), "ge"), DType::f32);
     const ValueId counted_tokens = b.sum_all(counted);
     const ValueId at_least_one = b.constant(1.0);
     const ValueId count = b.max(counted_tokens, at_least_one);
@@ -232,30 +237,39 @@ class ModelBuilder {
     return builder_.scale(builder_.sum_all(builder_.mul(counts, probabilities)), scale);
   }
 
+  // Adds a block's router statistics to the sums of the blocks before it. They are added where the block is, so that
+  // between two blocks only these few numbers pass.
+  void add_router(const blocks::RouterStats& stats) {
+    ops::Scope scope(builder_, "losses");
+    const blocks::FeedForward& f = model_.feed_forward;
+    const auto add_to = [this](std::optional<ValueId>& sum, ValueId value) {
+      sum = sum ? builder_.add(*sum, value) : value;
+    };
+    if (f.balance_over == "model") {
+      add_to(router_sums_.counts, stats.counts);
+      add_to(router_sums_.probabilities, stats.probability_sum);
+    } else {
+      add_to(router_sums_.balance,
+             balance(stats.counts, stats.probability_sum, router_tokens(), static_cast<double>(f.top_k)));
+    }
+    if (f.z_loss > 0) add_to(router_sums_.z, stats.square_lse_mean);
+    add_to(router_sums_.dropped, stats.dropped);
+    result_.expert_loads.push_back({stats.block, stats.counts, f.bias_rate > 0});
+  }
+
+  double router_tokens() const { return static_cast<double>(batch_.sequences * batch_.length); }
+
   ValueId router_losses() {
     Builder& b = builder_;
     const blocks::FeedForward& f = model_.feed_forward;
-    const double tokens = static_cast<double>(batch_.sequences * batch_.length),
-                 blocks = static_cast<double>(routers_.size());
-    ValueId counts = routers_[0].counts, probabilities = routers_[0].probability_sum;
-    ValueId z = routers_[0].square_lse_mean, dropped = routers_[0].dropped;
-    const double k = static_cast<double>(f.top_k);
-    ValueId per_block = balance(counts, probabilities, tokens, k);
-    for (size_t i = 1; i < routers_.size(); ++i) {
-      counts = b.add(counts, routers_[i].counts);
-      probabilities = b.add(probabilities, routers_[i].probability_sum);
-      z = b.add(z, routers_[i].square_lse_mean);
-      dropped = b.add(dropped, routers_[i].dropped);
-      per_block = b.add(per_block, balance(routers_[i].counts, routers_[i].probability_sum, tokens, k));
-    }
-    const ValueId aux = f.balance_over == "model" ? balance(counts, probabilities, tokens * blocks, 1.0)
-                                                  : b.scale(per_block, 1.0 / blocks);
-    for (const blocks::RouterStats& stats : routers_)
-      result_.expert_loads.push_back({stats.block, stats.counts, f.bias_rate > 0});
+    const double blocks = static_cast<double>(routers_.size());
+    const ValueId aux = f.balance_over == "model"
+                            ? balance(*router_sums_.counts, *router_sums_.probabilities, router_tokens() * blocks, 1.0)
+                            : b.scale(*router_sums_.balance, 1.0 / blocks);
     result_.graph.add_output({.name = "aux", .value = aux});
-    result_.graph.add_output({.name = "dropped", .value = dropped});
+    result_.graph.add_output({.name = "dropped", .value = *router_sums_.dropped});
     ValueId total = b.scale(aux, f.balance_loss);
-    if (f.z_loss > 0) total = b.add(total, b.scale(z, f.z_loss / blocks));
+    if (f.z_loss > 0) total = b.add(total, b.scale(*router_sums_.z, f.z_loss / blocks));
     return total;
   }
 
@@ -275,6 +289,7 @@ class ModelBuilder {
   ValueId table_;
   std::optional<ValueId> rope_cos_, rope_sin_, segments_, positions_;
   std::vector<blocks::RouterStats> routers_;
+  RouterSums router_sums_;
 };
 
 }  // namespace
