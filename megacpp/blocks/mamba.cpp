@@ -4,81 +4,166 @@
 #include <cmath>
 
 #include "megacpp/blocks/block.h"
+#include "megacpp/blocks/sequence_chunks.h"
 
 namespace megacpp::blocks {
 namespace {
 
 std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
   const Mamba& m = configs.mamba;
+  const Init in = Init::normal(dims.init_std);
+  const Init conv = Init::normal(1.0 / std::sqrt(3.0 * static_cast<double>(m.conv_width)));
   const Init dt{.kind = Init::Kind::dt_bias, .a = m.dt_min, .b = m.dt_max, .c = m.dt_floor};
-  const double conv_std = 1.0 / std::sqrt(3.0 * static_cast<double>(m.conv_width));
-  std::vector<Parameter> list = {{"in_proj", {dims.hidden, m.projected()}, {Dim::whole, Dim::whole}, Init::normal(dims.init_std)},
-                                 {"conv.weight", {m.conv_channels(), m.conv_width}, {Dim::whole, Dim::whole}, Init::normal(conv_std)},
-                                 {"dt_bias", {m.heads}, {Dim::inner}, dt, false},
-                                 {"A_log", {m.heads}, {Dim::inner}, {.kind = Init::Kind::log_uniform_int}, false},
-                                 {"D", {m.heads}, {Dim::inner}, Init::ones(), false},
-                                 {"gate_norm.weight", {m.inner()}, {Dim::inner}, Init::ones(), false},
-                                 {"out_proj", {m.inner(), dims.hidden}, {Dim::inner, Dim::whole}, Init::normal(dims.output_std)}};
-  if (m.conv_bias) list.push_back({"conv.bias", {m.conv_channels()}, {Dim::whole}, Init::zeros(), false});
+  std::vector<Parameter> list = {
+      {"in_proj.z", {dims.hidden, m.inner()}, {Dim::whole, Dim::inner}, in},
+      {"in_proj.x", {dims.hidden, m.inner()}, {Dim::whole, Dim::inner}, in},
+      {"in_proj.B", {dims.hidden, m.groups * m.state}, {Dim::whole, Dim::groups}, in},
+      {"in_proj.C", {dims.hidden, m.groups * m.state}, {Dim::whole, Dim::groups}, in},
+      {"in_proj.dt", {dims.hidden, m.heads}, {Dim::whole, Dim::inner}, in},
+      {"conv.x.weight", {m.inner(), m.conv_width}, {Dim::inner, Dim::whole}, conv},
+      {"conv.B.weight", {m.groups * m.state, m.conv_width}, {Dim::groups, Dim::whole}, conv},
+      {"conv.C.weight", {m.groups * m.state, m.conv_width}, {Dim::groups, Dim::whole}, conv},
+      {"dt_bias", {m.heads}, {Dim::inner}, dt, false},
+      {"A_log", {m.heads}, {Dim::inner}, {.kind = Init::Kind::log_uniform_int}, false},
+      {"D", {m.heads}, {Dim::inner}, Init::ones(), false},
+      {"gate_norm.weight", {m.inner()}, {Dim::inner}, Init::ones(), false},
+      {"out_proj", {m.inner(), dims.hidden}, {Dim::inner, Dim::whole}, Init::normal(dims.output_std)}};
+  if (m.conv_bias) {
+    list.push_back({"conv.x.bias", {m.inner()}, {Dim::inner}, Init::zeros(), false});
+    list.push_back({"conv.B.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), false});
+    list.push_back({"conv.C.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), false});
+  }
   return list;
 }
 
-// Conv, bias and SiLU over the channels [x, B, C].
-ValueId convolved(const BuildContext& context, ValueId channels) {
+// Conv, bias and SiLU over the channels of x, B or C.
+ValueId convolved(const BuildContext& context, ValueId channels, const std::string& name, Dim dim) {
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "conv");
-  ValueId y = b.one("causal_conv", {channels, context.weight("conv.weight")}, {{"reverse", int64_t{0}}});
-  if (context.configs.mamba.conv_bias) y = b.add(y, b.broadcast(context.weight("conv.bias"), b.shape(y), {2}));
+  ValueId y = convolve(context, channels, "conv." + name + ".weight", dim);
+  if (context.configs.mamba.conv_bias)
+    y = b.add(y, b.broadcast(context.weight("conv." + name + ".bias"), b.shape(y), {2}));
   return b.silu(y);
 }
 
-// Time steps after bias, softplus and limits, in f32: [batch, sequence, heads]
+// Time steps before bias, straight to f32: a narrow product would be widened or not depending on who else reads it.
+ValueId raw_time_steps(const BuildContext& context, ValueId x) {
+  using Dims = std::vector<int64_t>;
+  return context.builder.one("dot", {x, context.weight("in_proj.dt")},
+                             {{"lhs_contract", Dims{2}},
+                              {"rhs_contract", Dims{0}},
+                              {"lhs_batch", Dims{}},
+                              {"rhs_batch", Dims{}},
+                              {"dtype", std::string(ir::dtype_name(ir::DType::f32))}});
+}
+
+// Time steps after bias, softplus and limits: f32[batch, sequence, heads]
 ValueId time_steps(const BuildContext& context, ValueId raw) {
   ops::Builder& b = context.builder;
   const Mamba& m = context.configs.mamba;
-  const ValueId wide = b.convert(raw, ir::DType::f32);
-  ValueId dt = b.softplus(b.add(wide, b.broadcast(context.master("dt_bias"), b.shape(wide), {2})));
+  ValueId dt = b.softplus(b.add(raw, b.broadcast(context.master("dt_bias"), b.shape(raw), {2})));
   if (m.dt_limit_low > 0) dt = b.max(dt, b.constant(m.dt_limit_low));
   if (std::isfinite(m.dt_limit_high)) dt = b.min(dt, b.constant(m.dt_limit_high));
   return dt;
 }
 
-// The scan plus its skip connection: [batch, sequence, inner]
-ValueId scanned(const BuildContext& context, ValueId conv, ValueId dt) {
+// What the scan reads; with several runs all but A are [b, K, l, ..].
+struct Scan {
+  ValueId x;     // [b, s, h, p]
+  ValueId dt;    // [b, s, h]
+  ValueId A;     // [h]
+  ValueId B, C;  // [b, s, g, n]
+};
+
+// v [b, K, l, h, p] times factor [b, K, l, h]
+ValueId scale_heads(ops::Builder& b, ValueId v, ValueId factor) {
+  return b.mul(v, b.broadcast(factor, b.shape(v), {0, 1, 2, 3}));
+}
+
+// What each run leaves behind, from nothing: [b, K, h, p, n]
+ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_decay) {
   ops::Builder& b = context.builder;
   const Mamba& m = context.configs.mamba;
-  const auto& [batch, sequence] = std::pair(context.dims.batch, context.dims.sequence);
-  const int64_t bc = m.groups * m.state;
+  // A position's own decay comes before what it adds, so only the later ones count. Summed from the end: a difference
+  // of sums from the start would cancel.
+  const int64_t length = b.type(log_decay).dim(2);
+  const ValueId later = b.slice(b.pad(log_decay, 2, 0, 1), 2, 1, length);
+  const ValueId to_end = b.exp(b.cumsum(later, 2, true));
+  const ValueId x = b.convert(scan.x, ir::DType::f32);
+  const ValueId added = scale_heads(b, x, b.mul(scan.dt, to_end));
+  const ValueId by_group = b.reshape(added, chunked_shape(context, {m.groups, m.heads / m.groups, m.head_dim}));
+  const ValueId states =
+      b.dot(by_group, b.convert(scan.B, ir::DType::f32),
+            {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+  const ir::Shape& runs = b.shape(scan.x);
+  return b.reshape(states, {runs[0], runs[1], m.heads, m.head_dim, m.state});
+}
+
+// What the scan reads from the states that reach each run from those before it, in f32: [b, K, l, h, p]
+ValueId carried(const BuildContext& context, const Scan& scan) {
+  ops::Builder& b = context.builder;
+  const Mamba& m = context.configs.mamba;
+  ops::Scope scope(b, "carry");
+  const ValueId log_decay = b.mul(scan.dt, b.broadcast(scan.A, b.shape(scan.dt), {3}));
+  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId ended = ended_states(context, scan, log_decay);
+  const ValueId whole = at_end(context, from_start);
+  const ValueId by_head = carry_in_time(context, whole, ended, {Dim::inner, Dim::whole, Dim::whole});
+  const ir::Shape runs = b.shape(by_head);
+  const ValueId reached = b.reshape(by_head, {runs[0], runs[1], m.groups, m.heads / m.groups, m.head_dim, m.state});
+  const ValueId read = b.dot(  // [b, K, g, l, h / g, p]
+      b.convert(scan.C, ir::DType::f32), reached,
+      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId ordered =
+      b.reshape(b.transpose(read, {0, 1, 3, 2, 4, 5}), chunked_shape(context, {m.heads, m.head_dim}));
+  return scale_heads(b, ordered, from_start);
+}
+
+// The scan plus its skip connection: [batch, sequence, inner]
+ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, ValueId C) {
+  ops::Builder& b = context.builder;
+  const Mamba& m = context.configs.mamba;
   ops::Scope scope(b, "ssd");
-  const ValueId x = b.reshape(b.slice(conv, 2, 0, m.inner()), {batch, sequence, m.heads, m.head_dim});
-  const ValueId B = b.reshape(b.slice(conv, 2, m.inner(), bc), {batch, sequence, m.groups, m.state});
-  const ValueId C = b.reshape(b.slice(conv, 2, m.inner() + bc, bc), {batch, sequence, m.groups, m.state});
-  const ValueId A = b.neg(b.exp(context.master("A_log")));
-  const ValueId y = b.one("ssd", {x, dt, A, B, C}, {{"chunk", m.chunk}});
-  const ValueId skip = b.mul(x, b.broadcast(context.weight("D"), b.shape(x), {2}));
-  return b.reshape(b.add(y, skip), {batch, sequence, m.inner()});
+  const ir::Shape state_shape = chunked_shape(context, {m.groups, m.state});
+  Scan scan;
+  scan.x = b.reshape(x, chunked_shape(context, {m.heads, m.head_dim}));
+  scan.dt = b.reshape(dt, chunked_shape(context, {m.heads}));
+  scan.B = b.reshape(B, state_shape);
+  scan.C = b.reshape(C, state_shape);
+  scan.A = b.neg(b.exp(context.master("A_log")));
+  ValueId y = b.one("ssd", {scan.x, scan.dt, scan.A, scan.B, scan.C}, {{"chunk", m.chunk}});
+  if (is_chunked(context)) {
+    const ValueId reached = carried(context, scan);
+    y = b.convert(b.add(b.convert(y, ir::DType::f32), reached), context.dims.compute);
+  }
+  const ValueId skip = b.mul(scan.x, b.broadcast(context.weight("D"), b.shape(scan.x), {b.type(scan.x).rank() - 2}));
+  return b.reshape(b.add(y, skip), b.shape(x));
 }
 
 ValueId build(const BuildContext& context, ValueId input) {
   ops::Builder& b = context.builder;
   const Mamba& m = context.configs.mamba;
-  ValueId z, channels, raw_dt;
+  ValueId z, x, B, C, raw_dt;
   {
     ops::Scope scope(b, "in");
-    const ValueId projected = project(context, input, "in_proj");
-    z = b.slice(projected, 2, 0, m.inner());
-    channels = b.slice(projected, 2, m.inner(), m.conv_channels());
-    raw_dt = b.slice(projected, 2, m.inner() + m.conv_channels(), m.heads);
+    const ValueId entered = context.enter(input);
+    z = project(context, entered, "in_proj.z");
+    x = project(context, entered, "in_proj.x");
+    B = project(context, entered, "in_proj.B");
+    C = project(context, entered, "in_proj.C");
+    raw_dt = raw_time_steps(context, entered);
   }
-  const ValueId conv = convolved(context, channels);
+  x = convolved(context, x, "x", Dim::inner);
+  B = convolved(context, B, "B", Dim::groups);
+  C = convolved(context, C, "C", Dim::groups);
   const ValueId dt = time_steps(context, raw_dt);
-  const ValueId y = scanned(context, conv, dt);
+  const ValueId y = scanned(context, x, dt, B, C);
   ops::Scope scope(b, "out");
   const ValueId gated = b.mul(y, b.silu(z));
   const ValueId normed =
       b.node("rms_norm", {gated, context.weight("gate_norm.weight")},
              {{"eps", context.dims.norm_eps}, {"group_size", m.norm_per_group ? m.inner() / m.groups : m.inner()}})[0];
-  return project(context, normed, "out_proj");
+  return context.leave(project(context, normed, "out_proj"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// M: Mamba-2 (state space duality, chunked): one in-projection to [z, x, B, C, dt], causal depthwise conv over [x, B,
-// C], the scan, a gated RMSNorm and the out-projection.
+// M: Mamba-2 (state space duality, chunked): in-projections to z, x, B, C and dt, causal depthwise convs over x, B and
+// C, the scan, a gated RMSNorm and the out-projection. z, x and dt go by heads, B and C by groups: parameters of their
+// own, so that each can be split along them.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,6 @@ struct Mamba {
   bool conv_bias = true;
 
   int64_t inner() const { return heads * head_dim; }
-  int64_t conv_channels() const { return inner() + 2 * groups * state; }
-  int64_t projected() const { return inner() + conv_channels() + heads; }
   bool operator==(const Mamba&) const = default;
 };
 

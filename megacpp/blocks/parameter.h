@@ -33,7 +33,7 @@ struct Init {
 };
 
 struct Parameter {
-  std::string name;  // full: "block03.M.in_proj"
+  std::string name;  // full: "block03.M.out_proj"
   ir::Shape shape;
   std::vector<Dim> dims;  // what a layout may split, one per dimension
   Init init;

@@ -5,6 +5,8 @@
 #include <numbers>
 
 #include "megacpp/blocks/block.h"
+#include "megacpp/blocks/sequence_chunks.h"
+#include "megacpp/ops/rg_lru.h"
 
 namespace megacpp::blocks {
 namespace {
@@ -62,27 +64,57 @@ ValueId gate(const BuildContext& context, ValueId x, const std::string& name) {
   return b.add(ordered, b.broadcast(bias, b.shape(x), {2}));
 }
 
+// What reaches the tokens of each run [b, K, l, w] from the runs before it, in f32, given h of the runs by themselves.
+ValueId carried(const BuildContext& context, ValueId h, ValueId recurrent_gate) {
+  ops::Builder& b = context.builder;
+  ops::Scope scope(b, "carry");
+  const ValueId log_decay = ops::rg_lru_log_decay(b, recurrent_gate, context.master("p"));
+  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId whole = at_end(context, from_start);
+  const ValueId ended = b.convert(at_end(context, h), ir::DType::f32);
+  const ValueId reached = carry_in_time(context, whole, ended, {Dim::width});
+  return b.mul(from_start, b.broadcast(reached, b.shape(h), {0, 1, 3}));
+}
+
+// The recurrence over all tokens: x, gates [batch, sequence, width] -> the same shape.
+ValueId recurrence(const BuildContext& context, ValueId x, ValueId input_gate, ValueId recurrent_gate) {
+  ops::Builder& b = context.builder;
+  const ValueId p = context.master("p");
+  if (!is_chunked(context)) return b.one("rg_lru", {x, input_gate, recurrent_gate, p});
+  const ir::Shape shape = chunked_shape(context, {context.configs.recurrent.width});
+  const ValueId runs = b.reshape(x, shape), input_runs = b.reshape(input_gate, shape);
+  const ValueId recurrent_runs = b.reshape(recurrent_gate, shape);
+  // The run stored first is the first in time, in every order.
+  const ValueId continues = b.pad(b.constant(0.0, {shape[0], 1}), 1, 0, shape[1] - 1, 1.0);
+  const ValueId alone = b.one("rg_lru", {runs, input_runs, recurrent_runs, p, continues});
+  const ValueId reached = carried(context, alone, recurrent_runs);
+  const ValueId h = b.add(b.convert(alone, ir::DType::f32), reached);
+  return b.reshape(b.convert(h, context.dims.compute), b.shape(x));
+}
+
 ValueId build(const BuildContext& context, ValueId input) {
   ops::Builder& b = context.builder;
+  const ValueId entered = context.enter(input);
   ValueId y;
   {
     ops::Scope scope(b, "gate");
-    y = gelu_tanh(b, linear(context, input, "linear_y"));
+    y = gelu_tanh(b, linear(context, entered, "linear_y"));
   }
   ValueId h;
   {
     ops::Scope scope(b, "conv");
-    const ValueId x = linear(context, input, "linear_x");
-    h = b.one("causal_conv", {x, context.weight("conv.weight")}, {{"reverse", int64_t{0}}});
-    h = add_bias(context, h, "conv.bias");
+    const ValueId x = linear(context, entered, "linear_x");
+    h = add_bias(context, convolve(context, x, "conv.weight", Dim::width), "conv.bias");
   }
   {
     ops::Scope scope(b, "rg_lru");
     const ValueId input_gate = gate(context, h, "input_gate"), recurrent_gate = gate(context, h, "recurrent_gate");
-    h = b.one("rg_lru", {h, input_gate, recurrent_gate, context.master("p")});
+    h = recurrence(context, h, input_gate, recurrent_gate);
   }
   ops::Scope scope(b, "out");
-  return linear(context, b.mul(h, y), "linear_out");
+  // The bias joins after leave(), where partial sums end: it must count once.
+  const ValueId projected = project(context, b.mul(h, y), "linear_out.weight");
+  return add_bias(context, context.leave(projected), "linear_out.bias");
 }
 
 }  // namespace

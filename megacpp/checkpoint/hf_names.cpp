@@ -127,13 +127,52 @@ void single_experts(Names& names, const recipe::Model& model) {
   }
 }
 
+/// The parts of a fused tensor along its rows, in their order: our name, how many rows.
+using Parts = std::vector<std::pair<std::string, int64_t>>;
+
+int64_t rows_of(const Parts& parts) {
+  int64_t rows = 0;
+  for (const auto& [name, count] : parts) rows += count;
+  return rows;
+}
+
+void fused_in_proj(Names& names, int64_t hidden, const Parts& parts) {
+  int64_t row = 0;
+  for (const auto& [name, rows] : parts) {
+    names.piece({.ours = "in_proj." + name,
+                 .our_shape = {hidden, rows},
+                 .theirs = "in_proj.weight",
+                 .their_shape = {rows_of(parts), hidden},
+                 .transposed = true,
+                 .row_begin = row});
+    row += rows;
+  }
+}
+
+void fused_conv(Names& names, const recipe::Mamba& m, const Parts& parts) {
+  int64_t row = 0;
+  for (const auto& [name, rows] : parts) {
+    names.piece({.ours = "conv." + name + ".weight",
+                 .our_shape = {rows, m.conv_width},
+                 .theirs = "conv1d.weight",
+                 .their_shape = {rows_of(parts), 1, m.conv_width},
+                 .row_begin = row});
+    if (m.conv_bias)
+      names.piece({.ours = "conv." + name + ".bias",
+                   .our_shape = {rows},
+                   .theirs = "conv1d.bias",
+                   .their_shape = {rows_of(parts)},
+                   .row_begin = row});
+    row += rows;
+  }
+}
+
 void mamba(Names& names, const recipe::Model& model) {
   const recipe::Mamba& m = model.mamba;
   const int64_t inner = m.heads * m.head_dim;
-  const int64_t channels = inner + 2 * m.groups * m.state;
-  names.linear("in_proj", "in_proj.weight", model.hidden, inner + channels + m.heads);
-  names.plain("conv.weight", "conv1d.weight", {channels, m.conv_width}, {channels, 1, m.conv_width});
-  if (m.conv_bias) names.plain("conv.bias", "conv1d.bias", {channels});
+  const int64_t state = m.groups * m.state;
+  fused_in_proj(names, model.hidden, {{"z", inner}, {"x", inner}, {"B", state}, {"C", state}, {"dt", m.heads}});
+  fused_conv(names, m, {{"x", inner}, {"B", state}, {"C", state}});
   names.plain("dt_bias", "dt_bias", {m.heads});
   names.plain("A_log", "A_log", {m.heads});
   names.plain("D", "D", {m.heads});

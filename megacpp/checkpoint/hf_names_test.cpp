@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 
 namespace megacpp::checkpoint {
@@ -37,10 +38,30 @@ TEST(HfNamesTest, NemotronHOnDiskDiffersInTheRootOnly) {
 TEST(HfNamesTest, OptionalParametersFollowTheModel) {
   std::set<std::string> ours;
   for (const NamePiece& piece : nemotron_h_names(hybrid(), HfNaming::in_memory).pieces) ours.insert(piece.ours);
-  EXPECT_FALSE(ours.contains("block00.M.conv.bias"));
+  EXPECT_FALSE(ours.contains("block00.M.conv.x.bias"));
   EXPECT_FALSE(ours.contains("block01.E.w_gate"));
   EXPECT_TRUE(ours.contains("block01.E.w_up"));
   EXPECT_TRUE(ours.contains("block02.A.wq"));
+}
+
+TEST(HfNamesTest, PartsOfFusedTensorsCoverThemOnce) {
+  recipe::Model model = hybrid();
+  model.mamba.conv_bias = true;
+  const NameMap names = nemotron_h_names(model, HfNaming::in_memory);
+  TensorMap theirs;
+  for (const NamePiece& piece : names.pieces) {
+    FloatTensor tensor = {piece.their_shape,
+                          std::vector<float>(static_cast<size_t>(ir::num_elements(piece.their_shape)))};
+    std::iota(tensor.data.begin(), tensor.data.end(), 1.0F);
+    theirs[piece.theirs] = std::move(tensor);
+  }
+  const TensorMap ours = import_tensors(names, theirs), back = export_tensors(names, ours);
+  for (const auto& [name, tensor] : theirs) EXPECT_EQ(back.at(name).data, tensor.data) << name;
+  // Rows of 8: z 16, x 16, B 4, C 4, dt 4.
+  EXPECT_EQ(ours.at("block00.M.in_proj.C").shape, (ir::Shape{8, 4}));
+  EXPECT_EQ(ours.at("block00.M.in_proj.C").data[0], 36 * 8 + 1);
+  EXPECT_EQ(ours.at("block00.M.conv.B.weight").data[0], 16 * 4 + 1);
+  EXPECT_EQ(ours.at("block00.M.conv.C.bias").data[0], 20 + 1);
 }
 
 TEST(HfNamesTest, BlocksBeyondAHundredKeepTheirNumbers) {

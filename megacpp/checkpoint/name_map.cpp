@@ -36,8 +36,9 @@ FloatTensor& make(TensorMap& tensors, const std::string& name, const ir::Shape& 
 template <typename Copy>
 void for_each_pair(const NamePiece& piece, const Copy& copy) {
   if (!piece.transposed) {
+    const int64_t first = piece.row_begin * ir::strides_of(piece.their_shape)[0];
     for (int64_t i = 0; i < ir::num_elements(piece.our_shape); ++i)
-      copy(static_cast<size_t>(i), static_cast<size_t>(i));
+      copy(static_cast<size_t>(i), static_cast<size_t>(first + i));
     return;
   }
   const size_t rank = piece.their_shape.size();

@@ -21,7 +21,7 @@ struct FloatTensor {
 using TensorMap = std::map<std::string, FloatTensor>;
 
 /// One rectangle of a tensor of theirs and its place in a tensor of ours.
-/// Plain: the whole tensor, same order of elements, perhaps another shape.
+/// Plain: their rows from row_begin on, as many as fill ours, same order of elements, perhaps another shape.
 /// Transposed: theirs is [slices, rows, columns]; rows [row_begin, row_begin + our columns) go to our slices
 /// [slice_begin, slice_begin + slices) as [columns, rows]. Two-dimensional tensors have one slice.
 struct NamePiece {

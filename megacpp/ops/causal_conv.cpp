@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise causal convolution along the sequence and the gradient of its weight. The gradient with respect to the
-// input is the same op with `reverse` flipped.
+// Depthwise causal convolution along the sequence of x [.., s, c] and the gradient of its weight: the leading
+// dimensions are independent sequences. The gradient with respect to the input is the same op with `reverse` flipped.
 #include <algorithm>
 
 #include "megacpp/ops/builder.h"
@@ -18,24 +18,24 @@ int64_t source(int64_t t, int64_t k, int64_t width, bool reverse) {
 
 Types infer_conv(const Types& operands, const ir::Attrs&) {
   require_operand_count("causal_conv", operands, 2);
-  require_float_rank("causal_conv", "x", operands[0], 3);
+  require_float_rank_from("causal_conv", "x", operands[0], 2);
   require_float_rank("causal_conv", "w", operands[1], 2);
-  require_float_shape("causal_conv", "w", operands[1], {operands[0].dim(2), std::max<int64_t>(1, operands[1].dim(1))});
+  require_float_shape("causal_conv", "w", operands[1], {operands[0].dim(-1), std::max<int64_t>(1, operands[1].dim(1))});
   return {operands[0]};
 }
 
 Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("causal_conv_weight", operands, 2);
-  require_float_rank("causal_conv_weight", "x", operands[0], 3);
+  require_float_rank_from("causal_conv_weight", "x", operands[0], 2);
   require_float_shape("causal_conv_weight", "dy", operands[1], operands[0].shape);
   require_at_least("causal_conv_weight", attrs, "width", 1);
-  return {{operands[0].dtype, {operands[0].dim(2), attrs.integer("width")}}};
+  return {{operands[0].dtype, {operands[0].dim(-1), attrs.integer("width")}}};
 }
 
 // Calls body(x index, y index, weight index) for every product of the convolution.
 template <typename Body>
-void for_each_product(const ir::Shape& shape, int64_t width, bool reverse, const Body& body) {
-  const int64_t batch = shape[0], seq = shape[1], channels = shape[2];
+void for_each_product(const ir::TensorType& x, int64_t width, bool reverse, const Body& body) {
+  const int64_t seq = x.dim(-2), channels = x.dim(-1), batch = x.elements() / std::max<int64_t>(1, seq * channels);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < seq; ++t)
       for (int64_t k = 0; k < width; ++k) {
@@ -49,14 +49,14 @@ void for_each_product(const ir::Shape& shape, int64_t width, bool reverse, const
 void conv_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const Tensor& w = operands[1];
-  for_each_product(x.type.shape, w.type.dim(1), attrs.flag("reverse"),
+  for_each_product(x.type, w.type.dim(1), attrs.flag("reverse"),
                    [&](int64_t xi, int64_t yi, int64_t wi) { results[0][yi] += w[wi] * x[xi]; });
 }
 
 void weight_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const Tensor& dy = operands[1];
-  for_each_product(x.type.shape, attrs.integer("width"), attrs.flag("reverse"),
+  for_each_product(x.type, attrs.integer("width"), attrs.flag("reverse"),
                    [&](int64_t xi, int64_t yi, int64_t wi) { results[0][wi] += dy[yi] * x[xi]; });
 }
 
@@ -69,6 +69,9 @@ Cotangents conv_grad(const GradArgs& args) {
   return {dx, b.convert(dw, b.type(w).dtype)};
 }
 
+// "b0 s c" for x of rank 3
+std::string dims_of_x(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2) + "s c"; }
+
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 
 }  // namespace
@@ -78,7 +81,10 @@ OpDef causal_conv_def() {
   def.name = "causal_conv";
   def.doc = "depthwise convolution over positions t-(K-1)..t, or its transpose with reverse";
   def.infer = infer_conv;
-  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, c k -> b s c", "s k"); };
+  def.factors = [](const NodeView& view) {
+    const std::string x = dims_of_x(view);
+    return factors_from(view, x + ", c k -> " + x, "s k");
+  };
   def.grad = conv_grad;
   def.cost = [](const NodeView& view) {
     return Cost{2.0 * static_cast<double>(view.results[0].elements() * view.operands[1].dim(1))};
@@ -89,6 +95,8 @@ OpDef causal_conv_def() {
         {.name = "width4", .operands = {f32({2, 9, 6}), f32({6, 4})}, .attrs = {{"reverse", int64_t{0}}}},
         {.name = "reverse", .operands = {f32({2, 7, 5}), f32({5, 3})}, .attrs = {{"reverse", int64_t{1}}}},
         {.name = "wider_than_sequence", .operands = {f32({1, 2, 70}), f32({70, 4})}, .attrs = {}},
+        {.name = "runs", .operands = {f32({2, 4, 5, 3}), f32({3, 4})}, .attrs = {}},
+        {.name = "one_sequence", .operands = {f32({6, 2}), f32({2, 2})}, .attrs = {}},
     };
   };
   return def;
@@ -99,7 +107,10 @@ OpDef causal_conv_weight_def() {
   def.name = "causal_conv_weight";
   def.doc = "gradient of causal_conv with respect to its weight";
   def.infer = infer_weight;
-  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, b s c -> c k", "s k"); };
+  def.factors = [](const NodeView& view) {
+    const std::string x = dims_of_x(view);
+    return factors_from(view, x + ", " + x + " -> c k", "s k");
+  };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = [](const NodeView& view) {
     return Cost{2.0 * static_cast<double>(view.operands[0].elements() * view.attrs.integer("width"))};
@@ -116,6 +127,7 @@ OpDef causal_conv_weight_def() {
         {.name = "wider_than_sequence",
          .operands = {f32({1, 2, 70}), f32({1, 2, 70})},
          .attrs = {{"width", int64_t{4}}}},
+        {.name = "runs", .operands = {f32({2, 4, 5, 3}), f32({2, 4, 5, 3})}, .attrs = {{"width", int64_t{4}}}},
     };
   };
   return def;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// h_t = a_t h_{t-1} + x_t with h_{-1} = 0, elementwise over channels; with reverse it runs from the end:
-// h_t = a_t h_{t+1} + x_t.
+// h_t = a_t h_{t-1} + x_t with h_{-1} = 0 along dimension `dim` (absent: 1), elementwise over the others; with reverse
+// it runs from the end: h_t = a_t h_{t+1} + x_t.
+#include <algorithm>
+
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
@@ -9,9 +11,12 @@
 namespace megacpp::ops {
 namespace {
 
-Types infer(const Types& operands, const ir::Attrs&) {
+int64_t dim_of(const ir::Attrs& attrs) { return attrs.integer("dim", 1); }
+
+Types infer(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("linear_recurrence", operands, 2);
-  require_float_rank("linear_recurrence", "x", operands[1], 3);
+  require_dim("linear_recurrence", dim_of(attrs), operands[1].shape);
+  require_float_shape("linear_recurrence", "x", operands[1], operands[1].shape);
   require_float_shape("linear_recurrence", "a", operands[0], operands[1].shape);
   return {operands[1]};
 }
@@ -19,7 +24,9 @@ Types infer(const Types& operands, const ir::Attrs&) {
 void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& a = operands[0];
   const Tensor& x = operands[1];
-  const int64_t batch = x.type.dim(0), seq = x.type.dim(1), channels = x.type.dim(2);
+  const int64_t seq = x.type.dim(dim_of(attrs));
+  const int64_t channels = ir::strides_of(x.type.shape)[static_cast<size_t>(dim_of(attrs))];
+  const int64_t batch = x.elements() / std::max<int64_t>(1, seq * channels);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t c = 0; c < channels; ++c) {
       double h = 0;
@@ -32,19 +39,24 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
     }
 }
 
-// [b, s, c] with position t holding what stood at t + 1; the last position is zero.
-ValueId shift_earlier(Builder& b, ValueId v) { return b.slice(b.pad(v, 1, 0, 1), 1, 1, b.type(v).dim(1)); }
+// Position t of `dim` holds what stood at t + 1; the last position is zero.
+ValueId shift_earlier(Builder& b, ValueId v, int64_t dim) {
+  return b.slice(b.pad(v, dim, 0, 1), dim, 1, b.type(v).dim(dim));
+}
 
-// [b, s, c] with position t holding what stood at t - 1; the first position is zero.
-ValueId shift_later(Builder& b, ValueId v) { return b.slice(b.pad(v, 1, 1, 0), 1, 0, b.type(v).dim(1)); }
+// Position t of `dim` holds what stood at t - 1; the first position is zero.
+ValueId shift_later(Builder& b, ValueId v, int64_t dim) {
+  return b.slice(b.pad(v, dim, 1, 0), dim, 0, b.type(v).dim(dim));
+}
 
 Cotangents grad(const GradArgs& args) {
   Builder& b = args.builder;
   const ValueId a = args.operands[0], h = args.results[0], dh = *args.cotangents[0];
   const bool reverse = args.attrs.flag("reverse");
-  const ValueId next_a = reverse ? shift_later(b, a) : shift_earlier(b, a);
-  const ValueId previous_h = reverse ? shift_earlier(b, h) : shift_later(b, h);
-  const ValueId dx = b.one("linear_recurrence", {next_a, dh}, {{"reverse", int64_t{reverse ? 0 : 1}}});
+  const int64_t dim = dim_of(args.attrs);
+  const ValueId next_a = reverse ? shift_later(b, a, dim) : shift_earlier(b, a, dim);
+  const ValueId previous_h = reverse ? shift_earlier(b, h, dim) : shift_later(b, h, dim);
+  const ValueId dx = b.one("linear_recurrence", {next_a, dh}, {{"dim", dim}, {"reverse", int64_t{reverse ? 0 : 1}}});
   const ValueId da = b.mul(dx, previous_h);
   return {b.convert(da, b.type(a).dtype), dx};
 }
@@ -56,9 +68,13 @@ ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)};
 OpDef linear_recurrence_def() {
   OpDef def;
   def.name = "linear_recurrence";
-  def.doc = "h_t = a_t h_{t-1} + x_t along the sequence, or from its end with reverse";
+  def.doc = "h_t = a_t h_{t-1} + x_t along dimension dim, or from its end with reverse";
   def.infer = infer;
-  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, b s c -> b s c", "s"); };
+  def.factors = [](const NodeView& view) {
+    Factors factors = elementwise_factors(view);
+    factors.factors[static_cast<size_t>(dim_of(view.attrs))].kind = FactorKind::replicated;
+    return factors;
+  };
   def.grad = grad;
   def.cost = [](const NodeView& view) { return Cost{2.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = reference;
@@ -68,6 +84,10 @@ OpDef linear_recurrence_def() {
         {.name = "forward", .operands = {f32({2, 9, 6}), f32({2, 9, 6})}, .attrs = {{"reverse", int64_t{0}}}},
         {.name = "reverse", .operands = {f32({2, 7, 5}), f32({2, 7, 5})}, .attrs = {{"reverse", int64_t{1}}}},
         {.name = "one_step", .operands = {f32({3, 1, 67}), f32({3, 1, 67})}, .attrs = {}},
+        {.name = "states", .operands = {f32({2, 4, 2, 3, 2}), f32({2, 4, 2, 3, 2})}, .attrs = {}},
+        {.name = "dim2",
+         .operands = {f32({2, 2, 5, 3}), f32({2, 2, 5, 3})},
+         .attrs = {{"dim", int64_t{2}}, {"reverse", int64_t{1}}}},
     };
   };
   return def;

@@ -43,6 +43,13 @@ void require_float_rank(std::string_view op, std::string_view operand, const ir:
       {.where = place(op, operand), .got = to_string(got), .wanted = "a float tensor of rank " + std::to_string(rank)});
 }
 
+void require_float_rank_from(std::string_view op, std::string_view operand, const ir::TensorType& got, int64_t least) {
+  MEGACPP_REQUIRE(ir::is_float(got.dtype) && got.rank() >= least, E1301,
+                  {.where = place(op, operand),
+                   .got = to_string(got),
+                   .wanted = "a float tensor of rank " + std::to_string(least) + " or more"});
+}
+
 void require_float_shape(std::string_view op, std::string_view operand, const ir::TensorType& got,
                          const ir::Shape& wanted) {
   MEGACPP_REQUIRE(ir::is_float(got.dtype) && got.shape == wanted, E1301,

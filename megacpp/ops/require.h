@@ -17,6 +17,7 @@ void require_operand_count(std::string_view op, const Types& operands, size_t co
 void require_type(std::string_view op, std::string_view operand, const ir::TensorType& got,
                   const ir::TensorType& wanted);
 void require_float_rank(std::string_view op, std::string_view operand, const ir::TensorType& got, int64_t rank);
+void require_float_rank_from(std::string_view op, std::string_view operand, const ir::TensorType& got, int64_t least);
 void require_float_shape(std::string_view op, std::string_view operand, const ir::TensorType& got,
                          const ir::Shape& wanted);
 

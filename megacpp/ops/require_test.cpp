@@ -32,6 +32,8 @@ TEST(RequireTest, ErrorsNameTheOperandOrAttribute) {
             }).where,
             "dot, operand addend");
   EXPECT_EQ(problem_of([&] { require_float_rank("ssd", "x", type, 4); }).where, "ssd, operand x");
+  EXPECT_EQ(problem_of([&] { require_float_rank_from("ssd", "x", type, 3); }).got, "f32[2,3]");
+  EXPECT_NO_THROW(require_float_rank_from("ssd", "x", type, 2));
   EXPECT_EQ(problem_of([&] { require_float_shape("ssd", "A", {DType::i32, {3}}, {3}); }).got, "i32[3]");
   EXPECT_EQ(problem_of([] { require_at_least("ssd", {}, "chunk", 1); }).where, "ssd, attribute chunk");
   EXPECT_EQ(problem_of([] { require_dtype("convert", "f12"); }).got, "f12");

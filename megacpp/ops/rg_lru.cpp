@@ -2,10 +2,15 @@
 // The real-gated linear recurrent unit of Griffin, from gate pre-activations:
 //   i = sigmoid(input_gate), r = sigmoid(recurrence_gate), log a = -8 r softplus(p), m = sqrt(1 - a^2)
 //   h_t = a_t h_{t-1} + m_t i_t x_t, and at position 0: a = 0, m = 1.
-// The slope of the square root is capped at 1000, as in the published implementation: without the cap a gate that
-// saturates (a = 1) makes the gradient infinite.
+// x is [.., s, c]; the leading dimensions are independent sequences. A last operand `continues` [..], where present, is
+// 1 for those that are the later part of a longer one: they too start from h = 0, but their position 0 is like any
+// other. The slope of the square root is capped at 1000, as in the published implementation: without the cap a gate
+// that saturates (a = 1) makes the gradient infinite.
+#include "megacpp/ops/rg_lru.h"
+
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
@@ -18,40 +23,58 @@ namespace {
 constexpr double kDecayScale = 8.0;
 constexpr double kSqrtSlopeFloor = 1e-6;  // slope of sqrt(v) is 1 / sqrt(max(4 v, floor))
 
+constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // without `continues`
+
 double sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
 double softplus(double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); }
 
-void require_inputs(std::string_view op, const Types& operands) {
-  require_float_rank(op, "x", operands[0], 3);
+// `count` operands, or one more: continues.
+void require_inputs(std::string_view op, const Types& operands, size_t count) {
+  require_operands(operands.size() == count || operands.size() == count + 1, op, operands,
+                   std::to_string(count) + " operands, or one more: continues");
+  require_float_rank_from(op, "x", operands[0], 2);
   require_float_shape(op, "input_gate", operands[1], operands[0].shape);
   require_float_shape(op, "recurrence_gate", operands[2], operands[0].shape);
-  require_float_shape(op, "p", operands[3], {operands[0].dim(2)});
+  require_float_shape(op, "p", operands[3], {operands[0].dim(-1)});
+  const ir::Shape& x = operands[0].shape;
+  if (operands.size() > count) require_float_shape(op, "continues", operands[count], {x.begin(), x.end() - 2});
 }
 
 Types infer_forward(const Types& operands, const ir::Attrs&) {
-  require_operand_count("rg_lru", operands, 4);
-  require_inputs("rg_lru", operands);
+  require_inputs("rg_lru", operands, kForwardOperands);
   return {operands[0]};
 }
 
 Types infer_grad(const Types& operands, const ir::Attrs&) {
-  require_operand_count("rg_lru_grad", operands, 6);
-  require_inputs("rg_lru_grad", operands);
+  require_inputs("rg_lru_grad", operands, kGradOperands);
   require_float_shape("rg_lru_grad", "h", operands[4], operands[0].shape);
   require_float_shape("rg_lru_grad", "dh", operands[5], operands[0].shape);
   return {operands[0], operands[1], operands[2], operands[3]};
 }
 
+struct Sizes {
+  int64_t batch, seq, channels;
+};
+
+Sizes sizes_of(const ir::TensorType& x) {
+  const int64_t seq = x.dim(-2), channels = x.dim(-1);
+  return {x.elements() / std::max<int64_t>(1, seq * channels), seq, channels};
+}
+
+// Whether sequence b has the reset at its position 0.
+bool starts(std::span<const Tensor> in, size_t count, int64_t b) { return in.size() == count || in[count][b] == 0.0; }
+
 void forward_reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs&) {
-  const int64_t batch = in[0].type.dim(0), seq = in[0].type.dim(1), channels = in[0].type.dim(2);
+  const auto [batch, seq, channels] = sizes_of(in[0].type);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t c = 0; c < channels; ++c) {
       double h = 0;
       for (int64_t t = 0; t < seq; ++t) {
         const int64_t i = (b * seq + t) * channels + c;
         const double log_a = -kDecayScale * sigmoid(in[2][i]) * softplus(in[3][c]);
-        const double a = t == 0 ? 0.0 : std::exp(log_a);
-        const double m = t == 0 ? 1.0 : std::sqrt(-std::expm1(2 * log_a));
+        const bool reset = t == 0 && starts(in, kForwardOperands, b);
+        const double a = reset ? 0.0 : std::exp(log_a);
+        const double m = reset ? 1.0 : std::sqrt(-std::expm1(2 * log_a));
         h = a * h + m * sigmoid(in[1][i]) * in[0][i];
         results[0][i] = h;
       }
@@ -59,7 +82,7 @@ void forward_reference(std::span<const Tensor> in, std::span<Tensor> results, co
 }
 
 void grad_reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs&) {
-  const int64_t batch = in[0].type.dim(0), seq = in[0].type.dim(1), channels = in[0].type.dim(2);
+  const auto [batch, seq, channels] = sizes_of(in[0].type);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t c = 0; c < channels; ++c) {
       double carry = 0;  // a_{t+1} times the cotangent of h_{t+1}
@@ -68,26 +91,28 @@ void grad_reference(std::span<const Tensor> in, std::span<Tensor> results, const
         const double input = sigmoid(in[1][i]), r = sigmoid(in[2][i]), x = in[0][i];
         const double log_a = -kDecayScale * r * softplus(in[3][c]);
         const double a = std::exp(log_a), a_squared = std::exp(2 * log_a), remainder = -std::expm1(2 * log_a);
-        const double m = t == 0 ? 1.0 : std::sqrt(remainder);
+        const bool reset = t == 0 && starts(in, kGradOperands, b);
+        const double m = reset ? 1.0 : std::sqrt(remainder);
         const double g = in[5][i] + carry;
         carry = a * g;
         results[0][i] = g * m * input;
         results[1][i] = g * m * x * input * (1 - input);
-        if (t == 0) continue;
+        if (reset) continue;
+        const double previous = t == 0 ? 0.0 : in[4][i - channels];
         const double slope = 1.0 / std::sqrt(std::max(4 * remainder, kSqrtSlopeFloor));
-        const double dlog_a = g * in[4][i - channels] * a - g * input * x * slope * 2 * a_squared;
+        const double dlog_a = g * previous * a - g * input * x * slope * 2 * a_squared;
         results[2][i] = -kDecayScale * softplus(in[3][c]) * dlog_a * r * (1 - r);
         results[3][c] -= kDecayScale * r * dlog_a * sigmoid(in[3][c]);
       }
     }
 }
 
-// What both decompositions start from; all [b, s, c] in f32.
+// What both decompositions start from; all [.., s, c] in f32.
 struct Gates {
   ValueId x, input, r, softplus_p;
-  ValueId first;      // pred: position 0
-  ValueId a;          // zero at position 0
-  ValueId m;          // one at position 0
+  ValueId reset;      // pred: position 0 where the sequence starts
+  ValueId a;          // zero at a reset
+  ValueId m;          // one at a reset
   ValueId remainder;  // 1 - a^2 as if there were no reset
 };
 
@@ -99,29 +124,45 @@ ValueId one_minus_exp(Builder& b, ValueId w) {
   return b.div(twice_t, one_plus_t);
 }
 
-Gates build_gates(Builder& b, const std::vector<ValueId>& operands) {
+ValueId build_reset(Builder& b, const std::vector<ValueId>& operands, size_t count) {
+  const ir::Shape shape = b.shape(operands[0]);
+  const int64_t leading = b.type(operands[0]).rank() - 2;
+  if (operands.size() == count) {
+    const ValueId position = b.iota(shape, leading);
+    return b.compare(position, b.constant(0, shape, ir::DType::i32), "eq");
+  }
+  std::vector<int64_t> dims(static_cast<size_t>(leading));
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  const ValueId position = b.iota(shape, leading, ir::DType::f32);
+  const ValueId continues = b.broadcast(b.convert(operands[count], ir::DType::f32), shape, dims);
+  const ValueId sum = b.add(position, continues);
+  return b.compare(sum, b.constant(0.0, shape), "eq");
+}
+
+// `count` as in require_inputs.
+Gates build_gates(Builder& b, const std::vector<ValueId>& operands, size_t count) {
   constexpr auto kF32 = ir::DType::f32;
   const ir::Shape shape = b.shape(operands[0]);
   Gates g;
   g.x = b.convert(operands[0], kF32);
   g.input = b.logistic(b.convert(operands[1], kF32));
   g.r = b.logistic(b.convert(operands[2], kF32));
-  g.softplus_p = b.broadcast(b.softplus(b.convert(operands[3], kF32)), shape, {2});
-  const ValueId position = b.iota(shape, 1);
-  g.first = b.compare(position, b.constant(0, shape, ir::DType::i32), "eq");
-  const ValueId w = b.scale(b.mul(g.r, g.softplus_p), kDecayScale);
+  g.softplus_p = b.broadcast(b.softplus(b.convert(operands[3], kF32)), shape, {b.type(operands[0]).rank() - 1});
+  g.reset = build_reset(b, operands, count);
+  const ValueId w = b.scale(b.mul(g.r, g.softplus_p), kDecayScale);  // -log a
   g.remainder = one_minus_exp(b, w);
-  const ValueId first_a = b.constant(0.0, shape);
-  g.a = b.select(g.first, first_a, b.exp(b.neg(w)));
-  const ValueId first_m = b.constant(1.0, shape);
-  g.m = b.select(g.first, first_m, b.sqrt(g.remainder));
+  const ValueId reset_a = b.constant(0.0, shape);
+  g.a = b.select(g.reset, reset_a, b.exp(b.neg(w)));
+  const ValueId reset_m = b.constant(1.0, shape);
+  g.m = b.select(g.reset, reset_m, b.sqrt(g.remainder));
   return g;
 }
 
 std::vector<ValueId> decompose_forward(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
-  const Gates g = build_gates(b, operands);
+  const Gates g = build_gates(b, operands, kForwardOperands);
   const ValueId driven = b.mul(g.m, b.mul(g.input, g.x));
-  const ValueId h = b.one("linear_recurrence", {g.a, driven}, {{"reverse", int64_t{0}}});
+  const int64_t dim = b.type(g.x).rank() - 2;
+  const ValueId h = b.one("linear_recurrence", {g.a, driven}, {{"dim", dim}, {"reverse", int64_t{0}}});
   return {b.convert(h, b.type(operands[0]).dtype)};
 }
 
@@ -130,12 +171,12 @@ ValueId logistic_slope(Builder& b, ValueId v) { return b.mul(v, b.sub(b.constant
 
 std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
   constexpr auto kF32 = ir::DType::f32;
-  const Gates g = build_gates(b, operands);
-  const int64_t seq = b.type(g.x).dim(1);
+  const Gates g = build_gates(b, operands, kGradOperands);
+  const int64_t dim = b.type(g.x).rank() - 2, seq = b.type(g.x).dim(dim);
   const ValueId h = b.convert(operands[4], kF32), dh = b.convert(operands[5], kF32);
-  const ValueId next_a = b.slice(b.pad(g.a, 1, 0, 1), 1, 1, seq);
-  const ValueId previous_h = b.slice(b.pad(h, 1, 1, 0), 1, 0, seq);
-  const ValueId total = b.one("linear_recurrence", {next_a, dh}, {{"reverse", int64_t{1}}});
+  const ValueId next_a = b.slice(b.pad(g.a, dim, 0, 1), dim, 1, seq);
+  const ValueId previous_h = b.slice(b.pad(h, dim, 1, 0), dim, 0, seq);
+  const ValueId total = b.one("linear_recurrence", {next_a, dh}, {{"dim", dim}, {"reverse", int64_t{1}}});
   const ValueId driven = b.mul(total, g.m);
   const ValueId dx = b.mul(driven, g.input);
   const ValueId driven_x = b.mul(driven, g.x);
@@ -143,7 +184,7 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
   const ValueId four_remainders = b.scale(g.remainder, 4.0);
   const ValueId floor = b.constant_like(kSqrtSlopeFloor, g.remainder);
   const ValueId slope = b.rsqrt(b.max(four_remainders, floor));
-  // a is zero at position 0, which clears both terms there as the reset demands.
+  // a is zero at a reset, which clears both terms there.
   const ValueId through_a = b.mul(b.mul(total, previous_h), g.a);
   const ValueId dm = b.mul(b.mul(total, g.input), g.x);
   const ValueId m_slope = b.mul(b.scale(b.square(g.a), 2.0), slope);
@@ -151,7 +192,9 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
   const ValueId dw = b.scale(b.sub(through_m, through_a), kDecayScale);
   const ValueId dr = b.mul(dw, g.softplus_p);
   const ValueId drecurrence = b.mul(dr, logistic_slope(b, g.r));
-  const ValueId dsoftplus_p = b.reduce_sum(b.mul(dw, g.r), {0, 1});
+  std::vector<int64_t> positions(static_cast<size_t>(dim + 1));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  const ValueId dsoftplus_p = b.reduce_sum(b.mul(dw, g.r), positions);
   const ValueId dp = b.mul(dsoftplus_p, b.logistic(b.convert(operands[3], kF32)));
   std::vector<ValueId> results = {dx, dinput, drecurrence, dp};
   for (size_t i = 0; i < results.size(); ++i) results[i] = b.convert(results[i], b.type(operands[i]).dtype);
@@ -160,10 +203,16 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
 
 Cotangents grad(const GradArgs& args) {
   std::vector<ValueId> operands = args.operands;
-  operands.push_back(args.results[0]);
-  operands.push_back(*args.cotangents[0]);
+  operands.insert(operands.begin() + kForwardOperands, {args.results[0], *args.cotangents[0]});
   const std::vector<ValueId> grads = args.builder.node("rg_lru_grad", operands);
-  return {grads.begin(), grads.end()};
+  Cotangents cotangents(grads.begin(), grads.end());
+  cotangents.resize(args.operands.size());  // none for `continues`
+  return cotangents;
+}
+
+std::string leading_names(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2); }
+std::string continues_names(const NodeView& view, size_t count) {
+  return view.operands.size() > count ? ", " + leading_names(view) : "";
 }
 
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
@@ -171,9 +220,16 @@ ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)};
 std::vector<Sample> make_samples(bool with_cotangent) {
   std::vector<Sample> samples;
   for (const auto& [name, shape] : std::vector<std::pair<std::string, ir::Shape>>{
-           {"even", {2, 8, 6}}, {"one_step", {3, 1, 5}}, {"odd_sizes", {1, 37, 67}}}) {
-    Sample sample{.name = name, .operands = {f32(shape), f32(shape), f32(shape), f32({shape[2]})}, .attrs = {}};
+           {"even", {2, 8, 6}}, {"one_step", {3, 1, 5}}, {"odd_sizes", {1, 37, 67}}, {"runs", {2, 4, 5, 3}}}) {
+    Sample sample{.name = name, .operands = {f32(shape), f32(shape), f32(shape), f32({shape.back()})}, .attrs = {}};
     if (with_cotangent) sample.operands.insert(sample.operands.end(), {f32(shape), f32(shape)});
+    if (shape.size() > 3) {
+      sample.operands.push_back(f32({shape.begin(), shape.end() - 2}));
+      sample.fill = [](std::vector<Tensor>& operands) {
+        Tensor& continues = operands.back();
+        for (int64_t i = 0; i < continues.elements(); ++i) continues[i] = i % 4 == 0 ? 0.0 : 1.0;
+      };
+    }
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -181,12 +237,21 @@ std::vector<Sample> make_samples(bool with_cotangent) {
 
 }  // namespace
 
+ValueId rg_lru_log_decay(Builder& b, ValueId recurrence_gate, ValueId p) {
+  const ValueId r = b.logistic(b.convert(recurrence_gate, ir::DType::f32));
+  const ValueId rate = b.scale(b.softplus(b.convert(p, ir::DType::f32)), -kDecayScale);
+  return b.mul(r, b.broadcast(rate, b.shape(r), {b.type(r).rank() - 1}));
+}
+
 OpDef rg_lru_def() {
   OpDef def;
   def.name = "rg_lru";
   def.doc = "real-gated linear recurrent unit from gate pre-activations";
   def.infer = infer_forward;
-  def.factors = [](const NodeView& view) { return factors_from(view, "b s c, b s c, b s c, c -> b s c", "s"); };
+  def.factors = [](const NodeView& view) {
+    const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
+    return factors_from(view, inputs + continues_names(view, kForwardOperands) + " -> " + x, "s");
+  };
   def.grad = grad;
   def.cost = [](const NodeView& view) { return Cost{16.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = forward_reference;
@@ -201,7 +266,9 @@ OpDef rg_lru_grad_def() {
   def.doc = "gradients of rg_lru from its operands, its result and the cotangent";
   def.infer = infer_grad;
   def.factors = [](const NodeView& view) {
-    return factors_from(view, "b s c, b s c, b s c, c, b s c, b s c -> b s c, b s c, b s c, c", "s");
+    const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
+    const std::string operands = inputs + "," + x + "," + x + continues_names(view, kGradOperands);
+    return factors_from(view, operands + " -> " + inputs, "s");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = [](const NodeView& view) { return Cost{40.0 * static_cast<double>(view.results[0].elements())}; };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state-space product of Mamba-2. For each head, with S [p, n]:
 //   S_t = exp(dt_t A) S_{t-1} + dt_t x_t (outer) B_t,   y_t = S_t C_t.
-// A is negative and dt positive already. Head i reads B and C of group i / (heads / groups). The attribute chunk only
-// says how the work is cut; the result does not depend on it.
+// Leading dimensions are independent sequences. A is negative and dt positive already. Head i reads B and C of group i
+// / (heads / groups). The attribute chunk only says how the work is cut; the result does not depend on it.
 #include <algorithm>
 #include <cmath>
 
@@ -29,7 +29,7 @@ Types types_of(std::span<const Tensor> tensors) {
 
 void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
   const SsdSizes z = ssd_sizes("ssd", types_of(in), attrs);
-  for (int64_t b = 0; b < z.batch; ++b)
+  for (int64_t b = 0; b < z.batch(); ++b)
     for (int64_t h = 0; h < z.heads(); ++h) {
       std::vector<double> state(static_cast<size_t>(z.head_dim * z.state), 0.0);  // [p, n]
       for (int64_t t = 0; t < z.seq; ++t) {
@@ -58,7 +58,7 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   const ValueId from_inside = b.transpose(inside, {0, 1, 4, 2, 3, 5});
   const ValueId from_before = scale_rows(b, b.transpose(carried, {0, 1, 3, 2, 4, 5}), k.from_start);
   const ValueId y = b.add(from_inside, from_before);
-  const ValueId whole = out_of_chunks(b, k, y, {z.batch, z.seq, z.heads(), z.head_dim});
+  const ValueId whole = out_of_chunks(b, k, y, {z.heads(), z.head_dim});
   return {b.convert(whole, b.type(operands[0]).dtype)};
 }
 
@@ -74,7 +74,7 @@ Cost cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = q * z.state * z.groups + (q + 2 * z.state) * z.head_dim * z.heads();
-  return {2.0 * static_cast<double>(z.batch * z.seq) * static_cast<double>(per_position)};
+  return {2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
 }  // namespace
@@ -85,7 +85,8 @@ OpDef ssd_def() {
   def.doc = "state-space product of Mamba-2, chunked along the sequence";
   def.infer = infer;
   def.factors = [](const NodeView& view) {
-    return factors_from(view, "b s (g e) p, b s (g e), (g e), b s g n, b s g n -> b s (g e) p", "s n");
+    const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
+    return factors_from(view, x + "," + dt + ", (g e)," + bc + "," + bc + " -> " + x, "s n");
   };
   def.grad = grad;
   def.cost = cost;

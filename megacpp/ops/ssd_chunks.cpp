@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/require.h"
 
 namespace megacpp::ops {
@@ -15,7 +16,7 @@ constexpr double kNever = -1e30;  // exp of it is zero
 // sums from the start, which would cancel; masked before exp, which would overflow above the diagonal.
 ValueId build_decay(Builder& b, const SsdChunks& k, ValueId log_decay) {
   const SsdSizes& z = k.sizes;
-  const ir::Shape pairs = {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length};
+  const ir::Shape pairs = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length};
   const ValueId steps = b.broadcast(positions_last(b, log_decay), pairs, {0, 1, 2, 3, 4});
   const ValueId is_after = pair_mask(b, k, "gt");
   const ValueId after = b.select(is_after, steps, b.constant(0.0, pairs));
@@ -28,7 +29,8 @@ ValueId build_scores(Builder& b, const SsdChunks& k) {
   const SsdSizes& z = k.sizes;
   const ValueId per_group = b.dot(
       k.c_out, k.b_in, {.lhs_contract = {4}, .rhs_contract = {4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
-  return b.broadcast(per_group, {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {0, 1, 2, 4, 5});
+  return b.broadcast(per_group, {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length},
+                     {0, 1, 2, 4, 5});
 }
 
 ValueId build_previous(Builder& b, const SsdChunks& k) {
@@ -53,12 +55,13 @@ std::vector<Sample> ssd_samples(bool with_cotangent) {
     int64_t chunk;
   };
   std::vector<Sample> samples;
-  for (const auto& [name, z, chunk] : std::vector<Case>{{"whole_chunks", {2, 8, 2, 2, 4, 2}, 4},
-                                                        {"ragged_end", {1, 7, 1, 3, 3, 5}, 3},
-                                                        {"chunk_longer_than_sequence", {2, 3, 3, 1, 2, 3}, 16}}) {
-    const ir::Shape x = {z.batch, z.seq, z.heads(), z.head_dim}, bc = {z.batch, z.seq, z.groups, z.state};
+  for (const auto& [name, z, chunk] : std::vector<Case>{{"whole_chunks", {{2}, 8, 2, 2, 4, 2}, 4},
+                                                        {"ragged_end", {{1}, 7, 1, 3, 3, 5}, 3},
+                                                        {"chunk_longer_than_sequence", {{2}, 3, 3, 1, 2, 3}, 16},
+                                                        {"runs", {{2, 2}, 5, 1, 2, 2, 3}, 3}}) {
+    const ir::Shape x = z.positions({z.heads(), z.head_dim}), bc = z.positions({z.groups, z.state});
     Sample sample{.name = name,
-                  .operands = {f32(x), f32({z.batch, z.seq, z.heads()}), f32({z.heads()}), f32(bc), f32(bc)},
+                  .operands = {f32(x), f32(z.positions({z.heads()})), f32({z.heads()}), f32(bc), f32(bc)},
                   .attrs = {{"chunk", chunk}},
                   .fill = make_stable};
     if (with_cotangent) sample.operands.push_back(f32(x));
@@ -67,35 +70,52 @@ std::vector<Sample> ssd_samples(bool with_cotangent) {
   return samples;
 }
 
+ir::Shape SsdSizes::positions(const ir::Shape& tail) const {
+  ir::Shape shape = leading;
+  shape.push_back(seq);
+  shape.insert(shape.end(), tail.begin(), tail.end());
+  return shape;
+}
+
+std::string ssd_position_names(const NodeView& view) { return numbered_names("b", view.operands[1].rank() - 2) + "s"; }
+
 SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs) {
   require_at_least(op, attrs, "chunk", 1);
-  require_float_rank(op, "x", operands[0], 4);
-  require_float_rank(op, "B", operands[3], 4);
+  require_float_rank_from(op, "x", operands[0], 3);
+  require_float_rank(op, "B", operands[3], operands[0].rank());
   const ir::TensorType& x = operands[0];
-  const int64_t batch = x.dim(0), seq = x.dim(1), heads = x.dim(2), groups = operands[3].dim(2);
-  require_float_shape(op, "dt", operands[1], {batch, seq, heads});
+  const int64_t heads = x.dim(-2), groups = operands[3].dim(-2);
+  const SsdSizes sizes = {.leading = {x.shape.begin(), x.shape.end() - 3},
+                          .seq = x.dim(-3),
+                          .groups = groups,
+                          .heads_per_group = heads / std::max<int64_t>(1, groups),
+                          .head_dim = x.dim(-1),
+                          .state = operands[3].dim(-1)};
+  require_float_shape(op, "dt", operands[1], sizes.positions({heads}));
   require_float_shape(op, "A", operands[2], {heads});
-  require_float_shape(op, "B", operands[3], {batch, seq, groups, operands[3].dim(3)});
+  require_float_shape(op, "B", operands[3], sizes.positions({groups, sizes.state}));
   require_float_shape(op, "C", operands[4], operands[3].shape);
   MEGACPP_REQUIRE(groups > 0 && heads % groups == 0, E1301,
                   {.where = std::string(op),
                    .got = std::to_string(heads) + " heads in " + std::to_string(groups) + " groups",
                    .wanted = "groups that divide the heads"});
-  return {batch, seq, groups, heads / groups, x.dim(3), operands[3].dim(3)};
+  return sizes;
 }
 
 ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail) {
   const int64_t missing = k.chunks * k.length - k.sizes.seq;
   ValueId whole = b.convert(v, ir::DType::f32);
-  if (missing > 0) whole = b.pad(whole, 1, 0, missing);
-  ir::Shape shape = {k.sizes.batch, k.chunks, k.length};
+  if (missing > 0) whole = b.pad(whole, static_cast<int64_t>(k.sizes.leading.size()), 0, missing);
+  ir::Shape shape = {k.sizes.batch(), k.chunks, k.length};
   shape.insert(shape.end(), tail.begin(), tail.end());
   return b.reshape(whole, shape);
 }
 
-ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, ir::Shape shape) {
-  shape[1] = k.chunks * k.length;
-  return b.slice(b.reshape(v, shape), 1, 0, k.sizes.seq);
+ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail) {
+  const size_t dim = k.sizes.leading.size();
+  ir::Shape shape = k.sizes.positions(tail);
+  shape[dim] = k.chunks * k.length;
+  return b.slice(b.reshape(v, shape), static_cast<int64_t>(dim), 0, k.sizes.seq);
 }
 
 ValueId positions_last(Builder& b, ValueId v) { return b.transpose(v, {0, 1, 3, 4, 2}); }
@@ -115,7 +135,7 @@ ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction) {
   const ValueId row = b.iota(square, 0);
   const ValueId column = b.iota(square, 1);
   const ValueId mask = b.compare(row, column, direction);
-  return b.broadcast(mask, {z.batch, k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {4, 5});
+  return b.broadcast(mask, {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {4, 5});
 }
 
 ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool reverse) {
@@ -143,9 +163,9 @@ SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, con
   const ValueId log_decay = b.mul(k.dt, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
   k.decay = build_decay(b, k, log_decay);
   k.from_start = b.exp(b.cumsum(log_decay, 2));
-  const ir::Shape rows = {z.batch, k.chunks, z.groups, z.heads_per_group, k.length};
+  const ir::Shape rows = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length};
   k.to_end = heads_last(b, b.reshape(b.slice(k.decay, 4, k.length - 1, 1), rows));
-  k.whole = b.reshape(b.slice(k.from_start, 2, k.length - 1, 1), {z.batch, k.chunks, z.groups, z.heads_per_group});
+  k.whole = b.reshape(b.slice(k.from_start, 2, k.length - 1, 1), {z.batch(), k.chunks, z.groups, z.heads_per_group});
   k.scores = build_scores(b, k);
   k.added = scale_rows(b, k.x, b.mul(k.dt, k.to_end));
   k.previous = build_previous(b, k);

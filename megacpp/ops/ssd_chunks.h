@@ -12,11 +12,19 @@
 
 namespace megacpp::ops {
 
-/// Sizes of ssd's operands: x [b, s, (g e), p], dt [b, s, (g e)], A [(g e)], B and C [b, s, g, n].
+/// Sizes of ssd's operands: x [.., s, (g e), p], dt [.., s, (g e)], A [(g e)], B and C [.., s, g, n]. The leading
+/// dimensions are independent sequences; below they stand as one, b.
 struct SsdSizes {
-  int64_t batch, seq, groups, heads_per_group, head_dim, state;
+  ir::Shape leading;
+  int64_t seq, groups, heads_per_group, head_dim, state;
+  int64_t batch() const { return ir::num_elements(leading); }
   int64_t heads() const { return groups * heads_per_group; }
+  /// [.., s, tail...]
+  ir::Shape positions(const ir::Shape& tail) const;
 };
+
+/// "b0 s": the factor names of dt's dimensions before the heads, as many as it has.
+std::string ssd_position_names(const NodeView& view);
 
 /// Raises E1301 unless the first five operands fit together; `op` is named in the error.
 SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs);
@@ -43,10 +51,10 @@ struct SsdChunks {
 
 SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
 
-/// [b, s, ...] -> [b, c, q, tail...]
+/// [.., s, ...] -> [b, c, q, tail...]
 ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail);
-/// [b, c, q, ...] -> `shape`, which is [b, s, ...]
-ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, ir::Shape shape);
+/// [b, c, q, ...] -> [.., s, tail...]
+ValueId out_of_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail);
 /// [b, c, g, e, q] <-> [b, c, q, g, e]
 ValueId positions_last(Builder& b, ValueId v);
 ValueId heads_last(Builder& b, ValueId v);

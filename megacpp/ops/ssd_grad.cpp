@@ -85,7 +85,7 @@ void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::
   Types types;
   for (const Tensor& tensor : in) types.push_back(tensor.type);
   const SsdSizes z = ssd_sizes("ssd_grad", types, attrs);
-  for (int64_t b = 0; b < z.batch; ++b)
+  for (int64_t b = 0; b < z.batch(); ++b)
     for (int64_t h = 0; h < z.heads(); ++h) HeadGradient(z, in, results, b, h).run();
 }
 
@@ -129,7 +129,7 @@ ValueId build_dx_over_dt(Builder& b, const Backward& w) {
   return b.add(b.transpose(inside, {0, 1, 4, 2, 3, 5}), w.to_state);
 }
 
-// dB or dC [b, s, g, n]: inside the chunk from `other` (C or B), summed over the heads of a group, and from the state.
+// dB or dC [.., s, g, n]: inside the chunk from `other` (C or B), summed over the heads of a group, and from the state.
 ValueId build_projection(Builder& b, const Backward& w, ValueId other, int64_t summed, ValueId rows, ValueId states) {
   const ValueId dscores = b.reduce_sum(w.dscores, {3});  // [b, c, g, i, j]
   const ValueId inside = b.dot(
@@ -138,7 +138,7 @@ ValueId build_projection(Builder& b, const Backward& w, ValueId other, int64_t s
       rows, states, {.lhs_contract = {4, 5}, .rhs_contract = {3, 4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const SsdSizes& z = w.k.sizes;
   const ValueId sum = b.transpose(b.add(inside, outside), {0, 1, 3, 2, 4});
-  return out_of_chunks(b, w.k, sum, {z.batch, z.seq, z.groups, z.state});
+  return out_of_chunks(b, w.k, sum, {z.groups, z.state});
 }
 
 // Cotangent of the log decay dt A at each position [b, c, q, g, e]: all paths that cross it.
@@ -171,8 +171,8 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   const ValueId through_decay = b.mul(dlog_decay, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
   const ValueId ddt = b.add(through_x, through_decay);
   std::vector<ValueId> results = {
-      out_of_chunks(b, k, scale_rows(b, dx_over_dt, k.dt), {z.batch, z.seq, z.heads(), z.head_dim}),
-      out_of_chunks(b, k, ddt, {z.batch, z.seq, z.heads()}),
+      out_of_chunks(b, k, scale_rows(b, dx_over_dt, k.dt), {z.heads(), z.head_dim}),
+      out_of_chunks(b, k, ddt, {z.heads()}),
       b.reshape(b.reduce_sum(b.mul(k.dt, dlog_decay), {0, 1, 2}), {z.heads()}),
       build_projection(b, w, k.c_out, 3, k.added, w.dstate),
       build_projection(b, w, k.b_in, 4, w.dy_decayed, k.previous),
@@ -186,7 +186,7 @@ Cost cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd_grad", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = 3 * q * z.state * z.groups + (2 * q + 5 * z.state) * z.head_dim * z.heads();
-  return {2.0 * static_cast<double>(z.batch * z.seq) * static_cast<double>(per_position)};
+  return {2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
 }  // namespace
@@ -197,10 +197,9 @@ OpDef ssd_grad_def() {
   def.doc = "gradients of ssd from its operands and the cotangent";
   def.infer = infer;
   def.factors = [](const NodeView& view) {
-    return factors_from(view,
-                        "b s (g e) p, b s (g e), (g e), b s g n, b s g n, b s (g e) p"
-                        " -> b s (g e) p, b s (g e), (g e), b s g n, b s g n",
-                        "s n");
+    const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
+    const std::string five = x + "," + dt + ", (g e)," + bc + "," + bc;
+    return factors_from(view, five + "," + x + " -> " + five, "s n");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = cost;

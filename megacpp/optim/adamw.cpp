@@ -15,7 +15,7 @@ using ir::Role;
 using ir::ValueId;
 using ops::Builder;
 
-// The scope of a parameter's state is the block it belongs to: "block03.M.in_proj" -> "block03.M", "embed.weight" ->
+// The scope of a parameter's state is the block it belongs to: "block03.M.out_proj" -> "block03.M", "embed.weight" ->
 // "embed".
 std::string scope_of(const std::string& parameter) {
   const size_t first = parameter.find('.'), second = parameter.find('.', first + 1);

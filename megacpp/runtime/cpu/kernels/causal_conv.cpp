@@ -10,7 +10,7 @@ namespace megacpp::runtime::cpu {
 namespace {
 
 struct Conv {
-  int64_t batch, seq, channels, width;
+  int64_t batch, seq, channels, width;  // batch: all leading dimensions
   bool reverse;
 
   // The position that tap k reads for result position t.
@@ -18,8 +18,9 @@ struct Conv {
   bool inside(int64_t t) const { return t >= 0 && t < seq; }
 };
 
-Conv conv_of(const ir::Shape& x, int64_t width, const ir::Attrs& attrs) {
-  return {x[0], x[1], x[2], width, attrs.flag("reverse")};
+Conv conv_of(const ir::TensorType& x, int64_t width, const ir::Attrs& attrs) {
+  const int64_t seq = x.dim(-2), channels = x.dim(-1);
+  return {x.elements() / std::max<int64_t>(1, seq * channels), seq, channels, width, attrs.flag("reverse")};
 }
 
 void run_conv(const Conv& v, const KernelArgs& args) {
@@ -81,7 +82,7 @@ void run_weight(const Conv& v, int64_t part, const KernelArgs& args) {
 
 Kernel causal_conv_kernel() {
   return {.op = "causal_conv", .prepare = [](const ops::NodeView& view, int) {
-            const Conv v = conv_of(view.operands[0].shape, view.operands[1].dim(1), view.attrs);
+            const Conv v = conv_of(view.operands[0], view.operands[1].dim(1), view.attrs);
             ScratchPlan plan;
             plan.book(v.width * v.channels);
             return Prepared{[v](const KernelArgs& args) { run_conv(v, args); }, plan.bytes()};
@@ -91,7 +92,7 @@ Kernel causal_conv_kernel() {
 Kernel causal_conv_weight_kernel() {
   return {
       .op = "causal_conv_weight", .prepare = [](const ops::NodeView& view, int threads) {
-        const Conv v = conv_of(view.operands[0].shape, view.attrs.integer("width"), view.attrs);
+        const Conv v = conv_of(view.operands[0], view.attrs.integer("width"), view.attrs);
         ScratchPlan plan;
         plan.book(v.width * v.channels);
         const int64_t part = plan.floats();

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kChannels = 64;
 
 struct Recurrence {
-  int64_t batch, seq, channels;
+  int64_t batch, seq, channels;  // before, along and after the dimension it runs along
   bool reverse;
 };
 
@@ -42,8 +42,11 @@ void run(const Recurrence& v, const KernelArgs& args) {
 
 Kernel linear_recurrence_kernel() {
   return {.op = "linear_recurrence", .prepare = [](const ops::NodeView& view, int) {
-            const ir::Shape& x = view.operands[1].shape;
-            const Recurrence v{x[0], x[1], x[2], view.attrs.flag("reverse")};
+            const ir::TensorType& x = view.operands[1];
+            const int64_t dim = view.attrs.integer("dim", 1), seq = x.dim(dim);
+            const int64_t channels = ir::strides_of(x.shape)[static_cast<size_t>(dim)];
+            const int64_t batch = x.elements() / std::max<int64_t>(1, seq * channels);
+            const Recurrence v{batch, seq, channels, view.attrs.flag("reverse")};
             return Prepared{[v](const KernelArgs& args) { run(v, args); }, 0};
           }};
 }

@@ -16,11 +16,13 @@ constexpr int64_t kSpan = 16;      // positions summed before joining the total:
 constexpr float kDecayScale = 8.0F;
 
 enum Operand : size_t { kX, kInputGate, kRecurrenceGate, kP, kH, kDh };
+constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // one more: continues [batch]
 
 struct Plan {
-  int64_t batch, seq, channels;
-  int64_t per_worker;  // floats: scale, carry, sum, each [block of channels]
-  int64_t partial_dp;  // offset of [batch, channels]; backward only
+  int64_t batch, seq, channels;  // batch: all leading dimensions
+  int64_t per_worker;            // floats: scale, zeros, carry, sum, each [block of channels]
+  int64_t partial_dp;            // offset of [batch, channels]; backward only
+  size_t continues;              // operand; 0: absent
 
   int64_t blocks() const { return (channels + kChannels - 1) / kChannels; }
 };
@@ -41,22 +43,31 @@ void fill_scale(const float* p, int64_t n, float* scale) {
     scale[c] = kDecayScale * (std::max(p[c], 0.0F) + std::log1p(std::exp(-std::abs(p[c]))));
 }
 
+// What position 0 takes for h of the position before: null has it reset the state.
+const float* before_first(const Plan& plan, const Task& task, const KernelArgs& args, float* zeros) {
+  if (plan.continues == 0 || args.in(plan.continues)[task.batch] == 0.0F) return nullptr;
+  row_fill(0.0F, zeros, task.n);
+  return zeros;
+}
+
 void forward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
   fill_scale(args.in(kP) + task.channel, task.n, scale);
+  const float* first = before_first(plan, task, args, scale + kChannels);
   for (int64_t t = 0; t < plan.seq; ++t) {
     const int64_t at = task.at + t * plan.channels;
     rg_lru_forward_row({.x = args.in(kX) + at,
                         .input_gate = args.in(kInputGate) + at,
                         .recurrence_gate = args.in(kRecurrenceGate) + at,
                         .scale = scale,
-                        .previous = t == 0 ? nullptr : args.out(0) + at - plan.channels,
+                        .previous = t == 0 ? first : args.out(0) + at - plan.channels,
                         .h = args.out(0) + at},
                        task.n);
   }
 }
 
 void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
-  float* carry = scale + kChannels;
+  const float* first = before_first(plan, task, args, scale + kChannels);
+  float* carry = scale + 2 * kChannels;
   float* sum = carry + kChannels;
   float* dscale = args.scratch() + plan.partial_dp + task.batch * plan.channels + task.channel;
   fill_scale(args.in(kP) + task.channel, task.n, scale);
@@ -67,7 +78,7 @@ void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, f
                          .input_gate = args.in(kInputGate) + at,
                          .recurrence_gate = args.in(kRecurrenceGate) + at,
                          .scale = scale,
-                         .previous = t == 0 ? nullptr : args.in(kH) + at - plan.channels,
+                         .previous = t == 0 ? first : args.in(kH) + at - plan.channels,
                          .dh = args.in(kDh) + at,
                          .carry = carry,
                          .sum = sum,
@@ -99,16 +110,22 @@ void run_backward(const Plan& plan, const KernelArgs& args) {
   for (int64_t c = 0; c < plan.channels; ++c) dp[c] *= kDecayScale / (1.0F + std::exp(-args.in(kP)[c]));
 }
 
-Plan make_plan(const ops::NodeView& view) {
-  const ir::Shape& x = view.operands[kX].shape;
-  return {.batch = x[0], .seq = x[1], .channels = x[2], .per_worker = 3 * kChannels, .partial_dp = 0};
+Plan make_plan(const ops::NodeView& view, size_t operands) {
+  const ir::TensorType& x = view.operands[kX];
+  const int64_t seq = x.dim(-2), channels = x.dim(-1);
+  return {.batch = x.elements() / std::max<int64_t>(1, seq * channels),
+          .seq = seq,
+          .channels = channels,
+          .per_worker = 4 * kChannels,
+          .partial_dp = 0,
+          .continues = view.operands.size() > operands ? operands : 0};
 }
 
 }  // namespace
 
 Kernel rg_lru_kernel() {
   return {.op = "rg_lru", .prepare = [](const ops::NodeView& view, int threads) {
-            const Plan plan = make_plan(view);
+            const Plan plan = make_plan(view, kForwardOperands);
             ScratchPlan scratch;
             scratch.book(plan.per_worker * threads);
             return Prepared{[plan](const KernelArgs& args) { run_forward(plan, args); }, scratch.bytes()};
@@ -117,7 +134,7 @@ Kernel rg_lru_kernel() {
 
 Kernel rg_lru_grad_kernel() {
   return {.op = "rg_lru_grad", .prepare = [](const ops::NodeView& view, int threads) {
-            Plan plan = make_plan(view);
+            Plan plan = make_plan(view, kGradOperands);
             ScratchPlan scratch;
             scratch.book(plan.per_worker * threads);
             plan.partial_dp = scratch.book(plan.batch * plan.channels);

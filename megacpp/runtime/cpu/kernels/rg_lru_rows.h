@@ -7,7 +7,7 @@
 
 namespace megacpp::runtime::cpu {
 
-/// All rows [n]. `previous` is h of the position before; null at position 0, where the state is reset.
+/// All rows [n]. `previous` is h of the position before; null where the state is reset.
 struct RgLruForwardRow {
   const float* x;
   const float* input_gate;

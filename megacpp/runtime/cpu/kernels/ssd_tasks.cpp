@@ -34,14 +34,15 @@ void sum_log_decays(const SsdDecay& d) {
 }  // namespace
 
 SsdShape ssd_shape(const ops::NodeView& view, int threads) {
-  const ir::Shape& x = view.operands[0].shape;
-  const ir::Shape& b = view.operands[3].shape;
-  SsdShape v{.batch = x[0],
-             .seq = x[1],
-             .heads = x[2],
-             .head_dim = x[3],
-             .groups = b[2],
-             .state = b[3],
+  const ir::TensorType& x = view.operands[0];
+  const ir::TensorType& b = view.operands[3];
+  const int64_t per_sequence = x.dim(-3) * x.dim(-2) * x.dim(-1);
+  SsdShape v{.batch = x.elements() / std::max<int64_t>(1, per_sequence),
+             .seq = x.dim(-3),
+             .heads = x.dim(-2),
+             .head_dim = x.dim(-1),
+             .groups = b.dim(-2),
+             .state = b.dim(-1),
              .length = 0,
              .chunks = 0,
              .head_blocks = 1};

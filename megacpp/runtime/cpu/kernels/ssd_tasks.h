@@ -11,8 +11,8 @@
 namespace megacpp::runtime::cpu {
 
 struct SsdShape {
-  int64_t batch, seq, heads, head_dim, groups, state;
-  int64_t length;  // positions in a chunk; the last one may be shorter
+  int64_t batch, seq, heads, head_dim, groups, state;  // batch: all leading dimensions
+  int64_t length;                                      // positions in a chunk; the last one may be shorter
   int64_t chunks;
   int64_t head_blocks;  // blocks a group's heads are cut into
 
