@@ -55,7 +55,8 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   fmt::print("{:<14} {:>9} {:>10}\n", "stage", "nodes", "ms");
   for (const compile::StageTime& stage : compiled.stages)
     fmt::print("{:<14} {:>9} {:>10.2f}\n", stage.stage, stage.nodes, stage.seconds * 1e3);
-  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
+  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
+             compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
              compiled.fallbacks.size());
   fmt::print("{}", memory::to_text(compiled.largest().memory));
 }
@@ -64,8 +65,7 @@ int run_compile(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   std::optional<compile::Dump> dump;
   if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, target_for(recipe), dump);
+  const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else

@@ -180,7 +180,8 @@ void append_updates(std::vector<Graph>& programs, const CutModel& model, const r
   for (int64_t stage = 0; stage < plan.stages; ++stage) {
     std::vector<blocks::Parameter> parameters;
     std::vector<model::ExpertLoad> loads;
-    for (size_t part = static_cast<size_t>(stage); part < model.stages.size(); part += static_cast<size_t>(plan.stages)) {
+    for (size_t part = static_cast<size_t>(stage); part < model.stages.size();
+         part += static_cast<size_t>(plan.stages)) {
       const ModelStage& own = model.stages[part];
       parameters.insert(parameters.end(), own.parameters.begin(), own.parameters.end());
       loads.insert(loads.end(), own.expert_loads.begin(), own.expert_loads.end());
@@ -190,16 +191,16 @@ void append_updates(std::vector<Graph>& programs, const CutModel& model, const r
 }
 
 struct PartitionedModel {
-  std::vector<LoweredStage> stages;             // passes still to be lowered
-  std::vector<partition::Placements> updates;   // inputs, by pipeline stage
+  std::vector<LoweredStage> stages;            // passes still to be lowered
+  std::vector<partition::Placements> updates;  // inputs, by pipeline stage
 };
 
 // Each part of the model is partitioned with its backward pass and then split into passes, so that what one pass keeps
 // for another lies as both want it.
 PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& model, const plan::Plan& plan) {
   const ir::Mesh& mesh = plan.parallel.mesh;
-  const auto backward = plan.layout.schedule == "zero_bubble" ? partition::Backward::in_two_parts
-                                                              : partition::Backward::whole;
+  const auto backward =
+      plan.layout.schedule == "zero_bubble" ? partition::Backward::in_two_parts : partition::Backward::whole;
   PartitionedModel result{{}, std::vector<partition::Placements>(static_cast<size_t>(plan.stages))};
   std::vector<Graph> passes;
   for (size_t i = 0; i < model.stages.size(); ++i) {
@@ -207,8 +208,8 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
     options.forward_nodes = model.stages[i].forward_nodes;
     partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
     result.updates[i % result.updates.size()].insert(parts.inputs.begin(), parts.inputs.end());
-    LoweredStage stage{{}, std::move(parts.inputs), std::move(parts.outputs), model.stages[i].carried_in,
-                       model.stages[i].carried_out};
+    LoweredStage stage{
+        {}, std::move(parts.inputs), std::move(parts.outputs), model.stages[i].carried_in, model.stages[i].carried_out};
     for (partition::Part& part : partition::split_passes(parts.graph, parts.forward_nodes, backward).parts)
       stage.passes.push_back(std::move(part.graph));
     passes.insert(passes.end(), stage.passes.begin(), stage.passes.end());

@@ -99,7 +99,8 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
   const Compiled compiled = compile_training(small_recipe("none"), plain_target());
-  for (const memory::ProgramPlan& program : compiled.pipeline[0].memory.programs) EXPECT_TRUE(program.final_copies.empty());
+  for (const memory::ProgramPlan& program : compiled.pipeline[0].memory.programs)
+    EXPECT_TRUE(program.final_copies.empty());
   EXPECT_GT(compiled.flops_per_micro_step, 0.0);
   EXPECT_TRUE(compiled.fallbacks.empty());
 }

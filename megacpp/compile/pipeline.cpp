@@ -76,7 +76,8 @@ class Cutter {
 
   // How a carried value lies is decided by the stage that makes it; its cotangent comes back lying the same way.
   void place_carries(Graph& graph, const ModelStage& stage) {
-    for (const Carry& carry : stage.carried_in) set_sharding(graph, *graph.find_input(carry.name), lies_.at(carry.name));
+    for (const Carry& carry : stage.carried_in)
+      set_sharding(graph, *graph.find_input(carry.name), lies_.at(carry.name));
     const partition::Partitioned alone = partition::partition(graph, plan_.parallel.mesh);
     for (const Carry& carry : stage.carried_out)
       lies_[carry.name] = ir::to_string(alone.outputs.at(carry.name).sharding, plan_.parallel.mesh);
@@ -265,8 +266,8 @@ class Assembler {
     return {};
   }
 
-  void receive(const Action& action, const LoweredStage& part, const std::vector<Carry>& carries,
-               std::string_view kind, int64_t boundary, int64_t peer) {
+  void receive(const Action& action, const LoweredStage& part, const std::vector<Carry>& carries, std::string_view kind,
+               int64_t boundary, int64_t peer) {
     const std::vector<Transfer> list = transfers(part, carries, kind, action.prefix, boundary, peer);
     if (list.empty()) return;
     run_program(action, "receive" + std::string(kind), [&] {

@@ -87,8 +87,8 @@ autodiff::Options autodiff_options(const recipe::Train& train) {
 }
 
 std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends,
-                                     const std::vector<blocks::Parameter>& parameters,
-                                     const autodiff::Options& options, const plan::Plan& plan) {
+                                     const std::vector<blocks::Parameter>& parameters, const autodiff::Options& options,
+                                     const plan::Plan& plan) {
   const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
   std::vector<ValueId> targets = ends.targets;
   std::vector<const blocks::Parameter*> trainable;

@@ -33,7 +33,6 @@ void append_expert_counts(ir::Graph& graph, const std::vector<model::ExpertLoad>
 
 /// The update of the parameters of one stage.
 ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
-                       const recipe::Recipe& recipe, const plan::Plan& plan,
-                       const optim::StageLinks& links = {});
+                       const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links = {});
 
 }  // namespace megacpp::compile

@@ -165,7 +165,8 @@ class ModelBuilder {
 
   ValueId embed(ValueId ids) {
     builder_.set_scope("embed");
-    table_ = parameter({"embed.weight", {model_.vocab, model_.hidden}, {Dim::vocab, Dim::whole}, Init::normal(model_.init_std)});
+    table_ = parameter(
+        {"embed.weight", {model_.vocab, model_.hidden}, {Dim::vocab, Dim::whole}, Init::normal(model_.init_std)});
     const ValueId rows = enter_stream(builder_.one("take", {table_, ids}));
     const ValueId x = builder_.convert(rows, batch_.compute);
     return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
@@ -205,7 +206,8 @@ class ModelBuilder {
   }
 
   ValueId untied_product(ValueId x) {
-    const ValueId weight = parameter({"head.weight", {model_.hidden, model_.vocab}, {Dim::whole, Dim::vocab}, Init::normal(model_.init_std)});
+    const ValueId weight = parameter(
+        {"head.weight", {model_.hidden, model_.vocab}, {Dim::whole, Dim::vocab}, Init::normal(model_.init_std)});
     return builder_.matmul(x, builder_.convert(weight, batch_.compute));
   }
 

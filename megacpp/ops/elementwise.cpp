@@ -81,8 +81,9 @@ OpDef linear(Linearity::Kind kind, std::vector<size_t> operands, OpDef def) {
 }  // namespace
 
 OpDef add_def() {
-  return linear(Linearity::Kind::together, {},
-                elementwise("add", "a + b", [](Builder&, const GradArgs&, ValueId dy) { return Cotangents{dy, dy}; }));
+  return linear(Linearity::Kind::together, {}, elementwise("add", "a + b", [](Builder&, const GradArgs&, ValueId dy) {
+                  return Cotangents{dy, dy};
+                }));
 }
 
 OpDef sub_def() {
@@ -125,8 +126,9 @@ OpDef min_def() {
 }
 
 OpDef neg_def() {
-  return linear(Linearity::Kind::together, {},
-                elementwise("neg", "-a", [](Builder& b, const GradArgs&, ValueId dy) { return Cotangents{b.neg(dy)}; }));
+  return linear(Linearity::Kind::together, {}, elementwise("neg", "-a", [](Builder& b, const GradArgs&, ValueId dy) {
+                  return Cotangents{b.neg(dy)};
+                }));
 }
 
 OpDef abs_def() {

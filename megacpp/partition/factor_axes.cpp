@@ -9,8 +9,7 @@ namespace {
 int64_t size_of(const ops::Factors& factors, int f) { return factors.factors[static_cast<size_t>(f)].size; }
 
 size_t nontrivial(const std::vector<int>& dim, const ops::Factors& factors) {
-  return static_cast<size_t>(
-      std::count_if(dim.begin(), dim.end(), [&](int f) { return size_of(factors, f) > 1; }));
+  return static_cast<size_t>(std::count_if(dim.begin(), dim.end(), [&](int f) { return size_of(factors, f) > 1; }));
 }
 
 // The longest prefix of the factor's axes that this dimension can express; what inner factors may still take stands in

@@ -153,12 +153,10 @@ class Lowering {
       case Kind::all_reduce:
         return collective("all_reduce", x, step, {{"kind", std::string("sum")}});
       case Kind::slice:
-        return b_.one("shard_slice", {x},
-                      {{"axes", ir::to_string(step.axes, mesh_)}, {"parts", parts}, {"dim", dim}});
+        return b_.one("shard_slice", {x}, {{"axes", ir::to_string(step.axes, mesh_)}, {"parts", parts}, {"dim", dim}});
       case Kind::all_to_all: {
         const int64_t from = static_cast<int64_t>(step.from_dim);
-        const ValueId moved =
-            collective("all_to_all", padded(x, dim, parts), step, {{"split", dim}, {"concat", from}});
+        const ValueId moved = collective("all_to_all", padded(x, dim, parts), step, {{"split", dim}, {"concat", from}});
         return trimmed(moved, step.from_dim, step.after);
       }
       case Kind::all_gather:
@@ -210,9 +208,8 @@ std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, 
 }
 
 bool is_free(const std::vector<ReshardStep>& steps) {
-  return std::all_of(steps.begin(), steps.end(), [](const ReshardStep& step) {
-    return step.kind == Kind::slice || step.kind == Kind::to_partial;
-  });
+  return std::all_of(steps.begin(), steps.end(),
+                     [](const ReshardStep& step) { return step.kind == Kind::slice || step.kind == Kind::to_partial; });
 }
 
 ValueId lower_reshard(ops::Builder& builder, ValueId local, const std::vector<ReshardStep>& steps, const Sharding& from,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a change of sharding into the chip's nodes. Partial sums first: reduce-scatter where the wanted sharding splits a
-// dimension over the summed axis, all-reduce for the rest. Then slices (free), all-to-all where an axis moves from one
-// dimension to another, all-gather last. Padding of sizes that do not divide is added and cut off here.
+// Turns a change of sharding into the chip's nodes. Partial sums first: reduce-scatter where the wanted sharding splits
+// a dimension over the summed axis, all-reduce for the rest. Then slices (free), all-to-all where an axis moves from
+// one dimension to another, all-gather last. Padding of sizes that do not divide is added and cut off here.
 #pragma once
 
 #include <cstdint>

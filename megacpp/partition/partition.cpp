@@ -67,13 +67,18 @@ struct Wanted {
 class Partitioner {
  public:
   Partitioner(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options)
-      : global_(graph), mesh_(mesh), known_(known), options_(options), result_{ir::Graph(graph.name()), {}, {}, 0},
-        builder_(result_.graph), states_(graph.values().size()) {}
+      : global_(graph),
+        mesh_(mesh),
+        known_(known),
+        options_(options),
+        result_{ir::Graph(graph.name()), {}, {}, 0},
+        builder_(result_.graph),
+        states_(graph.values().size()) {}
 
   Partitioned run() {
     const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());
     for (uint32_t n = 0; n < nodes; ++n) {
-      if (n == options_.forward_nodes) result_.forward_nodes = result_.graph.nodes().size();
+      if (n == options_.forward_nodes) end_forward();
       visit(NodeId{n});
     }
     for (const ir::Output& output : global_.outputs()) add_output(output);
@@ -145,8 +150,7 @@ class Partitioner {
     const ir::TensorType& whole = global_.type(value);
     const std::string& name = node.attrs.text("name");
     builder_.set_scope(node.scope);
-    const ValueId local = builder_.input(
-        name, {whole.dtype, ir::local_shape(whole.shape, sharding, mesh_)}, node.role);
+    const ValueId local = builder_.input(name, {whole.dtype, ir::local_shape(whole.shape, sharding, mesh_)}, node.role);
     if (!sharding.is_replicated())
       result_.graph.node(result_.graph.value(local).producer).attrs.set("sharding", to_string(sharding, mesh_));
     result_.inputs[name] = {whole, sharding};
@@ -204,7 +208,8 @@ class Partitioner {
         for (const int f : dim) in_operand[static_cast<size_t>(f)] = true;
     for (const auto& dim : factors.results[0])
       for (const int f : dim)
-        if (!in_operand[static_cast<size_t>(f)] && is_free_factor(factors.factors[static_cast<size_t>(f)], op)) return true;
+        if (!in_operand[static_cast<size_t>(f)] && is_free_factor(factors.factors[static_cast<size_t>(f)], op))
+          return true;
     if (node.operands.empty()) return !op.is_collective;
     return op.fusion == ops::Fusion::elementwise &&
            std::all_of(node.operands.begin(), node.operands.end(), [this](ValueId v) { return state(v).flexible; });
@@ -423,8 +428,7 @@ class Partitioner {
         own.insert(own.end(), split.begin(), split.end());
         summed = summed || (!split.empty() && is_summed(f, factors));
       }
-      if (summed)
-        local = ops::fill_padding(builder_, local, static_cast<int64_t>(d), whole.shape[d], own, mesh_, 0.0);
+      if (summed) local = ops::fill_padding(builder_, local, static_cast<int64_t>(d), whole.shape[d], own, mesh_, 0.0);
     }
     return local;
   }
@@ -514,19 +518,30 @@ class Partitioner {
 
   // ---- Outputs ----
 
-  // State goes back to where it came from; other outputs lie as they were made, sums added up.
-  void add_output(const ir::Output& output) {
+  // What the forward pass puts out is complete before the backward pass begins.
+  void end_forward() {
+    for (const ir::Output& output : global_.outputs())
+      if (output.donated.empty() && global_.value(output.value).producer.index < options_.forward_nodes)
+        output_value(output);
+    result_.forward_nodes = result_.graph.nodes().size();
+  }
+
+  ValueId output_value(const ir::Output& output) {
     const ir::Node reader{.op = "output", .operands = {}, .results = {}, .attrs = {}, .scope = "output " + output.name};
     builder_.set_scope(global_.producer(output.value).scope);
-    Sharding sharding = state(output.value).preferred;
+    return local(output.value, output_sharding(output), reader);
+  }
+
+  // State goes back to where it came from; other outputs lie as they were made, sums added up.
+  Sharding output_sharding(const ir::Output& output) {
     const auto input = result_.inputs.find(output.donated);
-    if (!output.donated.empty() && input != result_.inputs.end()) {
-      sharding = input->second.sharding;
-    } else {
-      sharding.unreduced.clear();
-    }
-    const ValueId value = local(output.value, sharding, reader);
-    result_.outputs[output.name] = {global_.type(output.value), sharding};
+    if (!output.donated.empty() && input != result_.inputs.end()) return input->second.sharding;
+    return {.dims = state(output.value).preferred.dims};
+  }
+
+  void add_output(const ir::Output& output) {
+    const ValueId value = output_value(output);
+    result_.outputs[output.name] = {global_.type(output.value), output_sharding(output)};
     result_.graph.add_output({.name = output.name, .value = value, .donated = output.donated});
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op of the table, partitioned: each sample with each operand dimension split over one axis or two, evenly or not,
-// or with partial sums, runs on all chips of a mesh and must give what the whole op gives. Where results could be split
-// in ways no operand asks for, they are asked for.
+// Every op of the table, partitioned: each sample with each operand dimension split over one axis or two, evenly or
+// not, or with partial sums, runs on all chips of a mesh and must give what the whole op gives. Where results could be
+// split in ways no operand asks for, they are asked for.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -97,7 +97,8 @@ void expect_same(const Case& c, const std::vector<ir::Sharding>& inputs, const s
     const Tensor joined = ops::unshard(per_chip, tensor.type.shape, placement.sharding, kMesh);
     for (int64_t e = 0; e < tensor.elements(); ++e)
       ASSERT_NEAR(joined[e], tensor[e], 1e-9 * (1.0 + std::fabs(tensor[e])))
-          << name << "[" << e << "]\n" << ir::print(whole) << ir::print(parts.graph);
+          << name << "[" << e << "]\n"
+          << ir::print(whole) << ir::print(parts.graph);
   }
 }
 

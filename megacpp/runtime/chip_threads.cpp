@@ -7,7 +7,22 @@
 
 namespace megacpp::runtime {
 
-ChipThreads::ChipThreads(int64_t chips) : chips_(chips) {
+namespace {
+
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+}  // namespace
+
+ChipThreads::ChipThreads(int64_t chips, std::function<void(int64_t chip, const std::string& what)> on_failure)
+    : chips_(chips), on_failure_(std::move(on_failure)) {
   if (chips == 1) return;
   try {
     for (int64_t chip = 0; chip < chips; ++chip) threads_.emplace_back([this, chip] { work(chip); });
@@ -62,7 +77,12 @@ void ChipThreads::work(int64_t chip) {
       failure = std::current_exception();
     }
     lock.lock();
-    if (failure && !first_failure_) first_failure_ = failure;
+    if (failure) {
+      if (!first_failure_) first_failure_ = failure;
+      lock.unlock();
+      on_failure_(chip, text_of(failure));
+      lock.lock();
+    }
     if (--running_ == 0) done_.notify_one();
   }
 }

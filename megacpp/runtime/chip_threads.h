@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -15,8 +17,9 @@ namespace megacpp::runtime {
 
 class ChipThreads {
  public:
-  /// E3002 when the system will not start that many. One chip needs no thread: it runs on the caller's.
-  explicit ChipThreads(int64_t chips);
+  /// `on_failure` hears of every chip that fails, on that chip's thread, once the failure is kept. E3002 when the
+  /// system will not start that many threads. One chip needs none: it runs on the caller's.
+  ChipThreads(int64_t chips, std::function<void(int64_t chip, const std::string& what)> on_failure);
   ~ChipThreads();
   ChipThreads(const ChipThreads&) = delete;
   ChipThreads& operator=(const ChipThreads&) = delete;
@@ -34,6 +37,7 @@ class ChipThreads {
   void stop();
 
   int64_t chips_;
+  std::function<void(int64_t chip, const std::string& what)> on_failure_;
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   uint64_t generation_ = 0;  // guarded by mutex_, like all below

@@ -140,8 +140,9 @@ class Parity {
     const schedule::Target target = backend.target(plan.parallel.mesh);
     compiled_ =
         described_.lone_block
-            ? compile::compile_gradients(model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),
-                                         "cotangent", target, plan)
+            ? compile::compile_gradients(
+                  model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan), "cotangent", target,
+                  plan)
             : compile::compile_gradients(model::build_forward(described_.model, batch_, plan, true), "", target, plan);
     check_outputs();
     run_ = backend.load(compiled_);
@@ -210,9 +211,7 @@ class Parity {
     state.write<float>(name, in_stored_order(rows, compiled_.time_order, batch_.length, row_width(rows.size())));
   }
 
-  std::vector<float> read(const std::string& name) {
-    return RunState(compiled_, *run_).read_output<float>(name);
-  }
+  std::vector<float> read(const std::string& name) { return RunState(compiled_, *run_).read_output<float>(name); }
 
   std::vector<float> read_rows(const std::string& name) {
     const std::vector<float> rows = read(name);
@@ -222,16 +221,14 @@ class Parity {
   void compare_output(const std::string& name) {
     const std::vector<float> theirs = checkpoint::to_floats(file_.at(name));
     const std::string ours = name.substr(4);
-    report_.rows.push_back(
-        compare(name, theirs.size() == 1 ? read(ours) : read_rows(ours), theirs, kOutputTolerance));
+    report_.rows.push_back(compare(name, theirs.size() == 1 ? read(ours) : read_rows(ours), theirs, kOutputTolerance));
   }
 
   // Our gradients in the reference's own layout, so that each row is one of its tensors.
   void compare_gradients() {
     TensorMap ours;
     for (const blocks::Parameter& parameter : compiled_.parameters)
-      if (parameter.trainable)
-        ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
+      if (parameter.trainable) ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
     TensorMap theirs = checkpoint::export_tensors(described_.names, ours);
     if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_rows(optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {

@@ -41,9 +41,8 @@ void RunState::write_bytes(int64_t chip, const std::string& name, std::span<cons
   const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
   if (placement == nullptr) return;
   const int64_t wanted = placement->whole.bytes(), got = static_cast<int64_t>(whole.size());
-  MEGACPP_REQUIRE(
-      got == wanted, E1203,
-      {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
+  MEGACPP_REQUIRE(got == wanted, E1203,
+                  {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
   const int64_t size = dtype_bytes(placement->whole.dtype);
   std::byte* const part = run_.state(name, chip).data();
   for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))

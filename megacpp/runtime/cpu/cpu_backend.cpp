@@ -24,7 +24,12 @@ constexpr int64_t kAlignment = 64;  // bytes: a cache line
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options)
-      : compiled_(compiled), mesh_(compiled.mesh), world_(mesh_.chips()), threads_(mesh_.chips()) {
+      : compiled_(compiled),
+        mesh_(compiled.mesh),
+        world_(mesh_.chips()),
+        threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
+          world_.abort(chip, what);  // so that nobody waits for it
+        }) {
     CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_), .profile = options.profile};
     if (options.trace) own.trace_from = std::chrono::steady_clock::now();
     for (int64_t chip = 0; chip < mesh_.chips(); ++chip)
@@ -37,7 +42,7 @@ class CpuExecutable : public Executable {
   std::span<std::byte> state(const std::string& name, int64_t chip) override { return at(chip).state(name); }
 
   void run(size_t program) override {
-    on_all_chips([this, program](int64_t chip) { at(chip).run(program); });
+    threads_.run([this, program](int64_t chip) { at(chip).run(program); });
   }
 
   std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip) const override {
@@ -47,7 +52,7 @@ class CpuExecutable : public Executable {
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
 
   void run_step(const StepHooks& hooks) override {
-    on_all_chips([&](int64_t chip) {
+    threads_.run([&](int64_t chip) {
       for (const compile::Action& action : compiled_.programs_of(chip).step) {
         if (hooks.before) hooks.before(chip, action);
         run_action(chip, action, hooks.check_values);
@@ -78,19 +83,6 @@ class CpuExecutable : public Executable {
       failure.action = action;
       throw failure;
     }
-  }
-
-  // A chip that fails tells the others before its error travels on, so that none waits for it.
-  template <typename Body>
-  void on_all_chips(const Body& body) {
-    threads_.run([&](int64_t chip) {
-      try {
-        body(chip);
-      } catch (const std::exception& error) {
-        world_.abort(chip, error.what());
-        throw;
-      }
-    });
   }
 
   const compile::Compiled& compiled_;
@@ -156,8 +148,9 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
   const memory::MemoryPlan& plan = compiled.programs_of(worst).memory;
   const std::string largest =
       plan.largest.empty() ? "" : ", the largest piece " + plan.largest[0].what + " @" + plan.largest[0].scope;
-  const std::string chips =
-      compiled.mesh.chips() == 1 ? "" : " and " + std::to_string(total) + " on all " + std::to_string(compiled.mesh.chips()) + " chips";
+  const std::string chips = compiled.mesh.chips() == 1 ? ""
+                                                       : " and " + std::to_string(total) + " on all " +
+                                                             std::to_string(compiled.mesh.chips()) + " chips";
   MEGACPP_REQUIRE(
       total <= available, E2001,
       {.where = "this machine, chip " + std::to_string(worst),

@@ -30,8 +30,8 @@ struct LoadOptions {
   bool trace = false;    // keep when every node ran
 };
 
-/// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan exceeds the machine's memory, E3002 when the
-/// machine refuses it all the same.
+/// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan
+/// exceeds the machine's memory, E3002 when the machine refuses it all the same.
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options);
 
 }  // namespace megacpp::runtime::cpu

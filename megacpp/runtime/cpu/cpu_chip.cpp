@@ -70,8 +70,7 @@ std::span<const std::byte> CpuChip::output(size_t program, const std::string& na
   const Program& loaded = programs_.at(program);
   const auto value = loaded.graph->find_output(name);
   MEGACPP_CHECK(value.has_value()) << "program " << program << " has no output '" << name << "'";
-  return {arena_.at(loaded.plan->value_offset[value->index]),
-          static_cast<size_t>(loaded.graph->type(*value).bytes())};
+  return {arena_.at(loaded.plan->value_offset[value->index]), static_cast<size_t>(loaded.graph->type(*value).bytes())};
 }
 
 void CpuChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
