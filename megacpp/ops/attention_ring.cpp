@@ -95,7 +95,12 @@ class Ring {
 
   /// Every chip hands its values to the next one.
   std::vector<ValueId> pass_on(const std::vector<ValueId>& values) {
-    return context_.builder().node("permute", values, {{"axes", axes()}, {"parts", chips()}, {"shift", int64_t{1}}});
+    return context_.builder().node(
+        "permute", values,
+        {{"axes", axes()},
+         {"parts", chips()},
+         {"shift", int64_t{1}},
+         {"cause", std::string("attention over a split sequence: each run to the next chip")}});
   }
 
   /// `op` of q, the run and `others` on this chip.
