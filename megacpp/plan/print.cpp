@@ -20,6 +20,20 @@ std::string to_text(const Plan& plan) {
   return text;
 }
 
+std::string layout_line(const Plan& plan) {
+  const recipe::Layout& layout = plan.layout;
+  std::string text = "lane " + layout.lane;
+  const auto add = [&text](const char* name, int64_t degree, const char* more = "") {
+    if (degree > 1) text += fmt::format(", {} {}{}", name, degree, more);
+  };
+  add("data", layout.data_parallel);
+  add("expert", layout.expert_parallel);
+  add("context", layout.context_parallel);
+  add("tensor", layout.tensor_parallel, layout.sequence_parallel ? " with sequence" : "");
+  add("pipeline", layout.pipeline_parallel);
+  return text + fmt::format(", zero {}", layout.zero);
+}
+
 std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   std::string text =

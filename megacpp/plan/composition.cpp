@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/composition.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::plan {
+namespace {
+
+using recipe::Recipe;
+
+std::string joined(const std::vector<std::string>& parts, const char* separator) {
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::string stage_cut(const Plan& plan) {
+  if (plan.stages == 1) return "none";
+  return fmt::format("{} stages, schedule {}, chunks start at blocks {}", plan.stages, plan.layout.schedule,
+                     fmt::join(plan.chunk_starts, ", "));
+}
+
+std::string tensor_parallel(const Plan& plan) {
+  const recipe::Layout& layout = plan.layout;
+  std::vector<std::string> parts;
+  if (layout.tensor_parallel > 1)
+    parts.push_back(fmt::format("heads, inner widths and vocabulary over {} chips", layout.tensor_parallel));
+  if (layout.sequence_parallel) parts.push_back("tokens between mixers over the same chips");
+  if (layout.context_parallel > 1)
+    parts.push_back(fmt::format("sequences over {} chips, attention by {}{}", layout.context_parallel,
+                                layout.context_attention, layout.load_balance ? ", early and late runs paired" : ""));
+  return joined(parts, "; ");
+}
+
+std::string recompute(const Recipe& recipe) {
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const recipe::Train& train = recipe.train;
+  std::vector<std::string> parts;
+  const auto add = [&](char family, const std::string& policy) {
+    if (policy != "none" && recipe::has_family(pattern, family)) parts.push_back(fmt::format("{} {}", family, policy));
+  };
+  add('A', train.recompute_A);
+  add('M', train.recompute_M);
+  add('E', train.recompute_E);
+  add('R', train.recompute_R);
+  return joined(parts, ", ");
+}
+
+std::string compilation(const Plan& plan) {
+  if (plan.chips == 1) return "one program for one chip";
+  return fmt::format("one program, partitioned for each of {} chips", plan.chips);
+}
+
+std::string zero(const Plan& plan) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  constexpr const char* kWhat[] = {"", "optimizer state", "gradients and optimizer state",
+                                   "weights, gradients and optimizer state"};
+  if (plan.layout.zero == 0 || mesh.size(plan.copies) * mesh.size(plan.expert_copies) == 1) return "none";
+  std::string text = fmt::format("{} over {}", kWhat[plan.layout.zero], to_string(plan.copies, mesh));
+  if (plan.expert_copies != plan.copies)
+    text += fmt::format(", of experts over {}", to_string(plan.expert_copies, mesh));
+  return text;
+}
+
+std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
+  if (plan.layout.expert_parallel == 1) return "none";
+  return fmt::format("{} experts over {} chips, tokens travel by {}", recipe.model.feed_forward.experts,
+                     plan.layout.expert_parallel, plan.layout.dispatcher);
+}
+
+std::string optimizer(const Recipe& recipe) {
+  std::string text = "AdamW";
+  if (recipe.optimizer.clip > 0) text += fmt::format(", clipped at norm {}", recipe.optimizer.clip);
+  if (recipe.train.micro_steps > 1) text += fmt::format(", every {} micro-steps", recipe.train.micro_steps);
+  return text;
+}
+
+}  // namespace
+
+std::vector<CompositionStep> composition(const Plan& plan, const Recipe& recipe) {
+  return {{"stage cut", stage_cut(plan)},
+          {"tensor parallel", tensor_parallel(plan)},
+          {"recompute", recompute(recipe)},
+          {"compile", compilation(plan)},
+          {"ZeRO", zero(plan)},
+          {"expert parallel", expert_parallel(plan, recipe)},
+          {"optimizer", optimizer(recipe)}};
+}
+
+}  // namespace megacpp::plan
