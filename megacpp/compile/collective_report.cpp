@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compile/collective_report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ir/fold_blocks.h"
+#include "megacpp/plan/parameter_table.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::compile {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::ValueId;
+
+/// "data.0+data.1+model" as "data", "model".
+std::vector<std::string> layout_axes(const std::string& axes) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at < axes.size();) {
+    const size_t end = std::min(axes.find('+', at), axes.size());
+    const std::string step = axes.substr(at, end - at);
+    const std::string name = step.substr(0, step.find('.'));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    at = end + 1;
+  }
+  return names;
+}
+
+// What is asked of one program about its collectives.
+class ProgramReader {
+ public:
+  ProgramReader(const Graph& graph, bool is_update)
+      : graph_(graph),
+        is_update_(is_update),
+        users_(graph.users()),
+        in_forward_(graph.nodes().size(), false),
+        is_gradient_(graph.values().size(), false) {
+    std::set<std::string> gradients;
+    for (const ir::NodeId id : graph.inputs())
+      if (graph.node(id).role == ir::Role::gradient) gradients.insert(graph.node(id).attrs.text("name"));
+    for (const ir::Output& output : graph.outputs()) {
+      if (output.donated.empty()) mark_forward(output.value);
+      is_gradient_[output.value.index] = gradients.contains(output.donated);
+    }
+    for (size_t n = graph.nodes().size(); n-- > 0;)
+      if (in_forward_[n])
+        for (const ValueId operand : graph.nodes()[n].operands) mark_forward(operand);
+  }
+
+  CollectiveFacts facts(size_t index) const {
+    const Node& node = graph_.nodes()[index];
+    CollectiveFacts facts{.kind = node.op,
+                          .phase = is_update_           ? Phase::update
+                                   : in_forward_[index] ? Phase::forward
+                                                        : Phase::backward,
+                          .axes = layout_axes(node.attrs.text("axes")),
+                          .scope = node.scope,
+                          .asked = node.attrs.text("cause", "").starts_with("annotation")};
+    facts.of_weight = moves_weight(node);
+    facts.of_gradient = facts.phase == Phase::backward && !node.results.empty() && adds_to_gradient(node.results[0]);
+    facts.is_scalar = !node.operands.empty() && graph_.type(node.operands[0]).elements() == 1;
+    return facts;
+  }
+
+ private:
+  void mark_forward(ValueId value) { in_forward_[graph_.value(value).producer.index] = true; }
+
+  // Straight from state, or through nodes that only change its form.
+  bool moves_weight(const Node& node) const {
+    const Node* source = &node;
+    while (source->operands.size() == 1 || (source == &node && !node.operands.empty())) {
+      source = &graph_.producer(source->operands[0]);
+      if (source->op == ir::kInputOp) return source->role == ir::Role::weight;
+    }
+    return false;
+  }
+
+  // It is added to a gradient, at once or after more moves.
+  bool adds_to_gradient(ValueId value) const {
+    if (is_gradient_[value.index]) return true;
+    for (const ir::NodeId id : users_[value.index]) {
+      const Node& user = graph_.node(id);
+      for (const ValueId result : user.results) {
+        if (is_gradient_[result.index] && graph_.type(result).shape == graph_.type(value).shape) return true;
+        if (only_moves(user) && adds_to_gradient(result)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool only_moves(const Node& node) const {
+    constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape"};
+    return sent_bytes(graph_, node) || std::find(std::begin(kMoves), std::end(kMoves), node.op) != std::end(kMoves);
+  }
+
+  const Graph& graph_;
+  bool is_update_;
+  std::vector<std::vector<ir::NodeId>> users_;
+  std::vector<bool> in_forward_;   // by node: an output that is no state depends on it
+  std::vector<bool> is_gradient_;  // by value: it leaves the program as one
+};
+
+// What the state of a chip grows by under a change of the layout. Asked once per change: planning takes time.
+class Costs {
+ public:
+  Costs(const recipe::Recipe& recipe, const std::vector<blocks::Parameter>& parameters)
+      : recipe_(recipe), parameters_(parameters), now_(*state_of({})) {}
+
+  std::optional<int64_t> of(const std::vector<std::string>& changes) {
+    if (changes.empty()) return std::nullopt;
+    const auto [at, is_new] = known_.try_emplace(changes);
+    if (is_new) {
+      const std::optional<int64_t> then = state_of(changes);
+      if (then) at->second = *then - now_;
+    }
+    return at->second;
+  }
+
+ private:
+  // None for a layout that the gates refuse, say because another key demands what was changed.
+  std::optional<int64_t> state_of(std::vector<std::string> changes) const {
+    recipe::Recipe changed = recipe_;
+    if (!changes.empty()) changes.emplace_back("layout.chips=0");  // a degree less is fewer chips
+    recipe::apply_overrides(changed, changes);
+    try {
+      return plan::state_bytes(plan::make_plan(changed), parameters_).total();
+    } catch (const base::Error&) {
+      return std::nullopt;
+    }
+  }
+
+  const recipe::Recipe& recipe_;
+  const std::vector<blocks::Parameter>& parameters_;
+  int64_t now_;
+  std::map<std::vector<std::string>, std::optional<int64_t>> known_;
+};
+
+using Key = std::tuple<Phase, std::string, std::string, std::string, std::string, int64_t, std::string>;
+
+Key key_of(const CollectiveRow& row) {
+  return {row.phase, row.kind, row.axes, row.where, row.cause, row.bytes, row.removal.purpose};
+}
+
+}  // namespace
+
+std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
+  int64_t own = 0;
+  for (const ValueId operand : node.operands) own += graph.type(operand).bytes();
+  const int64_t n = node.attrs.integer("parts", 1);
+  if (node.op == "all_gather") return own * (n - 1);
+  if (node.op == "reduce_scatter" || node.op == "all_to_all") return own * (n - 1) / n;
+  if (node.op == "all_reduce") return 2 * own * (n - 1) / n;
+  if (node.op == "permute" || node.op == "send") return own;
+  if (node.op == "recv") return 0;
+  return std::nullopt;
+}
+
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe) {
+  std::vector<CollectiveRow> rows;
+  std::map<Key, size_t> known;
+  Costs costs(recipe, compiled.parameters);
+  for (size_t p = 0; p < compiled.programs.size(); ++p) {
+    const Graph& graph = compiled.programs[p];
+    const ProgramReader reader(graph, p == kUpdate);
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const Node& node = graph.nodes()[n];
+      const std::optional<int64_t> bytes = sent_bytes(graph, node);
+      if (!bytes) continue;
+      const CollectiveFacts facts = reader.facts(n);
+      CollectiveRow row{.phase = facts.phase,
+                        .kind = node.op,
+                        .axes = node.attrs.text("axes"),
+                        .where = ir::fold_blocks(node.scope),
+                        .cause = ir::fold_blocks(node.attrs.text("cause", "")),
+                        .calls = 1,
+                        .bytes = *bytes,
+                        .removal = removal_of(facts),
+                        .cost_bytes = {}};
+      const auto [at, is_new] = known.try_emplace(key_of(row), rows.size());
+      if (!is_new) {
+        ++rows[at->second].calls;
+        continue;
+      }
+      row.cost_bytes = costs.of(row.removal.changes);
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps) {
+  int64_t bytes = 0;
+  for (const CollectiveRow& row : rows) bytes += row.total_bytes() * (row.phase == Phase::update ? 1 : micro_steps);
+  return bytes;
+}
+
+}  // namespace megacpp::compile

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective of compiled programs: what travels, over which axes, why, and what would make it go away. Calls that
+// differ in the number of their block alone are one row. Only reads what the compiler left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/collective_rules.h"
+#include "megacpp/compile/compile.h"
+
+namespace megacpp::compile {
+
+/// Bytes one chip sends in a ring of n: all_gather (n-1) x its part; reduce_scatter and all_to_all (n-1)/n of what it
+/// has; all_reduce twice that; permute and send all of it; recv nothing. None for ops that move nothing.
+std::optional<int64_t> sent_bytes(const ir::Graph& graph, const ir::Node& node);
+
+struct CollectiveRow {
+  Phase phase = Phase::forward;
+  std::string kind;   // the op
+  std::string axes;   // "data+expert"
+  std::string where;  // scope: "block*.A.core"
+  std::string cause;  // as the compiler noted it
+  int64_t calls = 0;  // each time the phase runs
+  int64_t bytes = 0;  // that a chip sends in one call
+  Removal removal;
+  /// Bytes of weights, gradients and optimizer state a chip holds more once removed; none where the changed layout is
+  /// no legal one, or nothing is to be changed.
+  std::optional<int64_t> cost_bytes;
+
+  int64_t total_bytes() const { return calls * bytes; }
+};
+
+/// `compiled` is what compile_training made of `recipe`. In program order.
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe);
+
+/// What a chip sends in one step.
+int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps);
+
+}  // namespace megacpp::compile

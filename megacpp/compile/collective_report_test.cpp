@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives counted as the textbooks count them, and every advice tried out: the change removes what it says.
+#include "megacpp/compile/collective_report.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "megacpp/ops/op_def.h"
+#include "megacpp/plan/parameter_table.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::compile {
+namespace {
+
+schedule::Target plain_target() {
+  return {.name = "plain",
+          .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+          .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
+}
+
+constexpr int64_t kPairs = 3;                                // of A and E
+constexpr int64_t kBatch = 4, kSequence = 64, kHidden = 32;  // more than what the partitioner takes for small
+constexpr int64_t kStreamBytes = 4 * kBatch * kSequence * kHidden;
+
+// nam52-tiny, smaller still.
+recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
+  recipe::Recipe recipe;
+  recipe.name = "dense";
+  recipe.model = {.name = "dense",
+                  .pattern = "AE",
+                  .depth = 2 * kPairs,
+                  .hidden = kHidden,
+                  .vocab = 32,
+                  .attention = {.heads = 4, .kv_heads = 4, .head_dim = 8},
+                  .feed_forward = {.intermediate = 32}};
+  recipe.train = {.batch = kBatch, .sequence = kSequence, .micro_steps = 2, .steps = 1};
+  recipe::apply_overrides(recipe, overrides);
+  return recipe;
+}
+
+std::vector<CollectiveRow> report_of(const std::vector<std::string>& overrides) {
+  const recipe::Recipe recipe = dense_recipe(overrides);
+  return collective_report(compile_training(recipe, plain_target()), recipe);
+}
+
+struct Query {
+  Phase phase = Phase::forward;
+  std::string kind;
+  std::string where;  // a leading part of the scope
+};
+
+struct Found {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  bool operator==(const Found&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Found& found) {
+  return out << found.calls << " calls, " << found.bytes << " bytes";
+}
+
+Found find(const std::vector<CollectiveRow>& rows, const Query& query) {
+  Found found;
+  for (const CollectiveRow& row : rows)
+    if (row.phase == query.phase && row.kind == query.kind && row.where.starts_with(query.where)) {
+      found.calls += row.calls;
+      found.bytes += row.total_bytes();
+    }
+  return found;
+}
+
+TEST(CollectiveReportTest, OneChipHasNone) { EXPECT_TRUE(report_of({}).empty()); }
+
+TEST(CollectiveReportTest, TensorParallelReducesTwicePerPairEachWay) {
+  const auto rows = report_of({"layout.tensor_parallel=2", "layout.sequence_parallel=false"});
+  const Found one_per_block{kPairs, kPairs * kStreamBytes};  // 2 (n - 1) / n of the stream, n = 2
+  for (const char* family : {"block*.A", "block*.E"})
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      EXPECT_EQ(find(rows, {phase, "all_reduce", family}), one_per_block) << family << " " << phase_name(phase);
+      EXPECT_EQ(find(rows, {phase, "all_gather", family}).calls, 0) << family << " " << phase_name(phase);
+    }
+}
+
+TEST(CollectiveReportTest, SequenceParallelSendsAsManyBytesInGathersAndScatters) {
+  const auto whole = report_of({"layout.tensor_parallel=2", "layout.sequence_parallel=false"});
+  const auto split = report_of({"layout.tensor_parallel=2"});
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const Found gathers = find(split, {phase, "all_gather", "block*.A"});
+    const Found scatters = find(split, {phase, "reduce_scatter", "block*.A"});
+    EXPECT_EQ(gathers.calls, kPairs) << phase_name(phase);
+    EXPECT_EQ(scatters.calls, kPairs) << phase_name(phase);
+    EXPECT_EQ(find(split, {phase, "all_reduce", "block*.A"}).calls, 0) << phase_name(phase);
+    EXPECT_EQ(gathers.bytes + scatters.bytes, find(whole, {phase, "all_reduce", "block*.A"}).bytes);
+  }
+}
+
+TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
+  constexpr int64_t kParametersOfA = 5, kParametersOfE = 4;  // with their norms
+  const auto rows = report_of({"layout.data_parallel=2", "layout.zero=3"});
+  for (const auto& [family, parameters] :
+       {std::pair{"block*.A", kPairs * kParametersOfA}, {"block*.E", kPairs * kParametersOfE}}) {
+    const Found forward = find(rows, {Phase::forward, "all_gather", family});
+    EXPECT_EQ(forward.calls, parameters) << family;
+    EXPECT_EQ(find(rows, {Phase::backward, "all_gather", family}), forward) << family;
+    EXPECT_EQ(find(rows, {Phase::backward, "reduce_scatter", family}), forward) << family;
+  }
+  EXPECT_EQ(find(rows, {Phase::update, "all_gather", ""}).calls, 0);
+  EXPECT_EQ(find(rows, {Phase::update, "reduce_scatter", ""}).calls, 0);
+}
+
+TEST(CollectiveReportTest, LowerZeroMovesGradientsAndWeightsOncePerStep) {
+  const int64_t parameters = static_cast<int64_t>(compile_training(dense_recipe({}), plain_target()).parameters.size());
+  const auto one = report_of({"layout.data_parallel=2", "layout.zero=1"});
+  EXPECT_EQ(find(one, {Phase::update, "reduce_scatter", ""}).calls, parameters);
+  EXPECT_EQ(find(one, {Phase::update, "all_gather", ""}), find(one, {Phase::update, "reduce_scatter", ""}));
+  EXPECT_EQ(find(one, {Phase::backward, "reduce_scatter", ""}).calls, 0);
+  const auto none = report_of({"layout.data_parallel=2", "layout.zero=0"});
+  // Twice the bytes of a scatter: each chip gets the sums of all.
+  EXPECT_EQ(find(none, {Phase::update, "all_reduce", "block"}).bytes,
+            2 * find(one, {Phase::update, "reduce_scatter", "block"}).bytes);
+  EXPECT_EQ(find(none, {Phase::update, "all_gather", ""}).calls, 0);
+}
+
+TEST(CollectiveReportTest, RingAttentionPassesKeysOnOncePerOtherChip) {
+  const auto rows = report_of({"layout.context_parallel=4"});
+  EXPECT_EQ(find(rows, {Phase::forward, "permute", "block*.A"}).calls, 3 * kPairs);
+  // Backward: as often, and once more to bring the gradients of keys and values home.
+  EXPECT_EQ(find(rows, {Phase::backward, "permute", "block*.A"}).calls, 4 * kPairs);
+}
+
+TEST(CollectiveReportTest, AllToAllAttentionSwapsQueriesKeysValuesAndOutputs) {
+  const auto rows = report_of({"layout.context_parallel=4", "layout.context_attention=alltoall"});
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    EXPECT_EQ(find(rows, {phase, "all_to_all", "block*.A"}).calls, 4 * kPairs);
+  EXPECT_EQ(find(rows, {Phase::forward, "permute", ""}).calls, 0);
+}
+
+TEST(CollectiveReportTest, StepAddsUpMicroStepsAndTheUpdate) {
+  const CollectiveRow forward{.phase = Phase::forward,
+                              .kind = "",
+                              .axes = "",
+                              .where = "",
+                              .cause = "",
+                              .calls = 3,
+                              .bytes = 5,
+                              .removal = {},
+                              .cost_bytes = {}};
+  CollectiveRow update = forward;
+  update.phase = Phase::update;
+  EXPECT_EQ(step_bytes({forward, update}, 4), 4 * 15 + 15);
+}
+
+TEST(CollectiveReportTest, EveryRowHasACause) {
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {"layout.tensor_parallel=2", "layout.data_parallel=2", "layout.zero=3"}, {"layout.context_parallel=4"}})
+    for (const CollectiveRow& row : report_of(layout)) {
+      EXPECT_NE(row.cause, "") << row.kind << " @" << row.where;
+      EXPECT_NE(row.axes, "") << row.kind << " @" << row.where;
+    }
+}
+
+class RemovalTest : public testing::TestWithParam<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, RemovalTest,
+    testing::Values(std::vector<std::string>{"layout.tensor_parallel=2"},
+                    std::vector<std::string>{"layout.tensor_parallel=2", "layout.sequence_parallel=false"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=0"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=2"},
+                    std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3"},
+                    std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3",
+                                             "layout.reshard_after_forward=2"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"},
+                    std::vector<std::string>{"layout.context_parallel=2"},
+                    std::vector<std::string>{"layout.context_parallel=2", "layout.context_attention=alltoall"}));
+
+// State as the memory plan has it, and second copies of weights, which are no state.
+int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled) {
+  int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters).kept;
+  for (const memory::StateSlot& slot : compiled.memory.state)
+    if (slot.role != ir::Role::batch) bytes += slot.type.bytes();
+  return bytes;
+}
+
+TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
+  const recipe::Recipe recipe = dense_recipe(GetParam());
+  const Compiled before = compile_training(recipe, plain_target());
+  std::set<std::tuple<Phase, std::string, std::vector<std::string>>> tried;
+  for (const CollectiveRow& row : collective_report(before, recipe)) {
+    if (!tried.insert({row.phase, row.removal.purpose, row.removal.changes}).second) continue;
+    if (row.removal.changes.empty()) {
+      EXPECT_NE(row.removal.note, "") << row.cause;
+      continue;
+    }
+    recipe::Recipe changed = recipe;
+    recipe::apply_overrides(changed, row.removal.changes);
+    const Compiled after = compile_training(changed, plain_target());
+    for (const CollectiveRow& left : collective_report(after, changed))
+      EXPECT_FALSE(left.phase == row.phase && left.removal.purpose == row.removal.purpose)
+          << row.removal.changes[0] << " leaves " << left.kind << " @" << left.where << ": " << left.cause;
+    ASSERT_TRUE(row.cost_bytes) << row.removal.changes[0];
+    EXPECT_EQ(held_bytes(changed, after) - held_bytes(recipe, before), *row.cost_bytes) << row.removal.changes[0];
+  }
+}
+
+TEST(SentBytesTest, EveryCollectiveOpThatMovesDataIsCounted) {
+  for (const ops::OpDef& op : ops::all_ops()) {
+    const bool stays = !op.is_collective || op.name == "shard_index" || op.name == "shard_slice";
+    ir::Graph graph;
+    ir::Node node{.op = op.name, .operands = {}, .results = {}, .attrs = {}, .scope = ""};
+    EXPECT_EQ(sent_bytes(graph, node).has_value(), !stays) << op.name;
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::compile

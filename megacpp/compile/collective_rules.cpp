@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compile/collective_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::compile {
+namespace {
+
+using Facts = CollectiveFacts;
+
+bool over(const Facts& facts, std::string_view axis) {
+  return std::find(facts.axes.begin(), facts.axes.end(), axis) != facts.axes.end();
+}
+
+bool only_over(const Facts& facts, std::string_view axis) { return facts.axes.size() == 1 && over(facts, axis); }
+
+bool sums(const Facts& facts) { return facts.kind == "all_reduce" || facts.kind == "reduce_scatter"; }
+
+bool is_family(const Facts& facts, std::string_view family) { return ir::scope_family(facts.scope) == family; }
+
+struct Rule {
+  const char* purpose;
+  bool (*applies)(const Facts&);
+  std::string_view change;  // kDegrees: every degree behind the axes becomes 1; kNeeded: nothing removes it
+  const char* note;
+};
+
+constexpr std::string_view kDegrees = "degrees";
+constexpr std::string_view kNeeded = "";
+
+// The first rule that applies counts.
+constexpr Rule kRules[] = {
+    {"the loss", [](const Facts& f) { return f.is_scalar && f.scope == "loss"; }, kNeeded,
+     "the loss is a mean over all tokens"},
+    {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNeeded,
+     "every chip clips by the norm of all gradients"},
+    {"single numbers", [](const Facts& f) { return f.is_scalar; }, kNeeded, "every chip needs the number of all chips"},
+    {"gradients of weights that see part of the tokens",
+     [](const Facts& f) { return only_over(f, "model") && sums(f) && (f.phase == Phase::update || f.of_gradient); },
+     "layout.sequence_parallel=false", "then norms see all tokens on every chip; activations between mixers grow"},
+    {"gradients, once per step", [](const Facts& f) { return f.phase == Phase::update && sums(f); }, kDegrees,
+     "chips that see different tokens add up what they found"},
+    {"gradients, in every micro-step", [](const Facts& f) { return f.of_gradient; }, "layout.zero=1",
+     "then the update adds them up, once per step"},
+    {"updated weights", [](const Facts& f) { return f.phase == Phase::update && f.kind == "all_gather"; },
+     "layout.zero=0", "then every chip updates all of its weights"},
+    {"weights, where they are used", [](const Facts& f) { return f.of_weight && f.asked && f.phase == Phase::forward; },
+     "layout.zero=2", "then weights stay whole"},
+    {"weights, again in the backward pass", [](const Facts& f) { return f.of_weight && f.asked; },
+     "layout.reshard_after_forward=false", "then weights stay whole from forward to backward"},
+    {"weights, whole where tokens are split", [](const Facts& f) { return f.of_weight && over(f, "model"); },
+     "layout.sequence_parallel=false", "then tokens come whole and the weight stays split"},
+    {"tokens, for the rows of the embedding's gradient that a chip stores",
+     [](const Facts& f) {
+       return f.scope == "embed" && f.phase == Phase::backward && f.kind == "all_gather" && !only_over(f, "model");
+     },
+     "layout.zero=1", "then every chip adds its tokens to a whole gradient"},
+    {"activations between stages",
+     [](const Facts& f) { return over(f, "stage") || f.kind == "send" || f.kind == "recv"; },
+     "layout.pipeline_parallel=1", ""},
+    {"keys and values around the ring",
+     [](const Facts& f) { return f.kind == "permute" && over(f, "context") && is_family(f, "A"); },
+     "layout.context_parallel=1", "layout.context_attention=alltoall swaps heads for tokens instead"},
+    {"heads swapped for tokens",
+     [](const Facts& f) { return f.kind == "all_to_all" && over(f, "context") && is_family(f, "A"); },
+     "layout.context_parallel=1", "layout.context_attention=ring passes keys and values around instead"},
+    {"state handed along the sequence",
+     [](const Facts& f) { return only_over(f, "context") && (is_family(f, "M") || is_family(f, "R")); },
+     "layout.context_parallel=1", ""},
+    {"tokens to their experts and back", [](const Facts& f) { return over(f, "expert") && is_family(f, "E"); },
+     kDegrees, "then every chip holds all experts"},
+    {"the softmax over a split vocabulary", [](const Facts& f) { return only_over(f, "model") && f.scope == "loss"; },
+     "layout.tensor_parallel=1", "whole logits would be more bytes"},
+    {"rows of a split embedding", [](const Facts& f) { return only_over(f, "model") && f.scope == "embed"; },
+     "layout.tensor_parallel=1", ""},
+    {"sums of split products", [](const Facts& f) { return only_over(f, "model") && f.kind == "all_reduce"; },
+     "layout.tensor_parallel=1", ""},
+    {"tokens between mixers and split products", [](const Facts& f) { return only_over(f, "model"); },
+     "layout.tensor_parallel=1",
+     "layout.sequence_parallel=false makes an all-reduce of as many bytes of each gather and scatter"},
+    {"tensors whose reader needs them whole", [](const Facts&) { return true; }, kDegrees, ""},
+};
+
+std::string without_degree(std::string_view axis) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 5> kKeys = {{{"stage", "layout.pipeline_parallel=1"},
+                                                                              {"data", "layout.data_parallel=1"},
+                                                                              {"expert", "layout.expert_parallel=1"},
+                                                                              {"context", "layout.context_parallel=1"},
+                                                                              {"model", "layout.tensor_parallel=1"}}};
+  const auto* at = std::find_if(kKeys.begin(), kKeys.end(), [axis](const auto& key) { return key.first == axis; });
+  MEGACPP_CHECK(at != kKeys.end()) << "no degree stands behind axis " << axis;
+  return at->second;
+}
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  constexpr std::string_view kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+Removal removal_of(const Facts& facts) {
+  const Rule& rule =
+      *std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule& r) { return r.applies(facts); });
+  Removal removal{.purpose = rule.purpose, .changes = {}, .note = rule.note};
+  if (rule.change == kDegrees) {
+    for (const std::string& axis : facts.axes) removal.changes.push_back(without_degree(axis));
+  } else if (rule.change != kNeeded) {
+    removal.changes.emplace_back(rule.change);
+  }
+  return removal;
+}
+
+}  // namespace megacpp::compile

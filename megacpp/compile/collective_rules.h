@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a collective of a compiled program is there, and the cheapest change of the layout that removes it: one table of
+// rules over what is known of the node. Nothing here changes a program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::compile {
+
+/// Forward and backward run once per micro-step, the update once per step.
+enum class Phase : uint8_t { forward, backward, update };
+std::string_view phase_name(Phase phase);
+
+struct CollectiveFacts {
+  std::string_view kind;  // the op
+  Phase phase = Phase::forward;
+  /// Axes of the layout without their steps: "model" for model.0 and model.1.
+  std::vector<std::string> axes;
+  std::string_view scope;
+  bool asked = false;        // by an annotation; otherwise the reader's split made it necessary
+  bool of_weight = false;    // it moves a weight as it is stored
+  bool of_gradient = false;  // it moves a gradient to where it is added up
+  bool is_scalar = false;
+};
+
+struct Removal {
+  std::string purpose;               // "weights, where they are used"
+  std::vector<std::string> changes;  // "layout.zero=2", as --set takes it; empty: nothing in the layout removes it
+  std::string note;
+};
+
+Removal removal_of(const CollectiveFacts& facts);
+
+}  // namespace megacpp::compile
