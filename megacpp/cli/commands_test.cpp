@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "megacpp/cli/command.h"
 
@@ -138,7 +139,37 @@ TEST(CommandsTest, CompileWritesEveryStage) {
   int64_t items = report["padding_bytes"];
   for (const Json& item : report["memory"]) items += item["bytes"].get<int64_t>();
   EXPECT_EQ(items, report["peak_bytes"].get<int64_t>());
+  EXPECT_EQ(report["mesh"], "one chip");
+  EXPECT_EQ(report["chips"], 1);
   std::filesystem::remove_all(folder);
+}
+
+// A full-size model is only compiled, never loaded.
+TEST(CommandsTest, ExplainShowsSpecsAndLocalShapesOfAFullSizeModel) {
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52.yaml";
+  const Result text = megacpp({"explain", recipe, "--set", "layout.tensor_parallel=8"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  for (const char* expected : {"model=8  chips 8", "1. stage cut", "7. optimizer", "block*.A.wq (x26)",
+                               "column-parallel over model: query heads", "of which replicated", "remove by layout.",
+                               "needed: the loss is a mean over all tokens"})
+    EXPECT_NE(text.out.find(expected), std::string::npos) << expected << "\n" << text.out;
+  const Json json = Json::parse(megacpp({"explain", recipe, "--json", "--set", "layout.tensor_parallel=8"}).out);
+  std::map<std::string, Json> parameters;
+  for (const Json& row : json["parameters"]) parameters[row["name"]] = row;
+  // 56 query heads and 8 KV heads of 64: 7 and 1 on each chip.
+  EXPECT_EQ(parameters.at("block*.A.wq")["local"], Json::parse("[3584, 448]"));
+  EXPECT_EQ(parameters.at("block*.A.wk")["local"], Json::parse("[3584, 64]"));
+  EXPECT_EQ(parameters.at("block*.A.wq")["class"], "sharded");
+  EXPECT_EQ(parameters.at("block*.A.norm.weight")["class"], "replicated");
+  EXPECT_EQ(json["replicated_bytes"], 53 * 3584 * 4);  // the norms of 52 blocks and the last one
+  EXPECT_GT(json["sent_bytes_per_step"].get<int64_t>(), 0);
+}
+
+TEST(CommandsTest, ExplainOfOneChipHasNoCollectives) {
+  const Result text = megacpp(tiny("explain"));
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("Collectives: none"), std::string::npos) << text.out;
+  EXPECT_TRUE(Json::parse(megacpp(tiny("explain", {"--json"})).out)["collectives"].empty());
 }
 
 TEST(CommandsTest, ParityComparesEveryTensorOnAnyNumberOfThreads) {

@@ -40,6 +40,7 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
     fallbacks.push_back(Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
   print_json({{"name", recipe.name},
               {"pattern", recipe.model.pattern},
+              {"mesh", to_string(compiled.mesh)},
               {"chips", compiled.mesh.chips()},
               {"peak_bytes", memory.total_bytes},
               {"state_bytes", memory.state_bytes},
@@ -51,7 +52,9 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
 }
 
 void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  fmt::print("{}  pattern {}  depth {}\n\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+  fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+  fmt::print("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
+             memory::human_bytes(compiled.largest().memory.total_bytes));
   fmt::print("{:<14} {:>9} {:>10}\n", "stage", "nodes", "ms");
   for (const compile::StageTime& stage : compiled.stages)
     fmt::print("{:<14} {:>9} {:>10.2f}\n", stage.stage, stage.nodes, stage.seconds * 1e3);

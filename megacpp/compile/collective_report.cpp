@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/fold_blocks.h"
+#include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
@@ -35,9 +36,10 @@ std::vector<std::string> layout_axes(const std::string& axes) {
 // What is asked of one program about its collectives.
 class ProgramReader {
  public:
-  ProgramReader(const Graph& graph, bool is_update)
+  /// `phase` of the whole program; none: forward and backward stand in one.
+  ProgramReader(const Graph& graph, std::optional<Phase> phase)
       : graph_(graph),
-        is_update_(is_update),
+        phase_(phase),
         users_(graph.users()),
         in_forward_(graph.nodes().size(), false),
         is_gradient_(graph.values().size(), false) {
@@ -56,9 +58,7 @@ class ProgramReader {
   CollectiveFacts facts(size_t index) const {
     const Node& node = graph_.nodes()[index];
     CollectiveFacts facts{.kind = node.op,
-                          .phase = is_update_           ? Phase::update
-                                   : in_forward_[index] ? Phase::forward
-                                                        : Phase::backward,
+                          .phase = phase_.value_or(in_forward_[index] ? Phase::forward : Phase::backward),
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,
                           .asked = node.attrs.text("cause", "").starts_with("annotation")};
@@ -100,23 +100,27 @@ class ProgramReader {
   }
 
   const Graph& graph_;
-  bool is_update_;
+  std::optional<Phase> phase_;
   std::vector<std::vector<ir::NodeId>> users_;
   std::vector<bool> in_forward_;   // by node: an output that is no state depends on it
   std::vector<bool> is_gradient_;  // by value: it leaves the program as one
 };
 
-// What the state of a chip grows by under a change of the layout. Asked once per change: planning takes time.
+// What the state of a stage's chip grows by under a change of the layout. Asked once per change: planning takes time.
 class Costs {
  public:
-  Costs(const recipe::Recipe& recipe, const std::vector<blocks::Parameter>& parameters)
-      : recipe_(recipe), parameters_(parameters), now_(*state_of({})) {}
+  Costs(const recipe::Recipe& recipe, const std::vector<blocks::Parameter>& all, const ChipPrograms& chip)
+      : recipe_(recipe), all_(all) {
+    for (const blocks::Parameter& parameter : all)
+      if (chip.inputs.contains(parameter.name)) own_.push_back(parameter);
+    now_ = plan::state_bytes(plan::make_plan(recipe), own_).total();
+  }
 
   std::optional<int64_t> of(const std::vector<std::string>& changes) {
     if (changes.empty()) return std::nullopt;
     const auto [at, is_new] = known_.try_emplace(changes);
     if (is_new) {
-      const std::optional<int64_t> then = state_of(changes);
+      const std::optional<int64_t> then = state_after(changes);
       if (then) at->second = *then - now_;
     }
     return at->second;
@@ -124,28 +128,111 @@ class Costs {
 
  private:
   // None for a layout that the gates refuse, say because another key demands what was changed.
-  std::optional<int64_t> state_of(std::vector<std::string> changes) const {
+  std::optional<int64_t> state_after(std::vector<std::string> changes) const {
+    changes.emplace_back("layout.chips=0");  // a degree less is fewer chips
     recipe::Recipe changed = recipe_;
-    if (!changes.empty()) changes.emplace_back("layout.chips=0");  // a degree less is fewer chips
     recipe::apply_overrides(changed, changes);
     try {
-      return plan::state_bytes(plan::make_plan(changed), parameters_).total();
+      const plan::Plan plan = plan::make_plan(changed);
+      return plan::state_bytes(plan, plan.stages == 1 ? all_ : own_).total();
     } catch (const base::Error&) {
       return std::nullopt;
     }
   }
 
   const recipe::Recipe& recipe_;
-  const std::vector<blocks::Parameter>& parameters_;
-  int64_t now_;
+  const std::vector<blocks::Parameter>& all_;
+  std::vector<blocks::Parameter> own_;  // of the stage
+  int64_t now_ = 0;
   std::map<std::vector<std::string>, std::optional<int64_t>> known_;
 };
 
-using Key = std::tuple<Phase, std::string, std::string, std::string, std::string, int64_t, std::string>;
+bool is_backward_transfer(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return node.attrs.text("cause", "").find(partition::kCotangentPrefix) != std::string::npos;
+  });
+}
+
+bool is_transfer(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return node.op == "send" || node.op == "recv"; });
+}
+
+// None where one program is a whole micro-step. In a pipeline every pass, and every exchange around it, is its own.
+std::optional<Phase> phase_of(const ChipPrograms& chip, size_t program, bool is_pipeline) {
+  if (program + 1 == chip.programs.size()) return Phase::update;
+  if (!is_pipeline) return std::nullopt;
+  const Graph& graph = chip.programs[program];
+  if (is_transfer(graph)) return is_backward_transfer(graph) ? Phase::backward : Phase::forward;
+  const bool reads_batch = std::any_of(chip.step.begin(), chip.step.end(), [program](const Action& action) {
+    return action.program == program && action.reads_batch;
+  });
+  return reads_batch ? Phase::forward : Phase::backward;
+}
+
+// Programs of all slots of a micro-batch read alike.
+std::string without(std::string text, const std::string& slot) {
+  for (size_t at = slot.empty() ? std::string::npos : text.find(slot); at != std::string::npos;
+       at = text.find(slot, at))
+    text.erase(at, slot.size());
+  return text;
+}
+
+using Key = std::tuple<int64_t, Phase, std::string, std::string, std::string, std::string, int64_t, std::string>;
 
 Key key_of(const CollectiveRow& row) {
-  return {row.phase, row.kind, row.axes, row.where, row.cause, row.bytes, row.removal.purpose};
+  return {row.stage, row.phase, row.kind, row.axes, row.where, row.cause, row.bytes, row.removal.purpose};
 }
+
+// Rows of one pipeline stage, calls counted over a whole step.
+class StageReport {
+ public:
+  StageReport(const ChipPrograms& chip, int64_t stage, Costs costs)
+      : chip_(chip), stage_(stage), costs_(std::move(costs)) {}
+
+  std::vector<CollectiveRow> run(bool is_pipeline) {
+    for (size_t p = 0; p < chip_.programs.size(); ++p) {
+      std::string slot;
+      int64_t runs = 0;
+      for (const Action& action : chip_.step)
+        if (action.program == p) slot = action.prefix, ++runs;
+      add(ProgramReader(chip_.programs[p], phase_of(chip_, p, is_pipeline)), chip_.programs[p], slot, runs);
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const ProgramReader& reader, const Graph& graph, const std::string& slot, int64_t runs) {
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const Node& node = graph.nodes()[n];
+      const std::optional<int64_t> bytes = sent_bytes(graph, node);
+      if (!bytes) continue;
+      const CollectiveFacts facts = reader.facts(n);
+      CollectiveRow row{.stage = stage_,
+                        .phase = facts.phase,
+                        .kind = node.op,
+                        .axes = node.attrs.text("axes"),
+                        .where = ir::fold_blocks(node.scope),
+                        .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), slot)),
+                        .calls = 0,
+                        .bytes = *bytes,
+                        .removal = removal_of(facts),
+                        .cost_bytes = {}};
+      const auto [at, is_new] = known_.try_emplace(key_of(row), rows_.size());
+      if (is_new) {
+        row.cost_bytes = costs_.of(row.removal.changes);
+        rows_.push_back(std::move(row));
+      }
+      rows_[at->second].calls += runs;
+    }
+  }
+
+  const ChipPrograms& chip_;
+  int64_t stage_;
+  Costs costs_;
+  std::vector<CollectiveRow> rows_;
+  std::map<Key, size_t> known_;
+};
 
 }  // namespace
 
@@ -163,31 +250,11 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
 
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe) {
   std::vector<CollectiveRow> rows;
-  std::map<Key, size_t> known;
-  Costs costs(recipe, compiled.parameters);
-  for (size_t p = 0; p < compiled.programs.size(); ++p) {
-    const Graph& graph = compiled.programs[p];
-    const ProgramReader reader(graph, p == kUpdate);
-    for (size_t n = 0; n < graph.nodes().size(); ++n) {
-      const Node& node = graph.nodes()[n];
-      const std::optional<int64_t> bytes = sent_bytes(graph, node);
-      if (!bytes) continue;
-      const CollectiveFacts facts = reader.facts(n);
-      CollectiveRow row{.phase = facts.phase,
-                        .kind = node.op,
-                        .axes = node.attrs.text("axes"),
-                        .where = ir::fold_blocks(node.scope),
-                        .cause = ir::fold_blocks(node.attrs.text("cause", "")),
-                        .calls = 1,
-                        .bytes = *bytes,
-                        .removal = removal_of(facts),
-                        .cost_bytes = {}};
-      const auto [at, is_new] = known.try_emplace(key_of(row), rows.size());
-      if (!is_new) {
-        ++rows[at->second].calls;
-        continue;
-      }
-      row.cost_bytes = costs.of(row.removal.changes);
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) {
+    const ChipPrograms& chip = compiled.pipeline[stage];
+    StageReport report(chip, static_cast<int64_t>(stage), Costs(recipe, compiled.parameters, chip));
+    for (CollectiveRow& row : report.run(compiled.pipeline.size() > 1)) {
+      if (row.phase != Phase::update) row.calls /= recipe.train.micro_steps;
       rows.push_back(std::move(row));
     }
   }
@@ -195,9 +262,12 @@ std::vector<CollectiveRow> collective_report(const Compiled& compiled, const rec
 }
 
 int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps) {
-  int64_t bytes = 0;
-  for (const CollectiveRow& row : rows) bytes += row.total_bytes() * (row.phase == Phase::update ? 1 : micro_steps);
-  return bytes;
+  std::map<int64_t, int64_t> by_stage;
+  for (const CollectiveRow& row : rows)
+    by_stage[row.stage] += row.total_bytes() * (row.phase == Phase::update ? 1 : micro_steps);
+  int64_t most = 0;
+  for (const auto& [stage, bytes] : by_stage) most = std::max(most, bytes);
+  return most;
 }
 
 }  // namespace megacpp::compile

@@ -18,6 +18,7 @@ namespace megacpp::compile {
 std::optional<int64_t> sent_bytes(const ir::Graph& graph, const ir::Node& node);
 
 struct CollectiveRow {
+  int64_t stage = 0;  // of the pipeline; chips of a stage send alike
   Phase phase = Phase::forward;
   std::string kind;   // the op
   std::string axes;   // "data+expert"
@@ -36,7 +37,7 @@ struct CollectiveRow {
 /// `compiled` is what compile_training made of `recipe`. In program order.
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe);
 
-/// What a chip sends in one step.
+/// What a chip sends in one step; in a pipeline, one of the stage that sends most.
 int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps);
 
 }  // namespace megacpp::compile

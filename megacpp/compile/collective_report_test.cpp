@@ -137,8 +137,29 @@ TEST(CollectiveReportTest, AllToAllAttentionSwapsQueriesKeysValuesAndOutputs) {
   EXPECT_EQ(find(rows, {Phase::forward, "permute", ""}).calls, 0);
 }
 
+TEST(CollectiveReportTest, StagesHandTheStreamOnAndItsGradientBack) {
+  const auto rows = report_of({"layout.pipeline_parallel=2", "layout.tensor_parallel=2", "train.micro_steps=6"});
+  const auto sent = [&rows](int64_t stage, Phase phase) {
+    std::vector<CollectiveRow> own;
+    for (const CollectiveRow& row : rows)
+      if (row.stage == stage) own.push_back(row);
+    return find(own, {phase, "send", ""});
+  };
+  // In every micro-step, whatever the slot: half of the stream, as sequence parallel leaves it.
+  EXPECT_EQ(sent(0, Phase::forward), (Found{1, kStreamBytes / 2}));
+  EXPECT_EQ(sent(1, Phase::backward), (Found{1, kStreamBytes / 2}));
+  EXPECT_EQ(sent(0, Phase::backward).calls, 0);
+  EXPECT_EQ(sent(1, Phase::forward).calls, 0);
+  // What blocks do among themselves is what they do without a pipeline.
+  const auto whole = report_of({"layout.tensor_parallel=2"});
+  for (const char* kind : {"all_gather", "reduce_scatter"})
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      EXPECT_EQ(find(rows, {phase, kind, "block*.A"}), find(whole, {phase, kind, "block*.A"})) << kind;
+}
+
 TEST(CollectiveReportTest, StepAddsUpMicroStepsAndTheUpdate) {
-  const CollectiveRow forward{.phase = Phase::forward,
+  const CollectiveRow forward{.stage = 0,
+                              .phase = Phase::forward,
                               .kind = "",
                               .axes = "",
                               .where = "",
@@ -150,6 +171,10 @@ TEST(CollectiveReportTest, StepAddsUpMicroStepsAndTheUpdate) {
   CollectiveRow update = forward;
   update.phase = Phase::update;
   EXPECT_EQ(step_bytes({forward, update}, 4), 4 * 15 + 15);
+  CollectiveRow other = update;
+  other.stage = 1;
+  other.calls = 100;
+  EXPECT_EQ(step_bytes({forward, update, other}, 4), 500);
 }
 
 TEST(CollectiveReportTest, EveryRowHasACause) {
@@ -179,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
 // State as the memory plan has it, and second copies of weights, which are no state.
 int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled) {
   int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters).kept;
-  for (const memory::StateSlot& slot : compiled.memory.state)
+  for (const memory::StateSlot& slot : compiled.pipeline[0].memory.state)
     if (slot.role != ir::Role::batch) bytes += slot.type.bytes();
   return bytes;
 }

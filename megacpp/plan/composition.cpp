@@ -15,10 +15,11 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, separator));
 }
 
-std::string stage_cut(const Plan& plan) {
+std::string stage_cut(const Plan& plan, const Recipe& recipe) {
   if (plan.stages == 1) return "none";
-  return fmt::format("{} stages, schedule {}, chunks start at blocks {}", plan.stages, plan.layout.schedule,
-                     fmt::join(plan.chunk_starts, ", "));
+  const bool is_given = !recipe::expand(recipe.model.pattern, recipe.model.depth).cuts.empty();
+  return fmt::format("{} stages x {} chunks, cut {}, schedule {}", plan.stages, plan.layout.virtual_stages,
+                     is_given ? "where the pattern says" : "by estimated cost", plan.layout.schedule);
 }
 
 std::string tensor_parallel(const Plan& plan) {
@@ -79,7 +80,7 @@ std::string optimizer(const Recipe& recipe) {
 }  // namespace
 
 std::vector<CompositionStep> composition(const Plan& plan, const Recipe& recipe) {
-  return {{"stage cut", stage_cut(plan)},
+  return {{"stage cut", stage_cut(plan, recipe)},
           {"tensor parallel", tensor_parallel(plan)},
           {"recompute", recompute(recipe)},
           {"compile", compilation(plan)},

@@ -40,7 +40,7 @@ TEST(CompositionTest, EveryStepSaysWhatItDoesHere) {
   recipe.train.recompute_A = "selective";
   recipe.train.recompute_R = "full";
   EXPECT_EQ(text_of(recipe), R"(
-stage cut: 2 stages, schedule 1f1b, chunks start at blocks 0, 4
+stage cut: 2 stages x 1 chunks, cut by estimated cost, schedule 1f1b
 tensor parallel: heads, inner widths and vocabulary over 2 chips; tokens between mixers over the same chips; sequences over 2 chips, attention by ring, early and late runs paired
 recompute: A selective, R full
 compile: one program, partitioned for each of 32 chips

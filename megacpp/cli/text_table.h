@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of text in columns as wide as they need to be.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace megacpp::cli {
+
+class TextTable {
+ public:
+  /// Headings; one that starts with '>' stands right, as numbers do.
+  explicit TextTable(std::vector<std::string> headings);
+
+  void add(std::vector<std::string> cells);
+  /// A line across all columns.
+  void add_line(std::string line);
+
+  std::string to_text() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    std::string line;  // instead of cells
+  };
+  std::vector<bool> right_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace megacpp::cli
