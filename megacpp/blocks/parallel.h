@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is spread over the mesh, in the words of the model: every dimension a layout may split has a name, and the
-// layout says which mesh axes stand behind it. Blocks name the dimensions of their parameters and of the values where
-// the spread changes; the default spreads nothing and leaves the graph of one chip.
+// How a model is spread over the mesh, in the words of the model: every dimension a layout may split has a name, and
+// the layout says which mesh axes stand behind it. Blocks name the dimensions of their parameters and of the values
+// where the spread changes; the default spreads nothing and leaves the graph of one chip.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,6 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
       {{"parity", golden, "--set", "layout.tensr_parallel=2"}, "E1001"},
       {{"parity", golden, "--set", "layout.tensor_parallel=two"}, "E1002"},
       {{"parity", golden, "--set", "layout.zero=4"}, "E1003"},
-      {{"parity", golden, "--set", "layout.tensor_parallel=2"}, "E1007"},
       {{"parity", golden, "--set", "train.threads=none"}, "E1002"},
       {tiny("train", {"--set", "model.mamba.chunk=0"}), "E1003"},
       {tiny("train", {"--set", "model.hidden=many"}), "E1002"},

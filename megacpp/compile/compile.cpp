@@ -114,8 +114,7 @@ void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targ
   pipeline.plan_memory("08-memory", target);
   for (ChipPrograms& chip : compiled.pipeline)
     for (const Action& action : chip.step)
-      if (action.program + 1 < chip.programs.size() || chip.programs.size() == 1)
-        chip.flops += flops_of(chip.programs[action.program]);
+      if (!action.updates) chip.flops += flops_of(chip.programs[action.program]);
 }
 
 partition::Options partition_options(const plan::Plan& plan) {
@@ -155,7 +154,7 @@ void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& 
   lower(compiled, pipeline, target);
   for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
     chip.step.push_back({.program = kMicroStep, .micro = micro, .reads_batch = true, .reports = true});
-  chip.step.push_back({.program = kUpdate, .micro = recipe.train.micro_steps - 1});
+  chip.step.push_back({.program = kUpdate, .micro = recipe.train.micro_steps - 1, .updates = true});
   chip.programs = std::move(pipeline.programs());
   compiled.pipeline.push_back(std::move(chip));
 }
@@ -191,8 +190,8 @@ void append_updates(std::vector<Graph>& programs, const CutModel& model, const r
 }
 
 struct PartitionedModel {
-  std::vector<LoweredStage> stages;            // passes still to be lowered
-  std::vector<partition::Placements> updates;  // inputs, by pipeline stage
+  std::vector<LoweredStage> stages;           // passes still to be lowered
+  std::vector<partition::Placements> inputs;  // by pipeline stage
 };
 
 // Each part of the model is partitioned with its backward pass and then split into passes, so that what one pass keeps
@@ -207,7 +206,7 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
     partition::Options options = partition_options(plan);
     options.forward_nodes = model.stages[i].forward_nodes;
     partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
-    result.updates[i % result.updates.size()].insert(parts.inputs.begin(), parts.inputs.end());
+    result.inputs[i % result.inputs.size()].insert(parts.inputs.begin(), parts.inputs.end());
     LoweredStage stage{
         {}, std::move(parts.inputs), std::move(parts.outputs), model.stages[i].carried_in, model.stages[i].carried_out};
     for (partition::Part& part : partition::split_passes(parts.graph, parts.forward_nodes, backward).parts)
@@ -215,10 +214,9 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
     passes.insert(passes.end(), stage.passes.begin(), stage.passes.end());
     result.stages.push_back(std::move(stage));
   }
-  for (size_t stage = 0; stage < result.updates.size(); ++stage) {
-    partition::Placements& known = result.updates[stage];
-    partition::Partitioned update =
-        partition::partition(programs[model.stages.size() + stage], mesh, known, partition_options(plan));
+  for (size_t next = model.stages.size(); next < programs.size(); ++next) {
+    partition::Placements& known = result.inputs[next - model.stages.size()];
+    partition::Partitioned update = partition::partition(programs[next], mesh, known, partition_options(plan));
     known.insert(update.inputs.begin(), update.inputs.end());
     passes.push_back(std::move(update.graph));
   }
@@ -226,16 +224,10 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
   return result;
 }
 
-void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward,
-                      const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
-  CutModel model;
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
-    forward.graph = std::move(programs[0]);
-    model = cut_model(forward, recipe, plan);
-    programs.clear();
-    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
-    append_updates(programs, model, recipe, plan);
-  });
+// Lowers a cut model and lays its programs out along the schedule. `updates` says whether each stage's last program is
+// its update.
+void compile_stages(Compiled& compiled, Pipeline& pipeline, const CutModel& model, const plan::Plan& plan,
+                    int64_t micro_steps, bool updates, const schedule::Target& target) {
   PartitionedModel parts;
   pipeline.stage("03-partition", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { parts = partition_stages(programs, model, plan); });
@@ -244,13 +236,78 @@ void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardMode
   for (LoweredStage& stage : parts.stages)
     for (Graph& pass : stage.passes) pass = pipeline.programs()[next++];
   const plan::PipelineSchedule schedule = plan::build_schedule(
-      plan.layout.schedule,
-      {.stages = plan.stages, .micros = recipe.train.micro_steps, .chunks = plan.layout.virtual_stages});
+      plan.layout.schedule, {.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout.virtual_stages});
   for (int64_t stage = 0; stage < plan.stages; ++stage) {
-    compiled.pipeline.push_back(assemble_stage(parts.stages, pipeline.programs()[next++], schedule, stage));
-    const partition::Placements& known = parts.updates[static_cast<size_t>(stage)];
+    std::optional<Graph> update;
+    if (updates) update = pipeline.programs()[next++];
+    compiled.pipeline.push_back(assemble_stage(parts.stages, std::move(update), schedule, stage));
+    const partition::Placements& known = parts.inputs[static_cast<size_t>(stage)];
     compiled.pipeline.back().inputs.insert(known.begin(), known.end());
   }
+}
+
+void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward,
+                      const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
+  CutModel model;
+  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    forward.graph = std::move(programs[0]);
+    model =
+        cut_model(forward, 1.0 / static_cast<double>(recipe.train.micro_steps), autodiff_options(recipe.train), plan);
+    programs.clear();
+    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
+    append_updates(programs, model, recipe, plan);
+  });
+  compile_stages(compiled, pipeline, model, plan, recipe.train.micro_steps, true, target);
+}
+
+// ---- Gradients alone, for comparing with a reference ----
+
+void differentiate_all_inputs(Graph& graph, ValueId loss, const std::string& cotangent) {
+  ops::Builder builder(graph);
+  ValueId seed;
+  if (cotangent.empty()) {
+    seed = builder.constant(1.0);
+  } else {
+    seed = builder.input(cotangent, graph.type(loss), ir::Role::batch);
+    // A cotangent lies as the input of the same type does.
+    const ir::Attrs& like = graph.node(graph.inputs()[0]).attrs;
+    if (like.has("sharding")) graph.node(graph.value(seed).producer).attrs.set("sharding", like.text("sharding"));
+  }
+  std::vector<ValueId> targets;
+  std::vector<std::string> names;
+  for (const ir::NodeId id : graph.inputs()) {
+    const ir::Node& node = graph.node(id);
+    const std::string& name = node.attrs.text("name");
+    if (name == cotangent || !ir::is_float(graph.type(node.results[0]).dtype)) continue;
+    targets.push_back(node.results[0]);
+    names.push_back(name);
+  }
+  const std::vector<ValueId> gradients = autodiff::differentiate(graph, {{loss, seed}}, targets, {});
+  for (size_t i = 0; i < names.size(); ++i)
+    graph.add_output({.name = optim::gradient_name(names[i]), .value = gradients[i]});
+}
+
+void gradients_of_whole(Compiled& compiled, Pipeline& pipeline, const model::ForwardModel& forward,
+                        const std::string& cotangent, const plan::Plan& plan, const schedule::Target& target) {
+  pipeline.stage("02-autodiff", ops::Stage::built,
+                 [&](std::vector<Graph>& programs) { differentiate_all_inputs(programs[0], forward.loss, cotangent); });
+  ChipPrograms chip = partition_programs(pipeline, plan);
+  lower(compiled, pipeline, target);
+  chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
+  chip.programs = std::move(pipeline.programs());
+  compiled.pipeline.push_back(std::move(chip));
+}
+
+void gradients_of_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward, const plan::Plan& plan,
+                           const schedule::Target& target) {
+  CutModel model;
+  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    forward.graph = std::move(programs[0]);
+    model = cut_model(forward, 1.0, {}, plan);
+    programs.clear();
+    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
+  });
+  compile_stages(compiled, pipeline, model, plan, 1, false, target);
 }
 
 }  // namespace
@@ -304,29 +361,12 @@ Compiled compile_gradients(model::ForwardModel forward, const std::string& cotan
   Pipeline pipeline(compiled, std::nullopt);
   pipeline.stage("01-model", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { programs.push_back(std::move(forward.graph)); });
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
-    Graph& graph = programs[0];
-    ops::Builder builder(graph);
-    const ValueId seed =
-        cotangent.empty() ? builder.constant(1.0) : builder.input(cotangent, graph.type(forward.loss), ir::Role::batch);
-    std::vector<ValueId> targets;
-    std::vector<std::string> names;
-    for (const ir::NodeId id : graph.inputs()) {
-      const ir::Node& node = graph.node(id);
-      const std::string& name = node.attrs.text("name");
-      if (name == cotangent || !ir::is_float(graph.type(node.results[0]).dtype)) continue;
-      targets.push_back(node.results[0]);
-      names.push_back(name);
-    }
-    const std::vector<ValueId> gradients = autodiff::differentiate(graph, {{forward.loss, seed}}, targets, {});
-    for (size_t i = 0; i < names.size(); ++i)
-      graph.add_output({.name = optim::gradient_name(names[i]), .value = gradients[i]});
-  });
-  ChipPrograms chip = partition_programs(pipeline, plan);
-  lower(compiled, pipeline, target);
-  chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
-  chip.programs = std::move(pipeline.programs());
-  compiled.pipeline.push_back(std::move(chip));
+  if (plan.stages == 1) {
+    gradients_of_whole(compiled, pipeline, forward, cotangent, plan, target);
+  } else {
+    MEGACPP_CHECK(cotangent.empty()) << "a lone block has no pipeline";
+    gradients_of_pipeline(compiled, pipeline, forward, plan, target);
+  }
   finish(compiled, pipeline, target);
   compiled.parameters = std::move(forward.parameters);
   return compiled;

@@ -33,6 +33,7 @@ struct Action {
   std::string prefix = {};   // of the names of this micro-batch's state: "" or, in a pipeline, "chunk0.slot1."
   bool reads_batch = false;  // whether inputs <prefix>batch.* must hold the micro-batch
   bool reports = false;      // whether its outputs hold the loss
+  bool updates = false;      // whether it is the update, whose outputs hold the gradient norm
 };
 
 /// What the chips of one pipeline stage run; without a pipeline, what all chips run.

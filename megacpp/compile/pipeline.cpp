@@ -8,7 +8,6 @@
 #include "megacpp/compile/training_graph.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/partition/split_passes.h"
-#include "megacpp/recipe/pattern.h"
 
 namespace megacpp::compile {
 namespace {
@@ -29,13 +28,12 @@ void set_sharding(Graph& graph, ValueId input, const std::string& text) {
 
 class Cutter {
  public:
-  Cutter(const model::ForwardModel& forward, const recipe::Recipe& recipe, const plan::Plan& plan)
-      : forward_(forward), recipe_(recipe), plan_(plan) {}
+  Cutter(const model::ForwardModel& forward, double share, const autodiff::Options& options, const plan::Plan& plan)
+      : forward_(forward), share_(share), options_(options), plan_(plan) {}
 
   CutModel run() {
-    const recipe::ExpandedPattern pattern = recipe::expand(recipe_.model.pattern, recipe_.model.depth);
     const int64_t parts = plan_.stages * plan_.layout.virtual_stages;
-    const std::vector<int64_t> first_blocks = partition::balanced_cuts(forward_.graph, parts, pattern.cuts);
+    const std::vector<int64_t> first_blocks = partition::balanced_cuts(forward_.graph, parts, plan_.cuts);
     partition::StageCut cut = partition::cut_stages(forward_.graph, forward_.loss, first_blocks);
     CutModel result{{}, std::move(cut.shared)};
     for (size_t i = 0; i < cut.stages.size(); ++i)
@@ -60,15 +58,12 @@ class Cutter {
     BackwardEnds ends;
     ops::Builder builder(graph);
     builder.set_scope("loss");
-    if (is_last)
-      ends.seeds.emplace_back(here(forward_.loss),
-                              builder.constant(1.0 / static_cast<double>(recipe_.train.micro_steps)));
+    if (is_last) ends.seeds.emplace_back(here(forward_.loss), builder.constant(share_));
     for (const Carry& carry : result.carried_out)
       if (carry.has_gradient) ends.seeds.emplace_back(*graph.find_output(carry.name), arriving(builder, graph, carry));
     for (const Carry& carry : result.carried_in)
       if (carry.has_gradient) ends.targets.push_back(*graph.find_input(carry.name));
-    const std::vector<ValueId> gradients =
-        append_backward(graph, ends, forward_.parameters, autodiff_options(recipe_.train), plan_);
+    const std::vector<ValueId> gradients = append_backward(graph, ends, forward_.parameters, options_, plan_);
     append_expert_counts(graph, result.expert_loads, plan_);
     add_cotangents(builder, graph, result, gradients);
     return result;
@@ -103,7 +98,8 @@ class Cutter {
   }
 
   const model::ForwardModel& forward_;
-  const recipe::Recipe& recipe_;
+  double share_;
+  const autodiff::Options& options_;
   const plan::Plan& plan_;
   std::map<std::string, std::string> lies_;  // sharding of each carried value
 };
@@ -129,11 +125,13 @@ class Assembler {
     MEGACPP_CHECK(simulation_.legal) << schedule.name << ": " << simulation_.legal.reason();
   }
 
-  ChipPrograms run(Graph update) {
+  ChipPrograms run(std::optional<Graph> update) {
     for (const plan::Step& step : schedule_.steps[static_cast<size_t>(stage_)]) add(step);
-    result_.programs.push_back(std::move(update));
+    if (!update) return std::move(result_);
+    result_.programs.push_back(std::move(*update));
     result_.outputs.emplace_back();
-    result_.step.push_back({.program = result_.programs.size() - 1, .micro = schedule_.shape.micros - 1});
+    result_.step.push_back(
+        {.program = result_.programs.size() - 1, .micro = schedule_.shape.micros - 1, .updates = true});
     return std::move(result_);
   }
 
@@ -320,11 +318,12 @@ class Assembler {
 
 }  // namespace
 
-CutModel cut_model(const model::ForwardModel& forward, const recipe::Recipe& recipe, const plan::Plan& plan) {
-  return Cutter(forward, recipe, plan).run();
+CutModel cut_model(const model::ForwardModel& forward, double share, const autodiff::Options& options,
+                   const plan::Plan& plan) {
+  return Cutter(forward, share, options, plan).run();
 }
 
-ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, Graph update,
+ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<Graph> update,
                             const plan::PipelineSchedule& schedule, int64_t stage) {
   return Assembler(model_stages, schedule, stage).run(std::move(update));
 }

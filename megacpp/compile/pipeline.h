@@ -4,8 +4,10 @@
 // it and what its backward pass needs lie in state named after the slot, and every program stands once for each slot.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "megacpp/autodiff/differentiate.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/partition/cut_stages.h"
 #include "megacpp/plan/pipeline_schedule.h"
@@ -22,12 +24,15 @@ struct ModelStage {
   std::vector<model::ExpertLoad> expert_loads;
 };
 
-/// Cuts the forward graph and appends to each part its backward pass. `share` is what each micro-batch counts.
 struct CutModel {
   std::vector<ModelStage> stages;
   std::vector<partition::SharedWeight> shared;
 };
-CutModel cut_model(const model::ForwardModel& forward, const recipe::Recipe& recipe, const plan::Plan& plan);
+
+/// Cuts the forward graph and appends to each part its backward pass. The loss counts `share` in the gradients: one
+/// part of the micro-steps.
+CutModel cut_model(const model::ForwardModel& forward, double share, const autodiff::Options& options,
+                   const plan::Plan& plan);
 
 /// The passes of one model stage, as chip programs: forward and backward, or forward and the two parts of backward.
 struct LoweredStage {
@@ -37,8 +42,9 @@ struct LoweredStage {
   std::vector<partition::Carry> carried_in, carried_out;
 };
 
-/// The programs of one pipeline stage and their order in a step, memory not yet planned. `update` is its last program.
-ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, ir::Graph update,
+/// The programs of one pipeline stage and their order in a step, memory not yet planned. `update` is its last program,
+/// where there is one.
+ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<ir::Graph> update,
                             const plan::PipelineSchedule& schedule, int64_t stage);
 
 }  // namespace megacpp::compile

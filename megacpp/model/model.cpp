@@ -269,7 +269,8 @@ class ModelBuilder {
                             ? balance(*router_sums_.counts, *router_sums_.probabilities, router_tokens() * blocks, 1.0)
                             : b.scale(*router_sums_.balance, 1.0 / blocks);
     result_.graph.add_output({.name = "aux", .value = aux});
-    result_.graph.add_output({.name = "dropped", .value = *router_sums_.dropped});
+    // Counted again here, so that a pipeline puts it out with the loss.
+    result_.graph.add_output({.name = "dropped", .value = b.max(*router_sums_.dropped, b.constant(0.0))});
     ValueId total = b.scale(aux, f.balance_loss);
     if (f.z_loss > 0) total = b.add(total, b.scale(*router_sums_.z, f.z_loss / blocks));
     return total;

@@ -44,7 +44,8 @@ struct StageLinks {
   std::vector<Shared> shared = {};
 };
 
-/// One entry of `shardings` per parameter, or none at all. Inputs besides state: lr (f32[]), step (f32[], from 1). Outputs: grad_norm and, donated, all state.
+/// One entry of `shardings` per parameter, or none at all. Inputs besides state: lr (f32[]), step (f32[], from 1).
+/// Outputs: grad_norm and, donated, all state.
 ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<BiasBalance>& balances,
                        const Optimizer& optimizer, const std::vector<StateShardings>& shardings = {},
                        const StageLinks& links = {});

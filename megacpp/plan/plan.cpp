@@ -29,19 +29,6 @@ void resolve(const recipe::Model& model, recipe::Layout& layout) {
   layout.load_balance = is_balanced(model, layout);
 }
 
-/// Where `|` cuts, or as even as possible with the longer chunks first.
-std::vector<int64_t> chunk_starts(const recipe::Model& model, int64_t chunks) {
-  std::vector<int64_t> starts = {0};
-  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
-  if (chunks > 1 && !pattern.cuts.empty()) {
-    starts.insert(starts.end(), pattern.cuts.begin(), pattern.cuts.end());
-    return starts;
-  }
-  for (int64_t c = 1; c < chunks; ++c)
-    starts.push_back(starts.back() + model.depth / chunks + (c <= model.depth % chunks ? 1 : 0));
-  return starts;
-}
-
 ir::Axes sorted_union(ir::Axes first, const ir::Axes& second) {
   first.insert(first.end(), second.begin(), second.end());
   std::sort(first.begin(), first.end());
@@ -74,7 +61,7 @@ Plan make_plan(const recipe::Recipe& recipe) {
   plan.layout = resolved.layout;
   plan.chips = parallel.mesh.chips();
   plan.stages = plan.layout.pipeline_parallel;
-  plan.chunk_starts = chunk_starts(resolved.model, plan.stages * plan.layout.virtual_stages);
+  if (plan.stages > 1) plan.cuts = recipe::expand(resolved.model.pattern, resolved.model.depth).cuts;
   plan.gradients_wait = plan.layout.zero < 2;
   plan.kept = kept_axes(plan);
   return plan;

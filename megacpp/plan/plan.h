@@ -23,9 +23,8 @@ struct Plan {
   blocks::Parallel parallel = {};
   int64_t chips = 1;
   int64_t stages = 1;
-  /// First block of each chunk, in the order of the model; chunk c runs on stage c % stages. The last one ends at
-  /// depth.
-  std::vector<int64_t> chunk_starts = {0};
+  /// Blocks that begin a new stage because the pattern's '|' says so; empty: stages are cut by cost.
+  std::vector<int64_t> cuts = {};
   /// Zero below 2: micro-steps add up the gradients each chip has, and the update reduces the sums once.
   bool gradients_wait = true;
   GatherUnit gathers = GatherUnit::parameter;

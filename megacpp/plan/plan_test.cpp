@@ -49,7 +49,7 @@ wq 64x64 computed -,-
 w_up 8x64x96 computed -,-,-
 )");
   EXPECT_EQ(spec_of(plan, kWq).why, "whole on every chip");
-  EXPECT_EQ(plan.chunk_starts, (std::vector<int64_t>{0}));
+  EXPECT_TRUE(plan.cuts.empty());
 }
 
 TEST(PlanTest, TensorAndSequenceParallel) {
@@ -242,16 +242,14 @@ TEST(PlanTest, WeightsAreKeptBetweenForwardAndBackwardAsAsked) {
   EXPECT_EQ(to_string(plan.parallel.mesh), "data.0=2, data.1=4");
 }
 
-TEST(PlanTest, ChunksFollowTheCutsOrAreEven) {
-  const auto starts = [](int64_t stages, const char* pattern, int64_t depth) {
+TEST(PlanTest, OnlyAPipelineIsCutWhereThePatternSays) {
+  const auto cuts = [](int64_t stages, const char* pattern, int64_t depth) {
     return plan_of({.pipeline_parallel = stages}, [&](Recipe& r) { r.model.pattern = pattern, r.model.depth = depth; })
-        .chunk_starts;
+        .cuts;
   };
-  EXPECT_EQ(starts(3, "AEMR", 8), (std::vector<int64_t>{0, 3, 6}));
-  EXPECT_EQ(starts(2, "AEM|RAEMR", 8), (std::vector<int64_t>{0, 3}));
-  EXPECT_EQ(starts(1, "AEM|RAEMR", 8), (std::vector<int64_t>{0}));
-  const Layout interleaved{.pipeline_parallel = 2, .schedule = "interleaved", .virtual_stages = 2};
-  EXPECT_EQ(plan_of(interleaved).chunk_starts, (std::vector<int64_t>{0, 2, 4, 6}));
+  EXPECT_EQ(cuts(3, "AEMR", 8), (std::vector<int64_t>{}));
+  EXPECT_EQ(cuts(2, "AEM|RAEMR", 8), (std::vector<int64_t>{3}));
+  EXPECT_EQ(cuts(1, "AEM|RAEMR", 8), (std::vector<int64_t>{}));
 }
 
 TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {

@@ -16,7 +16,7 @@ std::string to_text(const Plan& plan) {
   if (plan.parallel.sequence_chunks > 1)
     text += fmt::format("runs of a sequence: {}{}\n", plan.parallel.sequence_chunks,
                         plan.parallel.balanced_order ? ", early and late paired" : "");
-  if (plan.stages > 1) text += fmt::format("chunks start at blocks: {}\n", fmt::join(plan.chunk_starts, ", "));
+  if (!plan.cuts.empty()) text += fmt::format("stages begin at blocks: {}\n", fmt::join(plan.cuts, ", "));
   return text;
 }
 

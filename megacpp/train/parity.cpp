@@ -166,6 +166,8 @@ class Parity {
     recipe.train.batch = batch_.sequences;
     recipe.train.sequence = batch_.length;
     recipe.layout = layout;
+    // A pipeline adds gradients up in state, which is read whole: no sum may wait for an update that never comes.
+    if (layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(layout.zero, 2);
     return plan::make_plan(recipe);
   }
 
@@ -193,13 +195,20 @@ class Parity {
       write_rows(state, "x", checkpoint::to_floats(file_.at("in.x")));
       write_rows(state, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
     } else {
-      state.write<int32_t>("batch.ids", in_stored_order(ids_, compiled_.time_order, batch_.length));
-      state.write<int32_t>("batch.labels", in_stored_order(labels_, compiled_.time_order, batch_.length));
+      write_tokens(state, "batch.ids", ids_);
+      write_tokens(state, "batch.labels", labels_);
     }
-    if (!state.has("batch.positions")) return;
     std::vector<int32_t> positions(static_cast<size_t>(batch_.length));
     std::iota(positions.begin(), positions.end(), 0);
-    state.write<int32_t>("batch.positions", in_stored_order(positions, compiled_.time_order, batch_.length));
+    write_tokens(state, "batch.positions", positions);
+  }
+
+  // Wherever a program of some chip reads them.
+  void write_tokens(RunState& state, const std::string& name, const std::vector<int32_t>& tokens) {
+    const std::vector<int32_t> stored = in_stored_order(tokens, compiled_.time_order, batch_.length);
+    for (const compile::ChipPrograms& stage : compiled_.pipeline)
+      for (const compile::Action& action : stage.step)
+        if (action.reads_batch) state.write<int32_t>(action.prefix + name, stored);
   }
 
   // Rows of tokens lie in the order the run stores them in.
@@ -212,6 +221,18 @@ class Parity {
   }
 
   std::vector<float> read(const std::string& name) { return RunState(compiled_, *run_).read_output<float>(name); }
+
+  // Stages that share a weight hold a part of its gradient each.
+  std::vector<float> gradient(const std::string& parameter) {
+    std::vector<float> sum;
+    for (size_t stage = 0; stage < compiled_.pipeline.size(); ++stage) {
+      const std::vector<float> part =
+          RunState(compiled_, *run_).read_output<float>(optim::gradient_name(parameter), stage);
+      if (sum.empty()) sum.resize(part.size());
+      for (size_t i = 0; i < part.size(); ++i) sum[i] += part[i];
+    }
+    return sum;
+  }
 
   std::vector<float> read_rows(const std::string& name) {
     const std::vector<float> rows = read(name);
@@ -228,7 +249,7 @@ class Parity {
   void compare_gradients() {
     TensorMap ours;
     for (const blocks::Parameter& parameter : compiled_.parameters)
-      if (parameter.trainable) ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
+      if (parameter.trainable) ours[parameter.name] = {parameter.shape, gradient(parameter.name)};
     TensorMap theirs = checkpoint::export_tensors(described_.names, ours);
     if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_rows(optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {

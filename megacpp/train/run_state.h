@@ -39,13 +39,14 @@ class RunState {
     return joined<T>([&](int64_t chip) { return find(compiled_.programs_of(chip).inputs, name); },
                      [&](int64_t chip) { return run_.state(name, chip); });
   }
-  /// An output of whichever program makes it.
+  /// An output of whichever program makes it, on the chips of one pipeline stage or of any; empty when none makes it.
   template <typename T>
-  std::vector<T> read_output(const std::string& name) const {
+  std::vector<T> read_output(const std::string& name, std::optional<size_t> stage = std::nullopt) const {
     return joined<T>(
-        [&](int64_t chip) {
+        [&](int64_t chip) -> const partition::Placement* {
           const auto program = program_with(chip, name);
-          return program ? find(compiled_.programs_of(chip).outputs[*program], name) : nullptr;
+          if (!program || (stage && compiled_.stage_of(chip) != *stage)) return nullptr;
+          return find(compiled_.programs_of(chip).outputs[*program], name);
         },
         [&](int64_t chip) { return run_.output(*program_with(chip, name), name, chip); });
   }

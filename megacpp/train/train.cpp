@@ -84,8 +84,8 @@ class Trainer {
     } catch (const runtime::NotFinite& bad) {
       const runtime::BadValue& value = bad.value;
       refuse(step, bad.action.micro,
-             fmt::format("a number that is not finite, made on chip {} by node {} of {}: {} @{} -> {}", value.chip,
-                         value.node, value.program, value.op, value.scope, value.type));
+             fmt::format("a number that is not finite, made by node {} of {} on chip {}: {} @{} -> {}", value.node,
+                         value.program, value.chip, value.op, value.scope, value.type));
     }
   }
 
@@ -111,7 +111,7 @@ class Trainer {
       if (compiled_.expert_loads.empty()) return;
       report.balance += share * output("aux");
       report.dropped += output("dropped");
-    } else if (action.program + 1 == compiled_.programs_of(chip).programs.size()) {
+    } else if (action.updates) {
       report.grad_norm = output("grad_norm");
       if (!std::isfinite(report.grad_norm))
         refuse(step, action.micro, fmt::format("gradient norm {}", report.grad_norm));
