@@ -119,7 +119,7 @@ void print_collectives(const Explanation& e) {
   fmt::print("{}", table.to_text());
   fmt::print(
       "A chip sends {}{} per step of {} micro-steps. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
-      "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, permute and send all.\n",
+      "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, the others all.\n",
       stages > 1 ? "at most " : "", human_bytes(step_bytes(e.collectives, e.recipe.train.micro_steps)),
       e.recipe.train.micro_steps);
 }

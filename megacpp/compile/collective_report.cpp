@@ -158,16 +158,31 @@ bool is_transfer(const Graph& graph) {
                      [](const Node& node) { return node.op == "send" || node.op == "recv"; });
 }
 
-// None where one program is a whole micro-step. In a pipeline every pass, and every exchange around it, is its own.
-std::optional<Phase> phase_of(const ChipPrograms& chip, size_t program, bool is_pipeline) {
-  if (program + 1 == chip.programs.size()) return Phase::update;
-  if (!is_pipeline) return std::nullopt;
+// How a program takes part in a step.
+struct Part {
+  std::optional<Phase> phase;  // none: a whole micro-step
+  std::string slot;            // prefix of the names of its micro-batch
+  int64_t runs = 0;            // per step
+};
+
+// In a pipeline every pass, and every exchange around it, is a program of its own.
+Part part_of(const ChipPrograms& chip, size_t program) {
+  Part part;
+  bool reads_batch = false;
+  for (const Action& action : chip.step) {
+    if (action.program != program) continue;
+    part.slot = action.prefix;
+    reads_batch = reads_batch || action.reads_batch;
+    ++part.runs;
+  }
   const Graph& graph = chip.programs[program];
-  if (is_transfer(graph)) return is_backward_transfer(graph) ? Phase::backward : Phase::forward;
-  const bool reads_batch = std::any_of(chip.step.begin(), chip.step.end(), [program](const Action& action) {
-    return action.program == program && action.reads_batch;
-  });
-  return reads_batch ? Phase::forward : Phase::backward;
+  if (program + 1 == chip.programs.size()) {
+    part.phase = Phase::update;
+  } else if (!part.slot.empty()) {
+    const bool is_forward = is_transfer(graph) ? !is_backward_transfer(graph) : reads_batch;
+    part.phase = is_forward ? Phase::forward : Phase::backward;
+  }
+  return part;
 }
 
 // Programs of all slots of a micro-batch read alike.
@@ -190,19 +205,14 @@ class StageReport {
   StageReport(const ChipPrograms& chip, int64_t stage, Costs costs)
       : chip_(chip), stage_(stage), costs_(std::move(costs)) {}
 
-  std::vector<CollectiveRow> run(bool is_pipeline) {
-    for (size_t p = 0; p < chip_.programs.size(); ++p) {
-      std::string slot;
-      int64_t runs = 0;
-      for (const Action& action : chip_.step)
-        if (action.program == p) slot = action.prefix, ++runs;
-      add(ProgramReader(chip_.programs[p], phase_of(chip_, p, is_pipeline)), chip_.programs[p], slot, runs);
-    }
+  std::vector<CollectiveRow> run() {
+    for (size_t p = 0; p < chip_.programs.size(); ++p) add(chip_.programs[p], part_of(chip_, p));
     return std::move(rows_);
   }
 
  private:
-  void add(const ProgramReader& reader, const Graph& graph, const std::string& slot, int64_t runs) {
+  void add(const Graph& graph, const Part& part) {
+    const ProgramReader reader(graph, part.phase);
     for (size_t n = 0; n < graph.nodes().size(); ++n) {
       const Node& node = graph.nodes()[n];
       const std::optional<int64_t> bytes = sent_bytes(graph, node);
@@ -213,7 +223,7 @@ class StageReport {
                         .kind = node.op,
                         .axes = node.attrs.text("axes"),
                         .where = ir::fold_blocks(node.scope),
-                        .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), slot)),
+                        .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), part.slot)),
                         .calls = 0,
                         .bytes = *bytes,
                         .removal = removal_of(facts),
@@ -223,7 +233,7 @@ class StageReport {
         row.cost_bytes = costs_.of(row.removal.changes);
         rows_.push_back(std::move(row));
       }
-      rows_[at->second].calls += runs;
+      rows_[at->second].calls += part.runs;
     }
   }
 
@@ -243,7 +253,7 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   if (node.op == "all_gather") return own * (n - 1);
   if (node.op == "reduce_scatter" || node.op == "all_to_all") return own * (n - 1) / n;
   if (node.op == "all_reduce") return 2 * own * (n - 1) / n;
-  if (node.op == "permute" || node.op == "send") return own;
+  if (node.op == "permute" || node.op == "send" || node.op == "exchange_sum") return own;
   if (node.op == "recv") return 0;
   return std::nullopt;
 }
@@ -253,7 +263,7 @@ std::vector<CollectiveRow> collective_report(const Compiled& compiled, const rec
   for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) {
     const ChipPrograms& chip = compiled.pipeline[stage];
     StageReport report(chip, static_cast<int64_t>(stage), Costs(recipe, compiled.parameters, chip));
-    for (CollectiveRow& row : report.run(compiled.pipeline.size() > 1)) {
+    for (CollectiveRow& row : report.run()) {
       if (row.phase != Phase::update) row.calls /= recipe.train.micro_steps;
       rows.push_back(std::move(row));
     }

@@ -39,6 +39,8 @@ constexpr Rule kRules[] = {
     {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNeeded,
      "every chip clips by the norm of all gradients"},
     {"single numbers", [](const Facts& f) { return f.is_scalar; }, kNeeded, "every chip needs the number of all chips"},
+    {"gradients of a weight that two stages hold", [](const Facts& f) { return f.kind == "exchange_sum"; },
+     "layout.pipeline_parallel=1", "a tied embedding stands in the first and the last stage"},
     {"gradients of weights that see part of the tokens",
      [](const Facts& f) { return only_over(f, "model") && sums(f) && (f.phase == Phase::update || f.of_gradient); },
      "layout.sequence_parallel=false", "then norms see all tokens on every chip; activations between mixers grow"},
