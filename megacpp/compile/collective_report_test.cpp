@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -86,14 +87,15 @@ TEST(CollectiveReportTest, TensorParallelReducesTwicePerPairEachWay) {
 TEST(CollectiveReportTest, SequenceParallelSendsAsManyBytesInGathersAndScatters) {
   const auto whole = report_of({"layout.tensor_parallel=2", "layout.sequence_parallel=false"});
   const auto split = report_of({"layout.tensor_parallel=2"});
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    const Found gathers = find(split, {phase, "all_gather", "block*.A"});
-    const Found scatters = find(split, {phase, "reduce_scatter", "block*.A"});
-    EXPECT_EQ(gathers.calls, kPairs) << phase_name(phase);
-    EXPECT_EQ(scatters.calls, kPairs) << phase_name(phase);
-    EXPECT_EQ(find(split, {phase, "all_reduce", "block*.A"}).calls, 0) << phase_name(phase);
-    EXPECT_EQ(gathers.bytes + scatters.bytes, find(whole, {phase, "all_reduce", "block*.A"}).bytes);
-  }
+  for (const char* family : {"block*.A", "block*.E"})
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const Found gathers = find(split, {phase, "all_gather", family});
+      const Found scatters = find(split, {phase, "reduce_scatter", family});
+      EXPECT_EQ(gathers.calls, kPairs) << family << " " << phase_name(phase);
+      EXPECT_EQ(scatters.calls, kPairs) << family << " " << phase_name(phase);
+      EXPECT_EQ(find(split, {phase, "all_reduce", family}).calls, 0) << family << " " << phase_name(phase);
+      EXPECT_EQ(gathers.bytes + scatters.bytes, find(whole, {phase, "all_reduce", family}).bytes) << family;
+    }
 }
 
 TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
@@ -135,6 +137,13 @@ TEST(CollectiveReportTest, AllToAllAttentionSwapsQueriesKeysValuesAndOutputs) {
   for (const Phase phase : {Phase::forward, Phase::backward})
     EXPECT_EQ(find(rows, {phase, "all_to_all", "block*.A"}).calls, 4 * kPairs);
   EXPECT_EQ(find(rows, {Phase::forward, "permute", ""}).calls, 0);
+}
+
+TEST(CollectiveReportTest, ExpertsTakeTwoAllToAllsPerBlockEachWay) {
+  auto rows = report_of({"model.feed_forward.experts=4", "layout.expert_parallel=2"});
+  std::erase_if(rows, [](const CollectiveRow& row) { return row.bytes < 1024; });  // how many tokens each expert gets
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    EXPECT_EQ(find(rows, {phase, "all_to_all", "block*.E"}).calls, 2 * kPairs) << phase_name(phase);
 }
 
 TEST(CollectiveReportTest, StagesHandTheStreamOnAndItsGradientBack) {
@@ -199,22 +208,26 @@ INSTANTIATE_TEST_SUITE_P(
                                              "layout.reshard_after_forward=2"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"},
                     std::vector<std::string>{"layout.context_parallel=2"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.data_parallel=2"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "model.tie_embeddings=true"},
+                    std::vector<std::string>{"layout.expert_parallel=2", "model.feed_forward.experts=4"},
                     std::vector<std::string>{"layout.context_parallel=2", "layout.context_attention=alltoall"}));
 
 // State as the memory plan has it, and second copies of weights, which are no state.
-int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled) {
+int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled, int64_t stage) {
   int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters).kept;
-  for (const memory::StateSlot& slot : compiled.pipeline[0].memory.state)
-    if (slot.role != ir::Role::batch) bytes += slot.type.bytes();
+  const size_t there = std::min(static_cast<size_t>(stage), compiled.pipeline.size() - 1);
+  for (const memory::StateSlot& slot : compiled.pipeline[there].memory.state)
+    if (slot.role != ir::Role::batch && slot.role != ir::Role::activation) bytes += slot.type.bytes();
   return bytes;
 }
 
 TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
   const recipe::Recipe recipe = dense_recipe(GetParam());
   const Compiled before = compile_training(recipe, plain_target());
-  std::set<std::tuple<Phase, std::string, std::vector<std::string>>> tried;
+  std::set<std::tuple<int64_t, Phase, std::string, std::vector<std::string>>> tried;
   for (const CollectiveRow& row : collective_report(before, recipe)) {
-    if (!tried.insert({row.phase, row.removal.purpose, row.removal.changes}).second) continue;
+    if (!tried.insert({row.stage, row.phase, row.removal.purpose, row.removal.changes}).second) continue;
     if (row.removal.changes.empty()) {
       EXPECT_NE(row.removal.note, "") << row.cause;
       continue;
@@ -226,7 +239,8 @@ TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
       EXPECT_FALSE(left.phase == row.phase && left.removal.purpose == row.removal.purpose)
           << row.removal.changes[0] << " leaves " << left.kind << " @" << left.where << ": " << left.cause;
     ASSERT_TRUE(row.cost_bytes) << row.removal.changes[0];
-    EXPECT_EQ(held_bytes(changed, after) - held_bytes(recipe, before), *row.cost_bytes) << row.removal.changes[0];
+    EXPECT_EQ(held_bytes(changed, after, row.stage) - held_bytes(recipe, before, row.stage), *row.cost_bytes)
+        << row.removal.changes[0];
   }
 }
 

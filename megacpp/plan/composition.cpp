@@ -57,11 +57,12 @@ std::string zero(const Plan& plan) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   constexpr const char* kWhat[] = {"", "optimizer state", "gradients and optimizer state",
                                    "weights, gradients and optimizer state"};
-  if (plan.layout.zero == 0 || mesh.size(plan.copies) * mesh.size(plan.expert_copies) == 1) return "none";
-  std::string text = fmt::format("{} over {}", kWhat[plan.layout.zero], to_string(plan.copies, mesh));
-  if (plan.expert_copies != plan.copies)
-    text += fmt::format(", of experts over {}", to_string(plan.expert_copies, mesh));
-  return text;
+  std::vector<std::string> parts;
+  if (!plan.copies.empty()) parts.push_back("over " + to_string(plan.copies, mesh));
+  if (!plan.expert_copies.empty() && plan.expert_copies != plan.copies)
+    parts.push_back("of experts over " + to_string(plan.expert_copies, mesh));
+  if (plan.layout.zero == 0 || parts.empty()) return "none";
+  return fmt::format("{} {}", kWhat[plan.layout.zero], fmt::join(parts, ", "));
 }
 
 std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
