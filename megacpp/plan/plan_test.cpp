@@ -194,7 +194,6 @@ Mamba heads: model
 Mamba groups: model
 recurrent width: model
 runs of a sequence: 4, early and late paired
-chunks start at blocks: 0, 4
 )");
   EXPECT_EQ(plan.chips, 32);
   EXPECT_EQ(plan.stages, 2);

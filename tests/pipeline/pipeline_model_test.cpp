@@ -93,8 +93,8 @@ TEST(PipelineModelTest, ResidualAndRouterStatisticsAreAllThatIsCarried) {
   EXPECT_EQ(carried_from(testing_support::small_model("hybrid", "AEMR")), (Carried{{{2, 6, 8}, true}}));
   recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
   experts.depth = 2;
-  // Requests and dropped tokens are counts; router probabilities and the z-loss are trained through.
-  EXPECT_EQ(carried_from(experts), (Carried{{{4}, false}, {{}, false}, {{4}, true}, {{}, true}, {{2, 6, 8}, true}}));
+  // Dropped tokens are a count; the balance and z losses so far are trained through.
+  EXPECT_EQ(carried_from(experts), (Carried{{{}, true}, {{}, false}, {{}, true}, {{2, 6, 8}, true}}));
 }
 
 // ---- Training ----

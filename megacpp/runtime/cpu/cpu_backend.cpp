@@ -122,7 +122,8 @@ schedule::Target cpu_target(int threads) {
   return {.name = "cpu",
           .runs =
               [](std::string_view op, const ops::NodeView& view) {
-                if (ops::op_def(op).is_collective) return base::Decision::yes();
+                const ops::OpDef* const def = ops::find_op(op);
+                if (def != nullptr && def->is_collective) return base::Decision::yes();
                 const Kernel* kernel = find_kernel(op);
                 if (kernel == nullptr)
                   return base::Decision::no("the cpu backend has no kernel for " + std::string(op));
