@@ -19,7 +19,7 @@ namespace megacpp::runtime {
 /// Bytes of one chip, planned and as the running program really used them.
 struct ChipMemory {
   int64_t planned_peak_bytes = 0;
-  int64_t measured_peak_bytes = 0;  // end of the highest byte any kernel was handed so far
+  int64_t measured_peak_bytes = 0;  // end of the highest tensor any kernel was handed so far, with its alignment
 };
 
 /// The node that made a number which is not finite.

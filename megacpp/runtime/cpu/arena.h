@@ -8,6 +8,9 @@
 
 namespace megacpp::runtime::cpu {
 
+inline constexpr int64_t kAlignment = 64;  // bytes: every tensor begins at a cache line and has whole ones to itself
+inline int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
 class Arena {
  public:
   explicit Arena(int64_t bytes);

@@ -12,14 +12,13 @@
 #include "megacpp/collectives/inproc/inproc_world.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/chip_threads.h"
+#include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/cpu_chip.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/storage.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // bytes: a cache line
 
 class CpuExecutable : public Executable {
  public:

@@ -95,7 +95,7 @@ CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
   call.timer = timer_of(node.op);
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
-    call.end_offset = std::max(call.end_offset, offset + graph.type(value).bytes());
+    call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));
     return arena_.at(offset);
   };
   for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
@@ -112,7 +112,7 @@ CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
     const int64_t offset = program.plan->workspace_offset[n];
     MEGACPP_CHECK(offset >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
     call.workspace = arena_.at(offset);
-    call.end_offset = std::max(call.end_offset, offset + call.kernel.workspace_bytes);
+    call.end_offset = std::max(call.end_offset, offset + aligned(call.kernel.workspace_bytes));
   }
   return call;
 }

@@ -50,7 +50,7 @@ class CpuChip {
     std::vector<std::byte*> operands;
     std::vector<std::byte*> results;
     std::byte* workspace = nullptr;
-    int64_t end_offset = 0;  // highest arena byte it was handed, exclusive
+    int64_t end_offset = 0;  // end of the highest cache line it was handed
     uint32_t node = 0;
     size_t timer = 0;
   };

@@ -4,16 +4,14 @@
 #include <array>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kGrain = 4096;    // elements a thread converts at least
 constexpr size_t kMaxTensors = 16;  // operands or results of one kernel
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // One tensor that is bf16 in storage and f32 in the kernel.
 struct Widened {
