@@ -31,6 +31,7 @@ CpuChip::CpuChip(const compile::ChipPrograms& programs, const Link& link, const 
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};
   for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
+  protect_sends();
 }
 
 std::span<std::byte> CpuChip::state(const std::string& name) const {
@@ -41,6 +42,7 @@ std::span<std::byte> CpuChip::state(const std::string& name) const {
 
 void CpuChip::run(size_t program) {
   const Program& loaded = programs_.at(program);
+  start(loaded);
   for (const Call& call : loaded.calls) run_call(loaded, call);
   finish(loaded);
 }
@@ -53,6 +55,7 @@ void CpuChip::drain() {
 
 std::optional<BadValue> CpuChip::run_checked(size_t program) {
   const Program& loaded = programs_.at(program);
+  start(loaded);
   for (const Call& call : loaded.calls) {
     const ir::Node& node = loaded.graph->node(ir::NodeId{call.node});
     run_call(loaded, call);
@@ -117,6 +120,20 @@ CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
   return call;
 }
 
+// A slot's next micro-batch leaves where the last one left, and its receiver may be slower than we are.
+void CpuChip::protect_sends() {
+  std::map<const std::byte*, std::function<void()>> sends;
+  for (const Program& program : programs_)
+    for (const Call& call : program.calls)
+      if (call.exchange.drain) sends.emplace(call.operands.at(0), call.exchange.drain);
+  for (Program& program : programs_)
+    for (const ir::Output& output : program.graph->outputs()) {
+      if (output.donated.empty()) continue;
+      const auto send = sends.find(state(output.donated).data());
+      if (send != sends.end()) program.drains.push_back(send->second);
+    }
+}
+
 size_t CpuChip::timer_of(const std::string& op) {
   for (size_t i = 0; i < timers_.size(); ++i)
     if (timers_[i].first == op) return i;
@@ -139,6 +156,10 @@ void CpuChip::run_call(const Program& program, const Call& call) {
 void CpuChip::run_now(const Call& call) {
   if (call.exchange.run) return call.exchange.run();
   call.kernel.run({.operands = call.operands, .results = call.results, .workspace = call.workspace, .pool = pool_});
+}
+
+void CpuChip::start(const Program& program) {
+  for (const auto& drain : program.drains) drain();
 }
 
 void CpuChip::finish(const Program& program) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -62,13 +63,16 @@ class CpuChip {
   struct Program {
     std::vector<Call> calls;
     std::vector<FinalCopy> final_copies;
+    std::vector<std::function<void()>> drains;  // of sends whose operands it overwrites: they must be fetched before
     const ir::Graph* graph = nullptr;
     const memory::ProgramPlan* plan = nullptr;
   };
 
   void prepare(const ir::Graph& graph, const memory::ProgramPlan& plan);
   Call prepare_call(const Program& program, uint32_t n);
+  void protect_sends();
   size_t timer_of(const std::string& op);
+  static void start(const Program& program);
   void run_call(const Program& program, const Call& call);
   void run_now(const Call& call);
   static void finish(const Program& program);

@@ -21,7 +21,8 @@ struct Link {
 
 struct Exchange {
   std::function<void()> run;
-  /// What is still under way when run() returns: a send, until it runs again or the step ends. May be empty.
+  /// What is still under way when run() returns: a send, until something overwrites its operand or the step ends. May
+  /// be empty.
   std::function<void()> drain = {};
 };
 
