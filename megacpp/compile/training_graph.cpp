@@ -51,11 +51,12 @@ std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
 }
 
 std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads,
-                                              const blocks::FeedForward& config) {
+                                              const blocks::FeedForward& config, const plan::Plan& plan) {
   std::vector<optim::BiasBalance> balances;
   for (const model::ExpertLoad& load : loads)
     if (load.steers_bias)
-      balances.push_back({load.block + ".E.expert_bias", count_name(load.block), config.experts, config.bias_rate});
+      balances.push_back({load.block + ".E.expert_bias", count_name(load.block), config.experts, config.bias_rate,
+                          sharding_of_waiting_sums(plan)});
   return balances;
 }
 
@@ -120,7 +121,7 @@ void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& lo
 
 Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
                    const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links) {
-  return optim::build_update(parameters, bias_balances(loads, recipe.model.feed_forward), recipe.optimizer,
+  return optim::build_update(parameters, bias_balances(loads, recipe.model.feed_forward, plan), recipe.optimizer,
                              state_shardings(parameters, plan), links);
 }
 

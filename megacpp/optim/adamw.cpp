@@ -151,7 +151,7 @@ class UpdateBuilder {
     b_.set_scope(scope_of(balance.bias));
     const ir::TensorType type{DType::f32, {balance.experts}};
     const ValueId bias = b_.input(balance.bias, type, Role::weight);
-    const ValueId counts = b_.input(balance.counts, type, Role::gradient);
+    const ValueId counts = input(balance.counts, type, Role::gradient, balance.sharding);
     const ValueId mean = b_.scale(b_.sum_all(counts), 1.0 / static_cast<double>(balance.experts));
     const ValueId sign = b_.unary("sign", b_.sub(b_.broadcast(mean, type.shape, {}), counts));
     replace(balance.bias, b_.add(bias, b_.scale(sign, balance.rate)));

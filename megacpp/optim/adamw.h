@@ -18,6 +18,7 @@ struct BiasBalance {
   std::string counts;  // state holding the requests of all micro-steps
   int64_t experts = 0;
   double rate = 0;
+  std::string sharding = {};  // of the counts on a mesh, as their input carries it
 };
 
 /// Names of the state that belongs to a parameter.
