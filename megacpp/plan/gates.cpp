@@ -146,19 +146,28 @@ void check_alltoall_attention(const Recipe& recipe) {
                ", or layout.context_attention: ring"});
 }
 
+/// Tokens that a causal convolution of the model looks back: what it needs of the run before must be in that run.
+int64_t longest_history(const Model& model) {
+  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
+  return std::max(recipe::has_family(pattern, 'M') ? model.mamba.conv_width - 1 : 0,
+                  recipe::has_family(pattern, 'R') ? model.recurrent.conv_width - 1 : 0);
+}
+
 void check_sequence(const Recipe& recipe) {
   const Layout& l = recipe.layout;
   const int64_t runs = l.context_parallel * (is_balanced(recipe.model, l) ? 2 : 1);
   const int64_t stream = l.context_parallel * (l.sequence_parallel ? l.tensor_parallel : 1);
   const int64_t pieces = std::lcm(stream, runs * token_parts(recipe.model, l));
+  const int64_t history = runs > 1 ? longest_history(recipe.model) : 0;
+  const int64_t least = std::max<int64_t>(1, (runs * history + pieces - 1) / pieces) * pieces;
   const int64_t sequence = recipe.train.sequence, below = sequence / pieces * pieces;
-  MEGACPP_REQUIRE(
-      sequence % pieces == 0, E1404,
-      {.where = "train.sequence",
-       .got = std::to_string(sequence),
-       .wanted = fmt::format("a multiple of {}: {} runs of tokens, {} parts between mixers", pieces, runs, stream),
-       .next = below == 0 ? fmt::format("set train.sequence: {}", pieces)
-                          : fmt::format("set train.sequence: {} or {}", below, below + pieces)});
+  MEGACPP_REQUIRE(sequence % pieces == 0 && sequence >= least, E1404,
+                  {.where = "train.sequence",
+                   .got = std::to_string(sequence),
+                   .wanted = fmt::format("a multiple of {}: {} runs of tokens{}, {} parts between mixers", pieces, runs,
+                                         history > 1 ? fmt::format(", at least {} in each", history) : "", stream),
+                   .next = below < least ? fmt::format("set train.sequence: {}", least)
+                                         : fmt::format("set train.sequence: {} or {}", below, below + pieces)});
 }
 
 void check_batch(const Recipe& recipe) {

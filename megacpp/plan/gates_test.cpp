@@ -120,6 +120,13 @@ TEST(GatesTest, SequenceAndBatchReachEveryChip) {
        "set train.sequence: 56 or 64"},
       {"runs", Code::E1404,
        [](Recipe& r) { r.layout.context_parallel = 4, r.layout.load_balance = false, r.train.sequence = 3; },
+       "set train.sequence: 12"},
+      {"runs shorter than a convolution", Code::E1404,
+       [](Recipe& r) { r.layout.context_parallel = 4, r.train.sequence = 16; }, "set train.sequence: 24"},
+      {"runs without convolutions", Code::E1404,
+       [](Recipe& r) {
+         r.model.pattern = "AE", r.layout.context_parallel = 4, r.layout.load_balance = false, r.train.sequence = 3;
+       },
        "set train.sequence: 4"},
       {"stream", Code::E1404, [](Recipe& r) { r.layout.tensor_parallel = 4, r.train.sequence = 62; },
        "set train.sequence: 60 or 64"},
