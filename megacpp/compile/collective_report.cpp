@@ -12,6 +12,7 @@
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/schedule/bucket_collectives.h"
 
 namespace megacpp::compile {
 namespace {
@@ -57,11 +58,12 @@ class ProgramReader {
 
   CollectiveFacts facts(size_t index) const {
     const Node& node = graph_.nodes()[index];
+    const std::string cause = node.attrs.text("cause", "");
     CollectiveFacts facts{.kind = node.op,
                           .phase = phase_.value_or(in_forward_[index] ? Phase::forward : Phase::backward),
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,
-                          .asked = node.attrs.text("cause", "").starts_with("annotation")};
+                          .asked = schedule::first_cause(cause).starts_with("annotation")};
     facts.of_weight = moves_weight(node);
     facts.of_gradient = facts.phase == Phase::backward && !node.results.empty() && adds_to_gradient(node.results[0]);
     facts.is_scalar = !node.operands.empty() && graph_.type(node.operands[0]).elements() == 1;

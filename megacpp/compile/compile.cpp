@@ -17,6 +17,7 @@
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
@@ -91,8 +92,23 @@ double flops_of(const Graph& graph) {
   return flops;
 }
 
-// From partitioned programs to scheduled ones: the same for every kind of run.
-void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
+// Inside the model the lane says what moves together. The update has all gradients and weights at hand: they go by
+// size, in the order in which the backward pass makes gradients.
+schedule::BucketPolicy bucket_policy(const plan::Plan& plan, bool is_update) {
+  using Unit = schedule::BucketPolicy::Unit;
+  schedule::BucketPolicy policy{
+      .unit = Unit::bytes, .bytes = plan.layout.bucket_bytes, .start_multiple = plan::kBucketAlignment};
+  if (is_update) {
+    policy.order = schedule::BucketPolicy::Order::reversed;
+  } else if (plan.gathers != plan::GatherUnit::bucket) {
+    policy.unit = plan.gathers == plan::GatherUnit::block ? Unit::block : Unit::none;
+  }
+  return policy;
+}
+
+// From partitioned programs to scheduled ones: the same for every kind of run. The last `updates` programs are updates.
+void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target, const plan::Plan& plan,
+           size_t updates) {
   pipeline.pass("04-decompose", ops::Stage::built, [&](const Graph& graph) {
     schedule::Decomposed result = schedule::decompose(schedule::remove_dead(graph), target);
     compiled.fallbacks.insert(compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
@@ -101,8 +117,13 @@ void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targe
   // Widening first: a product that is wide already can take the accumulator as its addend.
   pipeline.pass("05-fold", ops::Stage::built,
                 [](const Graph& graph) { return schedule::fold_accumulation(schedule::widen_products(graph)); });
-  pipeline.pass("06-fuse", ops::Stage::fused, schedule::fuse);
-  pipeline.pass("07-order", ops::Stage::fused, schedule::order_for_low_peak);
+  // Before fusion, which would tie readers of different collectives together.
+  pipeline.stage("06-bucket", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    for (size_t p = 0; p < programs.size(); ++p)
+      programs[p] = schedule::bucket_collectives(programs[p], bucket_policy(plan, p + updates >= programs.size()));
+  });
+  pipeline.pass("07-fuse", ops::Stage::fused, schedule::fuse);
+  pipeline.pass("08-order", ops::Stage::fused, schedule::order_for_low_peak);
 }
 
 void place_on(Compiled& compiled, const plan::Plan& plan) {
@@ -111,7 +132,7 @@ void place_on(Compiled& compiled, const plan::Plan& plan) {
 }
 
 void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
-  pipeline.plan_memory("08-memory", target);
+  pipeline.plan_memory("09-memory", target);
   for (ChipPrograms& chip : compiled.pipeline)
     for (const Action& action : chip.step)
       if (!action.updates) chip.flops += flops_of(chip.programs[action.program]);
@@ -151,7 +172,7 @@ void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& 
     programs.push_back(build_update(forward.parameters, forward.expert_loads, recipe, plan));
   });
   ChipPrograms chip = partition_programs(pipeline, plan);
-  lower(compiled, pipeline, target);
+  lower(compiled, pipeline, target, plan, 1);
   for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
     chip.step.push_back({.program = kMicroStep, .micro = micro, .reads_batch = true, .reports = true});
   chip.step.push_back({.program = kUpdate, .micro = recipe.train.micro_steps - 1, .updates = true});
@@ -231,7 +252,7 @@ void compile_stages(Compiled& compiled, Pipeline& pipeline, const CutModel& mode
   PartitionedModel parts;
   pipeline.stage("03-partition", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { parts = partition_stages(programs, model, plan); });
-  lower(compiled, pipeline, target);
+  lower(compiled, pipeline, target, plan, updates ? static_cast<size_t>(plan.stages) : 0);
   size_t next = 0;
   for (LoweredStage& stage : parts.stages)
     for (Graph& pass : stage.passes) pass = pipeline.programs()[next++];
@@ -292,7 +313,7 @@ void gradients_of_whole(Compiled& compiled, Pipeline& pipeline, const model::For
   pipeline.stage("02-autodiff", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { differentiate_all_inputs(programs[0], forward.loss, cotangent); });
   ChipPrograms chip = partition_programs(pipeline, plan);
-  lower(compiled, pipeline, target);
+  lower(compiled, pipeline, target, plan, 0);
   chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
   chip.programs = std::move(pipeline.programs());
   compiled.pipeline.push_back(std::move(chip));

@@ -20,6 +20,8 @@ class Assigner {
   Assigner(const ir::Graph& graph, const schedule::Target& target)
       : graph_(graph), target_(target), last_use_(graph.values().size(), 0) {
     result_.buffer_of.assign(graph.values().size(), -1);
+    result_.place_in.assign(graph.values().size(), 0);
+    row_of_.assign(graph.values().size(), -1);
     result_.workspace_of.assign(graph.nodes().size(), -1);
   }
 
@@ -28,6 +30,7 @@ class Assigner {
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
     for (const NodeId id : graph_.inputs()) place_state(id);
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) find_rows(n);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
       if (graph_.nodes()[n].op != ir::kInputOp) place(n);
     for (const ir::Output& output : graph_.outputs()) {
@@ -57,6 +60,43 @@ class Assigner {
                                .state = name});
   }
 
+  // Tensors that lie side by side in one buffer.
+  struct Row {
+    uint32_t of;  // the collective
+    std::string what;
+    int64_t bytes = 0;
+    uint32_t last = 0;  // use of any
+    int buffer = -1;    // once a member is made
+  };
+
+  // Tensors of a collective that are to lie side by side: those that nobody tells where to lie.
+  void find_rows(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    if (!ops::op_def(node.op).is_collective) return;
+    add_row(node.operands, {.of = n, .what = "operands of " + node.op});
+    add_row(node.results, {.of = n, .what = "results of " + node.op});
+  }
+
+  void add_row(const std::vector<ValueId>& values, Row row) {
+    std::vector<ValueId> members;
+    for (const ValueId value : values) {
+      const std::string& maker = graph_.producer(value).op;
+      const bool is_free = maker != ir::kInputOp && maker != "reshape" && !donated_to_.contains(value.index);
+      if (is_free && row_of_[value.index] < 0 && std::find(members.begin(), members.end(), value) == members.end())
+        members.push_back(value);
+    }
+    if (members.size() < 2) return;
+    row.what = std::to_string(members.size()) + " " + row.what;
+    for (const ValueId member : members) {
+      row_of_[member.index] = static_cast<int>(rows_.size());
+      row.bytes = (row.bytes + target_.alignment - 1) / target_.alignment * target_.alignment;
+      result_.place_in[member.index] = row.bytes;
+      row.bytes += graph_.type(member).bytes();
+      row.last = std::max(row.last, last_use_[member.index]);
+    }
+    rows_.push_back(std::move(row));
+  }
+
   // The copy into this state runs after the last node, so no output may still stand for its old value.
   void check_not_output(const std::string& state) {
     for (const ir::Output& output : graph_.outputs())
@@ -84,7 +124,11 @@ class Assigner {
       join(node.results[0], node.operands[0]);
       return;
     }
-    for (size_t r = 0; r < node.results.size(); ++r) place_result(n, r);
+    if (ops::op_def(node.op).is_collective) {
+      place_collective(n);
+    } else {
+      for (size_t r = 0; r < node.results.size(); ++r) place_result(n, r, takes_over(n, r));
+    }
     const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
     const int64_t workspace = target_.workspace_bytes(node.op, {operands, results, node.attrs});
     if (workspace > 0) {
@@ -99,15 +143,43 @@ class Assigner {
     }
   }
 
-  void place_result(uint32_t n, size_t r) {
+  // All results are looked at before the first is placed: each keeps the row of all operands alive. Results that are
+  // not all made afresh go their own ways, or the row would have holes.
+  void place_collective(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    std::vector<std::optional<ValueId>> operands;
+    for (size_t r = 0; r < node.results.size(); ++r) operands.push_back(takes_over(n, r));
+    const bool any = std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.has_value(); });
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      if (any && is_in_row_of(node.results[r], n)) leave_row(node.results[r]);
+      place_result(n, r, operands[r]);
+    }
+  }
+
+  bool is_in_row_of(ValueId value, uint32_t n) const {
+    const int row = row_of_[value.index];
+    return row >= 0 && rows_[static_cast<size_t>(row)].of == n;
+  }
+
+  void leave_row(ValueId value) {
+    row_of_[value.index] = -1;
+    result_.place_in[value.index] = 0;
+  }
+
+  // `operand`: whose place the result takes.
+  void place_result(uint32_t n, size_t r, const std::optional<ValueId>& operand) {
     const ir::Node& node = graph_.nodes()[n];
     const ValueId value = node.results[r];
-    if (const auto operand = takes_over(n, r)) {
+    if (operand) {
       join(value, *operand);
       return;
     }
     if (const auto state = finished_state(n, value)) {
       join(value, *state);
+      return;
+    }
+    if (row_of_[value.index] >= 0) {
+      place_in_row(n, value);
       return;
     }
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
@@ -120,8 +192,26 @@ class Assigner {
                                .state = ""});
   }
 
+  // The first member to be made brings the buffer of all.
+  void place_in_row(uint32_t n, ValueId value) {
+    Row& row = rows_[static_cast<size_t>(row_of_[value.index])];
+    const ir::Node& node = graph_.nodes()[n];
+    if (row.buffer < 0) {
+      row.buffer = static_cast<int>(result_.buffers.size());
+      result_.buffers.push_back({.bytes = row.bytes,
+                                 .first = n,
+                                 .last = std::max(n, row.last),
+                                 .role = node.role,
+                                 .scope = node.scope,
+                                 .what = row.what,
+                                 .state = ""});
+    }
+    result_.buffer_of[value.index] = row.buffer;
+  }
+
   void join(ValueId value, ValueId into) {
     result_.buffer_of[value.index] = result_.buffer_of[into.index];
+    result_.place_in[value.index] = result_.place_in[into.index];
     Buffer& shared = buffer(value);
     shared.last = std::max(shared.last, last_use_[value.index]);
     if (shared.state.empty() && graph_.producer(value).role != ir::Role::temporary)
@@ -132,12 +222,13 @@ class Assigner {
   std::optional<ValueId> takes_over(uint32_t n, size_t r) {
     const ir::Node& node = graph_.nodes()[n];
     std::optional<ValueId> best;
+    if (row_of_[node.results[r].index] >= 0 && !is_in_row_of(node.results[r], n)) return best;  // its place is kept
     for (const size_t i : aliasable_operands(node, r)) {
       const ValueId operand = node.operands[i];
       const Buffer& from = buffer(operand);
       const ir::TensorType &mine = graph_.type(node.results[r]), &theirs = graph_.type(operand);
-      const bool same_layout =
-          mine.elements() == theirs.elements() && mine.dtype == theirs.dtype && from.bytes == mine.bytes();
+      const bool same_layout = mine.elements() == theirs.elements() && mine.dtype == theirs.dtype &&
+                               (from.bytes == mine.bytes() || is_in_row_of(operand, n));
       if (!same_layout || from.last != n || is_shared(node, i) || !may_overwrite(from, node.results[r])) continue;
       best = operand;
       if (!from.state.empty()) break;  // replacing a state in place saves a copy: the best choice
@@ -157,11 +248,13 @@ class Assigner {
 
   // Whether operand i's bytes are read under another operand too, or were already taken over by an earlier result.
   bool is_shared(const ir::Node& node, size_t i) const {
-    const int mine = result_.buffer_of[node.operands[i].index];
+    const auto is_mine = [&](ValueId value) {
+      return result_.buffer_of[value.index] == result_.buffer_of[node.operands[i].index] &&
+             result_.place_in[value.index] == result_.place_in[node.operands[i].index];
+    };
     for (size_t j = 0; j < node.operands.size(); ++j)
-      if (j != i && result_.buffer_of[node.operands[j].index] == mine) return true;
-    return std::any_of(node.results.begin(), node.results.end(),
-                       [&](ValueId result) { return result_.buffer_of[result.index] == mine; });
+      if (j != i && is_mine(node.operands[j])) return true;
+    return std::any_of(node.results.begin(), node.results.end(), is_mine);
   }
 
   // State may be overwritten only by the output that replaces it; and such an output goes nowhere else when it can.
@@ -173,9 +266,10 @@ class Assigner {
 
   std::vector<size_t> aliasable_operands(const ir::Node& node, size_t r) const {
     if (node.op == "fused") return same_element_operands(node, r);
-    const int alias = ops::op_def(node.op).may_alias;
-    if (r != 0 || alias < 0 || static_cast<size_t>(alias) >= node.operands.size()) return {};
-    return {static_cast<size_t>(alias)};
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (op.may_alias < 0 || (r != 0 && !op.is_collective)) return {};
+    const size_t operand = static_cast<size_t>(op.may_alias) + r;
+    return operand < node.operands.size() ? std::vector{operand} : std::vector<size_t>{};
   }
 
   // Operands a fused program reads at the very element it writes. Reductions write elsewhere: no operand then. An
@@ -199,7 +293,9 @@ class Assigner {
 
   const ir::Graph& graph_;
   const schedule::Target& target_;
-  std::vector<uint32_t> last_use_;              // by value
+  std::vector<uint32_t> last_use_;  // by value
+  std::vector<Row> rows_;
+  std::vector<int> row_of_;                     // by value; -1: none
   std::map<uint32_t, std::string> donated_to_;  // output value -> state it replaces
   std::map<std::string, ValueId> inputs_;       // state name -> its value
   Buffers result_;

@@ -2,6 +2,11 @@
 // Which values share bytes, and when those bytes are in use. Takes a scheduled graph; leaves one buffer per set of
 // values that live in the same place: a reshape and its operand, a result that takes over a dying operand, an output
 // that takes over the input it replaces. Offsets come later (offsets.h).
+//
+// The tensors of one collective lie side by side, in its order, each at a multiple of the alignment, so that a
+// transport may move them as one range: its operands in one buffer, its results in another. This holds for those that
+// nodes of this program make where they like; inputs, what replaces state, views, and what is in place with another
+// collective stay where they are. Never is anything copied for it. What is reduced all at once is reduced in place.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +31,7 @@ struct Buffer {
 struct Buffers {
   std::vector<Buffer> buffers;
   std::vector<int> buffer_of;     // by value
+  std::vector<int64_t> place_in;  // by value: bytes from the start of its buffer
   std::vector<int> workspace_of;  // by node; -1: none
   /// Outputs that could not take over their donated input in place: copied into it after the last node.
   struct Copy {

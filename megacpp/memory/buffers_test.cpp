@@ -82,6 +82,71 @@ TEST(BuffersTest, WhatIsSentLivesUntilItIsSent) {
   EXPECT_NE(buffers.buffer_of[4], buffers.buffer_of[0]) << "state is only replaced by what it is donated to";
 }
 
+const std::string kTwoMade = R"(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
+  %2 = cumsum(%0) {dim=0} : f32[2,3]
+)";
+
+TEST(BuffersTest, TensorsOfACollectiveLieSideBySide) {
+  const Buffers buffers =
+      assigned(kInput + kTwoMade + R"(  %3, %4 = all_gather(%1, %2) {axes="x", dims=[0,0], parts=2} : f32[6,2], f32[4,3]
+  %5 = cumsum(%1) {dim=0} : f32[3,2]
+  output "y" = %3
+  output "z" = %4
+  output "w" = %5
+)");
+  EXPECT_EQ(buffers.buffer_of[1], buffers.buffer_of[2]);
+  EXPECT_EQ(buffers.place_in[1], 0);
+  EXPECT_EQ(buffers.place_in[2], 64);
+  EXPECT_EQ(buffers.buffer_of[3], buffers.buffer_of[4]);
+  EXPECT_EQ(buffers.place_in[4], 64);
+  const Buffer& operands = buffers.buffers[static_cast<size_t>(buffers.buffer_of[1])];
+  EXPECT_EQ(operands.bytes, 64 + 24);
+  EXPECT_EQ(operands.first, 1U);
+  EXPECT_EQ(operands.last, 4U) << "%1 is read again";
+  EXPECT_NE(buffers.buffer_of[5], buffers.buffer_of[1]) << "one of many gives its place to nobody";
+}
+
+TEST(BuffersTest, WhatIsReducedTogetherIsReducedInPlace) {
+  const Buffers buffers =
+      assigned(kInput + kTwoMade +
+               R"(  %3, %4 = all_reduce(%1, %2) {axes="x", kind="sum", parts=2} : f32[3,2], f32[2,3] #collective
+  output "y" = %3
+  output "z" = %4
+)");
+  for (const size_t i : {1U, 2U}) {
+    EXPECT_EQ(buffers.buffer_of[i + 2], buffers.buffer_of[i]);
+    EXPECT_EQ(buffers.place_in[i + 2], buffers.place_in[i]);
+  }
+}
+
+TEST(BuffersTest, NothingIsReducedInPlaceWhileOneOfTheTensorsIsNeeded) {
+  const Buffers buffers =
+      assigned(kInput + kTwoMade +
+               R"(  %3, %4 = all_reduce(%1, %2) {axes="x", kind="sum", parts=2} : f32[3,2], f32[2,3] #collective
+  %5 = cumsum(%1) {dim=0} : f32[3,2]
+  output "y" = %3
+  output "z" = %4
+  output "w" = %5
+)");
+  EXPECT_NE(buffers.buffer_of[3], buffers.buffer_of[1]);
+  EXPECT_EQ(buffers.buffer_of[4], buffers.buffer_of[3]) << "results are side by side instead";
+  EXPECT_EQ(buffers.place_in[4], 64);
+}
+
+TEST(BuffersTest, StateKeepsItsPlaceInACollective) {
+  const Buffers buffers =
+      assigned(kInput + kTwoMade +
+               R"(  %3, %4, %5 = all_reduce(%1, %0, %2) {axes="x", kind="sum", parts=2} : f32[3,2], f32[2,3], f32[2,3]
+  output "x" = %4 donates "x"
+  output "y" = %3
+  output "z" = %5
+)");
+  EXPECT_EQ(buffers.buffer_of[4], buffers.buffer_of[0]);
+  EXPECT_EQ(buffers.buffer_of[1], buffers.buffer_of[2]) << "the others are side by side";
+  EXPECT_EQ(buffers.place_in[2], 64);
+  EXPECT_EQ(buffers.place_in[5], 64) << "and reduced in place";
+}
+
 TEST(BuffersTest, StateIsReplacedInPlaceWhereverItsInputStands) {
   const Buffers buffers =
       assigned(kInput + R"ir(  %1 = fused() {dtypes="f32", program="const(0) out(%0)", shape=[4]} : f32[4]

@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/offsets.h"
+#include "megacpp/ops/op_def.h"
 
 namespace megacpp::memory {
 namespace {
@@ -13,6 +14,25 @@ namespace {
 constexpr size_t kLargestShown = 20;
 
 int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// Where state stands in the collectives that move it, so that what moves together can lie together.
+std::map<std::string, size_t> rank_moved_state(const std::vector<const ir::Graph*>& programs) {
+  std::map<std::string, size_t> ranks;
+  for (const ir::Graph* graph : programs) {
+    std::map<uint32_t, std::string> replaced;  // by value
+    for (const ir::Output& output : graph->outputs())
+      if (!output.donated.empty()) replaced[output.value.index] = output.donated;
+    for (const ir::Node& node : graph->nodes()) {
+      if (!ops::op_def(node.op).is_collective) continue;
+      for (const ir::ValueId operand : node.operands)
+        if (const ir::Node& from = graph->producer(operand); from.op == ir::kInputOp)
+          ranks.emplace(from.attrs.text("name"), ranks.size());
+      for (const ir::ValueId result : node.results)
+        if (const auto at = replaced.find(result.index); at != replaced.end()) ranks.emplace(at->second, ranks.size());
+    }
+  }
+  return ranks;
+}
 
 std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& programs) {
   std::map<std::string, StateSlot> by_name;
@@ -29,7 +49,13 @@ std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& progra
   }
   std::vector<StateSlot> state;
   for (auto& [_, slot] : by_name) state.push_back(std::move(slot));
-  std::stable_sort(state.begin(), state.end(), [](const StateSlot& a, const StateSlot& b) { return a.role < b.role; });
+  const std::map<std::string, size_t> ranks = rank_moved_state(programs);
+  const auto place = [&ranks](const StateSlot& slot) {
+    const auto at = ranks.find(slot.name);
+    return std::pair(slot.role, at == ranks.end() ? SIZE_MAX : at->second);
+  };
+  std::stable_sort(state.begin(), state.end(),
+                   [&](const StateSlot& a, const StateSlot& b) { return place(a) < place(b); });
   return state;
 }
 
@@ -103,7 +129,9 @@ class Planner {
                         .final_copies = placed.buffers.final_copies,
                         .temporary_bytes = placement.bytes,
                         .lower_bound = placement.lower_bound};
-    for (const int b : placed.buffers.buffer_of) program.value_offset.push_back(placed.offset[static_cast<size_t>(b)]);
+    for (size_t v = 0; v < graph.values().size(); ++v)
+      program.value_offset.push_back(placed.offset[static_cast<size_t>(placed.buffers.buffer_of[v])] +
+                                     placed.buffers.place_in[v]);
     for (const int b : placed.buffers.workspace_of)
       program.workspace_offset.push_back(b < 0 ? -1 : placed.offset[static_cast<size_t>(b)]);
     placed.peak_node = busiest_node(placed.buffers, target_.alignment);

@@ -46,7 +46,7 @@ struct Allocation {
 };
 
 struct MemoryPlan {
-  std::vector<StateSlot> state;       // sorted by name within role
+  std::vector<StateSlot> state;       // within a role, first what collectives move, in their order; then by name
   std::vector<ProgramPlan> programs;  // as given
   int64_t state_bytes = 0;            // with alignment
   int64_t total_bytes = 0;            // the arena

@@ -177,6 +177,22 @@ TEST(MemoryPlanTest, ProgramsShareStateByNameAndTemporariesByPlace) {
   EXPECT_EQ(plan.peak_program, "step");
 }
 
+TEST(MemoryPlanTest, StateThatMovesTogetherLiesTogether) {
+  const ir::Graph update = ir::parse(R"(graph "update" {
+  %0 = input() {dtype="f32", name="a", shape=[100]} : f32[100] #gradient
+  %1 = input() {dtype="f32", name="b", shape=[16]} : f32[16] #gradient
+  %2 = input() {dtype="f32", name="c", shape=[16]} : f32[16] #gradient
+  %3, %4 = all_reduce(%2, %0) {axes="x", kind="sum", parts=2} : f32[16], f32[100] #collective
+  output "c" = %3 donates "c"
+  output "a" = %4 donates "a"
+}
+)");
+  const MemoryPlan plan = plan_memory({&update}, test_target());
+  EXPECT_EQ(plan.find_state("c")->offset, 0);
+  EXPECT_EQ(plan.find_state("a")->offset, 64);
+  EXPECT_EQ(plan.find_state("b")->offset, 64 + 448);
+}
+
 TEST(MemoryPlanTest, ProgramsMustAgreeOnTheTypeOfState) {
   const ir::Graph a =
       ir::parse("graph \"a\" {\n  %0 = input() {dtype=\"f32\", name=\"w\", shape=[2]} : f32[2] #weight\n}\n");

@@ -143,7 +143,7 @@ struct OpDef {
   /// partition_rule.h).
   std::function<std::vector<PartitionedResult>(PartitionContext&)> partition = {};
 
-  /// Operand whose buffer result 0 may take over when it dies here; -1: none. Elementwise ops may take any equal one.
+  /// Operand result 0 (of a collective: + r for result r) may take over when it dies here; -1: none. Elementwise: any.
   int may_alias = -1;
 
   /// Position of an optional last operand that is added to result 0 and gives it its buffer; -1: none. Gradient

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the collectives of a chip's program move, read off the graph: from which inputs a value is made and which
+// outputs it reaches. Both sweeps take time linear in the graph's size.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::schedule {
+
+enum class Traffic : uint8_t {
+  none,      // not a collective
+  other,     // activations, counts, norms
+  weight,    // an all_gather of what is made of weights alone, or becomes weights and nothing else
+  gradient,  // a reduction of what is made of gradients alone, or is added to gradients and nothing else
+};
+
+struct TrafficMap {
+  std::vector<Traffic> traffic;  // by node
+  /// By node: whether all that comes of it is state that is replaced, so that nothing in this program waits for it.
+  /// What reads such a node is such a node.
+  std::vector<bool> only_replaces_state;
+  /// By node: whether it is made of weights alone, so that it could run first.
+  std::vector<bool> is_of_weights;
+};
+
+TrafficMap map_traffic(const ir::Graph& graph);
+
+}  // namespace megacpp::schedule
