@@ -86,7 +86,7 @@ Command compile_command() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             flags->recipe = declare_recipe_flags(app);
-            app.add_option("--dump-dir", flags->dump_dir, "write every stage there: 01-model.ir ... 09-memory.txt")
+            app.add_option("--dump-dir", flags->dump_dir, "write every stage there: 01-model.ir ... 10-memory.txt")
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_compile(*flags); };

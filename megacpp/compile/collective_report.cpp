@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/fold_blocks.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
@@ -59,7 +60,7 @@ class ProgramReader {
   CollectiveFacts facts(size_t index) const {
     const Node& node = graph_.nodes()[index];
     const std::string cause = node.attrs.text("cause", "");
-    CollectiveFacts facts{.kind = node.op,
+    CollectiveFacts facts{.kind = ops::started_op(node),
                           .phase = phase_.value_or(in_forward_[index] ? Phase::forward : Phase::backward),
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,
@@ -97,7 +98,7 @@ class ProgramReader {
   }
 
   bool only_moves(const Node& node) const {
-    constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape"};
+    constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape", ops::kDoneOp};
     return sent_bytes(graph_, node) || std::find(std::begin(kMoves), std::end(kMoves), node.op) != std::end(kMoves);
   }
 
@@ -222,7 +223,7 @@ class StageReport {
       const CollectiveFacts facts = reader.facts(n);
       CollectiveRow row{.stage = stage_,
                         .phase = facts.phase,
-                        .kind = node.op,
+                        .kind = std::string(facts.kind),
                         .axes = node.attrs.text("axes"),
                         .where = ir::fold_blocks(node.scope),
                         .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), part.slot)),
@@ -251,12 +252,13 @@ class StageReport {
 std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   int64_t own = 0;
   for (const ValueId operand : node.operands) own += graph.type(operand).bytes();
+  const std::string_view op = ops::started_op(node);
   const int64_t n = node.attrs.integer("parts", 1);
-  if (node.op == "all_gather") return own * (n - 1);
-  if (node.op == "reduce_scatter" || node.op == "all_to_all") return own * (n - 1) / n;
-  if (node.op == "all_reduce") return 2 * own * (n - 1) / n;
-  if (node.op == "permute" || node.op == "send" || node.op == "exchange_sum") return own;
-  if (node.op == "recv") return 0;
+  if (op == "all_gather") return own * (n - 1);
+  if (op == "reduce_scatter" || op == "all_to_all") return own * (n - 1) / n;
+  if (op == "all_reduce") return 2 * own * (n - 1) / n;
+  if (op == "permute" || op == "send" || op == "exchange_sum") return own;
+  if (op == "recv") return 0;
   return std::nullopt;
 }
 

@@ -14,7 +14,8 @@
 namespace megacpp::compile {
 
 /// Bytes one chip sends in a ring of n: all_gather (n-1) x its part; reduce_scatter and all_to_all (n-1)/n of what it
-/// has; all_reduce twice that; permute, send and exchange_sum all of it; recv nothing. None for ops that move nothing.
+/// has; all_reduce twice that; permute, send and exchange_sum all of it; recv nothing; a start what it starts. None for
+/// ops that move nothing.
 std::optional<int64_t> sent_bytes(const ir::Graph& graph, const ir::Node& node);
 
 struct CollectiveRow {

@@ -21,6 +21,7 @@
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
+#include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/remove_dead.h"
 #include "megacpp/schedule/widen_products.h"
 
@@ -124,6 +125,9 @@ void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targe
   });
   pipeline.pass("07-fuse", ops::Stage::fused, schedule::fuse);
   pipeline.pass("08-order", ops::Stage::fused, schedule::order_for_low_peak);
+  pipeline.pass("09-overlap", ops::Stage::fused, [&](const Graph& graph) {
+    return schedule::overlap_collectives(graph, {.prefetch = plan.layout.prefetch});
+  });
 }
 
 void place_on(Compiled& compiled, const plan::Plan& plan) {
@@ -132,7 +136,7 @@ void place_on(Compiled& compiled, const plan::Plan& plan) {
 }
 
 void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
-  pipeline.plan_memory("09-memory", target);
+  pipeline.plan_memory("10-memory", target);
   for (ChipPrograms& chip : compiled.pipeline)
     for (const Action& action : chip.step)
       if (!action.updates) chip.flops += flops_of(chip.programs[action.program]);

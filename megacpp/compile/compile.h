@@ -68,7 +68,7 @@ struct Compiled {
 /// Indices into ChipPrograms::programs without a pipeline. In a pipeline the update is the last program.
 enum Program : size_t { kMicroStep = 0, kUpdate = 1 };
 
-/// Writes every stage as text; the files are named after the stages ("01-model.ir" ... "09-memory.txt").
+/// Writes every stage as text; the files are named after the stages ("01-model.ir" ... "10-memory.txt").
 struct Dump {
   std::filesystem::path folder;
 };

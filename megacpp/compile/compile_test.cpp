@@ -115,7 +115,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
     EXPECT_EQ(ir::print(one.programs[p]), ir::print(other.programs[p]));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
   for (const StageTime& stage : first.stages) {
-    const bool is_memory = stage.stage == "09-memory";
+    const bool is_memory = stage.stage == "10-memory";
     EXPECT_TRUE(std::filesystem::exists(folder / (stage.stage + (is_memory ? ".txt" : ".ir")))) << stage.stage;
   }
   std::filesystem::remove_all(folder);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/tile_program.h"
 
@@ -15,6 +16,9 @@ namespace {
 using ir::NodeId;
 using ir::ValueId;
 
+// Whether results are operands under another name.
+bool is_view(const ir::Node& node) { return node.op == "reshape" || node.op == ops::kDoneOp; }
+
 class Assigner {
  public:
   Assigner(const ir::Graph& graph, const schedule::Target& target)
@@ -22,6 +26,7 @@ class Assigner {
     result_.buffer_of.assign(graph.values().size(), -1);
     result_.place_in.assign(graph.values().size(), 0);
     row_of_.assign(graph.values().size(), -1);
+    done_at_.assign(graph.nodes().size(), 0);
     result_.workspace_of.assign(graph.nodes().size(), -1);
   }
 
@@ -29,6 +34,8 @@ class Assigner {
     find_last_uses();
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
+      if (graph_.nodes()[n].op == ops::kDoneOp) pair_with_start(n);
     for (const NodeId id : graph_.inputs()) place_state(id);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) find_rows(n);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
@@ -60,6 +67,15 @@ class Assigner {
                                .state = name});
   }
 
+  // What replaces state once it is done is written there from the start.
+  void pair_with_start(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    done_at_[graph_.value(node.operands[0]).producer.index] = n;
+    for (size_t r = 0; r < node.results.size(); ++r)
+      if (const auto at = donated_to_.find(node.results[r].index); at != donated_to_.end())
+        donated_to_[node.operands[r].index] = at->second;
+  }
+
   // Tensors that lie side by side in one buffer.
   struct Row {
     uint32_t of;  // the collective
@@ -72,16 +88,17 @@ class Assigner {
   // Tensors of a collective that are to lie side by side: those that nobody tells where to lie.
   void find_rows(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    if (!ops::op_def(node.op).is_collective) return;
-    add_row(node.operands, {.of = n, .what = "operands of " + node.op});
-    add_row(node.results, {.of = n, .what = "results of " + node.op});
+    if (!ops::op_def(node.op).is_collective || node.op == ops::kDoneOp) return;
+    const std::string op(ops::started_op(node));
+    add_row(node.operands, {.of = n, .what = "operands of " + op});
+    add_row(node.results, {.of = n, .what = "results of " + op});
   }
 
   void add_row(const std::vector<ValueId>& values, Row row) {
     std::vector<ValueId> members;
     for (const ValueId value : values) {
-      const std::string& maker = graph_.producer(value).op;
-      const bool is_free = maker != ir::kInputOp && maker != "reshape" && !donated_to_.contains(value.index);
+      const ir::Node& maker = graph_.producer(value);
+      const bool is_free = maker.op != ir::kInputOp && !is_view(maker) && !donated_to_.contains(value.index);
       if (is_free && row_of_[value.index] < 0 && std::find(members.begin(), members.end(), value) == members.end())
         members.push_back(value);
     }
@@ -104,7 +121,7 @@ class Assigner {
           << "output '" << output.name << "' is the old value of '" << state << "', which another output replaces";
   }
 
-  // Last reader of each value; outputs are read after the last node. Reshapes forward their readers to their operand.
+  // Last reader of each value; outputs are read after the last node. Views forward their readers to their operands.
   void find_last_uses() {
     const uint32_t end = static_cast<uint32_t>(graph_.nodes().size());
     for (uint32_t n = 0; n < end; ++n)
@@ -112,16 +129,18 @@ class Assigner {
     for (const ir::Output& output : graph_.outputs()) last_use_[output.value.index] = end;
     for (uint32_t n = end; n-- > 0;) {
       const ir::Node& node = graph_.nodes()[n];
-      if (node.op != "reshape") continue;
-      uint32_t& operand = last_use_[node.operands[0].index];
-      operand = std::max(operand, last_use_[node.results[0].index]);
+      if (!is_view(node)) continue;
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        uint32_t& operand = last_use_[node.operands[r].index];
+        operand = std::max(operand, last_use_[node.results[r].index]);
+      }
     }
   }
 
   void place(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    if (node.op == "reshape") {
-      join(node.results[0], node.operands[0]);
+    if (is_view(node)) {
+      for (size_t r = 0; r < node.results.size(); ++r) join(node.results[r], node.operands[r]);
       return;
     }
     if (ops::op_def(node.op).is_collective) {
@@ -154,6 +173,8 @@ class Assigner {
       if (any && is_in_row_of(node.results[r], n)) leave_row(node.results[r]);
       place_result(n, r, operands[r]);
     }
+    for (const ValueId operand : node.operands)  // may be read until the collective is done
+      buffer(operand).last = std::max(buffer(operand).last, done_at_[n]);
   }
 
   bool is_in_row_of(ValueId value, uint32_t n) const {
@@ -266,7 +287,7 @@ class Assigner {
 
   std::vector<size_t> aliasable_operands(const ir::Node& node, size_t r) const {
     if (node.op == "fused") return same_element_operands(node, r);
-    const ops::OpDef& op = ops::op_def(node.op);
+    const ops::OpDef& op = ops::op_def(ops::started_op(node));
     if (op.may_alias < 0 || (r != 0 && !op.is_collective)) return {};
     const size_t operand = static_cast<size_t>(op.may_alias) + r;
     return operand < node.operands.size() ? std::vector{operand} : std::vector<size_t>{};
@@ -294,6 +315,7 @@ class Assigner {
   const ir::Graph& graph_;
   const schedule::Target& target_;
   std::vector<uint32_t> last_use_;  // by value
+  std::vector<uint32_t> done_at_;   // by node: where the collective it starts is done; 0: it starts none
   std::vector<Row> rows_;
   std::vector<int> row_of_;                     // by value; -1: none
   std::map<uint32_t, std::string> donated_to_;  // output value -> state it replaces

@@ -6,7 +6,8 @@
 // The tensors of one collective lie side by side, in its order, each at a multiple of the alignment, so that a
 // transport may move them as one range: its operands in one buffer, its results in another. This holds for those that
 // nodes of this program make where they like; inputs, what replaces state, views, and what is in place with another
-// collective stay where they are. Never is anything copied for it. What is reduced all at once is reduced in place.
+// collective stay where they are. Never is anything copied for it. Where all that is reduced dies there, it is reduced
+// in place. From the start of a collective until it is done, nothing else is placed over its operands and results.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 // that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
 // places these ops; what they compute stands in collective_reference.cpp.
 #include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
@@ -185,6 +186,34 @@ OpDef all_to_all_def() {
         sample_over(3, {{2, 3, 6}}, {{"split", int64_t{2}}, {"concat", int64_t{0}}}),
         sample_over(2, {{1, 2, 5}}, {{"split", int64_t{1}}, {"concat", int64_t{2}}}, DType::bf16)};
   };
+  return def;
+}
+
+OpDef collective_start_def() {
+  OpDef def = collective(std::string(kStartOp), "begins the collective `op`; its results are there after the done");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    const std::string& name = attrs.text("op");
+    const OpDef* op = find_op(name);
+    MEGACPP_REQUIRE(op != nullptr && op->is_collective && name != kStartOp && name != kDoneOp, E1301,
+                    {.where = std::string(kStartOp), .got = "op " + name, .wanted = "a collective"});
+    return op->infer(operands, attrs);
+  };
+  def.samples = [] {
+    return std::vector<Sample>{
+        sample_over(3, {{2, 5}, {4}}, {{"dims", Dims{1, 0}}, {"op", std::string("all_gather")}}),
+        sample_over(2, {{3}}, {{"kind", std::string("sum")}, {"op", std::string("all_reduce")}})};
+  };
+  return def;
+}
+
+OpDef collective_done_def() {
+  OpDef def = collective(std::string(kDoneOp), "what a collective_start brings, once it is whole");
+  def.infer = [](const Types& operands, const ir::Attrs& attrs) {
+    require_parts(kDoneOp, attrs);
+    require_operands(!operands.empty(), kDoneOp, operands, "one or more");
+    return operands;
+  };
+  def.samples = [] { return std::vector<Sample>{sample_over(2, {{3, 4}, {2}}, {{"op", std::string("permute")}})}; };
   return def;
 }
 

@@ -59,6 +59,14 @@ TEST(CollectivesTest, AttributesAreChecked) {
   EXPECT_THROW(op_def("all_reduce").infer(kOne, {{"kind", std::string("sum")}, {"parts", int64_t{2}}}), base::Error);
 }
 
+TEST(CollectivesTest, WhatIsStartedIsACollective) {
+  EXPECT_EQ(infer("collective_start", kOne, {{"dims", List{1}}, {"op", std::string("all_gather")}}),
+            (Types{{DType::f32, {6, 10}}}));
+  expect_refused("collective_start", kOne, {{"op", std::string("exp")}}, "a collective");
+  expect_refused("collective_start", kOne, {{"op", std::string("collective_start")}}, "a collective");
+  expect_refused("collective_done", {}, {}, "one or more");
+}
+
 TEST(CollectivesTest, OneChipCannotRunThem) {
   EXPECT_THROW(evaluate_op("shard_index", {}, {{"axes", std::string("x")}, {"parts", int64_t{2}}}), base::Error);
 }

@@ -3,38 +3,13 @@
 // planned bytes, without touching the heap, and the same bits every time.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "megacpp/compile/compile.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/adamw.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
+#include "tests/end_to_end/heap_count.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
-
-namespace {
-
-std::atomic<int64_t> heap_allocations{0};
-
-void* counted_allocation(std::size_t bytes) {
-  heap_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-// The whole program's heap, so that a kernel that allocates while it runs is found whatever it uses.
-void* operator new(std::size_t bytes) { return counted_allocation(bytes); }
-void* operator new[](std::size_t bytes) { return counted_allocation(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace megacpp::runtime::cpu {
 namespace {
@@ -115,10 +90,10 @@ TEST_P(CpuModelTest, RepeatsBitForBitAndAgreesAcrossPools) {
 TEST_P(CpuModelTest, RunsInThePlannedBytesWithoutTheHeap) {
   Loaded loaded(GetParam(), ir::DType::f32, 2);
   loaded.executable().run(0);
-  const int64_t before = heap_allocations.load();
+  const int64_t before = testing_support::heap_allocations();
   EXPECT_GT(before, 0) << "allocations are counted";
   loaded.executable().run(0);
-  EXPECT_EQ(heap_allocations.load(), before) << "allocations while running";
+  EXPECT_EQ(testing_support::heap_allocations(), before) << "allocations while running";
   const ChipMemory memory = loaded.executable().memory();
   EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes);
   EXPECT_NO_THROW(loaded.executable().run_step({.check_values = true}));

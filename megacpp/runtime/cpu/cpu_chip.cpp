@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cpu/storage.h"
 
@@ -59,6 +60,7 @@ std::optional<BadValue> CpuChip::run_checked(size_t program) {
   for (const Call& call : loaded.calls) {
     const ir::Node& node = loaded.graph->node(ir::NodeId{call.node});
     run_call(loaded, call);
+    if (node.op == ops::kStartOp) continue;  // its results are nobody's to read yet
     for (size_t r = 0; r < node.results.size(); ++r) {
       const ir::TensorType& type = loaded.graph->type(node.results[r]);
       if (ir::is_float(type.dtype) && !all_finite(call.results[r], type))
@@ -80,8 +82,9 @@ void CpuChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
   Program program;
   program.graph = &graph;
   program.plan = &plan;
+  LinkedProgram linked(graph, link_);
   for (uint32_t n = 0; n < graph.nodes().size(); ++n)
-    if (!is_view(graph.nodes()[n])) program.calls.push_back(prepare_call(program, n));
+    if (!is_view(graph.nodes()[n])) program.calls.push_back(prepare_call(program, linked, n));
   for (const memory::Buffers::Copy& copy : plan.final_copies) {
     const size_t bytes = static_cast<size_t>(graph.type(copy.from).bytes());
     program.final_copies.push_back(
@@ -90,7 +93,7 @@ void CpuChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
   programs_.push_back(std::move(program));
 }
 
-CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
+CpuChip::Call CpuChip::prepare_call(const Program& program, LinkedProgram& linked, uint32_t n) {
   const ir::Graph& graph = *program.graph;
   const ir::Node& node = graph.nodes()[n];
   Call call;
@@ -104,7 +107,7 @@ CpuChip::Call CpuChip::prepare_call(const Program& program, uint32_t n) {
   for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
   for (const ir::ValueId result : node.results) call.results.push_back(address(result));
   if (ops::op_def(node.op).is_collective) {
-    call.exchange = prepare_collective(graph, node, call.operands, call.results, link_);
+    call.exchange = linked.prepare(node, call.operands, call.results);
     return call;
   }
   const Kernel* kernel = find_kernel(node.op);

@@ -69,7 +69,7 @@ class CpuChip {
   };
 
   void prepare(const ir::Graph& graph, const memory::ProgramPlan& plan);
-  Call prepare_call(const Program& program, uint32_t n);
+  Call prepare_call(const Program& program, LinkedProgram& linked, uint32_t n);
   void protect_sends();
   size_t timer_of(const std::string& op);
   static void start(const Program& program);

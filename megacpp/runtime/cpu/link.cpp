@@ -6,12 +6,16 @@
 #include <memory>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/schedule/overlap_collectives.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
 using collectives::Call;
 using collectives::Kind;
+
+static_assert(schedule::kMaxStarted <= collectives::kMaxUnderWay);
 
 struct KindOfOp {
   std::string_view op;
@@ -58,7 +62,7 @@ std::shared_ptr<Call> describe(const ir::Graph& graph, const ir::Node& node, Kin
                                const Link& link) {
   auto call = std::make_shared<Call>();  // shared by the functions that run and drain it
   call->kind = kind;
-  call->where = graph.name() + ": " + node.op + " @" + node.scope;
+  call->where = graph.name() + ": " + std::string(ops::started_op(node)) + " @" + node.scope;
   if (collectives::is_point_to_point(kind)) {
     call->peer = neighbour(node, link);
     call->tag = node.attrs.integer("tag");
@@ -125,20 +129,30 @@ std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node
 
 }  // namespace
 
-Exchange prepare_collective(const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
-                            std::span<std::byte* const> results, const Link& link) {
-  if (node.op == "shard_slice") return {.run = prepare_slice(graph, node, operands[0], results[0], link)};
+Exchange LinkedProgram::prepare(const ir::Node& node, std::span<std::byte* const> operands,
+                                std::span<std::byte* const> results) {
+  collectives::Communicator& communicator = link_.communicator;
+  if (node.op == "shard_slice") return {.run = prepare_slice(graph_, node, operands[0], results[0], link_)};
   if (node.op == "shard_index") {
-    const int32_t index = static_cast<int32_t>(link.mesh.index_in_group(link.chip, axes_of(node, link)));
+    const int32_t index = static_cast<int32_t>(link_.mesh.index_in_group(link_.chip, axes_of(node, link_)));
     return {.run = [index, out = results[0]] { std::memcpy(out, &index, sizeof index); }};
   }
-  if (node.op == "exchange_sum") return prepare_exchange_sum(graph, node, operands, results, link);
-  const auto at = std::find_if(std::begin(kKinds), std::end(kKinds),
-                               [&node](const KindOfOp& entry) { return entry.op == node.op; });
-  MEGACPP_CHECK(at != std::end(kKinds)) << "no transport runs " << node.op << " @" << node.scope;
-  const std::shared_ptr<Call> call = describe(graph, node, at->kind, operands, results, link);
-  if (at->kind == Kind::send) return prepare_send(call, link.communicator);
-  return {.run = [call, &communicator = link.communicator] { communicator.run(*call); }};
+  if (node.op == "exchange_sum") return prepare_exchange_sum(graph_, node, operands, results, link_);
+  if (node.op == ops::kDoneOp) {
+    const auto ticket = tickets_.find(node.operands[0].index);
+    MEGACPP_CHECK(ticket != tickets_.end()) << "nothing was started for " << node.op << " @" << node.scope;
+    return {.run = [ticket = ticket->second, &communicator] { communicator.finish(*ticket); }};
+  }
+  const std::string_view op = ops::started_op(node);
+  const auto at =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [op](const KindOfOp& entry) { return entry.op == op; });
+  MEGACPP_CHECK(at != std::end(kKinds)) << "no transport runs " << op << " @" << node.scope;
+  const std::shared_ptr<Call> call = describe(graph_, node, at->kind, operands, results, link_);
+  if (at->kind == Kind::send) return prepare_send(call, communicator);
+  if (node.op != ops::kStartOp) return {.run = [call, &communicator] { communicator.run(*call); }};
+  const auto ticket = std::make_shared<collectives::Ticket>();
+  tickets_[node.results[0].index] = ticket;
+  return {.run = [call, ticket, &communicator] { *ticket = communicator.start(*call); }};
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 
 #include "megacpp/collectives/communicator.h"
@@ -26,8 +28,20 @@ struct Exchange {
   std::function<void()> drain = {};
 };
 
-/// The node as something to run. Buffers must stay where they are.
-Exchange prepare_collective(const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
-                            std::span<std::byte* const> results, const Link& link);
+/// A program whose nodes between chips are prepared in their order: a done finds what was started for it.
+class LinkedProgram {
+ public:
+  /// Both must outlive what is prepared.
+  LinkedProgram(const ir::Graph& graph, const Link& link) : graph_(graph), link_(link) {}
+
+  /// The node as something to run. Buffers must stay where they are.
+  Exchange prepare(const ir::Node& node, std::span<std::byte* const> operands, std::span<std::byte* const> results);
+
+ private:
+  const ir::Graph& graph_;
+  const Link& link_;
+  /// By first result of a start; shared by what starts and what finishes the call.
+  std::map<uint32_t, std::shared_ptr<collectives::Ticket>> tickets_;
+};
 
 }  // namespace megacpp::runtime::cpu

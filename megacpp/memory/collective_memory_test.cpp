@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs random programs of two chips in an arena each, at the planned offsets, with collectives under way. A transport
+// may move data at any time between start and done: once all of it is moved at the start, once only when it is done.
+// Either way nothing a node reads, and nothing the transport does, may have been overwritten.
+#include <gtest/gtest.h>
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/ir/text.h"
+#include "megacpp/memory/memory_plan.h"
+#include "megacpp/ops/collective_reference.h"
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/spmd_evaluator.h"
+#include "megacpp/schedule/bucket_collectives.h"
+#include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/order.h"
+#include "megacpp/schedule/overlap_collectives.h"
+#include "megacpp/schedule/remove_dead.h"
+#include "tests/support/random_collectives.h"
+#include "tests/support/tensors.h"
+
+namespace megacpp::memory {
+namespace {
+
+using ops::Tensor;
+using Tensors = std::vector<Tensor>;
+
+constexpr size_t kChips = 2;
+
+enum class Moves : uint8_t { at_the_start, when_done };
+
+class ChipArenas {
+ public:
+  ChipArenas(const ir::Graph& graph, const MemoryPlan& plan, Moves moves)
+      : graph_(graph), plan_(plan), program_(plan.programs[0]), moves_(moves) {
+    for (size_t chip = 0; chip < kChips; ++chip) {
+      arenas_.emplace_back(static_cast<size_t>(plan.total_bytes), std::byte{0xFF});
+      expected_.emplace_back(graph.values().size());
+    }
+  }
+
+  void set_state(size_t chip, const std::string& name, const Tensor& tensor) {
+    testing_support::encode(tensor, arenas_[chip].data() + plan_.find_state(name)->offset);
+  }
+
+  void run() {
+    for (const ir::Node& node : graph_.nodes()) {
+      if (node.op == ir::kInputOp)
+        expect(node.results, {{read(0, node.results[0])}, {read(1, node.results[0])}});
+      else if (node.op == ops::kStartOp)
+        start(node);
+      else if (node.op == ops::kDoneOp)
+        finish(node);
+      else
+        write(node.results, results_of(node, operands_of(node)));
+      if (testing::Test::HasFailure()) return;
+    }
+    for (const ir::Output& output : graph_.outputs()) operands_of({.operands = {output.value}});
+  }
+
+ private:
+  Tensor read(size_t chip, ir::ValueId value) const {
+    return testing_support::decode(graph_.type(value), arenas_[chip].data() + program_.value_offset[value.index]);
+  }
+
+  // By chip, as they lie in the arenas.
+  std::vector<Tensors> operands_of(const ir::Node& node) const {
+    std::vector<Tensors> operands(kChips);
+    for (size_t chip = 0; chip < kChips; ++chip) {
+      for (const ir::ValueId operand : node.operands) {
+        operands[chip].push_back(read(chip, operand));
+        EXPECT_TRUE(testing_support::is_close(operands[chip].back(), expected_[chip][operand.index], 0.0))
+            << "%" << operand.index << " was overwritten before " << node.op << "\n"
+            << ir::print(graph_);
+      }
+    }
+    return operands;
+  }
+
+  static std::vector<Tensors> results_of(const ir::Node& node, const std::vector<Tensors>& operands) {
+    std::vector<Tensors> results;
+    for (size_t chip = 0; chip < kChips; ++chip) {
+      results.push_back(ops::op_def(node.op).is_collective
+                            ? ops::evaluate_collective(node.op, operands, chip, node.attrs)
+                            : ops::evaluate_op(node.op, operands[chip], node.attrs));
+      for (Tensor& result : results.back())
+        for (double& element : result.data) element = ops::round_to(result.type.dtype, element);
+    }
+    return results;
+  }
+
+  void expect(const std::vector<ir::ValueId>& values, const std::vector<Tensors>& tensors) {
+    for (size_t chip = 0; chip < kChips; ++chip)
+      for (size_t r = 0; r < values.size(); ++r) expected_[chip][values[r].index] = tensors[chip][r];
+  }
+
+  void write(const std::vector<ir::ValueId>& values, const std::vector<Tensors>& tensors) {
+    expect(values, tensors);
+    for (size_t chip = 0; chip < kChips; ++chip)
+      for (size_t r = 0; r < values.size(); ++r)
+        testing_support::encode(tensors[chip][r], arenas_[chip].data() + program_.value_offset[values[r].index]);
+  }
+
+  void start(const ir::Node& node) {
+    const std::vector<Tensors> operands = operands_of(node);
+    if (moves_ == Moves::at_the_start) write(node.results, results_of(node, operands));
+  }
+
+  void finish(const ir::Node& node) {
+    const ir::Node& started = graph_.producer(node.operands[0]);
+    if (moves_ == Moves::when_done) write(started.results, results_of(started, operands_of(started)));
+    expect(node.results, operands_of(node));
+  }
+
+  const ir::Graph& graph_;
+  const MemoryPlan& plan_;
+  const ProgramPlan& program_;
+  const Moves moves_;
+  std::vector<std::vector<std::byte>> arenas_;  // by chip
+  std::vector<Tensors> expected_;               // by chip, by value
+};
+
+ir::Graph scheduled(const ir::Graph& graph) {
+  using Unit = schedule::BucketPolicy::Unit;
+  const ir::Graph bucketed = schedule::bucket_collectives(schedule::remove_dead(graph), {.unit = Unit::block});
+  return schedule::overlap_collectives(schedule::order_for_low_peak(schedule::fuse(bucketed)), {.prefetch = 1});
+}
+
+TEST(CollectiveMemoryTest, NothingIsOverwrittenWhileDataMoves) {
+  const schedule::Target target{
+      .name = "test", .runs = {}, .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
+  size_t split = 0, in_place = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ir::Graph graph = scheduled(testing_support::random_chip_program(seed, 5 + static_cast<int>(seed % 40)));
+    const MemoryPlan plan = plan_memory({&graph}, target);
+    for (const Moves moves : {Moves::at_the_start, Moves::when_done}) {
+      ChipArenas arenas(graph, plan, moves);
+      for (size_t chip = 0; chip < kChips; ++chip)
+        for (const auto& [name, tensor] : testing_support::random_inputs(graph, "chip" + std::to_string(chip)))
+          arenas.set_state(chip, name, tensor);
+      arenas.run();
+      ASSERT_FALSE(HasFailure());
+    }
+    for (const ir::Node& node : graph.nodes()) {
+      if (node.op != ops::kStartOp) continue;
+      ++split;
+      const auto& offsets = plan.programs[0].value_offset;
+      in_place += offsets[node.operands[0].index] == offsets[node.results[0].index] ? 1 : 0;
+    }
+  }
+  EXPECT_GT(split, 200U);
+  EXPECT_GT(in_place, 20U);
+}
+
+}  // namespace
+}  // namespace megacpp::memory
