@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
 
+#include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 
 namespace megacpp::cli {
@@ -43,6 +45,15 @@ TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {
     EXPECT_NE(help.out.find(command.example), std::string::npos) << command.name;
     EXPECT_EQ(command.example.rfind("megacpp " + command.name, 0), 0u) << command.example;
   }
+}
+
+TEST(CommandsTest, TrainWritesATimeline) {
+  const auto file = std::filesystem::temp_directory_path() / ("megacpp_trace_" + std::to_string(getpid()) + ".json");
+  ASSERT_EQ(megacpp(tiny("train", {"--trace", file.string()})).status, 0);
+  const Json trace = Json::parse(base::read_file(file));
+  std::filesystem::remove(file);
+  EXPECT_EQ(trace["traceEvents"][0]["args"]["name"], "chip 0");
+  EXPECT_GT(trace["traceEvents"].size(), 1000U);
 }
 
 TEST(CommandsTest, MisspeltWordsGetTheNearestOne) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/data/text_corpus.h"
@@ -16,6 +17,7 @@
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/run_state.h"
+#include "megacpp/train/trace.h"
 
 namespace megacpp::cli {
 namespace {
@@ -25,6 +27,7 @@ struct Flags {
   bool json = false;
   bool check_nans = false;
   bool profile = false;
+  std::string trace;  // file; empty: none
 };
 
 std::atomic<bool> interrupted{false};
@@ -133,7 +136,9 @@ int run_train(const Flags& flags) {
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
   const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe));
   print_header(recipe, compiled, corpus, threads);
-  const auto run = runtime::cpu::load(compiled, {.threads = threads, .profile = flags.profile});
+  const auto run = runtime::cpu::load(
+      compiled,
+      {.threads = threads, .profile = flags.profile, .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps});
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);
@@ -141,6 +146,8 @@ int run_train(const Flags& flags) {
                                     {.after_step = [&](const train::StepReport& report) { progress(report); },
                                      .should_stop = [] { return interrupted.load(); }});
   print_summary(flags, recipe, compiled, reports, *run);
+  if (!flags.trace.empty())
+    base::write_file_atomically(flags.trace, train::to_chrome_trace(train::traces_of(*run, compiled.mesh)));
   if (!interrupted.load()) return 0;
   fmt::print(stderr, "interrupted after {} steps\n", reports.size());
   return base::kInterruptedStatus;
@@ -158,6 +165,8 @@ Command train_command() {
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op at the end");
+            app.add_option("--trace", flags->trace,
+                           "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev");
             return [flags] { return run_train(*flags); };
           }};
 }

@@ -75,7 +75,7 @@ class Executable {
 
   /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;
-  /// What a chip did when, where tracing is on.
+  /// What a chip did when, in the first steps, as many as loading asked for.
   virtual const std::vector<TraceEvent>& trace(int64_t chip) const = 0;
 };
 

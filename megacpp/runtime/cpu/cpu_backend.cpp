@@ -29,8 +29,10 @@ class CpuExecutable : public Executable {
         threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
           world_.abort(chip, what);  // so that nobody waits for it
         }) {
-    CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_), .profile = options.profile};
-    if (options.trace) own.trace_from = std::chrono::steady_clock::now();
+    const CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_),
+                               .profile = options.profile,
+                               .trace_steps = options.trace_steps,
+                               .trace_from = std::chrono::steady_clock::now()};
     for (int64_t chip = 0; chip < mesh_.chips(); ++chip)
       chips_.push_back(
           std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_.communicator(chip)}, own));

@@ -25,9 +25,9 @@ int threads_per_chip(int threads, const ir::Mesh& mesh);
 schedule::Target cpu_target(int threads);
 
 struct LoadOptions {
-  int threads = 1;       // of the machine, divided among the chips
-  bool profile = false;  // keep seconds per op
-  bool trace = false;    // keep when every node ran
+  int threads = 1;          // of the machine, divided among the chips
+  bool profile = false;     // keep seconds per op
+  int64_t trace_steps = 0;  // keep when every node ran in so many first steps
 };
 
 /// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan

@@ -33,6 +33,9 @@ CpuChip::CpuChip(const compile::ChipPrograms& programs, const Link& link, const 
     state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};
   for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
   protect_sends();
+  size_t calls = 0;
+  for (const compile::Action& action : programs.step) calls += programs_[action.program].calls.size();
+  trace_.reserve(calls * static_cast<size_t>(options.trace_steps));
 }
 
 std::span<std::byte> CpuChip::state(const std::string& name) const {
@@ -146,14 +149,16 @@ size_t CpuChip::timer_of(const std::string& op) {
 
 void CpuChip::run_call(const Program& program, const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
-  if (!options_.profile && !options_.trace_from) return run_now(call);
+  const bool is_traced = trace_.size() < trace_.capacity();
+  if (!options_.profile && !is_traced) return run_now(call);
   const auto start = std::chrono::steady_clock::now();
   run_now(call);
   const auto end = std::chrono::steady_clock::now();
-  timers_[call.timer].second += std::chrono::duration<double>(end - start).count();
-  if (options_.trace_from)
-    trace_.push_back({program.graph, call.node, std::chrono::duration<double>(start - *options_.trace_from).count(),
-                      std::chrono::duration<double>(end - *options_.trace_from).count()});
+  const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
+  timers_[call.timer].second += seconds(end - start);
+  if (is_traced)
+    trace_.push_back(
+        {program.graph, call.node, seconds(start - options_.trace_from), seconds(end - options_.trace_from)});
 }
 
 void CpuChip::run_now(const Call& call) {

@@ -25,8 +25,9 @@ class CpuChip {
   struct Options {
     int threads = 1;
     bool profile = false;  // keep seconds per op
-    /// Keep when each call began and ended, from this moment on.
-    std::optional<std::chrono::steady_clock::time_point> trace_from = {};
+    /// Keep when each call of so many first steps began and ended, in seconds since a moment common to all chips.
+    int64_t trace_steps = 0;
+    std::chrono::steady_clock::time_point trace_from = {};
   };
 
   /// `programs` and what `link` refers to must outlive the chip.
@@ -85,7 +86,7 @@ class CpuChip {
   std::map<std::string, std::span<std::byte>> state_;
   std::vector<Program> programs_;
   std::vector<std::pair<std::string, double>> timers_;
-  std::vector<TraceEvent> trace_;
+  std::vector<TraceEvent> trace_;  // never more than there is room for from the start
   int64_t measured_peak_ = 0;
 };
 

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/trace.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using runtime::TraceEvent;
+
+double microseconds(double seconds) { return seconds * 1e6; }
+
+const ir::Node& node_of(const TraceEvent& event) { return event.program->node(ir::NodeId{event.node}); }
+
+// A done says little of itself: what it brings was described at the start.
+const ir::Node& described(const TraceEvent& event) {
+  const ir::Node& node = node_of(event);
+  return node.op == ops::kDoneOp ? event.program->producer(node.operands[0]) : node;
+}
+
+// Of the tensors that move: those of this chip, or what they become where that is more.
+int64_t bytes_of(const ir::Graph& graph, const ir::Node& node) {
+  int64_t in = 0, out = 0;
+  for (const ir::ValueId operand : node.operands) in += graph.type(operand).bytes();
+  for (const ir::ValueId result : node.results) out += graph.type(result).bytes();
+  return std::max(in, out);
+}
+
+Json arguments(const TraceEvent& event) {
+  const ir::Node& node = described(event);
+  Json args = {{"scope", node.scope}, {"program", event.program->name()}, {"node", event.node}};
+  if (!ops::op_def(node.op).is_collective) return args;
+  args["bytes"] = bytes_of(*event.program, node);
+  args["axes"] = node.attrs.text("axes");
+  if (node.attrs.has("cause")) args["cause"] = node.attrs.text("cause");
+  return args;
+}
+
+std::string name_of(const TraceEvent& event) {
+  const ir::Node& node = node_of(event);
+  const std::string op(ops::started_op(described(event)));
+  if (node.op == ops::kStartOp) return "start " + op;
+  return node.op == ops::kDoneOp ? "done " + op : op;
+}
+
+// The events of one chip.
+class ChipWriter {
+ public:
+  ChipWriter(size_t chip, int64_t& next_id) : chip_(chip), next_id_(next_id) {}
+
+  void add(const TraceEvent& event) {
+    Json complete = {{"name", name_of(event)},
+                     {"cat", std::string(ir::scope_block(node_of(event).scope))},
+                     {"ph", "X"},
+                     {"pid", chip_},
+                     {"tid", 0},
+                     {"ts", microseconds(event.start)},
+                     {"dur", microseconds(event.end - event.start)},
+                     {"args", arguments(event)}};
+    timed_.emplace_back(event.start, std::move(complete));
+    const ir::Node& node = node_of(event);
+    if (node.op == ops::kStartOp) started_[{event.program, node.results[0].index}] = event.start;
+    if (node.op == ops::kDoneOp) add_span(event);
+  }
+
+  std::string lines() {
+    std::stable_sort(timed_.begin(), timed_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::string text;
+    for (const auto& [_, event] : timed_) text += ",\n" + event.dump();
+    return text;
+  }
+
+ private:
+  void add_span(const TraceEvent& done) {
+    const auto started = started_.find({done.program, node_of(done).operands[0].index});
+    if (started == started_.end()) return;
+    const int64_t id = next_id_++;
+    const auto half = [&](const char* phase, double when) {
+      Json event = {{"name", ops::started_op(described(done))},
+                    {"cat", "collective"},
+                    {"ph", phase},
+                    {"id", id},
+                    {"pid", chip_},
+                    {"tid", 0},
+                    {"ts", microseconds(when)}};
+      if (*phase == 'b') event["args"] = arguments(done);
+      timed_.emplace_back(when, std::move(event));
+    };
+    half("b", started->second);
+    half("e", done.end);
+    started_.erase(started);
+  }
+
+  size_t chip_;
+  int64_t& next_id_;
+  std::vector<std::pair<double, Json>> timed_;                       // (seconds, event)
+  std::map<std::pair<const ir::Graph*, uint32_t>, double> started_;  // (program, first result) -> seconds
+};
+
+}  // namespace
+
+std::string to_chrome_trace(const std::vector<ChipTrace>& chips) {
+  std::string text;
+  int64_t next_id = 0;
+  for (size_t chip = 0; chip < chips.size(); ++chip) {
+    const Json name = {{"name", "process_name"}, {"ph", "M"}, {"pid", chip}, {"args", {{"name", chips[chip].name}}}};
+    text += (chip == 0 ? "\n" : ",\n") + name.dump();
+    ChipWriter writer(chip, next_id);
+    for (const TraceEvent& event : chips[chip].events) writer.add(event);
+    text += writer.lines();
+  }
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + text + "\n]}\n";
+}
+
+std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh) {
+  std::vector<ChipTrace> chips;
+  for (int64_t chip = 0; chip < run.chips(); ++chip) {
+    std::string name = "chip " + std::to_string(chip);
+    for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
+      name += (axis == 0 ? ": " : ", ") + mesh.axes()[axis].name + " " +
+              std::to_string(mesh.coordinate(chip, static_cast<ir::AxisId>(axis)));
+    chips.push_back({std::move(name), run.trace(chip)});
+  }
+  return chips;
+}
+
+}  // namespace megacpp::train
