@@ -2,6 +2,7 @@
 #include "megacpp/ops/attention_ring.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "megacpp/ops/attention_decompose.h"
@@ -93,14 +94,24 @@ class Ring {
     return run;
   }
 
-  /// Every chip hands its values to the next one.
+  /// Every chip hands its values to the next one, those of a dtype together.
   std::vector<ValueId> pass_on(const std::vector<ValueId>& values) {
-    return context_.builder().node(
-        "permute", values,
-        {{"axes", axes()},
-         {"parts", chips()},
-         {"shift", int64_t{1}},
-         {"cause", std::string("attention over a split sequence: each run to the next chip")}});
+    Builder& b = context_.builder();
+    std::map<DType, std::vector<size_t>> by_dtype;
+    for (size_t i = 0; i < values.size(); ++i) by_dtype[b.type(values[i]).dtype].push_back(i);
+    std::vector<ValueId> passed(values.size());
+    for (const auto& [_, places] : by_dtype) {
+      std::vector<ValueId> given;
+      for (const size_t i : places) given.push_back(values[i]);
+      const std::vector<ValueId> taken =
+          b.node("permute", given,
+                 {{"axes", axes()},
+                  {"parts", chips()},
+                  {"shift", int64_t{1}},
+                  {"cause", std::string("attention over a split sequence: each run to the next chip")}});
+      for (size_t i = 0; i < places.size(); ++i) passed[places[i]] = taken[i];
+    }
+    return passed;
   }
 
   /// `op` of q, the run and `others` on this chip.
@@ -190,13 +201,13 @@ std::vector<PartitionedResult> partition_attention_grad(PartitionContext& contex
   };
   Run run = ring.own_run();
   const DType dtype = b.type(run[0]).dtype;
+  Run next = ring.pass_on(run);  // ahead of the gradients: it can travel while they are made
   std::vector<ValueId> sums = go_back(run);
   for (int64_t pass = 1; pass < ring.chips(); ++pass) {
-    std::vector<ValueId> load = run;
-    load.insert(load.end(), sums.begin() + 1, sums.end());
-    load = ring.pass_on(load);
-    std::copy(load.end() - 2, load.end(), sums.begin() + 1);
-    run.assign(load.begin(), load.end() - 2);
+    run = next;
+    if (pass + 1 < ring.chips()) next = ring.pass_on(run);
+    const std::vector<ValueId> passed = ring.pass_on({sums[1], sums[2]});
+    std::copy(passed.begin(), passed.end(), sums.begin() + 1);
     const std::vector<ValueId> gradients = go_back(run);
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.add(sums[i], gradients[i]);
   }

@@ -54,7 +54,10 @@ void describe_parts(Call& call, const ir::Graph& graph, const ir::Node& node, st
     }
     call.parts.push_back(std::move(part));
   }
-  call.dtype = graph.type(operands.empty() ? node.results[0] : node.operands[0]).dtype;
+  const std::vector<ir::ValueId>& moved = operands.empty() ? node.results : node.operands;
+  call.dtype = graph.type(moved[0]).dtype;
+  for (const ir::ValueId value : moved)
+    MEGACPP_CHECK(graph.type(value).dtype == call.dtype) << call.where << " moves tensors of several dtypes";
 }
 
 std::shared_ptr<Call> describe(const ir::Graph& graph, const ir::Node& node, Kind kind,
