@@ -131,9 +131,29 @@ std::vector<PartitionedResult> partition_take(PartitionContext& context) {
   return {{zero_unless(b, own.is_own, found), result}};
 }
 
+// Chips that are asked to split the rows may share the tokens already. Tokens are gathered over them as long as that
+// moves no more than adding up the rows would; from there on chips keep partial sums of all rows they share.
+ir::Axes rows_to_split(const PartitionContext& context) {
+  const ir::Sharding& values = context.sharding(1);
+  const ir::Shape tokens_and_width =
+      ir::local_shape(context.view().operands[1].shape, {.dims = values.dims}, context.mesh());
+  int64_t tokens = ir::num_elements(tokens_and_width) / tokens_and_width.back();
+  int64_t rows = context.view().results[0].dim(0);
+  ir::Axes split;
+  for (const ir::AxisId axis : context.requested()->dims[0]) {
+    const int64_t chips = context.mesh().size(axis);
+    if (values.splits(axis)) tokens *= chips;
+    if (values.splits(axis) && tokens > rows) break;
+    rows = (rows + chips - 1) / chips;
+    split.push_back(axis);
+  }
+  return split;
+}
+
 std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) {
-  if (context.requested() == nullptr || context.requested()->dims[0].empty()) return {};
-  const ir::Axes rows = context.requested()->dims[0];
+  if (context.requested() == nullptr) return {};
+  const ir::Axes rows = rows_to_split(context);
+  if (rows.empty()) return {};
   Builder& b = context.builder();
   const ir::Sharding values = without_axes(context.sharding(1), rows);
   ir::Sharding ids{.dims = {values.dims.begin(), values.dims.end() - 1}};
