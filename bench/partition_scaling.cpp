@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compile time of a full-size model over layouts of 1 to 256 chips. Partitioning makes one program for all chips, so
+// its time should follow the number of nodes and not the number of chips; under a second each is the aim.
+// Usage: partition_scaling [recipe]     (default: recipes/nam56r.yaml)
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace megacpp {
+namespace {
+
+const std::vector<std::string> kLayouts = {
+    "layout.data_parallel=1",
+    "layout.tensor_parallel=8",
+    "layout.data_parallel=8 layout.tensor_parallel=8",
+    "layout.data_parallel=32 layout.tensor_parallel=8 layout.zero=1",
+    "layout.data_parallel=32 layout.tensor_parallel=8 layout.zero=3",
+    "layout.data_parallel=16 layout.expert_parallel=2 layout.tensor_parallel=8 layout.zero=3",
+    "layout.data_parallel=2 layout.expert_parallel=16 layout.tensor_parallel=8",
+    "layout.data_parallel=4 layout.context_parallel=8 layout.tensor_parallel=8 layout.zero=3",
+};
+constexpr int kRepeats = 3;
+
+struct Measurement {
+  int64_t chips = 0;
+  size_t nodes = 0;                        // of a chip's programs, scheduled
+  std::vector<compile::StageTime> stages;  // each the best of the repeats by itself, without verification
+};
+
+recipe::Recipe load(const std::string& path, const std::string& layout) {
+  std::vector<std::string> overrides = {"train.batch=32"};
+  std::istringstream words(layout);
+  for (std::string word; words >> word;) overrides.push_back(word);
+  return recipe::load(path, overrides);
+}
+
+Measurement measure(const recipe::Recipe& recipe) {
+  Measurement best;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
+    best.chips = compiled.mesh.chips();
+    best.nodes = 0;
+    for (const ir::Graph& program : compiled.programs_of(0).programs) best.nodes += program.nodes().size();
+    if (best.stages.empty()) best.stages = compiled.stages;
+    for (size_t s = 0; s < best.stages.size(); ++s)
+      best.stages[s].seconds = std::min(best.stages[s].seconds, compiled.stages[s].seconds);
+  }
+  return best;
+}
+
+void run(const std::string& path) {
+  bool is_first = true;
+  for (const std::string& layout : kLayouts) {
+    const Measurement m = measure(load(path, layout));
+    if (std::exchange(is_first, false)) {
+      fmt::print("{:>5} {:>7}", "chips", "nodes");
+      for (const compile::StageTime& stage : m.stages) fmt::print(" {:>12}", stage.stage);
+      fmt::print("  ms\n");
+    }
+    fmt::print("{:>5} {:>7}", m.chips, m.nodes);
+    for (const compile::StageTime& stage : m.stages) fmt::print(" {:>12.1f}", 1e3 * stage.seconds);
+    fmt::print("  {}\n", layout);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace megacpp
+
+int main(int count, char** arguments) {
+  try {
+    megacpp::run(count > 1 ? arguments[1] : "recipes/nam56r.yaml");
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "partition_scaling: {}\n", error.what());
+    return 1;
+  }
+}
