@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout never changes the result: the tiny recipes, small batches, many layouts on 2 to 8 chips. Five steps on
+// each give the losses, gradient norms and final parameters of the one-chip run, and every chip uses exactly the memory
+// that was planned. One row is one line of --set overrides; see overrides_of.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "megacpp/recipe/parse.h"
+#include "tests/parity/training_comparison.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+struct Row {
+  std::string recipe;  // "nam52-tiny"
+  std::string words;
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.recipe << " " << row.words; }
+
+// Small, and with everything in the loss and the update that could be summed over the wrong chips: clipping at work
+// from the first step, a z-loss, micro-steps. eps is above the rounding of the gradients: where a gradient is nothing
+// but rounding, Adam would blow it up to a full step.
+constexpr std::string_view kSmall =
+    "train.batch=4 train.sequence=32 train.steps=5 train.threads=2 train.micro_steps=2 optimizer.warmup_steps=2 "
+    "optimizer.lr=0.001 optimizer.clip=0.5 optimizer.eps=1e-6 model.z_loss=0.001 model.mamba.chunk=8 ";
+
+recipe::Recipe recipe_of(const Row& row, int64_t seed) {
+  std::vector<std::string> overrides = overrides_of(kSmall);
+  for (std::string& word : overrides_of(row.words)) overrides.push_back(std::move(word));
+  overrides.push_back("train.seed=" + std::to_string(seed));
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + row.recipe + ".yaml", overrides);
+}
+
+class LayoutParityTest : public testing::TestWithParam<Row> {};
+
+TEST_P(LayoutParityTest, TrainsAsOnOneChip) {
+  for (const int64_t seed : {1, 2, 3}) {
+    const Comparison comparison = compare_with_one_chip(recipe_of(GetParam(), seed));
+    if (!comparison.on_edge) {
+      EXPECT_EQ(comparison.problems, "") << "with seed " << seed;
+      return;
+    }
+    std::cout << "seed " << seed << " stands on an edge:\n" << comparison.problems;
+  }
+  FAIL() << "every seed stands on an edge";
+}
+
+std::vector<Row> rows_of(const std::string& recipe, const std::vector<std::string>& lines) {
+  std::vector<Row> rows;
+  for (const std::string& line : lines) rows.push_back({recipe, line});
+  return rows;
+}
+
+std::string name_of(const testing::TestParamInfo<Row>& info) { return test_name(info.param.words); }
+
+// What both recipes can do: A and E blocks, 4 query heads over 2 key-value heads, 12 blocks.
+const std::vector<std::string> kCommonLayouts = {
+    // data
+    "data_parallel=2",
+    "data_parallel=3",  // 4 sequences over 3 chips
+    "data_parallel=5 train.batch=7",
+    "data_parallel=7 train.batch=8 train.micro_steps=1",
+    "data_parallel=8 train.batch=8 train.micro_steps=1",
+    // optimizer state, gradients, weights
+    "data_parallel=4 zero=0",
+    "data_parallel=4 zero=1",
+    "data_parallel=4 zero=2",
+    "data_parallel=4 zero=3",
+    "data_parallel=3 zero=3 model.tie_embeddings=true",
+    "data_parallel=4 zero=3 reshard_after_forward=false",
+    "data_parallel=4 zero=3 reshard_after_forward=2",
+    "data_parallel=6 zero=3 reshard_after_forward=3 train.batch=6",
+    "data_parallel=4 lane=fsdp",
+    "data_parallel=4 lane=megatron",
+    "data_parallel=3 lane=megatron zero=2 bucket_bytes=65536",
+    "data_parallel=2 tensor_parallel=2 lane=fsdp",
+    "data_parallel=2 tensor_parallel=2 lane=megatron",
+    // tensor
+    "tensor_parallel=2",
+    "tensor_parallel=2 sequence_parallel=false",
+    "tensor_parallel=2 model.tie_embeddings=true",
+    "tensor_parallel=4",  // 2 chips share a key-value head
+    "tensor_parallel=4 sequence_parallel=false model.vocab=259",
+    "tensor_parallel=4 model.vocab=258 model.tie_embeddings=true",
+    "tensor_parallel=4 model.feed_forward.intermediate=90",
+    "tensor_parallel=2 model.feed_forward.intermediate=91 model.attention.qk_norm=true",
+    // context
+    "context_parallel=2",
+    "context_parallel=2 load_balance=false",
+    "context_parallel=2 context_attention=alltoall",
+    "context_parallel=3 train.sequence=36",
+    "context_parallel=4 model.attention.window=7",
+    "context_parallel=4 model.attention.document_mask=true model.tie_embeddings=true",
+    "context_parallel=2 model.attention.sparse_block=4 model.attention.sparse_local=2 model.attention.sparse_global=1",
+    "context_parallel=5 train.sequence=40 load_balance=false",
+    "context_parallel=8 train.sequence=48",
+    // pairs
+    "data_parallel=2 tensor_parallel=2",
+    "data_parallel=2 tensor_parallel=2 sequence_parallel=false",
+    "data_parallel=2 tensor_parallel=4 zero=2",
+    "data_parallel=3 tensor_parallel=2 zero=3 model.vocab=257",
+    "data_parallel=4 tensor_parallel=2 zero=3 reshard_after_forward=2",
+    "data_parallel=2 context_parallel=2",
+    "data_parallel=2 context_parallel=2 zero=3 model.tie_embeddings=true",
+    "data_parallel=2 context_parallel=2 zero=0 context_attention=alltoall",
+    "context_parallel=2 tensor_parallel=2",
+    "context_parallel=2 tensor_parallel=2 sequence_parallel=false",
+    "context_parallel=2 tensor_parallel=2 context_attention=alltoall model.attention.kv_heads=4",
+    "context_parallel=2 tensor_parallel=4 model.attention.document_mask=true",
+    // triples
+    "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+    "data_parallel=2 context_parallel=2 tensor_parallel=2 sequence_parallel=false zero=0 load_balance=false",
+    // recompute
+    "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.A=full train.recompute.E=full train.recompute.M=full "
+    "train.recompute.R=full",
+    "context_parallel=2 tensor_parallel=2 train.recompute.A=selective train.recompute.E=selective "
+    "train.recompute.M=selective train.recompute.R=selective",
+};
+
+const std::vector<std::string> kStages = {
+    "pipeline_parallel=2",
+    "pipeline_parallel=2 schedule=gpipe",
+    "pipeline_parallel=2 schedule=zero_bubble",
+    "pipeline_parallel=2 schedule=interleaved virtual_stages=2",
+    "pipeline_parallel=3 train.micro_steps=4 model.tie_embeddings=true",
+    "pipeline_parallel=4 schedule=interleaved virtual_stages=3 train.micro_steps=4",
+    "pipeline_parallel=5 schedule=gpipe train.micro_steps=3",
+    "pipeline_parallel=7 schedule=zero_bubble",
+    "pipeline_parallel=8 train.micro_steps=1",
+    "pipeline_parallel=2 data_parallel=2 zero=0",
+    "pipeline_parallel=2 data_parallel=2 zero=3 model.tie_embeddings=true",
+    "pipeline_parallel=2 tensor_parallel=2",
+    "pipeline_parallel=2 context_parallel=2",
+    "pipeline_parallel=2 data_parallel=2 tensor_parallel=2",
+    "pipeline_parallel=2 data_parallel=2 tensor_parallel=2 sequence_parallel=false zero=2 schedule=zero_bubble",
+    "pipeline_parallel=2 data_parallel=2 context_parallel=2 schedule=interleaved virtual_stages=2",
+    "pipeline_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+    "pipeline_parallel=2 data_parallel=2 lane=fsdp schedule=gpipe",
+    "pipeline_parallel=2 data_parallel=2 lane=megatron schedule=interleaved virtual_stages=2",
+};
+
+// Heads of the dense recipe alone: 8 chips share 2 key-value heads; counts that are not powers of two.
+const std::vector<std::string> kDenseLayouts = {
+    "tensor_parallel=8 model.attention.heads=8 model.attention.head_dim=16",
+    "tensor_parallel=3 model.attention.heads=6 model.attention.kv_heads=3 train.sequence=36",
+    "tensor_parallel=6 model.attention.heads=6 model.attention.kv_heads=3 sequence_parallel=false",
+    "tensor_parallel=5 model.attention.heads=5 model.attention.kv_heads=1 sequence_parallel=false model.vocab=256",
+    "tensor_parallel=7 model.attention.heads=7 model.attention.kv_heads=7 train.sequence=28",
+    "context_parallel=4 context_attention=alltoall model.attention.heads=8 model.attention.kv_heads=4",
+    "context_parallel=7 train.sequence=28",
+    "data_parallel=2 tensor_parallel=3 model.attention.heads=6 model.attention.kv_heads=3 train.sequence=36 zero=3",
+};
+
+// The hybrid's experts: 4, of which a token takes 2.
+const std::vector<std::string> kExpertLayouts = {
+    "expert_parallel=2",
+    "expert_parallel=2 dispatcher=allgather",
+    "expert_parallel=4",
+    "expert_parallel=4 dispatcher=allgather model.tie_embeddings=true",
+    "expert_parallel=3 model.feed_forward.experts=6 train.batch=5",
+    "expert_parallel=2 model.feed_forward.capacity_factor=0",
+    "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
+    "expert_parallel=4 model.feed_forward.routing=expert_choice model.feed_forward.capacity_factor=1",
+    "expert_parallel=2 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
+    "expert_parallel=2 model.feed_forward.balance_over=model model.feed_forward.balance_loss=0.1",
+    "data_parallel=2 model.feed_forward.routing=expert_choice model.feed_forward.capacity_factor=1",
+    "tensor_parallel=2 model.feed_forward.capacity_factor=0",
+    "tensor_parallel=2 expert_tensor_parallel=1",
+    "tensor_parallel=4 expert_tensor_parallel=2",
+    "expert_parallel=2 tensor_parallel=2",
+    "expert_parallel=2 tensor_parallel=2 sequence_parallel=false dispatcher=allgather",
+    "expert_parallel=2 tensor_parallel=2 expert_tensor_parallel=1",
+    "expert_parallel=2 tensor_parallel=4 expert_tensor_parallel=2",
+    "expert_parallel=2 context_parallel=2",
+    "expert_parallel=2 context_parallel=2 dispatcher=allgather model.feed_forward.capacity_factor=0",
+    "data_parallel=2 expert_parallel=2",
+    "data_parallel=2 expert_parallel=2 zero=0",
+    "data_parallel=2 expert_parallel=2 zero=2 dispatcher=allgather",
+    "data_parallel=2 expert_parallel=2 zero=3",
+    "data_parallel=2 expert_parallel=2 tensor_parallel=2",
+    "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3 sequence_parallel=false",
+    "data_parallel=2 expert_parallel=2 tensor_parallel=2 expert_tensor_parallel=1 zero=2",
+    "data_parallel=2 expert_parallel=2 context_parallel=2 dispatcher=allgather zero=3",
+    "expert_parallel=2 context_parallel=2 tensor_parallel=2 lane=fsdp",
+    "data_parallel=3 expert_parallel=2 train.batch=8 lane=megatron",
+};
+
+const std::vector<std::string> kExpertStages = {
+    "pipeline_parallel=2 expert_parallel=2",
+    "pipeline_parallel=2 expert_parallel=2 tensor_parallel=2 schedule=zero_bubble",
+    "pipeline_parallel=2 data_parallel=2 expert_parallel=2 zero=3 schedule=interleaved virtual_stages=2",
+};
+
+INSTANTIATE_TEST_SUITE_P(Nam52, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", kCommonLayouts)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", kStages)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nam52Heads, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", kDenseLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nam56r, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", kCommonLayouts)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nam56rStages, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", kStages)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nam56rExperts, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", kExpertLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nam56rExpertStages, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", kExpertStages)),
+                         name_of);
+
+}  // namespace
+}  // namespace megacpp::testing_support

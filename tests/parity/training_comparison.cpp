@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/parity/training_comparison.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/philox.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/data/batches.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/train/run_state.h"
+#include "megacpp/train/train.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+constexpr int64_t kDocumentBytes = 23;
+constexpr double kRoundingError = 2e-6;  // relative
+constexpr uint64_t kShakes = 6;          // each has about an even chance to fall off an edge
+
+struct TrainingRun {
+  std::vector<train::StepReport> steps;
+  std::map<std::string, std::vector<float>> parameters;  // after the last step, whole
+  std::vector<runtime::ChipMemory> memory;               // [chip]
+};
+
+data::TextCorpus short_documents() {
+  data::TextCorpus corpus =
+      data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/docs/architecture.md"});
+  const auto size = static_cast<int64_t>(corpus.bytes.size());
+  for (int64_t begin = kDocumentBytes; begin < size; begin += kDocumentBytes) corpus.document_begins.push_back(begin);
+  corpus.files.resize(corpus.document_begins.size(), corpus.files.front());
+  return corpus;
+}
+
+/// Every weight is off by a rounding error, up or down as `shake` decides.
+void shake_weights(const std::vector<blocks::Parameter>& parameters, train::RunState& state, uint64_t shake) {
+  for (const blocks::Parameter& parameter : parameters) {
+    const base::Philox random(shake, parameter.name);
+    std::vector<float> weights = state.read<float>(parameter.name);
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] *= static_cast<float>(random.uniform(i) < 0.5 ? 1 - kRoundingError : 1 + kRoundingError);
+    state.write<float>(parameter.name, weights);
+  }
+}
+
+/// The largest error comes first.
+class Differences {
+ public:
+  void check(const std::string& what, double error, double tolerance) {
+    if (error <= tolerance) return;  // NaN is a difference
+    lines_.push_back({error, fmt::format("{} is off by {:.2e}, allowed is {:.0e}\n", what, error, tolerance)});
+  }
+  std::string text() {
+    std::stable_sort(lines_.begin(), lines_.end(), [](const Line& a, const Line& b) { return a.error > b.error; });
+    std::string text;
+    for (size_t i = 0; i < std::min<size_t>(lines_.size(), 6); ++i) text += lines_[i].text;
+    return text + (lines_.size() > 6 ? fmt::format("and {} more\n", lines_.size() - 6) : "");
+  }
+
+ private:
+  struct Line {
+    double error;
+    std::string text;
+  };
+  std::vector<Line> lines_;
+};
+
+double relative(double got, double wanted) { return std::fabs(got - wanted) / (wanted == 0 ? 1.0 : std::fabs(wanted)); }
+
+/// Tensors that are zero in one run are measured by their own size.
+double relative(const std::vector<float>& got, const std::vector<float>& wanted) {
+  if (got.size() != wanted.size()) return INFINITY;
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double a = static_cast<double>(got[i]), b = static_cast<double>(wanted[i]);
+    error += (a - b) * (a - b);
+    norm += b * b;
+  }
+  return std::sqrt(norm > 0 ? error / norm : error);
+}
+
+void compare_steps(const train::StepReport& got, const train::StepReport& wanted, Differences& differences) {
+  const std::string step = fmt::format("step {}: ", wanted.step);
+  differences.check(step + "loss", relative(got.loss, wanted.loss), kRunTolerance);
+  differences.check(step + "cross-entropy", relative(got.cross_entropy, wanted.cross_entropy), kRunTolerance);
+  differences.check(step + "balance loss", relative(got.balance, wanted.balance), kRunTolerance);
+  differences.check(step + "dropped requests", relative(got.dropped, wanted.dropped), 0);
+  differences.check(step + "gradient norm", relative(got.grad_norm, wanted.grad_norm), kNormTolerance);
+}
+
+/// A shake above 0 shakes the initial weights.
+TrainingRun train_recipe(const recipe::Recipe& recipe, uint64_t shake = 0) {
+  static const data::TextCorpus corpus = short_documents();
+  const data::Batches batches(corpus, {.batch = recipe.train.batch,
+                                       .sequence = recipe.train.sequence,
+                                       .micro_steps = recipe.train.micro_steps,
+                                       .vocab = recipe.model.vocab,
+                                       .seed = static_cast<uint64_t>(recipe.train.seed)});
+  const int threads = static_cast<int>(recipe.train.threads);
+  const ir::Mesh mesh = plan::make_plan(recipe).parallel.mesh;
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh)));
+  const auto run = runtime::cpu::load(compiled, {.threads = threads});
+  train::RunState state(compiled, *run);
+  state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+  if (shake > 0) shake_weights(compiled.parameters, state, shake);
+  TrainingRun result{.steps = train::train(recipe, compiled, batches, *run), .parameters = {}, .memory = {}};
+  for (const blocks::Parameter& parameter : compiled.parameters)
+    result.parameters[parameter.name] = state.read<float>(parameter.name);
+  for (int64_t chip = 0; chip < run->chips(); ++chip) result.memory.push_back(run->memory(chip));
+  return result;
+}
+
+std::string difference(const TrainingRun& got, const TrainingRun& wanted) {
+  Differences differences;
+  differences.check("number of steps",
+                    relative(static_cast<double>(got.steps.size()), static_cast<double>(wanted.steps.size())), 0);
+  for (size_t i = 0; i < std::min(got.steps.size(), wanted.steps.size()); ++i)
+    compare_steps(got.steps[i], wanted.steps[i], differences);
+  for (const auto& [name, values] : wanted.parameters) {
+    const auto ours = got.parameters.find(name);
+    const double error = ours == got.parameters.end() ? INFINITY : relative(ours->second, values);
+    differences.check("parameter " + name, error, kRunTolerance);
+  }
+  return differences.text();
+}
+
+std::string memory_surprises(const TrainingRun& run) {
+  std::string text;
+  for (size_t chip = 0; chip < run.memory.size(); ++chip) {
+    const runtime::ChipMemory& memory = run.memory[chip];
+    if (memory.measured_peak_bytes != memory.planned_peak_bytes)
+      text += fmt::format("chip {} used {} bytes, planned were {}\n", chip, memory.measured_peak_bytes,
+                          memory.planned_peak_bytes);
+  }
+  return text;
+}
+
+/// Once for all recipes that differ in their layouts only.
+const TrainingRun& one_chip_run(const recipe::Recipe& alone) {
+  static std::deque<std::pair<recipe::Recipe, TrainingRun>> runs;
+  for (const auto& [known, run] : runs)
+    if (known == alone) return run;
+  return runs.emplace_back(alone, train_recipe(alone)).second;
+}
+
+bool is_on_edge(const recipe::Recipe& alone, const TrainingRun& run) {
+  for (uint64_t shake = 1; shake <= kShakes; ++shake)
+    if (!difference(train_recipe(alone, shake), run).empty()) return true;
+  return false;
+}
+
+}  // namespace
+
+Comparison compare_with_one_chip(const recipe::Recipe& recipe) {
+  recipe::Recipe alone = recipe;
+  alone.layout = {};
+  const TrainingRun& wanted = one_chip_run(alone);
+  const TrainingRun got = train_recipe(recipe);
+  const std::string differs = difference(got, wanted);
+  return {differs + memory_surprises(got), !differs.empty() && is_on_edge(alone, wanted)};
+}
+
+std::vector<std::string> overrides_of(std::string_view words) {
+  std::vector<std::string> overrides;
+  std::istringstream stream{std::string(words)};
+  for (std::string word; stream >> word;)
+    overrides.push_back(word.find('.') < word.find('=') ? word : "layout." + word);
+  return overrides;
+}
+
+std::string test_name(std::string_view words) {
+  std::string name;
+  for (const std::string& word : overrides_of(words)) {
+    const size_t dot = word.rfind('.', word.find('='));
+    std::string key = word.substr(dot + 1, word.find('=') - dot - 1), value = word.substr(word.find('=') + 1);
+    const bool is_number = std::isdigit(static_cast<unsigned char>(value.front())) != 0;
+    if (is_number && key.ends_with("_parallel")) key.resize(key.size() - std::string_view("_parallel").size());
+    name += (name.empty() ? "" : "_") + key + (is_number ? "" : "_") + value;
+  }
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
+}  // namespace megacpp::testing_support

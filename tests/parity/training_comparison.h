@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// "The layout never changes the result", tested by training one recipe on one chip and on many.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::testing_support {
+
+inline constexpr double kRunTolerance = 1e-4;   // relative: losses, and parameters by Euclidean norm
+inline constexpr double kNormTolerance = 1e-3;  // relative: gradient norms
+
+/// Where two experts score almost alike, another order of summing may choose the other one, and no tolerance is wide
+/// enough for what follows. A recipe stands on such an edge when its one-chip run moves beyond the tolerances though
+/// its weights start off by no more than a rounding error; what stays put on one chip must do so on many.
+struct Comparison {
+  std::string problems;  // a line each, the largest difference first; empty: the layout changed nothing
+  bool on_edge = false;  // the problems say nothing about the layout
+};
+
+/// Trains the recipe in its layout and on one chip: losses, gradient norms, requests that experts dropped (counted, so
+/// they must be equal), the final parameters, and on every chip measured against planned memory. The text is of this
+/// repository, cut into short documents so that sequences of a few tokens cross their borders.
+Comparison compare_with_one_chip(const recipe::Recipe& recipe);
+
+/// "data_parallel=2 train.batch=4" as --set takes it: a word without a dot is a key of the layout.
+std::vector<std::string> overrides_of(std::string_view words);
+
+/// "data_parallel=2 lane=fsdp" as a name of a test: "data2_lane_fsdp".
+std::string test_name(std::string_view words);
+
+}  // namespace megacpp::testing_support
