@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -150,7 +152,7 @@ class Parity {
   }
 
   ParityReport report() {
-    run_->run_step({});
+    run_->run_step({.after = [this](int64_t chip, const compile::Action& action) { collect(chip, action); }});
     report_ = {.model_class = described_.cls, .pattern = described_.model.pattern, .rows = {}};
     for (const checkpoint::StoredTensor& tensor : file_.tensors())
       if (tensor.name.starts_with("out.")) compare_output(tensor.name);
@@ -220,15 +222,22 @@ class Parity {
     state.write<float>(name, in_stored_order(rows, compiled_.time_order, batch_.length, row_width(rows.size())));
   }
 
-  std::vector<float> read(const std::string& name) { return RunState(compiled_, *run_).read_output<float>(name); }
+  // Every f32 output of the program that has just run, before the next one takes its memory.
+  void collect(int64_t chip, const compile::Action& action) {
+    const compile::ChipPrograms& programs = compiled_.programs_of(chip);
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, placement] : programs.outputs[action.program])
+      if (placement.whole.dtype == ir::DType::f32 && placement.sharding.unreduced.empty())
+        RunState(compiled_, *run_).collect(chip, action.program, name, outputs_[name][compiled_.stage_of(chip)]);
+  }
+
+  const std::vector<float>& read(const std::string& name) { return outputs_.at(name).begin()->second; }
 
   // Stages that share a weight hold a part of its gradient each.
   std::vector<float> gradient(const std::string& parameter) {
     std::vector<float> sum;
-    for (size_t stage = 0; stage < compiled_.pipeline.size(); ++stage) {
-      const std::vector<float> part =
-          RunState(compiled_, *run_).read_output<float>(optim::gradient_name(parameter), stage);
-      if (sum.empty()) sum.resize(part.size());
+    for (const auto& [stage, part] : outputs_.at(optim::gradient_name(parameter))) {
+      sum.resize(part.size());
       for (size_t i = 0; i < part.size(); ++i) sum[i] += part[i];
     }
     return sum;
@@ -264,6 +273,8 @@ class Parity {
   std::vector<int32_t> ids_, labels_;
   compile::Compiled compiled_;
   std::unique_ptr<runtime::Executable> run_;
+  std::mutex mutex_;                                                     // chips report at the same time
+  std::map<std::string, std::map<size_t, std::vector<float>>> outputs_;  // whole, by name and pipeline stage
   ParityReport report_;
 };
 

@@ -18,11 +18,10 @@ bool RunState::has(const std::string& name) const {
                      [&](const compile::ChipPrograms& stage) { return stage.inputs.contains(name); });
 }
 
-std::optional<size_t> RunState::program_with(int64_t chip, const std::string& output) const {
-  const std::vector<partition::Placements>& outputs = compiled_.programs_of(chip).outputs;
-  for (size_t program = 0; program < outputs.size(); ++program)
-    if (outputs[program].contains(output)) return program;
-  return std::nullopt;
+void RunState::collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const {
+  const partition::Placement& placement = compiled_.programs_of(chip).outputs.at(program).at(output);
+  whole.resize(static_cast<size_t>(placement.whole.elements()));
+  copy_out(placement, chip, run_.output(program, output, chip), std::as_writable_bytes(std::span(whole)));
 }
 
 void RunState::initialise_weights(uint64_t seed) {

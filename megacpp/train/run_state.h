@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,17 +38,9 @@ class RunState {
     return joined<T>([&](int64_t chip) { return find(compiled_.programs_of(chip).inputs, name); },
                      [&](int64_t chip) { return run_.state(name, chip); });
   }
-  /// An output of whichever program makes it, on the chips of one pipeline stage or of any; empty when none makes it.
-  template <typename T>
-  std::vector<T> read_output(const std::string& name, std::optional<size_t> stage = std::nullopt) const {
-    return joined<T>(
-        [&](int64_t chip) -> const partition::Placement* {
-          const auto program = program_with(chip, name);
-          if (!program || (stage && compiled_.stage_of(chip) != *stage)) return nullptr;
-          return find(compiled_.programs_of(chip).outputs[*program], name);
-        },
-        [&](int64_t chip) { return run_.output(*program_with(chip, name), name, chip); });
-  }
+  /// Puts a chip's part of an f32 output where it belongs in the whole tensor; for use right after the program ran,
+  /// since others run in the same memory.
+  void collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const;
 
  private:
   template <typename T, typename PlacementOf, typename Bytes>
@@ -65,7 +56,6 @@ class RunState {
   }
 
   static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
-  std::optional<size_t> program_with(int64_t chip, const std::string& output) const;
   void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
