@@ -81,7 +81,11 @@ class UpdateBuilder {
     ValueId sum = b_.constant(0.0);
     for (const State& state : states_) {
       const StageLinks::Shared* shared = find_shared(state.parameter->name);
-      if (shared == nullptr || shared->is_counted) sum = b_.add(sum, b_.sum_all(b_.square(state.gradient)));
+      const ValueId squares = b_.sum_all(b_.square(state.gradient));
+      // Counted once, but read by every stage that holds it: so all of them exchange it before they add up the norm,
+      // and none waits for a stage that waits for it.
+      const bool is_counted = shared == nullptr || shared->is_counted;
+      sum = b_.add(sum, is_counted ? squares : b_.scale(squares, 0.0));
     }
     if (links_.stages > 1)
       sum = b_.one("all_reduce", {sum},
