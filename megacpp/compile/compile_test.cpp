@@ -111,8 +111,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
   const Compiled first = compile_training(small_recipe("full"), plain_target(), Dump{folder});
   const Compiled again = compile_training(small_recipe("full"), plain_target());
   const ChipPrograms &one = first.pipeline[0], &other = again.pipeline[0];
-  for (size_t p = 0; p < one.programs.size(); ++p)
-    EXPECT_EQ(ir::print(one.programs[p]), ir::print(other.programs[p]));
+  for (size_t p = 0; p < one.programs.size(); ++p) EXPECT_EQ(ir::print(one.programs[p]), ir::print(other.programs[p]));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
   for (const StageTime& stage : first.stages) {
     const bool is_memory = stage.stage == "10-memory";

@@ -156,7 +156,8 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
   const auto executable = load(compiled, {.threads = 2});
   Tensors state;
   for (const memory::StateSlot& slot : compiled.pipeline[0].memory.state) state[slot.name] = Tensor::zeros(slot.type);
-  for (const auto& [name, tensor] : testing_support::model_inputs(compiled.pipeline[0].programs[0], compiled.parameters, 11))
+  for (const auto& [name, tensor] :
+       testing_support::model_inputs(compiled.pipeline[0].programs[0], compiled.parameters, 11))
     if (name.rfind("grad.", 0) != 0) state[name] = tensor;
   state["lr"][0] = 0.01;
   for (const auto& [name, tensor] : state) encode(tensor, executable->state(name).data());

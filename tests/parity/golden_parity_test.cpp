@@ -24,14 +24,14 @@ std::vector<std::string> golden_files() {
 }
 
 ParityReport parity_of(const std::filesystem::path& file, int threads, const recipe::Layout& layout = {}) {
-  return run_parity(file, layout,
-                    {.target =
-                         [threads](const ir::Mesh& mesh) {
-                           return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
-                         },
-                     .load = [threads](const compile::Compiled& compiled) {
-                       return runtime::cpu::load(compiled, {.threads = threads});
-                     }});
+  return run_parity(
+      file, layout,
+      {.target =
+           [threads](const ir::Mesh& mesh) {
+             return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+           },
+       .load = [threads](
+                   const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }});
 }
 
 class GoldenParityTest : public testing::TestWithParam<std::string> {};
