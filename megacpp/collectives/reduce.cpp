@@ -12,29 +12,21 @@ namespace {
 constexpr int64_t kTile = 1024;
 
 // How a dtype is stored and in what it is reduced.
-struct F32 {
-  using Stored = float;
-  using Sum = float;
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Sum = T;
   static Sum load(Stored x) { return x; }
   static Stored store(Sum x) { return x; }
 };
+using F32 = Plain<float>;
+using I32 = Plain<int32_t>;
+using Pred = Plain<uint8_t>;
 struct Bf16 {
   using Stored = uint16_t;
   using Sum = float;
   static Sum load(Stored x) { return ir::bf16_to_f32(x); }
   static Stored store(Sum x) { return ir::f32_to_bf16(x); }
-};
-struct I32 {
-  using Stored = int32_t;
-  using Sum = int32_t;
-  static Sum load(Stored x) { return x; }
-  static Stored store(Sum x) { return x; }
-};
-struct Pred {
-  using Stored = uint8_t;
-  using Sum = uint8_t;
-  static Sum load(Stored x) { return x; }
-  static Stored store(Sum x) { return x; }
 };
 
 struct Add {

@@ -215,7 +215,7 @@ void append_updates(std::vector<Graph>& programs, const CutModel& model, const r
 }
 
 struct PartitionedModel {
-  std::vector<LoweredStage> stages;           // passes still to be lowered
+  std::vector<LoweredStage> stages;           // passes are put in once they are lowered
   std::vector<partition::Placements> inputs;  // by pipeline stage
 };
 
@@ -232,12 +232,10 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
     options.forward_nodes = model.stages[i].forward_nodes;
     partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
     result.inputs[i % result.inputs.size()].insert(parts.inputs.begin(), parts.inputs.end());
-    LoweredStage stage{
-        {}, std::move(parts.inputs), std::move(parts.outputs), model.stages[i].carried_in, model.stages[i].carried_out};
-    for (partition::Part& part : partition::split_passes(parts.graph, parts.forward_nodes, backward).parts)
-      stage.passes.push_back(std::move(part.graph));
-    passes.insert(passes.end(), stage.passes.begin(), stage.passes.end());
-    result.stages.push_back(std::move(stage));
+    std::vector<partition::Part> split = partition::split_passes(parts.graph, parts.forward_nodes, backward).parts;
+    result.stages.push_back({std::vector<Graph>(split.size()), std::move(parts.inputs), std::move(parts.outputs),
+                             model.stages[i].carried_in, model.stages[i].carried_out});
+    for (partition::Part& part : split) passes.push_back(std::move(part.graph));
   }
   for (size_t next = model.stages.size(); next < programs.size(); ++next) {
     partition::Placements& known = result.inputs[next - model.stages.size()];
@@ -259,13 +257,15 @@ void compile_stages(Compiled& compiled, Pipeline& pipeline, const CutModel& mode
   lower(compiled, pipeline, target, plan, updates ? static_cast<size_t>(plan.stages) : 0);
   size_t next = 0;
   for (LoweredStage& stage : parts.stages)
-    for (Graph& pass : stage.passes) pass = pipeline.programs()[next++];
+    for (Graph& pass : stage.passes) pass = std::move(pipeline.programs()[next++]);
   const plan::PipelineSchedule schedule = plan::build_schedule(
       plan.layout.schedule, {.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout.virtual_stages});
+  const plan::Simulation simulation = plan::simulate(schedule);
+  MEGACPP_CHECK(simulation.legal) << schedule.name << ": " << simulation.legal.reason();
   for (int64_t stage = 0; stage < plan.stages; ++stage) {
     std::optional<Graph> update;
-    if (updates) update = pipeline.programs()[next++];
-    compiled.pipeline.push_back(assemble_stage(parts.stages, std::move(update), schedule, stage));
+    if (updates) update = std::move(pipeline.programs()[next++]);
+    compiled.pipeline.push_back(assemble_stage(parts.stages, std::move(update), schedule, simulation, stage));
     const partition::Placements& known = parts.inputs[static_cast<size_t>(stage)];
     compiled.pipeline.back().inputs.insert(known.begin(), known.end());
   }
@@ -293,10 +293,9 @@ void differentiate_all_inputs(Graph& graph, ValueId loss, const std::string& cot
   if (cotangent.empty()) {
     seed = builder.constant(1.0);
   } else {
-    seed = builder.input(cotangent, graph.type(loss), ir::Role::batch);
-    // A cotangent lies as the input of the same type does.
-    const ir::Attrs& like = graph.node(graph.inputs()[0]).attrs;
-    if (like.has("sharding")) graph.node(graph.value(seed).producer).attrs.set("sharding", like.text("sharding"));
+    // A lone block's cotangent lies as its input does, which stands first.
+    const std::string sharding = graph.node(graph.inputs()[0]).attrs.text("sharding", "");
+    seed = builder.input(cotangent, graph.type(loss), ir::Role::batch, sharding);
   }
   std::vector<ValueId> targets;
   std::vector<std::string> names;

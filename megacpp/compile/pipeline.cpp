@@ -20,10 +20,6 @@ constexpr std::string_view kLeaving = "leaving.";  // what waits to be fetched b
 
 std::string cotangent_name(const std::string& carry) { return std::string(partition::kCotangentPrefix) + carry; }
 
-void set_sharding(Graph& graph, ValueId input, const std::string& text) {
-  graph.node(graph.value(input).producer).attrs.set("sharding", text);
-}
-
 // ---- Cutting ----
 
 class Cutter {
@@ -48,8 +44,9 @@ class Cutter {
     place_carries(graph, result);
     result.forward_nodes = graph.nodes().size();
     const auto here = [&stage](ValueId value) { return stage.values[value.index]; };
+    const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
     for (const blocks::Parameter& parameter : forward_.parameters)
-      if (graph.find_input(parameter.name)) result.parameters.push_back(parameter);
+      if (inputs.contains(parameter.name)) result.parameters.push_back(parameter);
     for (model::ExpertLoad load : forward_.expert_loads) {
       load.counts = here(load.counts);
       const bool is_made_here = load.counts.index != UINT32_MAX && graph.producer(load.counts).op != ir::kInputOp;
@@ -72,7 +69,7 @@ class Cutter {
   // How a carried value lies is decided by the stage that makes it; its cotangent comes back lying the same way.
   void place_carries(Graph& graph, const ModelStage& stage) {
     for (const Carry& carry : stage.carried_in)
-      set_sharding(graph, *graph.find_input(carry.name), lies_.at(carry.name));
+      graph.node(graph.value(*graph.find_input(carry.name)).producer).attrs.set("sharding", lies_.at(carry.name));
     const partition::Partitioned alone = partition::partition(graph, plan_.parallel.mesh);
     for (const Carry& carry : stage.carried_out)
       lies_[carry.name] = ir::to_string(alone.outputs.at(carry.name).sharding, plan_.parallel.mesh);
@@ -80,9 +77,7 @@ class Cutter {
 
   ValueId arriving(ops::Builder& builder, Graph& graph, const Carry& carry) {
     const ir::TensorType type = graph.type(*graph.find_output(carry.name));
-    const ValueId cotangent = builder.input(cotangent_name(carry.name), type, ir::Role::activation);
-    set_sharding(graph, cotangent, lies_.at(carry.name));
-    return cotangent;
+    return builder.input(cotangent_name(carry.name), type, ir::Role::activation, lies_.at(carry.name));
   }
 
   void add_cotangents(ops::Builder& builder, Graph& graph, const ModelStage& stage,
@@ -120,10 +115,9 @@ struct Transfer {
 
 class Assembler {
  public:
-  Assembler(const std::vector<LoweredStage>& model_stages, const plan::PipelineSchedule& schedule, int64_t stage)
-      : stages_(model_stages), schedule_(schedule), stage_(stage), simulation_(plan::simulate(schedule)) {
-    MEGACPP_CHECK(simulation_.legal) << schedule.name << ": " << simulation_.legal.reason();
-  }
+  Assembler(const std::vector<LoweredStage>& model_stages, const plan::PipelineSchedule& schedule,
+            const plan::Simulation& simulation, int64_t stage)
+      : stages_(model_stages), schedule_(schedule), simulation_(simulation), stage_(stage) {}
 
   ChipPrograms run(std::optional<Graph> update) {
     for (const plan::Step& step : schedule_.steps[static_cast<size_t>(stage_)]) add(step);
@@ -309,8 +303,8 @@ class Assembler {
 
   const std::vector<LoweredStage>& stages_;
   const plan::PipelineSchedule& schedule_;
+  const plan::Simulation& simulation_;
   int64_t stage_;
-  plan::Simulation simulation_;
   std::map<std::string, size_t> known_;  // slot and program -> index
   partition::Placements outputs_;        // of the program being made
   ChipPrograms result_;
@@ -324,8 +318,8 @@ CutModel cut_model(const model::ForwardModel& forward, double share, const autod
 }
 
 ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<Graph> update,
-                            const plan::PipelineSchedule& schedule, int64_t stage) {
-  return Assembler(model_stages, schedule, stage).run(std::move(update));
+                            const plan::PipelineSchedule& schedule, const plan::Simulation& simulation, int64_t stage) {
+  return Assembler(model_stages, schedule, simulation, stage).run(std::move(update));
 }
 
 }  // namespace megacpp::compile

@@ -22,10 +22,8 @@ std::string sharding_of_waiting_sums(const plan::Plan& plan) {
 
 // Adds `value` to a state tensor of the same type. On a mesh the state lies as `sharding` says.
 void accumulate(ops::Builder& builder, const std::string& state, ValueId value, std::string sharding) {
-  Graph& graph = builder.graph();
-  const ValueId total = builder.input(state, builder.type(value), ir::Role::gradient);
-  if (!sharding.empty()) graph.node(graph.value(total).producer).attrs.set("sharding", std::move(sharding));
-  graph.add_output({.name = state, .value = builder.add(total, value), .donated = state});
+  const ValueId total = builder.input(state, builder.type(value), ir::Role::gradient, std::move(sharding));
+  builder.graph().add_output({.name = state, .value = builder.add(total, value), .donated = state});
 }
 
 // The gradient split as its weight is computed with; where the reduction waits for the update, chips keep their own
@@ -40,14 +38,6 @@ void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& paramet
   if (plan.gradients_wait) attrs.set("partial", int64_t{1});
   const ValueId placed = builder.one("reshard", {gradient}, std::move(attrs));
   accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : text);
-}
-
-// All at once: a search per parameter would grow with the square of the depth.
-std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
-  std::map<std::string, ValueId> inputs;
-  for (const ir::NodeId id : graph.inputs())
-    inputs.emplace(graph.node(id).attrs.text("name"), graph.node(id).results[0]);
-  return inputs;
 }
 
 std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads,
@@ -85,6 +75,13 @@ autodiff::Options autodiff_options(const recipe::Train& train) {
                         {"E", policy(train.recompute_E)},
                         {"M", policy(train.recompute_M)},
                         {"R", policy(train.recompute_R)}}};
+}
+
+std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
+  std::map<std::string, ValueId> inputs;
+  for (const ir::NodeId id : graph.inputs())
+    inputs.emplace(graph.node(id).attrs.text("name"), graph.node(id).results[0]);
+  return inputs;
 }
 
 std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends,

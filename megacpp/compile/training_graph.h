@@ -3,6 +3,7 @@
 // up over micro-steps, the update. A graph here is the whole model, or the part of it that one pipeline stage runs.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct BackwardEnds {
   std::vector<std::pair<ir::ValueId, ir::ValueId>> seeds;  // value and its cotangent
   std::vector<ir::ValueId> targets;                        // values whose gradient is wanted
 };
+
+/// All at once: a search per parameter would grow with the square of the depth.
+std::map<std::string, ir::ValueId> inputs_by_name(const ir::Graph& graph);
 
 autodiff::Options autodiff_options(const recipe::Train& train);
 

@@ -92,11 +92,8 @@ class ModelBuilder {
 
  private:
   ValueId input(const std::string& name, ir::TensorType type, ir::Role role, const ir::Sharding& sharding) {
-    const ValueId value = builder_.input(name, std::move(type), role);
-    if (!sharding.is_replicated())
-      result_.graph.node(result_.graph.value(value).producer)
-          .attrs.set("sharding", ir::to_string(sharding, plan_.parallel.mesh));
-    return value;
+    const std::string text = sharding.is_replicated() ? "" : ir::to_string(sharding, plan_.parallel.mesh);
+    return builder_.input(name, std::move(type), role, text);
   }
 
   ValueId tokens(const std::string& name) {

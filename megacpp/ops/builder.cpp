@@ -25,11 +25,12 @@ ValueId Builder::one(std::string_view op, std::vector<ValueId> operands, ir::Att
   return results[0];
 }
 
-ValueId Builder::input(std::string name, ir::TensorType type, ir::Role role) {
+ValueId Builder::input(std::string name, ir::TensorType type, ir::Role role, std::string sharding) {
   const ir::Role saved = std::exchange(role_, role);
-  const ValueId value =
-      one("input", {},
-          {{"name", std::move(name)}, {"dtype", std::string(ir::dtype_name(type.dtype))}, {"shape", type.shape}});
+  ir::Attrs attrs = {
+      {"name", std::move(name)}, {"dtype", std::string(ir::dtype_name(type.dtype))}, {"shape", type.shape}};
+  if (!sharding.empty()) attrs.set("sharding", std::move(sharding));
+  const ValueId value = one("input", {}, std::move(attrs));
   role_ = saved;
   return value;
 }

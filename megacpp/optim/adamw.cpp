@@ -55,20 +55,14 @@ class UpdateBuilder {
   State read(const Parameter& parameter, const StateShardings& shardings) {
     b_.set_scope(scope_of(parameter.name));
     const ir::TensorType type{DType::f32, parameter.shape};
-    const ValueId weight = input(parameter.name, type, Role::weight, shardings.weight);
-    const ValueId gradient = input(gradient_name(parameter.name), type, Role::gradient, shardings.gradient);
+    const ValueId weight = b_.input(parameter.name, type, Role::weight, shardings.weight);
+    const ValueId gradient = b_.input(gradient_name(parameter.name), type, Role::gradient, shardings.gradient);
     return {.parameter = &parameter,
             .shardings = shardings,
             .weight = weight,
             .gradient = added_up(parameter.name, resharded(gradient, shardings.gradient, shardings.moments)),
-            .m = input(first_moment_name(parameter.name), type, Role::optimizer, shardings.moments),
-            .v = input(second_moment_name(parameter.name), type, Role::optimizer, shardings.moments)};
-  }
-
-  ValueId input(const std::string& name, const ir::TensorType& type, Role role, const std::string& sharding) {
-    const ValueId value = b_.input(name, type, role);
-    if (!sharding.empty()) graph_.node(graph_.value(value).producer).attrs.set("sharding", sharding);
-    return value;
+            .m = b_.input(first_moment_name(parameter.name), type, Role::optimizer, shardings.moments),
+            .v = b_.input(second_moment_name(parameter.name), type, Role::optimizer, shardings.moments)};
   }
 
   ValueId resharded(ValueId x, const std::string& from, const std::string& to) {
@@ -155,7 +149,7 @@ class UpdateBuilder {
     b_.set_scope(scope_of(balance.bias));
     const ir::TensorType type{DType::f32, {balance.experts}};
     const ValueId bias = b_.input(balance.bias, type, Role::weight);
-    const ValueId counts = input(balance.counts, type, Role::gradient, balance.sharding);
+    const ValueId counts = b_.input(balance.counts, type, Role::gradient, balance.sharding);
     const ValueId mean = b_.scale(b_.sum_all(counts), 1.0 / static_cast<double>(balance.experts));
     const ValueId sign = b_.unary("sign", b_.sub(b_.broadcast(mean, type.shape, {}), counts));
     replace(balance.bias, b_.add(bias, b_.scale(sign, balance.rate)));

@@ -122,7 +122,7 @@ class Partitioner {
     if (is_flexible(node, op, factors)) return defer(node, factors);
     if (try_rule(node, op, view, nullptr)) return;
     if (op.is_composite() && splits_replicated_factor(node, factors)) return visit_decomposed(node, op);
-    emit(node, op, view, factors, decide(node, view, factors));
+    emit(node, op, view, factors, split_by_operands(node, factors));
   }
 
   void visit_input(const ir::Node& node) {
@@ -150,14 +150,10 @@ class Partitioner {
     const ir::TensorType& whole = global_.type(value);
     const std::string& name = node.attrs.text("name");
     builder_.set_scope(node.scope);
-    const ValueId local = builder_.input(name, {whole.dtype, ir::local_shape(whole.shape, sharding, mesh_)}, node.role);
-    if (!sharding.is_replicated())
-      result_.graph.node(result_.graph.value(local).producer).attrs.set("sharding", to_string(sharding, mesh_));
+    const ValueId local = builder_.input(name, {whole.dtype, ir::local_shape(whole.shape, sharding, mesh_)}, node.role,
+                                         sharding.is_replicated() ? "" : to_string(sharding, mesh_));
     result_.inputs[name] = {whole, sharding};
-    State& own = state(value);
-    own.flexible = false;
-    own.preferred = sharding;
-    own.versions = {{sharding, local}};
+    settle(value, sharding, local);
   }
 
   // An explicit reshard is always made from the value itself, never from an earlier copy: a gather that the backward
@@ -223,9 +219,7 @@ class Partitioner {
   void defer(const ir::Node& node, const Factors& factors) {
     State& own = state(node.results[0]);
     own.flexible = true;
-    FactorAxes axes = split_by_operands(node, factors);
-    make_expressible(axes, factors, mesh_);
-    own.preferred = to_sharding(axes, factors.results[0]);
+    own.preferred = to_sharding(split_by_operands(node, factors), factors.results[0]);
   }
 
   // The value in this sharding, or as near to it as the op can be split; recorded as a version.
@@ -252,7 +246,6 @@ class Partitioner {
       FactorAxes axes = to_factors(dims_only, factors.results[0], factors, mesh_);
       drop_replicated(axes, factors);
       extend_by_operands(axes, node, factors);
-      make_expressible(axes, factors, mesh_);
       emit(node, op, view, factors, axes);
     }
     State& own = state(node.results[0]);
@@ -270,13 +263,14 @@ class Partitioner {
       if (factors.factors[f].kind == ops::FactorKind::replicated) axes[f].clear();
   }
 
-  // Operands in order of size, flexible ones last: what they say about factors, first come first served.
   FactorAxes split_by_operands(const ir::Node& node, const Factors& factors) {
     FactorAxes axes(factors.factors.size());
     extend_by_operands(axes, node, factors);
     return axes;
   }
 
+  // Operands in order of size, flexible ones last: what they say about factors, first come first served, as far as
+  // every tensor of the node can be split so.
   void extend_by_operands(FactorAxes& axes, const ir::Node& node, const Factors& factors) {
     std::vector<size_t> order(node.operands.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -290,6 +284,7 @@ class Partitioner {
       drop_replicated(own, factors);
       adopt(axes, own);
     }
+    make_expressible(axes, factors, mesh_);
   }
 
   // Takes over splits of factors that are not split yet, or are split by a leading part of the same axes.
@@ -302,12 +297,6 @@ class Partitioner {
         axes[f].push_back(offered[f][i]);
       }
     }
-  }
-
-  FactorAxes decide(const ir::Node& node, const ops::NodeView&, const Factors& factors) {
-    FactorAxes axes = split_by_operands(node, factors);
-    make_expressible(axes, factors, mesh_);
-    return axes;
   }
 
   bool splits_replicated_factor(const ir::Node& node, const Factors& factors) {

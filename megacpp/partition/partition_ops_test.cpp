@@ -63,8 +63,8 @@ ir::Graph program(const Case& c, const std::vector<ir::Sharding>& inputs, const 
   ops::Builder b(graph);
   std::vector<ir::ValueId> operands;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    operands.push_back(b.input("x" + std::to_string(i), c.sample.operands[i], ir::Role::batch));
-    graph.node(graph.value(operands.back()).producer).attrs.set("sharding", to_string(inputs[i], kMesh));
+    operands.push_back(
+        b.input("x" + std::to_string(i), c.sample.operands[i], ir::Role::batch, to_string(inputs[i], kMesh)));
   }
   const std::vector<ir::ValueId> results = b.node(c.op->name, operands, c.sample.attrs);
   for (size_t r = 0; r < results.size(); ++r) {

@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "megacpp/ir/text.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/ops/verify.h"
-#include "tests/support/tensors.h"
+#include "tests/support/two_chips.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -21,15 +20,7 @@ std::vector<std::string> collectives_of(const std::string& text, const BucketPol
   ops::verify(after, ops::Stage::built);
   EXPECT_EQ(ir::print(after), ir::print(bucket_collectives(before, policy)));
 
-  const ir::Mesh mesh({{"x", 2}});
-  std::vector<std::map<std::string, ops::Tensor>> inputs;
-  for (int chip = 0; chip < 2; ++chip)
-    inputs.push_back(testing_support::random_inputs(before, "chip" + std::to_string(chip)));
-  const auto wanted = ops::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
-  for (size_t chip = 0; chip < 2; ++chip)
-    for (const auto& [name, tensor] : wanted[chip])
-      EXPECT_TRUE(testing_support::is_close(got[chip].at(name), tensor, 0.0)) << name << "\n" << ir::print(after);
+  testing_support::expect_same_on_two_chips(before, after);
 
   std::vector<std::string> lines;
   const std::string printed = ir::print(after);

@@ -5,13 +5,12 @@
 
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
 #include "tests/support/random_collectives.h"
-#include "tests/support/tensors.h"
+#include "tests/support/two_chips.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -27,24 +26,12 @@ std::vector<std::string> order_of(const ir::Graph& graph) {
   return lines;
 }
 
-void expect_same_results(const ir::Graph& before, const ir::Graph& after) {
-  const ir::Mesh mesh({{"x", 2}});
-  std::vector<std::map<std::string, ops::Tensor>> inputs;
-  for (int chip = 0; chip < 2; ++chip)
-    inputs.push_back(testing_support::random_inputs(before, "chip" + std::to_string(chip)));
-  const auto wanted = ops::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
-  for (size_t chip = 0; chip < 2; ++chip)
-    for (const auto& [name, tensor] : wanted[chip])
-      ASSERT_TRUE(testing_support::is_close(got[chip].at(name), tensor, 0.0)) << name << "\n" << ir::print(after);
-}
-
 std::vector<std::string> overlapped(const std::string& text, int64_t prefetch) {
   const ir::Graph before = ir::parse(text);
   ops::verify(before, ops::Stage::built);
   const ir::Graph after = overlap_collectives(before, {.prefetch = prefetch});
   ops::verify(after, ops::Stage::built);
-  expect_same_results(before, after);
+  testing_support::expect_same_on_two_chips(before, after);
   return order_of(after);
 }
 
@@ -182,7 +169,7 @@ TEST(OverlapCollectivesTest, RandomProgramsComputeTheSame) {
     const ir::Graph after = overlap_collectives(ordered, {.prefetch = 1});
     ops::verify(after, ops::Stage::fused);
     EXPECT_EQ(ir::print(after), ir::print(overlap_collectives(ordered, {.prefetch = 1})));
-    expect_same_results(before, after);
+    testing_support::expect_same_on_two_chips(before, after);
     if (HasFailure()) return;
   }
 }

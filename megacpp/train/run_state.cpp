@@ -13,9 +13,11 @@ const partition::Placement* RunState::find(const partition::Placements& placemen
   return at == placements.end() ? nullptr : &at->second;
 }
 
-bool RunState::has(const std::string& name) const {
-  return std::any_of(compiled_.pipeline.begin(), compiled_.pipeline.end(),
-                     [&](const compile::ChipPrograms& stage) { return stage.inputs.contains(name); });
+bool RunState::reads(const std::string& batch_input) const {
+  for (const compile::ChipPrograms& stage : compiled_.pipeline)
+    for (const compile::Action& action : stage.step)
+      if (action.reads_batch && stage.inputs.contains(action.prefix + batch_input)) return true;
+  return false;
 }
 
 void RunState::collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const {
@@ -57,38 +59,24 @@ void RunState::copy_out(const partition::Placement& placement, int64_t chip, std
                 static_cast<size_t>(piece.count * size));
 }
 
-namespace {
-
-// Calls body(stored, in_time, count) for each run of each sequence, in elements.
-template <typename Body>
-void for_each_run(size_t elements, const std::vector<int64_t>& time_order, int64_t sequence, int64_t width,
-                  const Body& body) {
-  const int64_t runs = static_cast<int64_t>(time_order.size());
-  const int64_t row = sequence * width, run = row / runs;
-  for (int64_t first = 0; first < static_cast<int64_t>(elements); first += row)
-    for (int64_t r = 0; r < runs; ++r) body(first + r * run, first + time_order[static_cast<size_t>(r)] * run, run);
-}
-
-}  // namespace
-
 template <typename T>
 std::vector<T> in_stored_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
                                int64_t width) {
   std::vector<T> result(rows.size());
-  for_each_run(rows.size(), time_order, sequence, width, [&](int64_t stored, int64_t in_time, int64_t count) {
-    std::copy_n(rows.begin() + in_time, count, result.begin() + stored);
-  });
+  const int64_t row = sequence * width, run = row / static_cast<int64_t>(time_order.size());
+  auto stored = result.begin();
+  for (auto sequence_begin = rows.begin(); sequence_begin != rows.end(); sequence_begin += row)
+    for (const int64_t time : time_order) stored = std::copy_n(sequence_begin + time * run, run, stored);
   return result;
 }
 
+// What lies at place r of the stored order belongs at time_order[r]: the opposite order brings it there.
 template <typename T>
 std::vector<T> in_time_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
                              int64_t width) {
-  std::vector<T> result(rows.size());
-  for_each_run(rows.size(), time_order, sequence, width, [&](int64_t stored, int64_t in_time, int64_t count) {
-    std::copy_n(rows.begin() + stored, count, result.begin() + in_time);
-  });
-  return result;
+  std::vector<int64_t> place(time_order.size());
+  for (size_t r = 0; r < time_order.size(); ++r) place[static_cast<size_t>(time_order[r])] = static_cast<int64_t>(r);
+  return in_stored_order(rows, place, sequence, width);
 }
 
 template std::vector<int32_t> in_stored_order(const std::vector<int32_t>&, const std::vector<int64_t>&, int64_t,

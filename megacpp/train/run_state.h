@@ -18,8 +18,8 @@ class RunState {
   /// Both must outlive the object.
   RunState(const compile::Compiled& compiled, runtime::Executable& run) : compiled_(compiled), run_(run) {}
 
-  /// Whether some chip has an input of this name.
-  bool has(const std::string& name) const;
+  /// Whether some program reads this input of a micro-batch ("batch.segments").
+  bool reads(const std::string& batch_input) const;
 
   void initialise_weights(uint64_t seed);
 
@@ -35,26 +35,20 @@ class RunState {
   }
   template <typename T>
   std::vector<T> read(const std::string& name) {
-    return joined<T>([&](int64_t chip) { return find(compiled_.programs_of(chip).inputs, name); },
-                     [&](int64_t chip) { return run_.state(name, chip); });
+    std::vector<T> whole;
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+      const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
+      if (placement == nullptr) continue;
+      whole.resize(static_cast<size_t>(placement->whole.elements()));
+      copy_out(*placement, chip, run_.state(name, chip), std::as_writable_bytes(std::span(whole)));
+    }
+    return whole;
   }
   /// Puts a chip's part of an f32 output where it belongs in the whole tensor; for use right after the program ran,
   /// since others run in the same memory.
   void collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const;
 
  private:
-  template <typename T, typename PlacementOf, typename Bytes>
-  std::vector<T> joined(const PlacementOf& placement_of, const Bytes& bytes_of) const {
-    std::vector<T> whole;
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
-      const partition::Placement* placement = placement_of(chip);
-      if (placement == nullptr) continue;
-      whole.resize(static_cast<size_t>(placement->whole.elements()));
-      copy_out(*placement, chip, bytes_of(chip), std::as_writable_bytes(std::span(whole)));
-    }
-    return whole;
-  }
-
   static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
   void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,

@@ -34,7 +34,7 @@ class Trainer {
     for (Tokens& micro : micros_) {
       micro.ids.resize(tokens);
       micro.labels.resize(tokens);
-      if (recipe.model.attention.document_mask) micro.segments.resize(tokens);
+      if (state_.reads("batch.segments")) micro.segments.resize(tokens);
     }
     positions_.resize(static_cast<size_t>(recipe.train.sequence));
     std::iota(positions_.begin(), positions_.end(), 0);

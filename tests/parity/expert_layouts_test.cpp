@@ -126,9 +126,8 @@ class Program {
 
  private:
   ValueId input(const std::string& name, const ir::Shape& shape, const std::vector<Dim>& dims) {
-    const ValueId value = b_.input(name, {ir::DType::f32, shape}, ir::Role::batch);
-    graph.node(graph.value(value).producer).attrs.set("sharding", to_string(parallel_.sharding(dims), parallel_.mesh));
-    return value;
+    return b_.input(name, {ir::DType::f32, shape}, ir::Role::batch,
+                    to_string(parallel_.sharding(dims), parallel_.mesh));
   }
 
   const Parallel& parallel_;
