@@ -43,7 +43,10 @@ ValueId Builder::constant(double value, ir::Shape shape, ir::DType dtype) {
 ValueId Builder::constant_like(double value, ValueId like) { return constant(value, shape(like), type(like).dtype); }
 
 ValueId Builder::iota(ir::Shape shape, int64_t dim, ir::DType dtype) {
-  return one("iota", {}, {{"shape", std::move(shape)}, {"dim", dim}, {"dtype", std::string(ir::dtype_name(dtype))}});
+  const int64_t size = shape.at(static_cast<size_t>(dim));
+  const ValueId counted = one(
+      "iota", {}, {{"shape", ir::Shape{size}}, {"dim", int64_t{0}}, {"dtype", std::string(ir::dtype_name(dtype))}});
+  return shape.size() == 1 ? counted : broadcast(counted, std::move(shape), {dim});
 }
 
 ValueId Builder::binary(std::string_view op, ValueId a, ValueId b) {

@@ -38,6 +38,8 @@ class Builder {
   /// A constant filled with one number.
   ValueId constant(double value, ir::Shape shape = {}, ir::DType dtype = ir::DType::f32);
   ValueId constant_like(double value, ValueId like);
+  /// The index along `dim`: counted once along that dimension and broadcast, so that fusing leaves no tensor of the
+  /// whole shape.
   ValueId iota(ir::Shape shape, int64_t dim, ir::DType dtype = ir::DType::i32);
 
   // Elementwise: operands of equal type, or a scalar, which is broadcast for you.
