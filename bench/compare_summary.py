@@ -32,6 +32,15 @@ def machine():
     return found.group(1).strip() if found and found.group(1) != "-" else platform.machine()
 
 
+def record(report, folder, kind):
+    """Writes the report as <date>-<machine>-<kind>.json."""
+    folder.mkdir(exist_ok=True)
+    slug = re.sub(r"[^a-z0-9]+", "-", report["machine"].lower()).strip("-")
+    path = folder / f"{report['date']}-{slug}-{kind}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\nrecorded in {path}")
+
+
 def load_runs(folder):
     """{model: {program: [run, ...]}}"""
     runs = {}
@@ -103,11 +112,7 @@ def main():
     if report["load_average_after"] > args.threads + 0.5:
         print("compare: WARNING: other work shared the cores during the run; these figures are low", file=sys.stderr)
     if args.record:
-        args.record.mkdir(exist_ok=True)
-        slug = re.sub(r"[^a-z0-9]+", "-", report["machine"].lower()).strip("-")
-        path = args.record / f"{report['date']}-{slug}-peers.json"
-        path.write_text(json.dumps(report, indent=2) + "\n")
-        print(f"\nrecorded in {path}")
+        record(report, args.record, "peers")
 
 
 if __name__ == "__main__":

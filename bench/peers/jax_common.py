@@ -7,12 +7,11 @@ import numpy as np
 from jax import lax
 
 PATTERNS = {"dense": "AEAEAEAEAEAE", "hybrid": "AEMEAEMEAEMR"}
-BATCH, SEQ, HIDDEN, VOCAB = 4, 512, 384, 8192
-TOKENS = BATCH * SEQ
+SEQ, HIDDEN, VOCAB = 512, 384, 8192
 Q_HEADS, KV_HEADS, HEAD_DIM = 6, 2, 64
 MLP_INNER = 1536
 EXPERTS, TOP_K, EXPERT_INNER, CAPACITY_FACTOR, AUX_COEFF = 8, 2, 256, 1.25, 0.01
-CAPACITY = math.ceil(TOKENS * TOP_K / EXPERTS * CAPACITY_FACTOR)
+CAPACITY = math.ceil(SEQ * TOP_K / EXPERTS * CAPACITY_FACTOR)
 SSM_INNER, SSM_HEADS, SSM_HEAD_DIM, SSM_STATE, CHUNK = 768, 12, 64, 64, 64
 CONV_WIDTH = 4
 LRU_WIDTH, LRU_BLOCKS, LRU_C = 384, 6, 8.0
@@ -64,7 +63,7 @@ def init_params(model):
             "blocks": [init_block(kind, model, rng) for kind in PATTERNS[model]]}
 
 
-def forward_flops(model):
+def forward_flops(model, tokens):
     """Matrix products only, a multiply-add counts two.
 
     Causal products (attention; inside a Mamba-2 chunk) count half, experts count the routed tokens, not the padding.
@@ -77,7 +76,7 @@ def forward_flops(model):
         "R": 6 * HIDDEN * LRU_WIDTH + 4 * LRU_WIDTH * LRU_WIDTH // LRU_BLOCKS,
         "E": 6 * HIDDEN * MLP_INNER if model == "dense" else 2 * HIDDEN * EXPERTS + 6 * HIDDEN * EXPERT_INNER * TOP_K,
     }
-    return TOKENS * (sum(per_token[kind] for kind in PATTERNS[model]) + 2 * HIDDEN * VOCAB)
+    return tokens * (sum(per_token[kind] for kind in PATTERNS[model]) + 2 * HIDDEN * VOCAB)
 
 
 def rms_norm(x, weight):
@@ -98,5 +97,6 @@ def causal_conv(x, weight, bias):  # x [batch, seq, channels], weight [width, ch
 
 
 def balance_loss(probs, count):
-    """probs [tokens, experts], count [experts]: choices of each expert."""
-    return AUX_COEFF * EXPERTS / (TOP_K * TOKENS ** 2) * (probs.sum(0) * count).sum()
+    """probs [batch, seq, experts], count [batch, experts]: choices of each expert."""
+    tokens = probs.shape[0] * SEQ
+    return AUX_COEFF * EXPERTS / (TOP_K * tokens ** 2) * (probs.sum((0, 1)) * count.sum(0)).sum()

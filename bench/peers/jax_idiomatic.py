@@ -12,29 +12,35 @@ def prepare(params):
 
 
 def attention(p, x):
-    heads = lambda t: t.reshape(BATCH, SEQ, -1, HEAD_DIM)  # noqa: E731
+    heads = lambda t: t.reshape(*t.shape[:2], -1, HEAD_DIM)  # noqa: E731
     q, k, v = rope(heads(x @ p["q"])), rope(heads(x @ p["k"])), heads(x @ p["v"])
-    return jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(BATCH, SEQ, -1) @ p["out"]
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(*x.shape[:2], -1) @ p["out"]
 
 
 def mlp(p, x):
     return (jax.nn.silu(x @ p["gate"]) * (x @ p["up"])) @ p["down"]
 
 
-def experts(p, x):
-    """Choices take the slots of their expert first come first served; those past the capacity are dropped."""
-    x = x.reshape(TOKENS, HIDDEN)
-    probs = jax.nn.softmax(x @ p["router"], -1)
+def route(router, x):
+    """One sequence x [seq, hidden]: choices take the slots of their expert first come first served."""
+    probs = jax.nn.softmax(x @ router, -1)
     weight, expert = lax.top_k(probs, TOP_K)
     weight /= weight.sum(-1, keepdims=True)
     one_hot = jax.nn.one_hot(expert.reshape(-1), EXPERTS, dtype=jnp.int32)
-    position = ((jnp.cumsum(one_hot, 0) - 1) * one_hot).sum(-1).reshape(TOKENS, TOP_K)  # past the end: dropped
+    position = ((jnp.cumsum(one_hot, 0) - 1) * one_hot).sum(-1).reshape(SEQ, TOP_K)  # past the capacity: dropped
     rows = jnp.zeros((EXPERTS, CAPACITY, HIDDEN)).at[expert, position].set(x[:, None], mode="drop")
-    inner = jax.nn.silu(jnp.einsum("ech,ehf->ecf", rows, p["gate"])) * jnp.einsum("ech,ehf->ecf", rows, p["up"])
-    rows = jnp.einsum("ecf,efh->ech", inner, p["down"])
-    out = rows.at[expert, position].get(mode="fill", fill_value=0)  # [tokens, k, hidden]
-    out = jnp.einsum("tkh,tk->th", out, weight)
-    return out.reshape(BATCH, SEQ, HIDDEN), balance_loss(probs, one_hot.sum(0))
+    return rows, expert, position, weight, probs, one_hot.sum(0)
+
+
+def combine(rows, expert, position, weight):  # [experts, capacity, hidden] -> [seq, hidden]
+    return jnp.einsum("tkh,tk->th", rows.at[expert, position].get(mode="fill", fill_value=0), weight)
+
+
+def experts(p, x):
+    rows, expert, position, weight, probs, count = jax.vmap(route, (None, 0))(p["router"], x)
+    inner = jax.nn.silu(jnp.einsum("bech,ehf->becf", rows, p["gate"])) * jnp.einsum("bech,ehf->becf", rows, p["up"])
+    rows = jnp.einsum("becf,efh->bech", inner, p["down"])
+    return jax.vmap(combine)(rows, expert, position, weight), balance_loss(probs, count)
 
 
 def segment_sum(x):
@@ -65,17 +71,17 @@ def mamba2(p, x):
     xbc = jax.nn.silu(causal_conv(xbc, p["conv"], p["conv_bias"]))
     xs, b, c = jnp.split(xbc, [SSM_INNER, SSM_INNER + SSM_STATE], -1)
     dt = jax.nn.softplus(dt + p["dt_bias"])
-    chunked = lambda t, *tail: t.reshape(BATCH, SEQ // CHUNK, CHUNK, *tail)  # noqa: E731
+    chunked = lambda t, *tail: t.reshape(-1, SEQ // CHUNK, CHUNK, *tail)  # noqa: E731
     xs, dt = chunked(xs, SSM_HEADS, SSM_HEAD_DIM), chunked(dt, SSM_HEADS)
     y = ssd(xs * dt[..., None], -jnp.exp(p["a_log"]) * dt, chunked(b, SSM_STATE), chunked(c, SSM_STATE))
-    y = (y + p["d"][:, None] * xs).reshape(BATCH, SEQ, SSM_INNER)
+    y = (y + p["d"][:, None] * xs).reshape(-1, SEQ, SSM_INNER)
     return rms_norm(y * jax.nn.silu(z), p["gate_norm"]) @ p["out"]
 
 
 def griffin(p, x):
     y = jax.nn.gelu(x @ p["y"] + p["y_bias"], approximate=True)
     x = causal_conv(x @ p["x"] + p["x_bias"], p["conv"], p["conv_bias"])
-    blocks = x.reshape(BATCH, SEQ, LRU_BLOCKS, -1)
+    blocks = x.reshape(*x.shape[:2], LRU_BLOCKS, -1)
     gate = lambda w, bias: jax.nn.sigmoid(jnp.einsum("bsnw,nwv->bsnv", blocks, w) + bias).reshape(x.shape)  # noqa: E731
     i, r = gate(p["i_gate"], p["i_bias"]), gate(p["r_gate"], p["r_bias"])
     a = jnp.exp(-LRU_C * r * jax.nn.softplus(p["decay"]))

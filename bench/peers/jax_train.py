@@ -18,9 +18,10 @@ import sys
 import time
 
 
-def pin_threads(count):
+def set_up(count, devices):
     """Must run before NumPy and JAX are imported: both size their thread pools from the affinity mask."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(count)
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -34,18 +35,22 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=10, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps before timing starts")
     parser.add_argument("--threads", type=int, default=2, help="cores to pin to")
+    parser.add_argument("--batch", type=int, default=4, help="sequences a step, over all devices")
+    parser.add_argument("--devices", type=int, default=1, help="host devices, each with an equal part of the batch")
+    parser.add_argument("--zero3", action="store_true", help="weights and optimizer state divided over the devices too")
     parser.add_argument("--json", action="store_true", help="print only the JSON object")
     return parser.parse_args()
 
 
-ARGS = parse_args() if __name__ == "__main__" else argparse.Namespace(threads=2)
-pin_threads(ARGS.threads)
+ARGS = parse_args() if __name__ == "__main__" else argparse.Namespace(threads=2, devices=1)
+set_up(ARGS.threads, ARGS.devices)
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 
-from jax_common import BATCH, PATTERNS, SEQ, TOKENS, VOCAB, forward_flops, init_params, rms_norm  # noqa: E402
+from jax_common import PATTERNS, SEQ, VOCAB, forward_flops, init_params, rms_norm  # noqa: E402
 
 LEARNING_RATE, BETA1, BETA2, ADAM_EPS, WEIGHT_DECAY, CLIP_NORM = 3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0
 
@@ -103,17 +108,27 @@ def matmul_gflops(n=2048, repeats=5):
     return best(lambda: jax_dot(jax_x, jax_x).block_until_ready()), best(lambda: x @ x)
 
 
+def spec_of(leaf, args):
+    """Where a weight is divided: along its first dimension that the devices divide, under ZeRO-3."""
+    fits = [dim for dim, size in enumerate(leaf.shape) if size % args.devices == 0]
+    return PartitionSpec(*[None] * fits[0], "data") if args.zero3 and fits else PartitionSpec()
+
+
 def measure(args):
     layers = importlib.import_module(f"jax_{args.style}")
-    params = jax.tree.map(jnp.asarray, layers.prepare(init_params(args.model)))
+    mesh = jax.make_mesh((args.devices,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    place = lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec))  # noqa: E731
+    params = jax.tree.map(lambda leaf: place(leaf, spec_of(leaf, args)), layers.prepare(init_params(args.model)))
     count = sum(leaf.size for leaf in jax.tree.leaves(params))
     zeros = lambda: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
-    state = (params, zeros(), zeros(), jnp.zeros((), jnp.int32))
+    state = (params, zeros(), zeros(), place(np.zeros((), np.int32), PartitionSpec()))
     rng = np.random.default_rng(1)
-    batches = [jnp.asarray(rng.integers(0, VOCAB, (BATCH, SEQ + 1)), jnp.int32) for _ in range(4)]
+    batches = [place(rng.integers(0, VOCAB, (args.batch, SEQ + 1), np.int32), PartitionSpec("data")) for _ in range(4)]
+    tokens = args.batch * SEQ
 
     start = time.perf_counter()
-    step = jax.jit(train_step, static_argnums=(2, 3), donate_argnums=0)
+    kept = jax.tree.map(lambda leaf: leaf.sharding, state)
+    step = jax.jit(train_step, static_argnums=(2, 3), donate_argnums=0, out_shardings=(kept, None))
     step = step.lower(state, batches[0], args.model, layers).compile()
     compile_s = time.perf_counter() - start
 
@@ -128,12 +143,13 @@ def measure(args):
             print(f"step {index}: loss {losses[-1]:.4f}, {times[-1]:.3f} s, CPU {cpu_times[-1]:.3f} s", file=sys.stderr)
 
     steady = times[args.warmup:]
-    flops = 3 * forward_flops(args.model)
+    flops = 3 * forward_flops(args.model, tokens)
     jax_rate, numpy_rate = matmul_gflops()
     return {
-        "model": args.model, "style": args.style, "pattern": PATTERNS[args.model], "params": count,
-        "tokens_per_s": round(TOKENS / statistics.median(steady), 1),
-        "tokens_per_s_min": round(TOKENS / max(steady), 1), "tokens_per_s_max": round(TOKENS / min(steady), 1),
+        "model": args.model, "style": args.style, "devices": args.devices, "zero3": args.zero3,
+        "pattern": PATTERNS[args.model], "params": count,
+        "tokens_per_s": round(tokens / statistics.median(steady), 1),
+        "tokens_per_s_min": round(tokens / max(steady), 1), "tokens_per_s_max": round(tokens / min(steady), 1),
         "step_ms": round(1e3 * statistics.median(steady), 1),
         "cpu_ms_per_step": round(1e3 * statistics.median(cpu_times[args.warmup:]), 1),
         "steps": args.steps, "warmup": args.warmup,
@@ -141,7 +157,7 @@ def measure(args):
         "gflops": round(flops / statistics.median(steady) / 1e9, 1),
         "matmul_gflops_jax": round(jax_rate, 1), "matmul_gflops_numpy": round(numpy_rate, 1),
         "first_loss": round(losses[0], 4), "last_loss": round(losses[-1], 4),
-        "tokens_per_step": TOKENS, "jax": jax.__version__, "numpy": np.__version__,
+        "tokens_per_step": tokens, "jax": jax.__version__, "numpy": np.__version__,
         "platform": jax.default_backend(), "cores": len(os.sched_getaffinity(0)), "arch": platform.machine(),
     }
 

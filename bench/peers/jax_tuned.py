@@ -27,11 +27,11 @@ def prepare(params):
 
 def attention(p, x):
     q, k, v = jnp.split(x @ p["qkv"], [Q_HEADS * HEAD_DIM, (Q_HEADS + KV_HEADS) * HEAD_DIM], -1)
-    q = rope(q.reshape(BATCH, SEQ, Q_HEADS, HEAD_DIM)) * HEAD_DIM ** -0.5
-    k = rope(k.reshape(BATCH, SEQ, KV_HEADS, HEAD_DIM)).transpose(0, 2, 1, 3)
-    v = v.reshape(BATCH, SEQ, KV_HEADS, HEAD_DIM).transpose(0, 2, 1, 3)
-    q = q.reshape(BATCH, SEQ, KV_HEADS, -1, HEAD_DIM).transpose(0, 2, 3, 1, 4)  # [batch, kv head, group, seq, dim]
-    return attend(q, k, v).transpose(0, 3, 1, 2, 4).reshape(BATCH, SEQ, -1) @ p["out"]
+    q = rope(q.reshape(-1, SEQ, Q_HEADS, HEAD_DIM)) * HEAD_DIM ** -0.5
+    k = rope(k.reshape(-1, SEQ, KV_HEADS, HEAD_DIM)).transpose(0, 2, 1, 3)
+    v = v.reshape(-1, SEQ, KV_HEADS, HEAD_DIM).transpose(0, 2, 1, 3)
+    q = q.reshape(-1, SEQ, KV_HEADS, Q_HEADS // KV_HEADS, HEAD_DIM).transpose(0, 2, 3, 1, 4)  # [batch, kv head, group, seq, dim]
+    return attend(q, k, v).transpose(0, 3, 1, 2, 4).reshape(*x.shape[:2], -1) @ p["out"]
 
 
 def attend(q, k, v):
@@ -40,7 +40,7 @@ def attend(q, k, v):
     for start in range(0, SEQ, Q_BLOCK):
         end = start + Q_BLOCK
         rows = q[:, :, :, start:end]
-        flat = rows.reshape(BATCH, KV_HEADS, -1, HEAD_DIM)
+        flat = rows.reshape(rows.shape[0], KV_HEADS, -1, HEAD_DIM)
         scores = jnp.einsum("bnqd,bnkd->bnqk", flat, k[:, :, :end]).reshape(*rows.shape[:4], end)
         mask = np.arange(start, end)[:, None] >= np.arange(end)
         weights = jax.nn.softmax(jnp.where(mask, scores, -1e30), -1).reshape(*flat.shape[:3], end)
@@ -63,26 +63,26 @@ def take_rows(x, index):
 
 
 def choose_slots(expert):
-    """expert [tokens, k] -> slot of each choice and choice of each slot, first come first served by (token, choice)."""
+    """One sequence, expert [seq, k]: slot of each choice, choice of each slot; first come first served by (token, choice)."""
     flat = expert.reshape(-1)
     one_hot = (flat[:, None] == np.arange(EXPERTS)).astype(jnp.int32)
     position = (jnp.cumsum(one_hot, 0) * one_hot).sum(1) - 1
     slots = EXPERTS * CAPACITY
     slot = jnp.where(position < CAPACITY, flat * CAPACITY + position, slots)
-    choice = jnp.full(slots, TOKENS * TOP_K, jnp.int32).at[slot].set(np.arange(TOKENS * TOP_K), mode="drop")
-    return slot.reshape(TOKENS, TOP_K), choice, one_hot.sum(0)
+    choice = jnp.full(slots, SEQ * TOP_K, jnp.int32).at[slot].set(np.arange(SEQ * TOP_K), mode="drop")
+    return slot.reshape(SEQ, TOP_K), choice, one_hot.sum(0)
 
 
-def experts(p, x):
-    x = x.reshape(TOKENS, HIDDEN)
+def experts(p, x):  # x [batch, seq, hidden]
     probs = jax.nn.softmax(x @ p["router"], -1)
     weight, expert = lax.top_k(probs, TOP_K)
     weight /= weight.sum(-1, keepdims=True)
-    slot_of_choice, choice_of_slot, count = choose_slots(expert)
-    rows = take_rows(x, choice_of_slot // TOP_K).reshape(EXPERTS, CAPACITY, HIDDEN)
-    rows = jnp.einsum("ecf,efh->ech", swiglu(jnp.einsum("ech,ehf->ecf", rows, p["gate_up"])), p["down"])
-    out = (take_rows(rows.reshape(-1, HIDDEN), slot_of_choice) * weight[..., None]).sum(1)
-    return out.reshape(BATCH, SEQ, HIDDEN), balance_loss(probs, count)
+    slot_of_choice, choice_of_slot, count = jax.vmap(choose_slots)(expert)
+    rows = jax.vmap(take_rows)(x, choice_of_slot // TOP_K).reshape(-1, EXPERTS, CAPACITY, HIDDEN)
+    rows = jnp.einsum("becf,efh->bech", swiglu(jnp.einsum("bech,ehf->becf", rows, p["gate_up"])), p["down"])
+    rows = rows.reshape(-1, EXPERTS * CAPACITY, HIDDEN)
+    out = (jax.vmap(take_rows)(rows, slot_of_choice) * weight[..., None]).sum(2)
+    return out, balance_loss(probs, count)
 
 
 def ssd(x, b, c, log_decay):
@@ -91,7 +91,7 @@ def ssd(x, b, c, log_decay):
     x [batch, chunks, chunk, heads, dim], already times dt; b, c [batch, chunks, chunk, state];
     log_decay [batch, chunks, chunk, heads].
     """
-    shape, columns = x.shape, (BATCH, SEQ // CHUNK, CHUNK, SSM_INNER)
+    shape, columns = x.shape, (-1, SEQ // CHUNK, CHUNK, SSM_INNER)
     lower = np.tril(np.ones((CHUNK, CHUNK), np.float32))
     total = jnp.einsum("ls,bzsh->bzhl", lower, log_decay)  # cumulative sum within the chunk
     decay = jnp.exp(jnp.where(lower > 0, total[..., :, None] - total[..., None, :], -1e30))
@@ -115,10 +115,10 @@ def mamba2(p, x):
     xbc = jax.nn.silu(causal_conv(xbc, p["conv"], p["conv_bias"]))
     xs, b, c = jnp.split(xbc, [SSM_INNER, SSM_INNER + SSM_STATE], -1)
     dt = jax.nn.softplus(dt + p["dt_bias"])
-    chunked = lambda t, *tail: t.reshape(BATCH, SEQ // CHUNK, CHUNK, *tail)  # noqa: E731
+    chunked = lambda t, *tail: t.reshape(-1, SEQ // CHUNK, CHUNK, *tail)  # noqa: E731
     xs, dt = chunked(xs, SSM_HEADS, SSM_HEAD_DIM), chunked(dt, SSM_HEADS)
     y = ssd(xs * dt[..., None], chunked(b, SSM_STATE), chunked(c, SSM_STATE), -jnp.exp(p["a_log"]) * dt)
-    y = (y + p["d"][:, None] * xs).reshape(BATCH, SEQ, SSM_INNER)
+    y = (y + p["d"][:, None] * xs).reshape(-1, SEQ, SSM_INNER)
     return rms_norm(y * jax.nn.silu(z), p["gate_norm"]) @ p["out"]
 
 
@@ -153,9 +153,9 @@ linear_recurrence.defvjp(linear_recurrence_fwd, linear_recurrence_bwd)
 def griffin(p, x):
     y, x = jnp.split(x @ p["in"] + p["in_bias"], 2, -1)
     x = causal_conv(x, p["conv"], p["conv_bias"])
-    blocks = x.reshape(BATCH, SEQ, LRU_BLOCKS, -1)
+    blocks = x.reshape(*x.shape[:2], LRU_BLOCKS, -1)
     gates = jax.nn.sigmoid(jnp.einsum("bsnw,nwv->bsnv", blocks, p["gates"]) + p["gates_bias"])
-    i, r = (g.reshape(BATCH, SEQ, LRU_WIDTH) for g in jnp.split(gates, 2, -1))
+    i, r = (g.reshape(-1, SEQ, LRU_WIDTH) for g in jnp.split(gates, 2, -1))
     a = jnp.exp(-LRU_C * r * jax.nn.softplus(p["decay"]))
     first = (np.arange(SEQ) == 0)[:, None]
     scale = jnp.where(first, 1.0, jnp.sqrt(1 - a * a))
