@@ -30,10 +30,24 @@
   X(E1407, user,        "layout keys contradict each other")                        \
   X(E1408, user,        "tensor would be replicated unasked")                       \
   X(E1409, user,        "parameter cannot be spread so")                            \
+  X(E1501, user,        "plugin cannot be found")                                   \
+  X(E1502, user,        "file is not a plugin")                                     \
+  X(E1503, user,        "plugin version does not fit")                              \
+  X(E1504, user,        "too few devices for mesh")                                 \
+  X(E1505, user,        "XLA lane cannot run this")                                 \
+  X(E1506, user,        "topology is not known")                                    \
+  X(E1507, user,        "XLA flag is not valid")                                    \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
+  X(E2002, does_not_fit,"program exceeds a chip's memory")                          \
+  X(E2003, does_not_fit,"program cannot be loaded")                                 \
+  X(E2004, does_not_fit,"device memory ran out")                                    \
+  X(E2005, does_not_fit,"host memory ran out")                                      \
   X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \
   X(E3101, environment, "another chip failed")                                      \
   X(E3102, environment, "a chip waited too long")                                   \
+  X(E3201, environment, "plugin call failed")                                       \
+  X(E3202, environment, "plugin process died or hung")                              \
+  X(E3203, environment, "plugin cannot be fetched")                                 \
   X(E9001, internal,    "invariant violated")
 // clang-format on
