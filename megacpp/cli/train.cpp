@@ -136,9 +136,10 @@ int run_train(const Flags& flags) {
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
   const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe));
   print_header(recipe, compiled, corpus, threads);
-  const auto run = runtime::cpu::load(
-      compiled,
-      {.threads = threads, .profile = flags.profile, .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps});
+  const auto run = runtime::cpu::load(compiled, {.threads = threads,
+                                                 .profile = flags.profile,
+                                                 .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
+                                                 .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);

@@ -123,7 +123,8 @@ TEST_P(FailureTest, AWaitTooLongNamesTheMissingChipsAndTheNode) {
   });
   EXPECT_EQ(count(outcomes, Code::E3102), 1);
   EXPECT_EQ(count(outcomes, Code::E3101), 3);
-  for (const auto& error : outcomes) expect_words(error, {"block05.gather", "waited 0.25 s for chips 1, 3"});
+  for (const auto& error : outcomes)
+    expect_words(error, {"block05.gather", "waited 0.25 s for chips 1, 3", "chip 1 waits for nobody"});
 }
 
 TEST_P(FailureTest, AMessageThatNeverComesNamesItsSender) {

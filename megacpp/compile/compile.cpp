@@ -137,9 +137,12 @@ void place_on(Compiled& compiled, const plan::Plan& plan) {
 
 void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
   pipeline.plan_memory("10-memory", target);
-  for (ChipPrograms& chip : compiled.pipeline)
+  for (ChipPrograms& chip : compiled.pipeline) {
+    std::vector<double> flops(chip.programs.size());
+    std::ranges::transform(chip.programs, flops.begin(), flops_of);
     for (const Action& action : chip.step)
-      if (!action.updates) chip.flops += flops_of(chip.programs[action.program]);
+      if (!action.updates) chip.flops += flops[action.program];
+  }
 }
 
 partition::Options partition_options(const plan::Plan& plan) {

@@ -44,8 +44,8 @@ ValueId Builder::constant_like(double value, ValueId like) { return constant(val
 
 ValueId Builder::iota(ir::Shape shape, int64_t dim, ir::DType dtype) {
   const int64_t size = shape.at(static_cast<size_t>(dim));
-  const ValueId counted = one(
-      "iota", {}, {{"shape", ir::Shape{size}}, {"dim", int64_t{0}}, {"dtype", std::string(ir::dtype_name(dtype))}});
+  const ValueId counted =
+      one("iota", {}, {{"shape", ir::Shape{size}}, {"dim", int64_t{0}}, {"dtype", std::string(ir::dtype_name(dtype))}});
   return shape.size() == 1 ? counted : broadcast(counted, std::move(shape), {dim});
 }
 

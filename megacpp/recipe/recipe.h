@@ -53,7 +53,8 @@ struct Train {
   std::string recompute_M = "none";
   std::string recompute_E = "none";
   std::string recompute_R = "none";
-  int64_t threads = 0;  // 0 = all cores
+  int64_t threads = 0;       // 0 = all cores
+  int64_t wait_limit = 600;  // seconds
   int64_t log_every = 10;
 
   bool operator==(const Train&) const = default;

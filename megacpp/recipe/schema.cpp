@@ -23,6 +23,7 @@ constexpr double kMaxTokens = 1 << 24;
 constexpr double kMaxParts = 1 << 16;
 constexpr double kMaxSteps = 1e9;
 constexpr double kMaxThreads = 1024;
+constexpr double kMaxSeconds = 1e6;
 
 Range any() { return {}; }
 Range at_least(double low) { return {.low = low, .choices = {}}; }

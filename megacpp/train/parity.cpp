@@ -208,9 +208,9 @@ class Parity {
   // Wherever a program of some chip reads them.
   void write_tokens(RunState& state, const std::string& name, const std::vector<int32_t>& tokens) {
     const std::vector<int32_t> stored = in_stored_order(tokens, compiled_.time_order, batch_.length);
-    for (const compile::ChipPrograms& stage : compiled_.pipeline)
-      for (const compile::Action& action : stage.step)
-        if (action.reads_batch) state.write<int32_t>(action.prefix + name, stored);
+    for (int64_t chip = 0; chip < run_->chips(); ++chip)
+      for (const compile::Action& action : compiled_.programs_of(chip).step)
+        if (action.reads_batch) state.write_part<int32_t>(chip, action.prefix + name, stored);
   }
 
   // Rows of tokens lie in the order the run stores them in.

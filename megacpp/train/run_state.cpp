@@ -38,9 +38,9 @@ void RunState::initialise_weights(uint64_t seed) {
     }
 }
 
-void RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
+bool RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
   const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
-  if (placement == nullptr) return;
+  if (placement == nullptr) return false;
   const int64_t wanted = placement->whole.bytes(), got = static_cast<int64_t>(whole.size());
   MEGACPP_REQUIRE(got == wanted, E1203,
                   {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
@@ -48,6 +48,7 @@ void RunState::write_bytes(int64_t chip, const std::string& name, std::span<cons
   std::byte* const part = run_.state(name, chip).data();
   for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
     std::memcpy(part + piece.local * size, whole.data() + piece.whole * size, static_cast<size_t>(piece.count * size));
+  return true;
 }
 
 void RunState::copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,

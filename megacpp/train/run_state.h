@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/executable.h"
 
@@ -23,16 +24,20 @@ class RunState {
 
   void initialise_weights(uint64_t seed);
 
-  /// Whole tensors, row-major, into the parts of all chips that have them. E1203 when the size is not the state's.
+  /// Whole tensors, row-major, into the parts of all chips that have them: at least one. E1203 when the size is not the
+  /// state's.
   template <typename T>
   void write(const std::string& name, std::span<const T> whole) {
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) write_bytes(chip, name, std::as_bytes(whole));
+    bool is_known = false;
+    for (int64_t chip = 0; chip < run_.chips(); ++chip) is_known |= write_bytes(chip, name, std::as_bytes(whole));
+    MEGACPP_CHECK(is_known) << "no chip has '" << name << "'";
   }
   /// Into one chip's part, if it has it.
   template <typename T>
   void write_part(int64_t chip, const std::string& name, std::span<const T> whole) {
     write_bytes(chip, name, std::as_bytes(whole));
   }
+  /// Some chip must have it.
   template <typename T>
   std::vector<T> read(const std::string& name) {
     std::vector<T> whole;
@@ -42,6 +47,7 @@ class RunState {
       whole.resize(static_cast<size_t>(placement->whole.elements()));
       copy_out(*placement, chip, run_.state(name, chip), std::as_writable_bytes(std::span(whole)));
     }
+    MEGACPP_CHECK(!whole.empty()) << "no chip has '" << name << "'";
     return whole;
   }
   /// Puts a chip's part of an f32 output where it belongs in the whole tensor; for use right after the program ran,
@@ -50,7 +56,8 @@ class RunState {
 
  private:
   static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
-  void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
+  /// Whether the chip has it.
+  bool write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
 

@@ -60,7 +60,8 @@ class Trainer {
   void draw(int64_t step, int64_t micro) {
     Tokens& tokens = micros_[static_cast<size_t>(micro)];
     const auto stored = [this](std::vector<int32_t>& values) {
-      values = in_stored_order(values, compiled_.time_order, recipe_.train.sequence);
+      if (compiled_.time_order.size() > 1)
+        values = in_stored_order(values, compiled_.time_order, recipe_.train.sequence);
     };
     batches_.fill(step, micro, tokens.ids, tokens.labels);
     stored(tokens.ids);
@@ -99,7 +100,7 @@ class Trainer {
     state_.write_part<int32_t>(chip, action.prefix + "batch.positions", positions_);
   }
 
-  // Means over micro-steps; a number that is not finite ends the run before the update can spread it.
+  // Means over micro-steps; a number that is not finite ends the run.
   void read(int64_t step, int64_t chip, const compile::Action& action, StepReport& report) {
     const auto output = [&](const std::string& name) { return run_.scalar_output(action.program, name, chip); };
     if (action.reports) {

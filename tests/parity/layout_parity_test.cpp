@@ -132,6 +132,7 @@ const std::vector<std::string> kStages = {
     "pipeline_parallel=3 train.micro_steps=4 model.tie_embeddings=true",
     "pipeline_parallel=4 schedule=interleaved virtual_stages=3 train.micro_steps=4",
     "pipeline_parallel=5 schedule=gpipe train.micro_steps=3",
+    "pipeline_parallel=3 schedule=gpipe train.micro_steps=24 train.batch=1 train.sequence=16",  // many sends under way
     "pipeline_parallel=7 schedule=zero_bubble",
     "pipeline_parallel=8 train.micro_steps=1",
     "pipeline_parallel=2 data_parallel=2 zero=0",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random small models in random layouts train as on one chip. A seed fixes everything; a failure prints the command
-// that trains the same model in the same layout.
+// Random small models in random layouts train as on one chip. A seed fixes everything; a failure prints the line
+// that repeats it, and the command that trains the same model in the same layout.
 // More seeds: MEGACPP_RANDOM_SEEDS=1000 build/dev/bin/parity_test --gtest_filter='*RandomParity*'
 //
 // A layout that a gate refuses is drawn again, and so is a model that stands on an edge; see Comparison.
@@ -198,6 +198,8 @@ void draw_layout(Draw& draw, bool has_experts, Overrides& overrides) {
   overrides.set("layout.expert_tensor_parallel", draw.any_of<int64_t>({0, 0, 1, 2}));
   overrides.set("layout.schedule", draw.any_of({"gpipe", "1f1b", "interleaved", "zero_bubble"}));
   overrides.set("layout.virtual_stages", draw.any_of<int64_t>({1, 1, 2}));
+  overrides.set("layout.prefetch", draw.between(0, 3));
+  overrides.set("layout.bucket_bytes", draw.any_of<int64_t>({0, 0, 1000, 20000}));
 }
 
 /// Whether the gates between recipe and plan let it pass. Whatever a later stage refuses is a bug.
@@ -241,18 +243,22 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomParityTest, testing::Range<int64_t>(0, see
                          [](const auto& info) { return fmt::format("seed{}", info.param); });
 
 TEST_P(RandomParityTest, TrainsAsOnOneChip) {
+  const std::string repeat =
+      fmt::format("MEGACPP_RANDOM_SEEDS={} build/dev/bin/parity_test --gtest_filter='*RandomParity*/seed{}'",
+                  GetParam() + 1, GetParam());
   for (int64_t attempt = 0; attempt < kMaxModels; ++attempt) {
-    const std::optional<Drawn> drawn = draw_case(GetParam(), attempt);
-    ASSERT_TRUE(drawn) << "none of " << kMaxLayouts << " layouts is legal";
-    RecordProperty("refused_layouts", std::to_string(drawn->refused));
+    std::optional<Drawn> drawn;
     try {
+      drawn = draw_case(GetParam(), attempt);
+      ASSERT_TRUE(drawn) << "none of " << kMaxLayouts << " layouts is legal\n" << repeat;
+      RecordProperty("refused_layouts", std::to_string(drawn->refused));
       const Comparison comparison = compare_with_one_chip(drawn->recipe);
       if (!comparison.on_edge) {
-        EXPECT_EQ(comparison.problems, "") << drawn->command;
+        EXPECT_EQ(comparison.problems, "") << repeat << "\n" << drawn->command;
         return;
       }
     } catch (const std::exception& error) {
-      FAIL() << error.what() << "\n" << drawn->command;
+      FAIL() << error.what() << "\n" << repeat << (drawn ? "\n" + drawn->command : "");
     }
     std::cout << "on an edge, drawn again: " << drawn->command << "\n";
   }

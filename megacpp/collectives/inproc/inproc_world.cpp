@@ -74,6 +74,7 @@ class InprocWorld::Chip final : public Communicator {
   int64_t rank() const override { return rank_; }
   int64_t chips() const override { return chips_; }
   const Group& create_group(const std::vector<int64_t>& members) override;
+  void reserve_messages(int64_t count) override;
   Ticket start(const Call& call) override;
   void finish(Ticket ticket) override;
   void abort(const std::string& reason) override;
@@ -92,6 +93,7 @@ class InprocWorld::Chip final : public Communicator {
   bool advance(Lock& lock);
   bool make_step(Lock& lock, UnderWay& under_way);
   bool take_message(Lock& lock, UnderWay& recv);
+  std::string what_it_does() const;
   UnderWay* oldest_send_to(int64_t peer, int64_t tag);
   void wake_group(const Group& group);
   [[noreturn]] void mismatch(Lock& lock, const Call& own, int64_t other_chip, const Call& other);
@@ -105,6 +107,7 @@ class InprocWorld::Chip final : public Communicator {
   std::list<UnderWay> active_;         // in the order of start
   std::list<UnderWay> idle_;           // room for more: nodes change lists, so that starting a call allocates nothing
   std::vector<const void*> operands_;  // room for move_data()
+  int64_t message_room_ = kMaxUnderWay;
   int64_t next_number_ = 0;
 };
 
@@ -153,6 +156,12 @@ const Group& InprocWorld::Chip::create_group(const std::vector<int64_t>& members
   return groups_.emplace_back(OwnGroup{std::move(group), world_.group_calls(members)}).group;
 }
 
+void InprocWorld::Chip::reserve_messages(int64_t count) {
+  const Lock lock(world_.mutex);
+  idle_.resize(idle_.size() + static_cast<size_t>(count));
+  message_room_ += count;
+}
+
 Ticket InprocWorld::Chip::start(const Call& call) {
   check_call(call, chips_);
   Lock lock(world_.mutex);
@@ -166,9 +175,10 @@ Ticket InprocWorld::Chip::start(const Call& call) {
 }
 
 void InprocWorld::Chip::check_room(const Call& call) const {
-  int64_t under_way = 0;
+  int64_t under_way = 0, room = kMaxUnderWay;
   if (is_point_to_point(call.kind)) {
     under_way = std::ranges::count_if(active_, [](const UnderWay& other) { return !other.meeting; });
+    room = message_room_;
   } else {
     const OwnGroup& own = groups_.at(static_cast<size_t>(call.group->id));
     MEGACPP_CHECK(&own.group == call.group) << "a group of another chip: " << to_string(call);
@@ -176,7 +186,7 @@ void InprocWorld::Chip::check_room(const Call& call) const {
         std::ranges::find_if(active_, [&](const UnderWay& other) { return other.call->group == call.group; });
     if (oldest != active_.end()) under_way = own.started - oldest->sequence;
   }
-  MEGACPP_CHECK(under_way < kMaxUnderWay) << under_way << " calls are under way before " << to_string(call);
+  MEGACPP_CHECK(under_way < room) << under_way << " calls are under way before " << to_string(call);
 }
 
 // Makes the call known to the chips it needs.
@@ -275,16 +285,24 @@ void InprocWorld::Chip::mismatch(Lock& lock, const Call& own, int64_t other_chip
                .next = "this is a defect of megacpp: please report it with the command and the recipe"});
 }
 
+std::string InprocWorld::Chip::what_it_does() const {
+  return chip_text(rank_) +
+         (active_.empty() ? " waits for nobody" : " has under way " + to_string(*active_.front().call));
+}
+
 void InprocWorld::Chip::time_out(Lock& lock, const UnderWay& under_way) {
   std::ostringstream waited;
   waited << "waited " << std::chrono::duration<double>(world_.timeout).count() << " s for "
          << chips_text(under_way.awaited());
+  for (const int64_t chip : under_way.awaited())
+    waited << "; " << world_.chips[static_cast<size_t>(chip)]->what_it_does();
   const std::string call = to_string(*under_way.call);
   world_.fail(lock, {rank_, waited.str() + ": " + call});
-  base::raise(base::Code::E3102, {.where = chip_text(rank_) + ", " + under_way.call->where,
-                                  .got = waited.str(),
-                                  .wanted = call,
-                                  .next = "find out what the chips waited for were doing"});
+  base::raise(base::Code::E3102,
+              {.where = chip_text(rank_) + ", " + under_way.call->where,
+               .got = waited.str(),
+               .wanted = call,
+               .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"});
 }
 
 InprocWorld::InprocWorld(int64_t chips, const InprocOptions& options) : state_(std::make_unique<State>(options)) {

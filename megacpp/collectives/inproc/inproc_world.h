@@ -14,7 +14,7 @@
 namespace megacpp::collectives {
 
 struct InprocOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(300);  // longest wait without any progress of the waiter
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // longest wait without any progress of the waiter
 };
 
 class InprocWorld {

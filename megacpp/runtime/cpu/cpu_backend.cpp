@@ -25,7 +25,7 @@ class CpuExecutable : public Executable {
   CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options)
       : compiled_(compiled),
         mesh_(compiled.mesh),
-        world_(mesh_.chips()),
+        world_(mesh_.chips(), {.timeout = options.wait_limit}),
         threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
           world_.abort(chip, what);  // so that nobody waits for it
         }) {

@@ -2,6 +2,7 @@
 // The CPU backend: what it runs (as data for the compiler) and how it loads a compiled run.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -25,9 +26,10 @@ int threads_per_chip(int threads, const ir::Mesh& mesh);
 schedule::Target cpu_target(int threads);
 
 struct LoadOptions {
-  int threads = 1;          // of the machine, divided among the chips
-  bool profile = false;     // keep seconds per op
-  int64_t trace_steps = 0;  // keep when every node ran in so many first steps
+  int threads = 1;                                             // of the machine, divided among the chips
+  bool profile = false;                                        // keep seconds per op
+  int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
+  std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
 };
 
 /// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "megacpp/base/error.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/tensors.h"
 
@@ -21,7 +24,8 @@ using testing_support::is_close;
 
 // One graph, planned and loaded.
 struct Loaded {
-  explicit Loaded(ir::Graph source, const LoadOptions& options = {}) {
+  explicit Loaded(ir::Graph source, const LoadOptions& options = {}, const ir::Mesh& mesh = {}) {
+    compiled.mesh = mesh;
     compiled.pipeline.resize(1);
     compiled.pipeline[0].programs = {std::move(source)};
     compiled.pipeline[0].step = {{.program = 0}};
@@ -133,6 +137,35 @@ TEST(CpuBackendTest, TargetAnswersForOpsWithAndWithoutKernel) {
   EXPECT_FALSE(no);
   EXPECT_NE(no.reason().find("unheard_of"), std::string::npos);
   EXPECT_GE(available_threads(), 1);
+}
+
+ir::Graph sum_over_chips() {
+  return ir::parse(R"ir(graph "sum" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] #batch
+  %1 = all_reduce(%0) {axes="x", kind="sum"} : f32[3] @loss
+  output "sum" = %1
+}
+)ir");
+}
+
+TEST(CpuBackendTest, AFailingChipEndsTheStepOfAllWithItsOwnError) {
+  Loaded loaded(sum_over_chips(), {}, ir::Mesh({{"x", 4}}));
+  const StepHooks hooks{.before = [](int64_t chip, const compile::Action&) {
+    if (chip == 2) base::raise(base::Code::E3001, {.where = "chip 2", .got = "disk full"});
+  }};
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E3001, [&] { loaded.executable->run_step(hooks); });
+  EXPECT_EQ(problem.got, "disk full");
+}
+
+TEST(CpuBackendTest, AChipThatIsTooSlowIsNamed) {
+  Loaded loaded(sum_over_chips(), {.wait_limit = std::chrono::seconds(1)}, ir::Mesh({{"x", 2}}));
+  const StepHooks hooks{.before = [](int64_t chip, const compile::Action&) {
+    if (chip == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  }};
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E3102, [&] { loaded.executable->run_step(hooks); });
+  EXPECT_NE(problem.got.find("for chip 1"), std::string::npos) << problem.got;
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ std::shared_ptr<Call> describe(const ir::Graph& graph, const ir::Node& node, Kin
 
 // A send is only posted: the receiver fetches it when it comes to it, and until then the operand stays as it is.
 Exchange prepare_send(std::shared_ptr<Call> call, collectives::Communicator& communicator) {
+  communicator.reserve_messages(1);
   auto ticket = std::make_shared<collectives::Ticket>();
   const auto drain = [ticket, &communicator] {
     if (ticket->number >= 0) communicator.finish(*ticket);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/chip_threads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+
+namespace megacpp::runtime {
+namespace {
+
+void nobody_fails(int64_t chip, const std::string& what) { ADD_FAILURE() << "chip " << chip << ": " << what; }
+
+TEST(ChipThreadsTest, EveryChipRunsOnceInEveryRun) {
+  for (const int64_t chips : {1, 2, 5}) {
+    ChipThreads threads(chips, nobody_fails);
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(chips));
+    for (int round = 0; round < 50; ++round) threads.run([&](int64_t chip) { ++runs[static_cast<size_t>(chip)]; });
+    for (const std::atomic<int>& count : runs) EXPECT_EQ(count, 50);
+  }
+}
+
+TEST(ChipThreadsTest, TheFirstFailureIsThrownOnceAllHaveEnded) {
+  std::atomic<bool> is_told = false;
+  std::atomic<int> ended = 0;
+  ChipThreads threads(3, [&](int64_t, const std::string&) { is_told = true; });
+  const auto body = [&](int64_t chip) {
+    if (chip == 1) throw std::runtime_error("the cause");
+    while (!is_told) std::this_thread::yield();  // as a chip that waits for chip 1 until the transport tells it
+    ++ended;
+    throw std::runtime_error("a consequence");
+  };
+  try {
+    threads.run(body);
+    FAIL() << "no failure was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the cause");
+    EXPECT_EQ(ended, 2);
+  }
+}
+
+TEST(ChipThreadsTest, AnUnknownErrorIsReportedToo) {
+  std::string heard;
+  ChipThreads threads(2, [&](int64_t chip, const std::string& what) { heard = std::to_string(chip) + ": " + what; });
+  EXPECT_ANY_THROW(threads.run([](int64_t chip) {
+    if (chip == 1) throw 7;
+  }));
+  EXPECT_EQ(heard, "1: an unknown error");
+}
+
+}  // namespace
+}  // namespace megacpp::runtime
