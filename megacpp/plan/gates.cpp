@@ -5,273 +5,353 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <functional>
+#include <iterator>
 #include <numeric>
 #include <string>
 
 #include "megacpp/base/error.h"
+#include "megacpp/plan/degrees.h"
+#include "megacpp/plan/lane.h"
 #include "megacpp/plan/spread.h"
+#include "megacpp/plan/stage_gates.h"
 #include "megacpp/plan/tensor_split.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::plan {
 namespace {
 
+using base::Code;
+using base::Problem;
 using recipe::Layout;
 using recipe::Model;
 using recipe::Recipe;
+using Refusal = std::optional<Problem>;
 
-constexpr int64_t kMaxChips = int64_t{1} << 20;
+constexpr const char* kChips = "layout.chips";
+constexpr const char* kData = "layout.data_parallel";
+constexpr const char* kExpert = "layout.expert_parallel";
+constexpr const char* kContext = "layout.context_parallel";
+constexpr const char* kTensor = "layout.tensor_parallel";
+constexpr const char* kExpertTensor = "layout.expert_tensor_parallel";
+constexpr const char* kReshard = "layout.reshard_after_forward";
+constexpr const char* kSequence = "train.sequence";
+constexpr const char* kBatch = "train.batch";
 
-/// "set layout.tensor_parallel: 4 or 7": the legal values next below and next above `wish`. 1 is always legal.
-std::string nearest_legal(const std::string& path, int64_t wish, int64_t highest,
-                          const std::function<bool(int64_t)>& is_legal) {
-  int64_t below = std::min(wish - 1, highest), above = wish + 1;
-  while (below > 1 && !is_legal(below)) --below;
-  while (above <= highest && !is_legal(above)) ++above;
-  const std::string text = fmt::format("set {}: {}", path, below);
-  return above > highest ? text : fmt::format("{} or {}", text, above);
+bool is_any(int64_t) { return true; }
+
+void append(std::vector<Choice>& choices, std::vector<Choice> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(choices));
 }
 
-int64_t product_of_degrees(const Layout& l) {
-  int64_t product = 1;
-  for (const int64_t degree :
-       {l.data_parallel, l.expert_parallel, l.context_parallel, l.tensor_parallel, l.pipeline_parallel})
-    product = std::min(product * degree, kMaxChips * 2);  // beyond the limit the number no longer matters
-  return product;
-}
+recipe::ExpandedPattern pattern_of(const Model& model) { return recipe::expand(model.pattern, model.depth); }
 
-void check_chip_limit(const Recipe& recipe) {
-  const int64_t product = product_of_degrees(recipe.layout);
-  MEGACPP_REQUIRE(product <= kMaxChips, E1401,
-                  {.where = "layout",
-                   .got = fmt::format("degrees that multiply to more than {} chips", kMaxChips),
-                   .wanted = fmt::format("at most {} chips", kMaxChips),
-                   .next = "lower layout.data_parallel"});
-}
+// ---- Chips ----
 
-void check_chips(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const int64_t product = product_of_degrees(l), others = product / l.data_parallel;
-  const std::string as_given = fmt::format("layout.chips: {}", product);
-  MEGACPP_REQUIRE(
-      l.chips == 0 || l.chips == product, E1401,
-      {.where = "layout.chips",
-       .got = fmt::format("chips {}; data {} x expert {} x context {} x tensor {} x pipeline {} = {}", l.chips,
-                          l.data_parallel, l.expert_parallel, l.context_parallel, l.tensor_parallel,
-                          l.pipeline_parallel, product),
-       .wanted = fmt::format("degrees that multiply to {}", l.chips),
-       .next = l.chips % others == 0 ? fmt::format("set layout.data_parallel: {}, or {}", l.chips / others, as_given)
-                                     : "set " + as_given});
-}
-
-void check_expert_degrees(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const int64_t experts = recipe.model.feed_forward.experts;
-  if (!has_experts(recipe.model, recipe::expand(recipe.model.pattern, recipe.model.depth))) {
-    MEGACPP_REQUIRE(l.expert_parallel == 1, E1403,
-                    {.where = "layout.expert_parallel",
-                     .got = fmt::format("{} in a model without experts", l.expert_parallel),
-                     .wanted = "1",
-                     .next = fmt::format("set layout.expert_parallel: 1 and layout.data_parallel: {}",
-                                         l.data_parallel * l.expert_parallel)});
-    MEGACPP_REQUIRE(expert_tensor_parallel(l) == l.tensor_parallel, E1403,
-                    {.where = "layout.expert_tensor_parallel",
-                     .got = fmt::format("{} in a model without experts", l.expert_tensor_parallel),
-                     .wanted = "0",
-                     .next = "set layout.expert_tensor_parallel: 0"});
-    return;
-  }
-  MEGACPP_REQUIRE(experts % l.expert_parallel == 0, E1403,
-                  {.where = "layout.expert_parallel",
-                   .got = fmt::format("expert_parallel {}, experts {}", l.expert_parallel, experts),
-                   .wanted = fmt::format("a divisor of {}", experts),
-                   .next = nearest_legal("layout.expert_parallel", l.expert_parallel, experts,
-                                         [experts](int64_t d) { return experts % d == 0; })});
-}
-
-void check_expert_tensor(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const int64_t degree = expert_tensor_parallel(l);
-  MEGACPP_REQUIRE(l.tensor_parallel % degree == 0, E1403,
-                  {.where = "layout.expert_tensor_parallel",
-                   .got = fmt::format("expert_tensor_parallel {}, tensor_parallel {}", degree, l.tensor_parallel),
-                   .wanted = fmt::format("a divisor of {}", l.tensor_parallel),
-                   .next = nearest_legal("layout.expert_tensor_parallel", degree, l.tensor_parallel,
-                                         [&l](int64_t d) { return l.tensor_parallel % d == 0; })});
+Refusal too_many_chips(const Recipe& recipe) {
+  if (product_of_degrees(recipe.layout) <= kMaxChips) return {};
+  return Problem{.where = "layout",
+                 .got = fmt::format("degrees that multiply to more than {} chips", kMaxChips),
+                 .wanted = fmt::format("at most {} chips", kMaxChips)};
 }
 
 /// No degree above it is legal: the scarcest thing that chips cannot share.
 int64_t largest_tensor_parallel(const Model& model) {
   int64_t scarcest = kMaxChips;
-  for (const Splittable& what : splittables(model, recipe::expand(model.pattern, model.depth)))
+  for (const Splittable& what : splittables(model, pattern_of(model)))
     if (!what.shareable) scarcest = std::min(scarcest, what.count);
   return scarcest;
 }
 
-void check_tensor_split(const Recipe& recipe) {
-  const int64_t degree = recipe.layout.tensor_parallel;
+/// Degrees far above what they split come down to it, all at once; or one of them, by half at least.
+std::vector<Choice> lower_degrees(const Recipe& recipe) {
+  const std::array<int64_t, 5> most = {recipe.train.batch, std::max<int64_t>(1, recipe.model.feed_forward.experts),
+                                       recipe.train.sequence, largest_tensor_parallel(recipe.model),
+                                       recipe.model.depth};
+  const auto degrees = degrees_of(recipe.layout);
+  Changes all;
+  std::vector<Choice> choices(1);
+  for (size_t i = 0; i < degrees.size(); ++i) {
+    const auto& [key, value] = degrees[i];
+    if (value > most[i]) all.push_back({std::string(key), std::to_string(most[i])});
+    if (value > 1) choices.push_back(near(key, value, std::min(most[i], value / 2), is_any)[0]);
+  }
+  if (!all.empty()) choices[0].push_back(std::move(all));
+  return choices;
+}
+
+Refusal other_chips(const Recipe& recipe) {
+  const Layout& l = recipe.layout;
+  const int64_t product = product_of_degrees(l);
+  if (l.chips == 0 || l.chips == product) return {};
+  return Problem{.where = kChips,
+                 .got = fmt::format("chips {}; data {} x expert {} x context {} x tensor {} x pipeline {} = {}",
+                                    l.chips, l.data_parallel, l.expert_parallel, l.context_parallel, l.tensor_parallel,
+                                    l.pipeline_parallel, product),
+                 .wanted = fmt::format("degrees that multiply to {}", l.chips)};
+}
+
+/// All chips by sharing the batch further, or as many of them as the batch allows.
+std::vector<Choice> share_or_leave_chips(const Recipe& recipe) {
+  const Layout& l = recipe.layout;
+  const int64_t product = product_of_degrees(l), others = product / l.data_parallel;
+  const int64_t wish = l.chips / others, highest = std::min(wish, recipe.train.batch / l.expert_parallel);
+  Choice share = l.chips % others == 0 ? to_value(kData, wish) : Choice{};
+  const Choice fewer = near(kData, wish + 1, highest, [&l](int64_t data) { return data > l.data_parallel; })[0];
+  share.insert(share.end(), fewer.begin(), fewer.end());
+  return {std::move(share), to_value(kChips, product)};
+}
+
+// ---- Experts ----
+
+bool has_experts(const Recipe& recipe) { return plan::has_experts(recipe.model, pattern_of(recipe.model)); }
+
+Refusal no_experts(const Recipe& recipe) {
+  const int64_t degree = recipe.layout.expert_parallel;
+  if (degree == 1 || has_experts(recipe)) return {};
+  return Problem{.where = kExpert, .got = fmt::format("{} in a model without experts", degree), .wanted = "1"};
+}
+
+/// Outside expert blocks these chips share the batch.
+std::vector<Choice> share_batch_instead(const Recipe& recipe) {
+  const int64_t data = recipe.layout.data_parallel, wish = data * recipe.layout.expert_parallel;
+  Choice share = near(kData, wish + 1, std::min(wish, recipe.train.batch), [data](int64_t d) { return d > data; })[0];
+  for (Changes& changes : share) changes.insert(changes.begin(), {kExpert, "1"});
+  share.push_back({{kExpert, "1"}});
+  return {std::move(share)};
+}
+
+Refusal no_experts_to_split(const Recipe& recipe) {
+  const int64_t degree = recipe.layout.expert_tensor_parallel;
+  if (expert_tensor_parallel(recipe.layout) == recipe.layout.tensor_parallel || has_experts(recipe)) return {};
+  return Problem{.where = kExpertTensor, .got = fmt::format("{} in a model without experts", degree), .wanted = "0"};
+}
+
+std::vector<Choice> no_expert_tensor(const Recipe&) { return {to_value(kExpertTensor, 0)}; }
+
+Refusal uneven_experts(const Recipe& recipe) {
+  const int64_t experts = recipe.model.feed_forward.experts, degree = recipe.layout.expert_parallel;
+  if (!has_experts(recipe) || experts % degree == 0) return {};
+  return Problem{.where = kExpert,
+                 .got = fmt::format("expert_parallel {}, experts {}", degree, experts),
+                 .wanted = fmt::format("a divisor of {}", experts)};
+}
+
+std::vector<Choice> nearest_expert_degree(const Recipe& recipe) {
+  const int64_t experts = recipe.model.feed_forward.experts;
+  return near(kExpert, recipe.layout.expert_parallel, experts, [experts](int64_t d) { return experts % d == 0; });
+}
+
+Refusal uneven_expert_tensor(const Recipe& recipe) {
+  const int64_t tensor = recipe.layout.tensor_parallel, degree = expert_tensor_parallel(recipe.layout);
+  if (tensor % degree == 0) return {};
+  return Problem{.where = kExpertTensor,
+                 .got = fmt::format("expert_tensor_parallel {}, tensor_parallel {}", degree, tensor),
+                 .wanted = fmt::format("a divisor of {}", tensor)};
+}
+
+std::vector<Choice> nearest_expert_tensor(const Recipe& recipe) {
+  const int64_t tensor = recipe.layout.tensor_parallel;
+  return near(kExpertTensor, recipe.layout.expert_tensor_parallel, tensor,
+              [tensor](int64_t d) { return tensor % d == 0; });
+}
+
+// ---- Heads and groups ----
+
+Refusal uneven_heads(const Recipe& recipe) {
+  const base::Decision decision = tensor_parallel_fits(recipe.model, recipe.layout);
+  if (decision) return {};
+  return Problem{.where = kTensor, .got = std::to_string(recipe.layout.tensor_parallel), .wanted = decision.reason()};
+}
+
+std::vector<Choice> nearest_tensor_degree(const Recipe& recipe) {
   const auto fits = [&recipe](int64_t wish) {
     Layout layout = recipe.layout;
     layout.tensor_parallel = wish;
-    return tensor_parallel_fits(recipe.model, layout);
+    return static_cast<bool>(tensor_parallel_fits(recipe.model, layout));
   };
-  const base::Decision decision = fits(degree);
-  MEGACPP_REQUIRE(decision, E1402,
-                  {.where = "layout.tensor_parallel",
-                   .got = std::to_string(degree),
-                   .wanted = decision.reason(),
-                   .next = nearest_legal("layout.tensor_parallel", degree, largest_tensor_parallel(recipe.model),
-                                         [&fits](int64_t wish) { return static_cast<bool>(fits(wish)); })});
+  std::vector<Choice> choices =
+      near(kTensor, recipe.layout.tensor_parallel, largest_tensor_parallel(recipe.model), fits);
+  if (recipe.layout.expert_tensor_parallel != 0) append(choices, no_expert_tensor(recipe));
+  return choices;
 }
 
-void check_alltoall_attention(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
+/// Whether all-to-all attention can swap whole heads for tokens on so many chips.
+bool can_swap_heads(const Recipe& recipe, int64_t context) {
   const recipe::Attention& a = recipe.model.attention;
-  const bool applies = l.context_attention == "alltoall" &&
-                       recipe::has_family(recipe::expand(recipe.model.pattern, recipe.model.depth), 'A');
-  if (!applies) return;
-  const int64_t kv_parts = parts_of(a.kv_heads, l.tensor_parallel);
-  const auto fits = [&](int64_t context) {
-    return a.heads % (l.tensor_parallel * context) == 0 && a.kv_heads % (kv_parts * context) == 0;
-  };
-  MEGACPP_REQUIRE(
-      fits(l.context_parallel), E1402,
-      {.where = "layout.context_parallel",
-       .got = fmt::format("context_parallel {} with alltoall attention over {} query heads and {} KV heads a chip",
-                          l.context_parallel, a.heads / l.tensor_parallel, a.kv_heads / kv_parts),
-       .wanted = "a divisor of both",
-       .next = nearest_legal("layout.context_parallel", l.context_parallel, a.kv_heads, fits) +
-               ", or layout.context_attention: ring"});
+  const int64_t tensor = recipe.layout.tensor_parallel;
+  return a.heads % (tensor * context) == 0 && a.kv_heads % (parts_of(a.kv_heads, tensor) * context) == 0;
 }
+
+Refusal uneven_swap(const Recipe& recipe) {
+  const Layout& l = recipe.layout;
+  const bool applies = l.context_attention == "alltoall" && recipe::has_family(pattern_of(recipe.model), 'A');
+  if (!applies || can_swap_heads(recipe, l.context_parallel)) return {};
+  const recipe::Attention& a = recipe.model.attention;
+  return Problem{
+      .where = kContext,
+      .got = fmt::format("context_parallel {} with alltoall attention over {} query heads and {} KV heads a chip",
+                         l.context_parallel, a.heads / l.tensor_parallel,
+                         a.kv_heads / parts_of(a.kv_heads, l.tensor_parallel)),
+      .wanted = "a divisor of both"};
+}
+
+std::vector<Choice> nearest_swap_or_ring(const Recipe& recipe) {
+  std::vector<Choice> choices = near(kContext, recipe.layout.context_parallel, recipe.model.attention.kv_heads,
+                                     [&recipe](int64_t context) { return can_swap_heads(recipe, context); });
+  choices.push_back(to_value("layout.context_attention", "ring"));
+  return choices;
+}
+
+// ---- Sequence and batch ----
 
 /// Tokens that a causal convolution of the model looks back: what it needs of the run before must be in that run.
 int64_t longest_history(const Model& model) {
-  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
+  const recipe::ExpandedPattern pattern = pattern_of(model);
   return std::max(recipe::has_family(pattern, 'M') ? model.mamba.conv_width - 1 : 0,
                   recipe::has_family(pattern, 'R') ? model.recurrent.conv_width - 1 : 0);
 }
 
-void check_sequence(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const int64_t runs = l.context_parallel * (is_balanced(recipe.model, l) ? 2 : 1);
-  const int64_t stream = l.context_parallel * (l.sequence_parallel ? l.tensor_parallel : 1);
-  const int64_t pieces = std::lcm(stream, runs * token_parts(recipe.model, l));
-  const int64_t history = runs > 1 ? longest_history(recipe.model) : 0;
-  const int64_t least = std::max<int64_t>(1, (runs * history + pieces - 1) / pieces) * pieces;
-  const int64_t sequence = recipe.train.sequence, below = sequence / pieces * pieces;
-  MEGACPP_REQUIRE(sequence % pieces == 0 && sequence >= least, E1404,
-                  {.where = "train.sequence",
-                   .got = std::to_string(sequence),
-                   .wanted = fmt::format("a multiple of {}: {} runs of tokens{}, {} parts between mixers", pieces, runs,
-                                         history > 1 ? fmt::format(", at least {} in each", history) : "", stream),
-                   .next = below < least ? fmt::format("set train.sequence: {}", least)
-                                         : fmt::format("set train.sequence: {} or {}", below, below + pieces)});
+/// What a layout asks of the sequence.
+struct SequenceSplit {
+  int64_t runs, stream;  // parts in mixers and between them
+  int64_t pieces;        // the length is a multiple of it
+  int64_t history;       // least tokens of a run
+  int64_t least;         // length
+  bool fits(int64_t sequence) const { return sequence % pieces == 0 && sequence >= least; }
+};
+
+SequenceSplit split_of(const Model& model, const Layout& l) {
+  SequenceSplit split{};
+  split.runs = l.context_parallel * (is_balanced(model, l) ? 2 : 1);
+  split.stream = l.context_parallel * (l.sequence_parallel ? l.tensor_parallel : 1);
+  split.pieces = std::lcm(split.stream, split.runs * token_parts(model, l));
+  split.history = split.runs > 1 ? longest_history(model) : 0;
+  const int64_t shortest = split.runs * split.history;
+  split.least = std::max<int64_t>(1, (shortest + split.pieces - 1) / split.pieces) * split.pieces;
+  return split;
 }
 
-void check_batch(const Recipe& recipe) {
+Refusal uneven_sequence(const Recipe& recipe) {
+  const SequenceSplit split = split_of(recipe.model, recipe.layout);
+  if (split.fits(recipe.train.sequence)) return {};
+  return Problem{.where = kSequence,
+                 .got = std::to_string(recipe.train.sequence),
+                 .wanted = fmt::format(
+                     "a multiple of {}: {} runs of tokens{}, {} parts between mixers", split.pieces, split.runs,
+                     split.history > 1 ? fmt::format(", at least {} in each", split.history) : "", split.stream)};
+}
+
+Choice lower_for_sequence(const Recipe& recipe, const char* key, int64_t Layout::*degree) {
+  const int64_t sequence = recipe.train.sequence, now = recipe.layout.*degree;
+  return near(key, now, std::min(now, sequence), [&](int64_t wish) {
+    if (sequence % wish != 0) return false;
+    Layout layout = recipe.layout;
+    layout.*degree = wish;
+    return split_of(recipe.model, layout).fits(sequence);
+  })[0];
+}
+
+std::vector<Choice> nearest_sequence_or_degree(const Recipe& recipe) {
+  const Layout& l = recipe.layout;
+  const SequenceSplit split = split_of(recipe.model, l);
+  const int64_t below = recipe.train.sequence / split.pieces * split.pieces;
+  std::vector<Choice> choices;
+  if (below >= split.least) choices.push_back(to_value(kSequence, below));
+  choices.push_back(to_value(kSequence, std::max(split.least, below + split.pieces)));
+  const bool splits_stream = l.sequence_parallel && l.tensor_parallel > 1;
+  if (l.context_parallel > 1) choices.push_back(lower_for_sequence(recipe, kContext, &Layout::context_parallel));
+  if (is_balanced(recipe.model, l)) choices.push_back(to_value("layout.load_balance", "false"));
+  if (splits_stream) choices.push_back(to_value("layout.sequence_parallel", "false"));
+  if (splits_stream) choices.push_back(lower_for_sequence(recipe, kTensor, &Layout::tensor_parallel));
+  return choices;
+}
+
+Refusal small_batch(const Recipe& recipe) {
   const Layout& l = recipe.layout;
   const int64_t batch = recipe.train.batch, chips = l.data_parallel * l.expert_parallel;
-  const int64_t data = batch / l.expert_parallel;
-  MEGACPP_REQUIRE(
-      batch >= chips, E1405,
-      {.where = "train.batch",
-       .got = fmt::format("{} sequences for data {} x expert {}", batch, l.data_parallel, l.expert_parallel),
-       .wanted = fmt::format("at least {}", chips),
-       .next = data >= 1 ? fmt::format("set train.batch: {}, or layout.data_parallel: {}", chips, data)
-                         : fmt::format("set train.batch: {}", chips)});
+  if (batch >= chips) return {};
+  return Problem{.where = kBatch,
+                 .got = fmt::format("{} sequences for data {} x expert {}", batch, l.data_parallel, l.expert_parallel),
+                 .wanted = fmt::format("at least {}", chips)};
 }
 
-void check_stages(const Recipe& recipe) {
+std::vector<Choice> larger_batch_or_smaller_degree(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  const int64_t depth = recipe.model.depth;
-  MEGACPP_REQUIRE(
-      l.pipeline_parallel * l.virtual_stages <= depth, E1406,
-      {.where = "layout.pipeline_parallel",
-       .got = fmt::format("{} stages x {} chunks for {} blocks", l.pipeline_parallel, l.virtual_stages, depth),
-       .wanted = "a block for each",
-       .next = l.virtual_stages <= depth ? fmt::format("set layout.pipeline_parallel: {}", depth / l.virtual_stages)
-                                         : "set layout.virtual_stages: 1"});
+  const int64_t batch = recipe.train.batch;
+  return {to_value(kBatch, l.data_parallel * l.expert_parallel),
+          near(kData, l.data_parallel, batch / l.expert_parallel, is_any)[0],
+          near(kExpert, l.expert_parallel, batch / l.data_parallel, is_any)[0]};
 }
 
-// On one stage the cuts wait for a layout that has more.
-void check_cuts(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-  if (l.pipeline_parallel == 1 || pattern.cuts.empty()) return;
-  const int64_t chunks = l.pipeline_parallel * l.virtual_stages, got = static_cast<int64_t>(pattern.cuts.size()) + 1;
-  const std::string drop = "remove every '|' from model.pattern";
-  MEGACPP_REQUIRE(got == chunks, E1406,
-                  {.where = "model.pattern",
-                   .got = fmt::format("{} parts between '|' cuts over {} blocks", got, recipe.model.depth),
-                   .wanted = fmt::format("{}: {} stages x {} chunks", chunks, l.pipeline_parallel, l.virtual_stages),
-                   .next = got % l.virtual_stages == 0
-                               ? fmt::format("set layout.pipeline_parallel: {}, or {}", got / l.virtual_stages, drop)
-                               : drop});
+// ---- ZeRO ----
+
+Refusal split_weights_in_megatron(const Recipe& recipe) {
+  if (recipe.layout.lane != "megatron" || recipe.layout.zero < 3) return {};
+  return Problem{.where = "layout.zero",
+                 .got = "zero 3 in lane megatron",
+                 .wanted = "at most 2: this lane keeps weights whole in the model"};
 }
 
-void check_virtual_stages(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const bool interleaved = l.schedule == "interleaved", is_pipeline = l.pipeline_parallel > 1;
-  const std::string got = fmt::format("virtual_stages {}, schedule {}, pipeline_parallel {}", l.virtual_stages,
-                                      l.schedule, l.pipeline_parallel);
-  MEGACPP_REQUIRE(is_pipeline || l.virtual_stages == 1, E1407,
-                  {.where = "layout.virtual_stages",
-                   .got = got,
-                   .wanted = "1: there is no pipeline",
-                   .next = "set layout.virtual_stages: 1"});
-  MEGACPP_REQUIRE(interleaved || l.virtual_stages == 1, E1407,
-                  {.where = "layout.virtual_stages",
-                   .got = got,
-                   .wanted = "1, or the interleaved schedule",
-                   .next = "set layout.schedule: interleaved, or layout.virtual_stages: 1"});
-  MEGACPP_REQUIRE(!interleaved || !is_pipeline || l.virtual_stages > 1, E1407,
-                  {.where = "layout.schedule",
-                   .got = got,
-                   .wanted = "at least 2 chunks per stage to interleave",
-                   .next = "set layout.virtual_stages: 2, or layout.schedule: 1f1b"});
+std::vector<Choice> lower_zero_or_fsdp(const Recipe&) {
+  return {to_value("layout.zero", 1), to_value("layout.lane", "fsdp")};
 }
 
-void check_lane(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  MEGACPP_REQUIRE(l.lane != "megatron" || l.zero < 3, E1407,
-                  {.where = "layout.zero",
-                   .got = "zero 3 in lane megatron",
-                   .wanted = "at most 2: this lane keeps weights whole in the model",
-                   .next = "set layout.zero: 1, or layout.lane: fsdp"});
+bool is_part_of(int64_t group, int64_t data) { return group > 1 && group < data && data % group == 0; }
+
+std::vector<Choice> nearest_groups(const Recipe& recipe) {
+  const int64_t data = recipe.layout.data_parallel;
+  return near(kReshard, kept_group(recipe.layout), data - 1, [data](int64_t g) { return is_part_of(g, data); });
 }
 
-void check_reshard(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  const bool is_number = l.zero == 3 && l.reshard_after_forward != "true" && l.reshard_after_forward != "false";
-  if (!is_number) return;
-  const int64_t group = kept_group(l), data = l.data_parallel;
-  const auto fits = [data](int64_t g) { return g > 1 && g < data && data % g == 0; };
-  int64_t nearest = 0;
-  for (int64_t g = 2; g < data; ++g)
-    if (fits(g) && (nearest == 0 || std::abs(g - group) < std::abs(nearest - group))) nearest = g;
-  MEGACPP_REQUIRE(fits(group), E1407,
-                  {.where = "layout.reshard_after_forward",
-                   .got = fmt::format("{} with data_parallel {}", group, data),
-                   .wanted = fmt::format("true, false, or a divisor of {} between 1 and {}", data, data),
-                   .next = nearest == 0 ? "set layout.reshard_after_forward: true"
-                                        : fmt::format("set layout.reshard_after_forward: {}", nearest)});
+Refusal uneven_reshard(const Recipe& recipe) {
+  const int64_t group = kept_group(recipe.layout), data = recipe.layout.data_parallel;
+  if (group == 1 || is_part_of(group, data)) return {};  // 1: no number is given
+  const std::vector<Choice> groups = nearest_groups(recipe);
+  const bool has_parts = !groups[0].empty() || !groups[1].empty();
+  return Problem{.where = kReshard,
+                 .got = fmt::format("{} with data_parallel {}", group, data),
+                 .wanted = has_parts ? fmt::format("true, false, or a divisor of {} between 1 and {}", data, data)
+                                     : "true or false: no smaller group of these chips divides them"};
+}
+
+std::vector<Choice> nearest_groups_or_all(const Recipe& recipe) {
+  std::vector<Choice> choices = nearest_groups(recipe);
+  if (choices[0].empty() && choices[1].empty()) choices.push_back(to_value(kReshard, "true"));
+  return choices;
 }
 
 // Later gates rely on earlier ones: degrees are counted before they are used, experts before the steps of `model`.
-constexpr std::array kGates = {
-    check_chip_limit,    check_chips,        check_expert_degrees,
-    check_expert_tensor, check_tensor_split, check_alltoall_attention,
-    check_sequence,      check_batch,        check_virtual_stages,
-    check_stages,        check_cuts,         check_lane,
-    check_reshard,
-};
+std::vector<Gate> make_gates() {
+  std::vector<Gate> gates = {
+      {Code::E1401, too_many_chips, lower_degrees},
+      {Code::E1401, other_chips, share_or_leave_chips},
+      {Code::E1403, no_experts, share_batch_instead},
+      {Code::E1403, no_experts_to_split, no_expert_tensor},
+      {Code::E1403, uneven_experts, nearest_expert_degree},
+      {Code::E1403, uneven_expert_tensor, nearest_expert_tensor},
+      {Code::E1402, uneven_heads, nearest_tensor_degree},
+      {Code::E1402, uneven_swap, nearest_swap_or_ring},
+      {Code::E1404, uneven_sequence, nearest_sequence_or_degree},
+      {Code::E1405, small_batch, larger_batch_or_smaller_degree},
+      {Code::E1407, split_weights_in_megatron, lower_zero_or_fsdp},
+      {Code::E1407, uneven_reshard, nearest_groups_or_all},
+  };
+  const auto& of_stages = stage_gates();
+  gates.insert(gates.end(), of_stages.begin(), of_stages.end());
+  return gates;
+}
 
 }  // namespace
 
-void check_layout(const Recipe& recipe) {
-  for (const auto gate : kGates) gate(recipe);
+void check_layout(const Recipe& recipe, Adjustable adjustable) {
+  static const std::vector<Gate> gates = make_gates();
+  const Gate* gate = refusing(gates, recipe);
+  if (gate == nullptr) return;
+  Recipe resolved = recipe;
+  apply_lane(resolved.layout);
+  Problem problem = *gate->refuses(resolved);
+  problem.next = next_step(gates, recipe, adjustable);
+  base::raise(gate->code, std::move(problem));
 }
 
 }  // namespace megacpp::plan

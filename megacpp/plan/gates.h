@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gates between a recipe and a plan: degrees that multiply, dimensions that can be split, keys that agree. A
-// refusal says what was got, what is wanted, and the nearest choice that is legal.
+// refusal says what was got, what is wanted, and the nearest choices that every gate lets pass.
 #pragma once
 
+#include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::plan {
 
-/// The recipe is validated and its lane applied. Raises E1401 to E1407 on the first problem.
-void check_layout(const recipe::Recipe& recipe);
+/// The recipe is validated. Raises E1401 to E1407 on the first problem.
+void check_layout(const recipe::Recipe& recipe, Adjustable adjustable);
 
 }  // namespace megacpp::plan

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "megacpp/plan/degrees.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/spread.h"
 #include "megacpp/plan/tensor_split.h"
@@ -22,8 +23,7 @@ int64_t published_bucket_bytes(int64_t sharing_chips) {
 }
 
 void resolve(const recipe::Model& model, recipe::Layout& layout) {
-  layout.chips = layout.data_parallel * layout.expert_parallel * layout.context_parallel * layout.tensor_parallel *
-                 layout.pipeline_parallel;
+  layout.chips = product_of_degrees(layout);
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor_parallel > 1;
   layout.expert_tensor_parallel = expert_tensor_parallel(layout);
   layout.load_balance = is_balanced(model, layout);
@@ -46,11 +46,11 @@ ir::Axes kept_axes(const Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const recipe::Recipe& recipe) {
+Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
+  check_layout(recipe, adjustable);
   recipe::Recipe resolved = recipe;
   Plan plan;
   plan.gathers = apply_lane(resolved.layout);
-  check_layout(resolved);
   resolve(resolved.model, resolved.layout);
   plan.parallel = spread(resolved.model, resolved.layout);
   const blocks::Parallel& parallel = plan.parallel;

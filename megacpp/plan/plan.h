@@ -48,8 +48,11 @@ struct ParameterSpec {
   std::string why;         // "column-parallel over model: query heads; optimizer split over data (zero 1)"
 };
 
-/// All gates of gates.h first: E1401 to E1407 for a layout that cannot be.
-Plan make_plan(const recipe::Recipe& recipe);
+/// Keys that a refusal may tell the user to change: all, or those of the layout where the rest is given otherwise.
+enum class Adjustable : uint8_t { recipe, layout };
+
+/// All gates of gates.h first: E1401 to E1407 for a layout that cannot be, with changes that make it one that can.
+Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable = Adjustable::recipe);
 
 /// E1409 when the parameter's dimensions cannot be spread so.
 ParameterSpec spec_of(const Plan& plan, const blocks::Parameter& parameter);
