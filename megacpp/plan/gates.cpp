@@ -122,7 +122,7 @@ std::vector<Choice> share_batch_instead(const Recipe& recipe) {
 
 Refusal no_experts_to_split(const Recipe& recipe) {
   const int64_t degree = recipe.layout.expert_tensor_parallel;
-  if (expert_tensor_parallel(recipe.layout) == recipe.layout.tensor_parallel || has_experts(recipe)) return {};
+  if (degree == 0 || has_experts(recipe)) return {};
   return Problem{.where = kExpertTensor, .got = fmt::format("{} in a model without experts", degree), .wanted = "0"};
 }
 

@@ -103,6 +103,9 @@ TEST(GatesTest, ExpertsAreSplitWholeAndOnlyWhereThereAreSome) {
          r.model.feed_forward.experts = 0, r.layout.tensor_parallel = 4, r.layout.expert_tensor_parallel = 2;
        },
        "set layout.expert_tensor_parallel: 0"},
+      {"expert TP as TP without experts", Code::E1403,
+       [](Recipe& r) { r.model.pattern = "A", r.layout.tensor_parallel = r.layout.expert_tensor_parallel = 4; },
+       "set layout.expert_tensor_parallel: 0"},
       {"experts", Code::E1403, [](Recipe& r) { r.layout.expert_parallel = 3; }, "set layout.expert_parallel: 2 or 4"},
       {"more than experts", Code::E1403, [](Recipe& r) { r.layout.expert_parallel = 16; },
        "set layout.expert_parallel: 8"},

@@ -25,7 +25,8 @@ int64_t published_bucket_bytes(int64_t sharing_chips) {
 void resolve(const recipe::Model& model, recipe::Layout& layout) {
   layout.chips = product_of_degrees(layout);
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor_parallel > 1;
-  layout.expert_tensor_parallel = expert_tensor_parallel(layout);
+  if (has_experts(model, recipe::expand(model.pattern, model.depth)))
+    layout.expert_tensor_parallel = expert_tensor_parallel(layout);
   layout.load_balance = is_balanced(model, layout);
 }
 

@@ -265,6 +265,10 @@ TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {
   const Plan again = make_plan(recipe);
   EXPECT_EQ(again.layout, plan.layout);
   EXPECT_EQ(to_text(again), to_text(plan));
+  recipe.layout = {.tensor_parallel = 2};
+  recipe.model.feed_forward.experts = 0;
+  recipe.layout = make_plan(recipe).layout;
+  EXPECT_NO_THROW(make_plan(recipe)) << "nothing of experts is filled in where there are none";
 }
 
 TEST(PlanTest, BucketsGrowWithTheChipsThatShareThemAndEndAtACommonMultiple) {
