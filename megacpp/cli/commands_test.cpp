@@ -100,6 +100,27 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
   }
 }
 
+// The batch and the length of a golden file are given: only the layout can follow them.
+TEST(CommandsTest, ParityIsToldToChangeItsLayoutAlone) {
+  const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_tiny.safetensors";
+  for (const char* layout : {"layout.context_parallel=5", "layout.data_parallel=4", "layout.pipeline_parallel=9"}) {
+    const Result result = megacpp({"parity", golden, "--set", layout});
+    EXPECT_EQ(result.status, 2) << result.err;
+    const size_t next = result.err.find("next:   set layout.");
+    ASSERT_NE(next, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("train.", next), std::string::npos) << result.err;
+  }
+  const std::vector<std::pair<const char*, const char*>> misspelt = {
+      {"layut.tensor_parallel=2", "did you mean 'layout.tensor_parallel'?"},
+      {"layut.tensr_parallel=2", "did you mean 'layout.tensor_parallel'?"},
+      {"train.thread=2", "did you mean 'train.threads'?"},
+      {"layut.x=2", "see layout.* in megacpp keys"}};
+  for (const auto& [key, expected] : misspelt) {
+    const Result result = megacpp({"parity", golden, "--set", key});
+    EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
+  }
+}
+
 TEST(CommandsTest, UnwritableDumpFolderIsAnEnvironmentError) {
   const Result result = megacpp(tiny("compile", {"--dump-dir", "/proc/no/such"}));
   EXPECT_EQ(result.status, 1);

@@ -9,6 +9,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/recipe/schema.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
@@ -24,6 +25,17 @@ struct Flags {
   bool json = false;
 };
 
+// A misspelt section is not one of these keys, but most likely meant to be.
+std::string suggestion(const std::string& key) {
+  std::vector<std::string> known = {kThreadsKey};
+  for (const recipe::Key& each : recipe::keys())
+    if (each.path.starts_with(kLayoutKeys)) known.push_back(each.path);
+  const std::string section = std::string(kLayoutKeys) + key.substr(key.find('.') + 1);
+  const bool is_key = recipe::find_key(section) != nullptr;
+  return is_key ? "did you mean '" + section + "'?"
+                : base::did_you_mean(key, known, fmt::format("see {}* in megacpp keys", kLayoutKeys));
+}
+
 // The golden file says what the model is; only how it runs can be set.
 recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides) {
@@ -33,7 +45,7 @@ recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
         {.where = "--set " + override,
          .got = "'" + key + "'",
          .wanted = fmt::format("{} or {}*: the model itself comes from the golden file", kThreadsKey, kLayoutKeys),
-         .next = base::did_you_mean(key, std::vector<std::string>{kThreadsKey}, "see megacpp parity --help")});
+         .next = suggestion(key)});
   }
   recipe::Recipe settings;
   recipe::apply_overrides(settings, overrides);
@@ -84,17 +96,19 @@ int run_parity(const Flags& flags) {
 }  // namespace
 
 Command parity_command() {
-  return {.name = "parity",
-          .summary = "compare outputs and every gradient with a golden file of a public reference model",
-          .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
-            app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
-            declare_overrides(app, flags->overrides,
-                              "override how it runs, e.g. --set train.threads=2; may be repeated");
-            app.add_flag("--json", flags->json, "print JSON");
-            return [flags] { return run_parity(*flags); };
-          }};
+  return {
+      .name = "parity",
+      .summary = "compare outputs and every gradient with a golden file of a public reference model",
+      .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<Flags>();
+        app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
+        declare_overrides(
+            app, flags->overrides,
+            "override how it runs: layout.* or train.threads, e.g. --set layout.tensor_parallel=2; may be repeated");
+        app.add_flag("--json", flags->json, "print JSON");
+        return [flags] { return run_parity(*flags); };
+      }};
 }
 
 }  // namespace megacpp::cli

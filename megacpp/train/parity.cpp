@@ -170,7 +170,7 @@ class Parity {
     recipe.layout = layout;
     // A pipeline adds gradients up in state, which is read whole: no sum may wait for an update that never comes.
     if (layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(layout.zero, 2);
-    return plan::make_plan(recipe);
+    return plan::make_plan(recipe, plan::Adjustable::layout);
   }
 
   void check_outputs() const {
