@@ -100,6 +100,13 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
   }
 }
 
+TEST(CommandsTest, ALayoutIsRefusedBeforeAnyTextIsRead) {
+  const Result result =
+      megacpp(tiny("train", {"--set", "layout.tensor_parallel=3", "--set", "data.text=/no/such/text"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("error E1402"), std::string::npos) << result.err;
+}
+
 // The batch and the length of a golden file are given: only the layout can follow them.
 TEST(CommandsTest, ParityIsToldToChangeItsLayoutAlone) {
   const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_tiny.safetensors";

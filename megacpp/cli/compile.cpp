@@ -66,9 +66,10 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
 
 int run_compile(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
+  const plan::Plan plan = plan::make_plan(recipe);
   std::optional<compile::Dump> dump;
   if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
-  const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe), dump);
+  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else

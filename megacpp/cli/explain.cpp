@@ -40,8 +40,8 @@ struct Explanation {
 };
 
 Explanation explain(const recipe::Recipe& recipe) {
-  const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe));
   Explanation e{.recipe = recipe, .plan = plan::make_plan(recipe), .composition = {}, .rows = {}, .collectives = {}};
+  const compile::Compiled compiled = compile::compile_training(recipe, e.plan, target_for(recipe, e.plan));
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   e.peak_bytes = compiled.largest().memory.total_bytes;
   e.composition = plan::composition(e.plan, recipe);

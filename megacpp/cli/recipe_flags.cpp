@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/recipe_flags.h"
 
-#include "megacpp/plan/plan.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
@@ -21,9 +20,8 @@ int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
 }
 
-schedule::Target target_for(const recipe::Recipe& recipe) {
-  const ir::Mesh mesh = plan::make_plan(recipe).parallel.mesh;
-  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh));
+schedule::Target target_for(const recipe::Recipe& recipe, const plan::Plan& plan) {
+  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), plan.parallel.mesh));
 }
 
 }  // namespace megacpp::cli

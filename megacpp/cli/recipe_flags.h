@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/schedule/target.h"
@@ -30,8 +31,7 @@ std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
 
-/// What the compiler must know of this machine's virtual chips, of which the recipe's layout makes so many. Refuses an
-/// illegal layout.
-schedule::Target target_for(const recipe::Recipe& recipe);
+/// What the compiler must know of this machine's virtual chips, of which the plan has so many.
+schedule::Target target_for(const recipe::Recipe& recipe, const plan::Plan& plan);
 
 }  // namespace megacpp::cli

@@ -127,6 +127,7 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
 
 int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
+  const plan::Plan plan = plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   const int threads = threads_for(recipe);
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, {.batch = recipe.train.batch,
@@ -134,7 +135,7 @@ int run_train(const Flags& flags) {
                                        .micro_steps = recipe.train.micro_steps,
                                        .vocab = recipe.model.vocab,
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const compile::Compiled compiled = compile::compile_training(recipe, target_for(recipe));
+  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan));
   print_header(recipe, compiled, corpus, threads);
   const auto run = runtime::cpu::load(compiled, {.threads = threads,
                                                  .profile = flags.profile,

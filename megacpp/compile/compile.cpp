@@ -363,7 +363,11 @@ double Compiled::flops_per_step() const {
 
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target,
                           const std::optional<Dump>& dump) {
-  const plan::Plan plan = plan::make_plan(recipe);
+  return compile_training(recipe, plan::make_plan(recipe), target, dump);
+}
+
+Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target,
+                          const std::optional<Dump>& dump) {
   Compiled compiled;
   place_on(compiled, plan);
   Pipeline pipeline(compiled, dump);

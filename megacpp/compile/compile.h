@@ -14,6 +14,7 @@
 #include "megacpp/memory/memory_plan.h"
 #include "megacpp/model/model.h"
 #include "megacpp/partition/partition.h"
+#include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/target.h"
@@ -73,7 +74,10 @@ struct Dump {
   std::filesystem::path folder;
 };
 
-/// A training run: micro-steps (forward, backward, gradient accumulation) and update.
+/// A training run: micro-steps (forward, backward, gradient accumulation) and update. `plan` was made of `recipe`; left
+/// out, it is made here.
+Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target,
+                          const std::optional<Dump>& dump = std::nullopt);
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target,
                           const std::optional<Dump>& dump = std::nullopt);
 
