@@ -150,6 +150,23 @@ TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {
   EXPECT_EQ(first["fallbacks"], 0);
 }
 
+// The last stage has the logits of a large vocabulary: more than chip 0 needs.
+TEST(CommandsTest, ThePeakIsThatOfTheWorstChip) {
+  const std::vector<std::string> layout = {"--set", "layout.pipeline_parallel=2",
+                                           "--set", "model.vocab=16384",
+                                           "--set", "model.pattern=AE",
+                                           "--set", "model.depth=4",
+                                           "--set", "train.batch=8",
+                                           "--json"};
+  const Json run = Json::parse(megacpp(tiny("train", layout)).out);
+  const Json plan = Json::parse(megacpp(tiny("compile", layout)).out);
+  EXPECT_EQ(run["planned_peak_bytes"], plan["peak_bytes"]);
+  EXPECT_EQ(run["measured_peak_bytes"], plan["peak_bytes"]);
+  EXPECT_EQ(run["peak_chip"], "chip 1: stage 1");
+  const Result text = megacpp(tiny("train", std::vector<std::string>(layout.begin(), layout.end() - 1)));
+  EXPECT_NE(text.out.find(" planned (the largest: chip 1: stage 1)"), std::string::npos) << text.out;
+}
+
 // Tokens compete for an expert's capacity inside their sequence only, so how sequences are batched changes nothing.
 TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameLosses) {
   const Json whole = Json::parse(megacpp(tiny("train", {"--json"})).out);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -57,6 +58,23 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
   fmt::print(stderr, "{}\n", memory::to_text(compiled.largest().memory));
 }
 
+// The chip that has used the most memory so far; of equals the one that was planned to, then the first.
+struct WorstChip {
+  int64_t chip = 0;
+  runtime::ChipMemory memory;
+};
+
+WorstChip worst_chip(const runtime::Executable& run) {
+  WorstChip worst{0, run.memory(0)};
+  for (int64_t chip = 1; chip < run.chips(); ++chip) {
+    const runtime::ChipMemory memory = run.memory(chip);
+    if (std::pair(memory.measured_peak_bytes, memory.planned_peak_bytes) >
+        std::pair(worst.memory.measured_peak_bytes, worst.memory.planned_peak_bytes))
+      worst = {chip, memory};
+  }
+  return worst;
+}
+
 class Progress {
  public:
   Progress(const recipe::Recipe& recipe, const runtime::Executable& run)
@@ -70,11 +88,11 @@ class Progress {
     if (!logged && !live_) return;
     const double left =
         seconds_ / static_cast<double>(report.step + 1) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    const std::string line =
-        fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s  peak {}{}  {:.0f}s left",
-                    report.step + 1, recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-                    static_cast<double>(tokens_) / seconds_, memory::human_bytes(run_.memory().measured_peak_bytes),
-                    report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
+    const std::string line = fmt::format(
+        "step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s  peak {}{}  {:.0f}s left", report.step + 1,
+        recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+        static_cast<double>(tokens_) / seconds_, memory::human_bytes(worst_chip(run_).memory.measured_peak_bytes),
+        report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
     fmt::print(stderr, "{}{}{}", live_ ? "\r\033[K" : "", line, logged ? "\n" : "");
     std::fflush(stderr);
   }
@@ -100,7 +118,7 @@ double tokens_per_second(const std::vector<train::StepReport>& reports) {
 
 void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compile::Compiled& compiled,
                    const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
-  const runtime::ChipMemory memory = run.memory();
+  const WorstChip worst = worst_chip(run);
   const double rate = tokens_per_second(reports);
   if (flags.profile)
     for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
@@ -114,15 +132,18 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                 {"tokens_per_second", rate},
                 {"compile_seconds", compile_seconds(compiled)},
                 {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-                {"planned_peak_bytes", memory.planned_peak_bytes},
-                {"measured_peak_bytes", memory.measured_peak_bytes},
+                {"planned_peak_bytes", worst.memory.planned_peak_bytes},
+                {"measured_peak_bytes", worst.memory.measured_peak_bytes},
+                {"peak_chip", train::chip_name(worst.chip, compiled.mesh)},
                 {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}});
     return;
   }
   if (reports.empty()) return;
-  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {} bytes measured, {} planned\n", recipe.name,
-             reports.size(), reports.front().loss, reports.back().loss, rate, memory.measured_peak_bytes,
-             memory.planned_peak_bytes);
+  const std::string where =
+      run.chips() > 1 ? fmt::format(" (the largest: {})", train::chip_name(worst.chip, compiled.mesh)) : "";
+  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {} bytes measured, {} planned{}\n",
+             recipe.name, reports.size(), reports.front().loss, reports.back().loss, rate,
+             worst.memory.measured_peak_bytes, worst.memory.planned_peak_bytes, where);
 }
 
 int run_train(const Flags& flags) {
