@@ -224,7 +224,51 @@ TEST(CommandsTest, ExplainOfOneChipHasNoCollectives) {
   const Result text = megacpp(tiny("explain"));
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_NE(text.out.find("Collectives: none"), std::string::npos) << text.out;
-  EXPECT_TRUE(Json::parse(megacpp(tiny("explain", {"--json"})).out)["collectives"].empty());
+  EXPECT_NE(text.out.find("of which replicated 0 B"), std::string::npos) << text.out;
+  const Json json = Json::parse(megacpp(tiny("explain", {"--json"})).out);
+  EXPECT_TRUE(json["collectives"].empty());
+  EXPECT_EQ(json["replicated_bytes"], 0);
+}
+
+TEST(CommandsTest, ExplainPrintsWhatThePlannerDecided) {
+  const std::vector<std::string> layout = {"--set", "layout.lane=fsdp", "--set", "layout.data_parallel=2"};
+  const Result text = megacpp(tiny("explain", layout));
+  for (const char* expected : {"layout.chips: 2", "layout.zero: 3", "layout.bucket_bytes: 160000000", "batch: data"})
+    EXPECT_NE(text.out.find(expected), std::string::npos) << expected << "\n" << text.out;
+  std::vector<std::string> with_json = layout;
+  with_json.push_back("--json");
+  const Json resolved = Json::parse(megacpp(tiny("explain", with_json)).out)["resolved_layout"];
+  EXPECT_EQ(resolved["layout.zero"], 3);
+  EXPECT_EQ(resolved["layout.chips"], 2);
+  EXPECT_EQ(resolved["layout.lane"], "fsdp");
+  EXPECT_EQ(resolved["layout.sequence_parallel"], false);
+}
+
+TEST(CommandsTest, ExplainOfAPipelineCountsByStage) {
+  const std::vector<std::string> layout = {
+      "--set", "layout.pipeline_parallel=2", "--set", "train.micro_steps=4", "--set", "model.vocab=4096"};
+  std::vector<std::string> with_json = layout;
+  with_json.push_back("--json");
+  const Json json = Json::parse(megacpp(tiny("explain", with_json)).out);
+  ASSERT_EQ(json["stages"].size(), 2u);
+  EXPECT_GE(json["stages"][0]["peak_bytes"], json["stages"][1]["peak_bytes"]);
+  EXPECT_EQ(json["peak_bytes"], json["stages"][0]["peak_bytes"]);
+  std::map<int64_t, int64_t> weights;
+  for (const Json& row : json["parameters"]) {
+    weights[row["stage"]] += row["stored_bytes"].get<int64_t>();
+    EXPECT_EQ(row["class"], "whole") << row;  // one chip a stage
+    EXPECT_EQ(row["holders"], 1) << row;
+  }
+  for (const Json& stage : json["stages"]) {
+    EXPECT_EQ(stage["weight_bytes"], weights[stage["stage"]]);
+    EXPECT_EQ(stage["replicated_bytes"], 0);
+    EXPECT_EQ(stage["micro_batches_in_flight"], Json::parse(stage["stage"] == 0 ? "[2]" : "[1]"));
+    EXPECT_NEAR(stage["idle_part"].get<double>(), 1.0 / 5, 1e-9);  // (stages - 1) / (micro-batches + stages - 1)
+  }
+  EXPECT_EQ(weights[0] + weights[1], 4 * json["parameter_count"].get<int64_t>());
+  const Result text = megacpp(tiny("explain", layout));
+  for (const char* expected : {"the largest first", "micro-batches in flight", "20.0%", "schedule 1f1b"})
+    EXPECT_NE(text.out.find(expected), std::string::npos) << expected << "\n" << text.out;
 }
 
 TEST(CommandsTest, ParityComparesEveryTensorOnAnyNumberOfThreads) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -13,8 +14,10 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/parameter_table.h"
+#include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/print.h"
+#include "megacpp/recipe/schema.h"
 
 namespace megacpp::cli {
 namespace {
@@ -27,61 +30,160 @@ struct Flags {
   bool json = false;
 };
 
+// What one chip of a pipeline stage holds; without a pipeline there is one stage.
+struct StageSummary {
+  int64_t stage = 0;
+  int64_t peak_bytes = 0;
+  plan::StateBytes state;
+  int64_t replicated_bytes = 0;    // of weights that another chip holds whole too
+  double idle = 0;                 // part of a step
+  std::vector<int64_t> in_flight;  // micro-batches held at once, by chunk
+};
+
 // All that is said, gathered before any of it is printed.
 struct Explanation {
   recipe::Recipe recipe;
   plan::Plan plan;
   int64_t parameters = 0;  // elements
-  int64_t peak_bytes = 0;
   std::vector<plan::CompositionStep> composition;
   std::vector<plan::ParameterRow> rows;
-  plan::StateBytes state;
+  std::vector<StageSummary> stages;  // the largest peak first
+  double step_time = 0;              // of a pipeline, in forward passes of a chunk
   std::vector<CollectiveRow> collectives;
 };
 
+void add_stages(Explanation& e, const compile::Compiled& compiled) {
+  std::vector<std::vector<blocks::Parameter>> parameters;
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) parameters.push_back(compiled.parameters_of(stage));
+  e.rows = plan::parameter_table(e.plan, parameters);
+  for (size_t stage = 0; stage < parameters.size(); ++stage)
+    e.stages.push_back({.stage = static_cast<int64_t>(stage),
+                        .peak_bytes = compiled.pipeline[stage].memory.total_bytes,
+                        .state = plan::state_bytes(e.plan, parameters[stage]),
+                        .in_flight = {}});
+  for (const plan::ParameterRow& row : e.rows)
+    if (row.replicated()) e.stages[static_cast<size_t>(row.stage)].replicated_bytes += row.stored_bytes;
+}
+
+void add_schedule(Explanation& e) {
+  if (e.plan.stages == 1) return;
+  const plan::Simulation simulation = plan::simulate(plan::build_schedule(
+      e.plan.layout.schedule,
+      {.stages = e.plan.stages, .micros = e.recipe.train.micro_steps, .chunks = e.plan.layout.virtual_stages}));
+  e.step_time = simulation.makespan;
+  for (size_t stage = 0; stage < e.stages.size(); ++stage) {
+    e.stages[stage].idle = simulation.bubble[stage];
+    e.stages[stage].in_flight = simulation.in_flight[stage];
+  }
+}
+
 Explanation explain(const recipe::Recipe& recipe) {
-  Explanation e{.recipe = recipe, .plan = plan::make_plan(recipe), .composition = {}, .rows = {}, .collectives = {}};
+  Explanation e{.recipe = recipe,
+                .plan = plan::make_plan(recipe),
+                .composition = {},
+                .rows = {},
+                .stages = {},
+                .collectives = {}};
   const compile::Compiled compiled = compile::compile_training(recipe, e.plan, target_for(recipe, e.plan));
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
-  e.peak_bytes = compiled.largest().memory.total_bytes;
   e.composition = plan::composition(e.plan, recipe);
-  e.rows = plan::parameter_table(e.plan, compiled.parameters);
-  e.state = plan::state_bytes(e.plan, compiled.parameters);
+  add_stages(e, compiled);
+  add_schedule(e);
+  std::stable_sort(e.stages.begin(), e.stages.end(),
+                   [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
   e.collectives = compile::collective_report(compiled, recipe);
   return e;
 }
 
 std::string shape_text(const ir::Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
-const char* class_name(const plan::ParameterRow& row) { return row.replicated ? "replicated" : "sharded"; }
+const char* class_name(const plan::ParameterRow& row) {
+  if (!row.whole) return "sharded";
+  return row.replicated() ? "replicated" : "whole";
+}
 
 // ---- Text ----
+
+template <typename Say>
+void for_layout_keys(const Explanation& e, const Say& say) {
+  recipe::Recipe resolved = e.recipe;
+  resolved.layout = e.plan.layout;
+  for (const recipe::Key& key : recipe::keys())
+    if (key.path.starts_with("layout.")) say(key, recipe::member_of(key, e.recipe), recipe::member_of(key, resolved));
+}
+
+// Values that the recipe leaves to the planner.
+std::string decided_text(const Explanation& e) {
+  std::vector<std::string> parts;
+  for_layout_keys(e, [&parts](const recipe::Key& key, const recipe::Member& given, const recipe::Member& resolved) {
+    const std::string text = recipe::value_text(resolved);
+    if (recipe::value_text(given) != text) parts.push_back(key.path + ": " + text);
+  });
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
 
 void print_header(const Explanation& e) {
   fmt::print("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe.name, e.recipe.model.pattern,
              e.recipe.model.depth, static_cast<double>(e.parameters) / 1e6);
   fmt::print("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
   fmt::print("layout  {}\n", plan::layout_line(e.plan));
-  fmt::print("peak    {} per chip\n\n", human_bytes(e.peak_bytes));
+  fmt::print("decided {}\n", decided_text(e));
+  fmt::print("peak    {} per chip{}\n\n", human_bytes(e.stages[0].peak_bytes),
+             e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
   fmt::print("Composition, in this order for every model:\n");
   for (size_t i = 0; i < e.composition.size(); ++i)
     fmt::print("  {}. {:<16} {}\n", i + 1, e.composition[i].step, e.composition[i].here);
+  const std::string axes = plan::axes_text(e.plan);
+  if (!axes.empty()) fmt::print("\nAxes of the mesh behind each dimension:\n{}", axes);
 }
 
 void print_parameters(const Explanation& e) {
   fmt::print("\nParameters: how each lies between steps (stored), in products (computed) and in the optimizer.\n");
-  TextTable table({"name", ">shape", ">local", "class", "stored", "computed", "optimizer", ">bytes/chip", "why"});
-  for (const plan::ParameterRow& row : e.rows)
-    table.add({row.count == 1 ? row.name : fmt::format("{} (x{})", row.name, row.count), shape_text(row.shape),
-               shape_text(row.local), class_name(row), row.stored, row.computed, row.optimizer,
-               human_bytes(row.stored_bytes), row.why});
+  const bool has_stages = e.plan.stages > 1;
+  std::vector<std::string> headings = {"name",     ">shape",    ">local",      "class", "stored",
+                                       "computed", "optimizer", ">bytes/chip", "why"};
+  if (has_stages) headings.insert(headings.begin(), ">stage");
+  TextTable table(std::move(headings));
+  for (const plan::ParameterRow& row : e.rows) {
+    std::vector<std::string> cells = {row.count == 1 ? row.name : fmt::format("{} (x{})", row.name, row.count),
+                                      shape_text(row.shape),
+                                      shape_text(row.local),
+                                      class_name(row),
+                                      row.stored,
+                                      row.computed,
+                                      row.optimizer,
+                                      human_bytes(row.stored_bytes),
+                                      row.why};
+    if (has_stages) cells.insert(cells.begin(), std::to_string(row.stage));
+    table.add(std::move(cells));
+  }
   fmt::print("{}", table.to_text());
-  const char* where = e.plan.stages > 1 ? " (all stages together)" : "";
-  fmt::print("{} parameters; per chip{}: weights {}, of which replicated {}; gradients {}; optimizer {}", e.parameters,
-             where, human_bytes(e.state.weights), human_bytes(e.state.replicated), human_bytes(e.state.gradients),
-             human_bytes(e.state.optimizer));
-  if (e.state.kept > 0) fmt::print("; weights kept from forward to backward {}", human_bytes(e.state.kept));
+}
+
+void print_state(const Explanation& e) {
+  const StageSummary& all = e.stages[0];
+  fmt::print("{} parameters; per chip: weights {}, of which replicated {}; gradients {}; optimizer {}", e.parameters,
+             human_bytes(all.state.weights), human_bytes(all.replicated_bytes), human_bytes(all.state.gradients),
+             human_bytes(all.state.optimizer));
+  if (all.state.kept > 0) fmt::print("; weights kept from forward to backward {}", human_bytes(all.state.kept));
   fmt::print("\n");
+}
+
+void print_stages(const Explanation& e) {
+  const recipe::Layout& layout = e.plan.layout;
+  fmt::print("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
+  TextTable table({">stage", ">peak", ">weights", ">replicated", ">kept", ">gradients", ">optimizer", ">idle",
+                   "micro-batches in flight"});
+  for (const StageSummary& s : e.stages)
+    table.add({std::to_string(s.stage), human_bytes(s.peak_bytes), human_bytes(s.state.weights),
+               human_bytes(s.replicated_bytes), human_bytes(s.state.kept), human_bytes(s.state.gradients),
+               human_bytes(s.state.optimizer), fmt::format("{:.1f}%", 100 * s.idle),
+               fmt::format("{}", fmt::join(s.in_flight, " + "))});
+  fmt::print("{}", table.to_text());
+  fmt::print(
+      "Idle by schedule {} of {} micro-batches, were all chunks alike and backward twice as long as forward: then a\n"
+      "step takes {:g} forward passes.\n",
+      layout.schedule, e.recipe.train.micro_steps, e.step_time);
 }
 
 std::string removal_text(const CollectiveRow& row) {
@@ -127,17 +229,39 @@ void print_collectives(const Explanation& e) {
 // ---- JSON ----
 
 Json parameter_json(const plan::ParameterRow& row) {
-  return {{"name", row.name},
+  return {{"stage", row.stage},
+          {"name", row.name},
           {"count", row.count},
           {"shape", row.shape},
           {"local", row.local},
           {"class", class_name(row)},
+          {"holders", row.holders},
           {"stored", row.stored},
           {"computed", row.computed},
           {"gradient", row.gradient},
           {"optimizer", row.optimizer},
           {"stored_bytes", row.stored_bytes},
           {"why", row.why}};
+}
+
+Json resolved_layout_json(const Explanation& e) {
+  Json json;
+  for_layout_keys(e, [&json](const recipe::Key& key, const recipe::Member&, const recipe::Member& resolved) {
+    json[key.path] = std::visit([](const auto* value) { return Json(*value); }, resolved);
+  });
+  return json;
+}
+
+Json stage_json(const StageSummary& s) {
+  return {{"stage", s.stage},
+          {"peak_bytes", s.peak_bytes},
+          {"weight_bytes", s.state.weights},
+          {"replicated_bytes", s.replicated_bytes},
+          {"kept_bytes", s.state.kept},
+          {"gradient_bytes", s.state.gradients},
+          {"optimizer_bytes", s.state.optimizer},
+          {"idle_part", s.idle},
+          {"micro_batches_in_flight", s.in_flight}};
 }
 
 Json collective_json(const CollectiveRow& row) {
@@ -158,24 +282,28 @@ Json collective_json(const CollectiveRow& row) {
 }
 
 void print_as_json(const Explanation& e) {
-  Json composition = Json::array(), parameters = Json::array(), collectives = Json::array();
+  Json composition = Json::array(), parameters = Json::array(), stages = Json::array(), collectives = Json::array();
   for (const plan::CompositionStep& step : e.composition)
     composition.push_back(Json{{"step", step.step}, {"here", step.here}});
   for (const plan::ParameterRow& row : e.rows) parameters.push_back(parameter_json(row));
+  for (const StageSummary& stage : e.stages) stages.push_back(stage_json(stage));
   for (const CollectiveRow& row : e.collectives) collectives.push_back(collective_json(row));
+  const StageSummary& largest = e.stages[0];
   print_json({{"name", e.recipe.name},
               {"pattern", e.recipe.model.pattern},
               {"mesh", to_string(e.plan.parallel.mesh)},
               {"chips", e.plan.chips},
               {"layout", plan::layout_line(e.plan)},
+              {"resolved_layout", resolved_layout_json(e)},
               {"composition", composition},
               {"parameters", parameters},
               {"parameter_count", e.parameters},
-              {"weight_bytes", e.state.weights},
-              {"replicated_bytes", e.state.replicated},
-              {"gradient_bytes", e.state.gradients},
-              {"optimizer_bytes", e.state.optimizer},
-              {"peak_bytes", e.peak_bytes},
+              {"weight_bytes", largest.state.weights},
+              {"replicated_bytes", largest.replicated_bytes},
+              {"gradient_bytes", largest.state.gradients},
+              {"optimizer_bytes", largest.state.optimizer},
+              {"peak_bytes", largest.peak_bytes},
+              {"stages", stages},
               {"collectives", collectives},
               {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe.train.micro_steps)}});
 }
@@ -187,6 +315,7 @@ int run_explain(const Flags& flags) {
   } else {
     print_header(e);
     print_parameters(e);
+    e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
   }
   return 0;

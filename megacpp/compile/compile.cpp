@@ -343,6 +343,13 @@ size_t Compiled::stage_of(int64_t chip) const {
   return pipeline.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
 }
 
+std::vector<blocks::Parameter> Compiled::parameters_of(size_t stage) const {
+  std::vector<blocks::Parameter> own;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(own),
+               [&](const blocks::Parameter& parameter) { return pipeline[stage].inputs.contains(parameter.name); });
+  return own;
+}
+
 int64_t Compiled::reporting_chip() const {
   int64_t chip = 0;
   while (stage_of(chip) + 1 < pipeline.size()) ++chip;

@@ -58,6 +58,8 @@ struct Compiled {
   std::vector<StageTime> stages;
 
   size_t stage_of(int64_t chip) const;  // index into pipeline
+  /// Those that the chips of a stage hold, in the order of the model.
+  std::vector<blocks::Parameter> parameters_of(size_t stage) const;
   const ChipPrograms& programs_of(int64_t chip) const { return pipeline[stage_of(chip)]; }
   /// A chip that runs the last stage, where the loss is.
   int64_t reporting_chip() const;

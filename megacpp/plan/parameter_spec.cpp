@@ -46,7 +46,9 @@ std::string split_text(const Plan& plan, const Parameter& parameter) {
     text += fmt::format("{}{} over {}: {}", text.empty() ? "" : ", ", how, to_string(axes, mesh),
                         dim_name(parameter.dims[d]));
   }
-  return text.empty() ? "whole on every chip" : text;
+  if (!text.empty()) return text;
+  if (plan.chips == plan.stages) return "whole";
+  return plan.stages > 1 ? "whole on every chip of its stage" : "whole on every chip";
 }
 
 std::string zero_text(const Plan& plan, const Axes& axes) {

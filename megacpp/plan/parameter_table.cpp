@@ -2,6 +2,7 @@
 #include "megacpp/plan/parameter_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include "megacpp/ir/fold_blocks.h"
 
@@ -16,14 +17,23 @@ int64_t local_bytes(const Parameter& parameter, const ir::Sharding& sharding, co
   return kElementBytes * ir::num_elements(ir::local_shape(parameter.shape, sharding, mesh));
 }
 
-ParameterRow row_of(const Plan& plan, const Parameter& parameter) {
+/// Chips of one stage that store the same.
+int64_t holders_in_stage(const Plan& plan, const ir::Sharding& stored) {
+  int64_t parts = 1;
+  for (const ir::Axes& axes : stored.dims) parts *= plan.parallel.mesh.size(axes);
+  return plan.chips / plan.stages / parts;
+}
+
+ParameterRow row_of(const Plan& plan, const Parameter& parameter, int64_t stage) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   const ParameterSpec spec = spec_of(plan, parameter);
-  return {.name = ir::fold_blocks(parameter.name),
+  return {.stage = stage,
+          .name = ir::fold_blocks(parameter.name),
           .count = 1,
           .shape = parameter.shape,
           .local = ir::local_shape(parameter.shape, spec.computed, mesh),
-          .replicated = spec.stored.is_replicated(),
+          .holders = holders_in_stage(plan, spec.stored),
+          .whole = spec.stored.is_replicated(),
           .stored = to_string(spec.stored, mesh),
           .computed = to_string(spec.computed, mesh),
           .gradient = parameter.trainable ? to_string(spec.gradient, mesh) : "",
@@ -34,25 +44,30 @@ ParameterRow row_of(const Plan& plan, const Parameter& parameter) {
 
 // Equal names with another shape or spec stay apart: blocks of one family may differ.
 bool folds(const ParameterRow& a, const ParameterRow& b) {
-  return a.name == b.name && a.shape == b.shape && a.stored == b.stored && a.computed == b.computed &&
-         a.gradient == b.gradient && a.optimizer == b.optimizer;
+  return a.stage == b.stage && a.name == b.name && a.shape == b.shape && a.holders == b.holders &&
+         a.stored == b.stored && a.computed == b.computed && a.gradient == b.gradient && a.optimizer == b.optimizer;
 }
 
 }  // namespace
 
-std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const Parameter> parameters) {
+std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const std::vector<Parameter>> stages) {
+  std::map<std::string, int64_t> stages_with;  // a tied weight stands in two
+  for (const std::vector<Parameter>& parameters : stages)
+    for (const Parameter& parameter : parameters) ++stages_with[parameter.name];
   std::vector<ParameterRow> rows;
-  for (const Parameter& parameter : parameters) {
-    ParameterRow row = row_of(plan, parameter);
-    const auto same =
-        std::find_if(rows.begin(), rows.end(), [&row](const ParameterRow& other) { return folds(row, other); });
-    if (same == rows.end()) {
-      rows.push_back(std::move(row));
-    } else {
-      ++same->count;
-      same->stored_bytes += row.stored_bytes;
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    for (const Parameter& parameter : stages[stage]) {
+      ParameterRow row = row_of(plan, parameter, static_cast<int64_t>(stage));
+      row.holders *= stages_with[parameter.name];
+      const auto same =
+          std::find_if(rows.begin(), rows.end(), [&row](const ParameterRow& other) { return folds(row, other); });
+      if (same == rows.end()) {
+        rows.push_back(std::move(row));
+      } else {
+        ++same->count;
+        same->stored_bytes += row.stored_bytes;
+      }
     }
-  }
   return rows;
 }
 
@@ -61,9 +76,7 @@ StateBytes state_bytes(const Plan& plan, std::span<const Parameter> parameters) 
   StateBytes bytes;
   for (const Parameter& parameter : parameters) {
     const ParameterSpec spec = spec_of(plan, parameter);
-    const int64_t stored = local_bytes(parameter, spec.stored, mesh);
-    bytes.weights += stored;
-    if (spec.stored.is_replicated()) bytes.replicated += stored;
+    bytes.weights += local_bytes(parameter, spec.stored, mesh);
     if (!parameter.trainable) continue;
     if (spec.kept != spec.stored) bytes.kept += local_bytes(parameter, spec.kept, mesh);
     bytes.gradients += local_bytes(parameter, spec.gradient, mesh);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every parameter lies, as a table for people: one row for all blocks that are alike. And what weights, gradients
-// and optimizer state take on a chip, so that layouts can be compared without compiling.
+// Where every parameter lies, as a table for people: one row for all blocks of a stage that are alike. And what
+// weights, gradients and optimizer state take on a chip, so that layouts can be compared without compiling.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,31 @@
 namespace megacpp::plan {
 
 struct ParameterRow {
+  int64_t stage = 0;                                  // of the pipeline, whose chips alone hold it
   std::string name;                                   // "block*.A.wq"
   int64_t count = 0;                                  // parameters that fold into this row
   ir::Shape shape;                                    // whole, of one of them
   ir::Shape local;                                    // what a chip computes with
-  bool replicated = false;                            // stored whole on every chip
+  int64_t holders = 1;                                // chips that store the same: all of it or the same part
+  bool whole = false;                                 // each of them stores all of it
   std::string stored, computed, gradient, optimizer;  // specs
   int64_t stored_bytes = 0;                           // per chip, of all `count` together
   std::string why;
+
+  /// Whole on more chips than one.
+  bool replicated() const { return whole && holders > 1; }
 };
 
-/// In the order of the model.
-std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const blocks::Parameter> parameters);
+/// `stages` are the parameters that each stage of the pipeline holds; without a pipeline one list. In the order of the
+/// stages, then of the model.
+std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const std::vector<blocks::Parameter>> stages);
 
-/// Per chip; parameters of all pipeline stages together. State is f32.
+/// On a chip that holds these parameters. State is f32.
 struct StateBytes {
-  int64_t weights = 0;     // between steps
-  int64_t kept = 0;        // second copies of weights held from forward to backward
-  int64_t gradients = 0;   // added up over micro-steps
-  int64_t optimizer = 0;   // both moments
-  int64_t replicated = 0;  // those of `weights` that every chip holds whole
+  int64_t weights = 0;    // between steps
+  int64_t kept = 0;       // second copies of weights held from forward to backward
+  int64_t gradients = 0;  // added up over micro-steps
+  int64_t optimizer = 0;  // both moments
 
   int64_t total() const { return weights + kept + gradients + optimizer; }
 };

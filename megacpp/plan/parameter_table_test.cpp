@@ -29,15 +29,21 @@ Plan plan_of(const recipe::Layout& layout) {
   return make_plan(recipe);
 }
 
+std::vector<ParameterRow> table_of(const recipe::Layout& layout, const std::vector<std::vector<Parameter>>& stages) {
+  return parameter_table(plan_of(layout), stages);
+}
+
 TEST(ParameterTableTest, EqualBlocksFoldIntoOneRow) {
-  const std::vector<ParameterRow> rows = parameter_table(plan_of({.tensor_parallel = 4}), kParameters);
+  const std::vector<ParameterRow> rows = table_of({.tensor_parallel = 4}, {kParameters});
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[1].name, "block*.A.norm.weight");
-  EXPECT_TRUE(rows[1].replicated);
+  EXPECT_TRUE(rows[1].replicated());
+  EXPECT_EQ(rows[1].holders, 4);
   EXPECT_EQ(rows[1].stored_bytes, 2 * 64 * 4);
   EXPECT_EQ(rows[2].name, "block*.A.wq");
   EXPECT_EQ(rows[2].count, 2);
-  EXPECT_FALSE(rows[2].replicated);
+  EXPECT_FALSE(rows[2].replicated());
+  EXPECT_EQ(rows[2].holders, 1);
   EXPECT_EQ(rows[2].local, (ir::Shape{64, 16}));
   EXPECT_EQ(rows[2].stored, "-,model");
   EXPECT_EQ(rows[2].why, "column-parallel over model: query heads");
@@ -49,7 +55,30 @@ TEST(ParameterTableTest, EqualBlocksFoldIntoOneRow) {
 TEST(ParameterTableTest, ParametersOfAnotherShapeStayApart) {
   std::vector<Parameter> parameters = kParameters;
   parameters[5].shape = {64, 128};
-  EXPECT_EQ(parameter_table(plan_of({}), parameters).size(), 6u);
+  EXPECT_EQ(table_of({}, {parameters}).size(), 6u);
+}
+
+TEST(ParameterTableTest, ReplicatedIsWhatMoreThanOneChipHolds) {
+  for (const ParameterRow& row : table_of({}, {kParameters})) {
+    EXPECT_FALSE(row.replicated()) << row.name;
+    EXPECT_TRUE(row.why.starts_with("whole;") || row.why == "whole") << row.why;
+  }
+  // The first stage has block 0, the second the rest; both hold the embedding, as tied ones do.
+  const std::vector<Parameter> first(kParameters.begin(), kParameters.begin() + 4);
+  std::vector<Parameter> second(kParameters.begin() + 4, kParameters.end());
+  second.push_back(kParameters[0]);
+  const std::vector<ParameterRow> alone = table_of({.pipeline_parallel = 2}, {first, second});
+  ASSERT_EQ(alone.size(), 9u);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(alone[i].stage, i < 4 ? 0 : 1) << alone[i].name;
+    EXPECT_EQ(alone[i].replicated(), alone[i].name == "embed.weight") << alone[i].name;
+  }
+  const std::vector<ParameterRow> pairs = table_of({.tensor_parallel = 2, .pipeline_parallel = 2}, {first, second});
+  EXPECT_EQ(pairs[0].holders, 2) << "each half of the tied embedding, once in either stage";
+  EXPECT_EQ(pairs[1].holders, 2);
+  EXPECT_TRUE(pairs[1].replicated());
+  EXPECT_EQ(pairs[1].why, "whole on every chip of its stage");
+  EXPECT_FALSE(pairs[2].replicated());
 }
 
 TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
@@ -57,7 +86,10 @@ TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
   for (const int64_t zero : {0, 1, 2, 3}) {
     const StateBytes bytes = state_bytes(plan_of({.data_parallel = 4, .zero = zero}), kParameters);
     EXPECT_EQ(bytes.weights, bias + elements * 4 / (zero >= 3 ? 4 : 1)) << zero;
-    EXPECT_EQ(bytes.replicated, zero >= 3 ? bias : bytes.weights) << zero;
+    int64_t replicated = 0;
+    for (const ParameterRow& row : table_of({.data_parallel = 4, .zero = zero}, {kParameters}))
+      if (row.replicated()) replicated += row.stored_bytes;
+    EXPECT_EQ(replicated, zero >= 3 ? bias : bytes.weights) << zero;
     EXPECT_EQ(bytes.gradients, elements * 4 / (zero >= 2 ? 4 : 1)) << zero;
     EXPECT_EQ(bytes.optimizer, elements * 8 / (zero >= 1 ? 4 : 1)) << zero;
     EXPECT_EQ(bytes.kept, 0) << zero;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/plan/plan.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -34,6 +36,24 @@ Plan plan_of(
   return make_plan(recipe);
 }
 
+std::string to_text(const Plan& plan) { return "mesh: " + to_string(plan.parallel.mesh) + "\n" + axes_text(plan); }
+
+// Each part that differs from the one in products, local shape first.
+std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  std::string text =
+      fmt::format("{} {} computed {}", parameter.name,
+                  fmt::join(local_shape(parameter.shape, spec.computed, mesh), "x"), to_string(spec.computed, mesh));
+  const auto add = [&](const char* name, const ir::Sharding& sharding) {
+    if (sharding != spec.computed) text += fmt::format("; {} {}", name, to_string(sharding, mesh));
+  };
+  add("stored", spec.stored);
+  add("kept", spec.kept);
+  add("gradient", spec.gradient);
+  add("optimizer", spec.optimizer);
+  return text;
+}
+
 std::string specs(const Plan& plan, const std::vector<Parameter>& parameters) {
   std::string text = "\n";
   for (const Parameter& parameter : parameters) text += to_text(plan, parameter, spec_of(plan, parameter)) + "\n";
@@ -48,7 +68,7 @@ TEST(PlanTest, OneChipSpreadsNothing) {
 wq 64x64 computed -,-
 w_up 8x64x96 computed -,-,-
 )");
-  EXPECT_EQ(spec_of(plan, kWq).why, "whole on every chip");
+  EXPECT_EQ(spec_of(plan, kWq).why, "whole");
   EXPECT_TRUE(plan.cuts.empty());
 }
 

@@ -8,11 +8,10 @@
 
 namespace megacpp::plan {
 
-std::string to_text(const Plan& plan) {
-  const ir::Mesh& mesh = plan.parallel.mesh;
-  std::string text = fmt::format("mesh: {}\n", to_string(mesh));
+std::string axes_text(const Plan& plan) {
+  std::string text;
   for (const auto& [dim, axes] : plan.parallel.axes)
-    text += fmt::format("{}: {}\n", dim_name(dim), to_string(axes, mesh));
+    text += fmt::format("{}: {}\n", dim_name(dim), to_string(axes, plan.parallel.mesh));
   if (plan.parallel.sequence_chunks > 1)
     text += fmt::format("runs of a sequence: {}{}\n", plan.parallel.sequence_chunks,
                         plan.parallel.balanced_order ? ", early and late paired" : "");
@@ -32,21 +31,6 @@ std::string layout_line(const Plan& plan) {
   add("tensor", layout.tensor_parallel, layout.sequence_parallel ? " with sequence" : "");
   add("pipeline", layout.pipeline_parallel);
   return text + fmt::format(", zero {}", layout.zero);
-}
-
-std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
-  const ir::Mesh& mesh = plan.parallel.mesh;
-  std::string text =
-      fmt::format("{} {} computed {}", parameter.name,
-                  fmt::join(local_shape(parameter.shape, spec.computed, mesh), "x"), to_string(spec.computed, mesh));
-  const auto add = [&](const char* name, const ir::Sharding& sharding) {
-    if (sharding != spec.computed) text += fmt::format("; {} {}", name, to_string(sharding, mesh));
-  };
-  add("stored", spec.stored);
-  add("kept", spec.kept);
-  add("gradient", spec.gradient);
-  add("optimizer", spec.optimizer);
-  return text;
 }
 
 }  // namespace megacpp::plan
