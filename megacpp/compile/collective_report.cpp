@@ -9,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ir/fold_blocks.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/optim/adamw.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
@@ -35,22 +36,38 @@ std::vector<std::string> layout_axes(const std::string& axes) {
   return names;
 }
 
+/// By name of a gradient that several chips of `model` have parts of, because they share the weight: the chips that
+/// have a weight each.
+using SharedGradients = std::map<std::string, int64_t>;
+
+SharedGradients shared_gradients(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters) {
+  SharedGradients shared;
+  for (const blocks::Parameter& parameter : parameters)
+    for (const blocks::Dim dim : parameter.dims) {
+      if (dim != blocks::Dim::kv_heads && dim != blocks::Dim::groups) continue;
+      const int64_t parts = plan.parallel.mesh.size(plan.parallel.axes_of(dim));
+      if (parts < plan.layout.tensor_parallel) shared[optim::gradient_name(parameter.name)] = parts;
+    }
+  return shared;
+}
+
 // What is asked of one program about its collectives.
 class ProgramReader {
  public:
   /// `phase` of the whole program; none: forward and backward stand in one.
-  ProgramReader(const Graph& graph, std::optional<Phase> phase)
+  ProgramReader(const Graph& graph, std::optional<Phase> phase, const SharedGradients& shared)
       : graph_(graph),
         phase_(phase),
+        shared_(shared),
         users_(graph.users()),
         in_forward_(graph.nodes().size(), false),
-        is_gradient_(graph.values().size(), false) {
+        gradient_(graph.values().size()) {
     std::set<std::string> gradients;
     for (const ir::NodeId id : graph.inputs())
       if (graph.node(id).role == ir::Role::gradient) gradients.insert(graph.node(id).attrs.text("name"));
     for (const ir::Output& output : graph.outputs()) {
       if (output.donated.empty()) mark_forward(output.value);
-      is_gradient_[output.value.index] = gradients.contains(output.donated);
+      if (gradients.contains(output.donated)) gradient_[output.value.index] = output.donated;
     }
     for (size_t n = graph.nodes().size(); n-- > 0;)
       if (in_forward_[n])
@@ -66,7 +83,9 @@ class ProgramReader {
                           .scope = node.scope,
                           .asked = schedule::first_cause(cause).starts_with("annotation")};
     facts.of_weight = moves_weight(node);
-    facts.of_gradient = facts.phase == Phase::backward && !node.results.empty() && adds_to_gradient(node.results[0]);
+    if (facts.phase == Phase::backward) add_gradients(facts, node);
+    if (facts.phase == Phase::update) add_sharing(facts, node);
+    facts.is_pass_alone = phase_ == Phase::backward;
     facts.is_scalar = !node.operands.empty() && graph_.type(node.operands[0]).elements() == 1;
     return facts;
   }
@@ -84,17 +103,45 @@ class ProgramReader {
     return false;
   }
 
-  // It is added to a gradient, at once or after more moves.
-  bool adds_to_gradient(ValueId value) const {
-    if (is_gradient_[value.index]) return true;
+  void add_gradients(CollectiveFacts& facts, const Node& node) const {
+    for (const ValueId result : node.results) {
+      const std::string gradient = gradient_after(result);
+      if (gradient.empty()) continue;
+      facts.of_gradient = true;
+      const auto shared = shared_.find(gradient);
+      if (shared != shared_.end()) facts.sharing_parts = shared->second;
+    }
+  }
+
+  void add_sharing(CollectiveFacts& facts, const Node& node) const {
+    for (const ValueId operand : node.operands) {
+      const auto shared = shared_.find(gradient_before(operand));
+      if (shared != shared_.end()) facts.sharing_parts = shared->second;
+    }
+  }
+
+  // The gradient that it was before it was moved; empty: it is none.
+  std::string gradient_before(ValueId value) const {
+    const Node& source = graph_.producer(value);
+    if (source.op == ir::kInputOp) return source.role == ir::Role::gradient ? source.attrs.text("name") : "";
+    if (!only_moves(source) || source.operands.size() != source.results.size()) return "";
+    const auto at = std::find(source.results.begin(), source.results.end(), value);
+    return gradient_before(source.operands[static_cast<size_t>(at - source.results.begin())]);
+  }
+
+  // The gradient that it is added to, at once or after more moves; empty: none.
+  std::string gradient_after(ValueId value) const {
+    if (!gradient_[value.index].empty()) return gradient_[value.index];
     for (const ir::NodeId id : users_[value.index]) {
       const Node& user = graph_.node(id);
       for (const ValueId result : user.results) {
-        if (is_gradient_[result.index] && graph_.type(result).shape == graph_.type(value).shape) return true;
-        if (only_moves(user) && adds_to_gradient(result)) return true;
+        const std::string& own = gradient_[result.index];
+        if (!own.empty() && graph_.type(result).shape == graph_.type(value).shape) return own;
+        const std::string later = only_moves(user) ? gradient_after(result) : "";
+        if (!later.empty()) return later;
       }
     }
-    return false;
+    return "";
   }
 
   bool only_moves(const Node& node) const {
@@ -104,19 +151,18 @@ class ProgramReader {
 
   const Graph& graph_;
   std::optional<Phase> phase_;
+  const SharedGradients& shared_;
   std::vector<std::vector<ir::NodeId>> users_;
-  std::vector<bool> in_forward_;   // by node: an output that is no state depends on it
-  std::vector<bool> is_gradient_;  // by value: it leaves the program as one
+  std::vector<bool> in_forward_;       // by node: an output that is no state depends on it
+  std::vector<std::string> gradient_;  // by value: the gradient it leaves the program as
 };
 
 // What the state of a stage's chip grows by under a change of the layout. Asked once per change: planning takes time.
 class Costs {
  public:
-  Costs(const recipe::Recipe& recipe, const std::vector<blocks::Parameter>& all, const ChipPrograms& chip)
-      : recipe_(recipe), all_(all) {
-    for (const blocks::Parameter& parameter : all)
-      if (chip.inputs.contains(parameter.name)) own_.push_back(parameter);
-    now_ = plan::state_bytes(plan::make_plan(recipe), own_).total();
+  Costs(const recipe::Recipe& recipe, const Compiled& compiled, size_t stage, const plan::Plan& plan)
+      : recipe_(recipe), all_(compiled.parameters), own_(compiled.parameters_of(stage)) {
+    now_ = plan::state_bytes(plan, own_).total();
   }
 
   std::optional<int64_t> of(const std::vector<std::string>& changes) {
@@ -205,8 +251,12 @@ Key key_of(const CollectiveRow& row) {
 // Rows of one pipeline stage, calls counted over a whole step.
 class StageReport {
  public:
-  StageReport(const ChipPrograms& chip, int64_t stage, Costs costs)
-      : chip_(chip), stage_(stage), costs_(std::move(costs)) {}
+  StageReport(const Compiled& compiled, size_t stage, const recipe::Recipe& recipe, const plan::Plan& plan)
+      : chip_(compiled.pipeline[stage]),
+        stage_(static_cast<int64_t>(stage)),
+        layout_(plan.layout),
+        shared_(shared_gradients(plan, compiled.parameters)),
+        costs_(recipe, compiled, stage, plan) {}
 
   std::vector<CollectiveRow> run() {
     for (size_t p = 0; p < chip_.programs.size(); ++p) add(chip_.programs[p], part_of(chip_, p));
@@ -215,7 +265,7 @@ class StageReport {
 
  private:
   void add(const Graph& graph, const Part& part) {
-    const ProgramReader reader(graph, part.phase);
+    const ProgramReader reader(graph, part.phase, shared_);
     for (size_t n = 0; n < graph.nodes().size(); ++n) {
       const Node& node = graph.nodes()[n];
       const std::optional<int64_t> bytes = sent_bytes(graph, node);
@@ -229,7 +279,7 @@ class StageReport {
                         .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), part.slot)),
                         .calls = 0,
                         .bytes = *bytes,
-                        .removal = removal_of(facts),
+                        .removal = removal_of(facts, layout_),
                         .cost_bytes = {}};
       const auto [at, is_new] = known_.try_emplace(key_of(row), rows_.size());
       if (is_new) {
@@ -242,6 +292,8 @@ class StageReport {
 
   const ChipPrograms& chip_;
   int64_t stage_;
+  const recipe::Layout& layout_;
+  SharedGradients shared_;
   Costs costs_;
   std::vector<CollectiveRow> rows_;
   std::map<Key, size_t> known_;
@@ -263,15 +315,13 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
 }
 
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe) {
+  const plan::Plan plan = plan::make_plan(recipe);
   std::vector<CollectiveRow> rows;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) {
-    const ChipPrograms& chip = compiled.pipeline[stage];
-    StageReport report(chip, static_cast<int64_t>(stage), Costs(recipe, compiled.parameters, chip));
-    for (CollectiveRow& row : report.run()) {
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+    for (CollectiveRow& row : StageReport(compiled, stage, recipe, plan).run()) {
       if (row.phase != Phase::update) row.calls /= recipe.train.micro_steps;
       rows.push_back(std::move(row));
     }
-  }
   return rows;
 }
 

@@ -196,7 +196,44 @@ TEST(CollectiveReportTest, EveryRowHasACause) {
     }
 }
 
+// All four families, with fewer KV heads and groups than the chips of the layouts below may be.
+std::vector<std::string> hybrid(const std::vector<std::string>& layout) {
+  std::vector<std::string> overrides = {
+      "model.pattern=AEMEMR",    "model.attention.kv_heads=2", "model.feed_forward.experts=4", "model.mamba.heads=4",
+      "model.mamba.head_dim=16", "model.mamba.groups=2",       "model.mamba.state=16",         "model.mamba.chunk=16",
+      "model.recurrent.heads=4", "model.recurrent.width=32"};
+  overrides.insert(overrides.end(), layout.begin(), layout.end());
+  return overrides;
+}
+
 class RemovalTest : public testing::TestWithParam<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(
+    SharedWeights, RemovalTest,
+    testing::Values(std::vector<std::string>{"layout.tensor_parallel=4", "model.attention.kv_heads=2"},
+                    std::vector<std::string>{"layout.tensor_parallel=4", "model.attention.kv_heads=2",
+                                             "layout.sequence_parallel=false"},
+                    std::vector<std::string>{"layout.tensor_parallel=2", "model.attention.kv_heads=1"},
+                    std::vector<std::string>{"layout.tensor_parallel=2", "model.attention.kv_heads=1",
+                                             "layout.sequence_parallel=false", "layout.data_parallel=2",
+                                             "layout.zero=3"}));
+INSTANTIATE_TEST_SUITE_P(
+    KeptWeights, RemovalTest,
+    testing::Values(std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3",
+                                             "layout.reshard_after_forward=false"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3",
+                                             "layout.reshard_after_forward=false"}));
+INSTANTIATE_TEST_SUITE_P(
+    Hybrid, RemovalTest,
+    testing::Values(hybrid({"layout.tensor_parallel=2"}), hybrid({"layout.tensor_parallel=4"}),
+                    hybrid({"layout.tensor_parallel=4", "layout.sequence_parallel=false"}),
+                    hybrid({"layout.tensor_parallel=4", "layout.expert_tensor_parallel=1"}),
+                    hybrid({"layout.tensor_parallel=2", "layout.context_parallel=2"}),
+                    hybrid({"layout.data_parallel=2", "layout.expert_parallel=2", "layout.tensor_parallel=2"}),
+                    hybrid({"layout.data_parallel=2", "layout.expert_parallel=2", "layout.zero=3"}),
+                    hybrid({"layout.lane=fsdp", "layout.data_parallel=2", "layout.tensor_parallel=2"}),
+                    hybrid({"layout.lane=megatron", "layout.data_parallel=2", "layout.tensor_parallel=4"}),
+                    hybrid({"layout.pipeline_parallel=2", "layout.tensor_parallel=4"})));
 INSTANTIATE_TEST_SUITE_P(
     Layouts, RemovalTest,
     testing::Values(std::vector<std::string>{"layout.tensor_parallel=2"},
@@ -216,11 +253,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 // State as the memory plan has it, and second copies of weights, which are no state.
 int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled, int64_t stage) {
-  int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters).kept;
   const size_t there = std::min(static_cast<size_t>(stage), compiled.pipeline.size() - 1);
+  int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters_of(there)).kept;
   for (const memory::StateSlot& slot : compiled.pipeline[there].memory.state)
     if (slot.role != ir::Role::batch && slot.role != ir::Role::activation) bytes += slot.type.bytes();
   return bytes;
+}
+
+// Whatever it is called.
+bool is_same(const CollectiveRow& a, const CollectiveRow& b) {
+  return std::tie(a.kind, a.axes, a.where, a.cause) == std::tie(b.kind, b.axes, b.where, b.cause);
 }
 
 TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
@@ -235,13 +277,37 @@ TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
     }
     recipe::Recipe changed = recipe;
     recipe::apply_overrides(changed, row.removal.changes);
+    EXPECT_NE(changed, recipe) << row.removal.changes[0] << " is so already: " << row.cause;
     const Compiled after = compile_training(changed, plain_target());
+    // What moves over other axes for the same purpose is another collective, with another change.
+    const auto shares_change = [&row](const CollectiveRow& left) {
+      return left.removal.changes.empty() ||
+             std::any_of(left.removal.changes.begin(), left.removal.changes.end(), [&row](const std::string& change) {
+               return std::find(row.removal.changes.begin(), row.removal.changes.end(), change) !=
+                      row.removal.changes.end();
+             });
+    };
     for (const CollectiveRow& left : collective_report(after, changed))
-      EXPECT_FALSE(left.phase == row.phase && left.removal.purpose == row.removal.purpose)
+      EXPECT_FALSE(left.phase == row.phase &&
+                   ((left.removal.purpose == row.removal.purpose && shares_change(left)) || is_same(left, row)))
           << row.removal.changes[0] << " leaves " << left.kind << " @" << left.where << ": " << left.cause;
     ASSERT_TRUE(row.cost_bytes) << row.removal.changes[0];
     EXPECT_EQ(held_bytes(changed, after, row.stage) - held_bytes(recipe, before, row.stage), *row.cost_bytes)
         << row.removal.changes[0];
+  }
+}
+
+TEST(CollectiveReportTest, SharedWeightsAskForTheDegreeThatSplitsThem) {
+  for (const char* sequence_parallel : {"true", "false"}) {
+    std::vector<std::string> overrides =
+        hybrid({"layout.tensor_parallel=4", std::string("layout.sequence_parallel=") + sequence_parallel});
+    int64_t shared = 0;
+    for (const CollectiveRow& row : report_of(overrides))
+      if (row.removal.purpose == "gradients of weights that several chips share") {
+        ++shared;
+        EXPECT_EQ(row.removal.changes, std::vector<std::string>{"layout.tensor_parallel=2"});
+      }
+    EXPECT_GT(shared, 0) << "sequence_parallel " << sequence_parallel;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/recipe/parse.h"
 
 namespace megacpp::compile {
 namespace {
@@ -25,22 +26,29 @@ bool is_family(const Facts& facts, std::string_view family) { return ir::scope_f
 struct Rule {
   const char* purpose;
   bool (*applies)(const Facts&);
-  std::string_view change;  // kDegrees: every degree behind the axes becomes 1; kNeeded: nothing removes it
+  /// kDegrees: every degree behind the axes becomes 1; kUnshared: `model` gets no more chips than there are parts;
+  /// kNeeded: nothing removes it.
+  std::string_view change;
   const char* note;
 };
 
 constexpr std::string_view kDegrees = "degrees";
+constexpr std::string_view kUnshared = "unshared";
 constexpr std::string_view kNeeded = "";
 
-// The first rule that applies counts.
+// The first rule that applies counts, unless what it would change is so already.
 constexpr Rule kRules[] = {
     {"the loss", [](const Facts& f) { return f.is_scalar && f.scope == "loss"; }, kNeeded,
      "the loss is a mean over all tokens"},
     {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNeeded,
      "every chip clips by the norm of all gradients"},
-    {"single numbers", [](const Facts& f) { return f.is_scalar; }, kNeeded, "every chip needs the number of all chips"},
+    {"single numbers", [](const Facts& f) { return f.is_scalar && f.kind != "send" && f.kind != "recv"; }, kNeeded,
+     "every chip needs the number of all chips"},
     {"gradients of a weight that two stages hold", [](const Facts& f) { return f.kind == "exchange_sum"; },
      "layout.pipeline_parallel=1", "a tied embedding stands in the first and the last stage"},
+    {"gradients of weights that several chips share",
+     [](const Facts& f) { return only_over(f, "model") && f.sharing_parts > 0; }, kUnshared,
+     "there are fewer KV heads or groups than chips"},
     {"gradients of weights that see part of the tokens",
      [](const Facts& f) { return only_over(f, "model") && sums(f) && (f.phase == Phase::update || f.of_gradient); },
      "layout.sequence_parallel=false", "then norms see all tokens on every chip; activations between mixers grow"},
@@ -52,8 +60,10 @@ constexpr Rule kRules[] = {
      "layout.zero=0", "then every chip updates all of its weights"},
     {"weights, where they are used", [](const Facts& f) { return f.of_weight && f.asked && f.phase == Phase::forward; },
      "layout.zero=2", "then weights stay whole"},
-    {"weights, again in the backward pass", [](const Facts& f) { return f.of_weight && f.asked; },
+    {"weights, again in the backward pass", [](const Facts& f) { return f.of_weight && f.asked && !f.is_pass_alone; },
      "layout.reshard_after_forward=false", "then weights stay whole from forward to backward"},
+    {"weights, again in the backward pass", [](const Facts& f) { return f.of_weight && f.asked; }, "layout.zero=2",
+     "then weights stay whole; passes of a pipeline hand none on"},
     {"weights, whole where tokens are split", [](const Facts& f) { return f.of_weight && over(f, "model"); },
      "layout.sequence_parallel=false", "then tokens come whole and the weight stays split"},
     {"tokens, for the rows of the embedding's gradient that a chip stores",
@@ -101,6 +111,14 @@ std::string without_degree(std::string_view axis) {
   return at->second;
 }
 
+bool is_in_effect(std::string_view change, const recipe::Layout& layout) {
+  if (change == kDegrees || change == kUnshared || change == kNeeded) return false;
+  recipe::Recipe changed;
+  changed.layout = layout;
+  recipe::apply_overrides(changed, std::vector<std::string>{std::string(change)});
+  return changed.layout == layout;
+}
+
 }  // namespace
 
 std::string_view phase_name(Phase phase) {
@@ -108,14 +126,16 @@ std::string_view phase_name(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
-Removal removal_of(const Facts& facts) {
-  const Rule& rule =
-      *std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule& r) { return r.applies(facts); });
-  Removal removal{.purpose = rule.purpose, .changes = {}, .note = rule.note};
-  if (rule.change == kDegrees) {
+Removal removal_of(const Facts& facts, const recipe::Layout& layout) {
+  const auto* rule = std::begin(kRules);
+  while (!rule->applies(facts) || is_in_effect(rule->change, layout)) ++rule;
+  Removal removal{.purpose = rule->purpose, .changes = {}, .note = rule->note};
+  if (rule->change == kDegrees) {
     for (const std::string& axis : facts.axes) removal.changes.push_back(without_degree(axis));
-  } else if (rule.change != kNeeded) {
-    removal.changes.emplace_back(rule.change);
+  } else if (rule->change == kUnshared) {
+    removal.changes.push_back("layout.tensor_parallel=" + std::to_string(facts.sharing_parts));
+  } else if (rule->change != kNeeded) {
+    removal.changes.emplace_back(rule->change);
   }
   return removal;
 }

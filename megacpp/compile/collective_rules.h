@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/recipe/recipe.h"
 
 namespace megacpp::compile {
 
@@ -26,6 +27,10 @@ struct CollectiveFacts {
   bool of_weight = false;    // it moves a weight as it is stored
   bool of_gradient = false;  // it moves a gradient to where it is added up
   bool is_scalar = false;
+  bool is_pass_alone = false;  // in a backward pass that is a program of its own
+  /// Of a sum over gradients of weights that several chips of `model` share, there being fewer KV heads or groups than
+  /// chips: the chips that each have one. 0: of no such weight.
+  int64_t sharing_parts = 0;
 };
 
 struct Removal {
@@ -34,6 +39,7 @@ struct Removal {
   std::string note;
 };
 
-Removal removal_of(const CollectiveFacts& facts);
+/// `layout` is resolved; no change is advised that it has already.
+Removal removal_of(const CollectiveFacts& facts, const recipe::Layout& layout);
 
 }  // namespace megacpp::compile
