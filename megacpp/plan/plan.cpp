@@ -2,7 +2,6 @@
 #include "megacpp/plan/plan.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "megacpp/plan/degrees.h"
 #include "megacpp/plan/gates.h"
@@ -71,10 +70,6 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
 const ir::Axes& copies_of(const Plan& plan, const blocks::Parameter& parameter) {
   const bool of_experts = std::find(parameter.dims.begin(), parameter.dims.end(), Dim::experts) != parameter.dims.end();
   return of_experts ? plan.expert_copies : plan.copies;
-}
-
-int64_t bucket_multiple(const Plan& plan, const ir::Axes& sharing) {
-  return std::lcm(plan.parallel.mesh.size(sharing), plan.layout.bucket_padding);
 }
 
 }  // namespace megacpp::plan

@@ -59,7 +59,5 @@ ParameterSpec spec_of(const Plan& plan, const blocks::Parameter& parameter);
 
 /// Parameters in a bucket start at a multiple of this many elements, as Megatron-Core lays them out.
 inline constexpr int64_t kBucketAlignment = 64;
-/// Elements a bucket ends at a multiple of: lcm(chips that share it, layout.bucket_padding).
-int64_t bucket_multiple(const Plan& plan, const ir::Axes& sharing);
 
 }  // namespace megacpp::plan

@@ -83,7 +83,6 @@ struct Layout {
   std::string reshard_after_forward = "true";  // true | false | a number of chips
   int64_t prefetch = 1;                        // gathers in flight ahead of their use
   int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
-  int64_t bucket_padding = 128;                // elements
   int64_t max_replicated_bytes = int64_t{1} << 30;
 
   bool operator==(const Layout&) const = default;
