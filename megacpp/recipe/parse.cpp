@@ -29,7 +29,23 @@ std::string line_of(const std::string& file, const YAML::Node& node) {
   base::raise(base::Code::E1002, {.where = where + " " + key.path,
                                   .got = got,
                                   .wanted = std::string(kind_name(key.kind)),
-                                  .next = key.path + ": " + key.doc});
+                                  .next = meaning_of(key)});
+}
+
+/// A number, but none that fits 64 bits.
+bool is_beyond_counting(const std::string& text) {
+  int64_t number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc::result_out_of_range && result.ptr == text.data() + text.size();
+}
+
+[[noreturn]] void refuse_beyond_counting(const Key& key, const std::string& where, const std::string& text) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto nearest = nearest_value(key, text.starts_with('-') ? -kInfinity : kInfinity);
+  base::raise(base::Code::E1003, {.where = where + " " + key.path,
+                                  .got = text,
+                                  .wanted = describe(key.range) + (nearest ? "" : ", in 64 bits"),
+                                  .next = nearest ? "set " + key.path + ": " + *nearest : meaning_of(key)});
 }
 
 template <typename Number>
@@ -78,7 +94,9 @@ void assign(Draft& draft, const Key& key, const YAML::Node& node, const std::str
     return;
   }
   if (!node.IsScalar()) refuse_kind(key, where, node.IsMap() ? "a group" : node.IsNull() ? "nothing" : "a list");
-  if (!std::visit(ScalarReader{node.Scalar()}, member)) refuse_kind(key, where, "'" + node.Scalar() + "'");
+  if (std::visit(ScalarReader{node.Scalar()}, member)) return;
+  if (key.kind == Kind::integer && is_beyond_counting(node.Scalar())) refuse_beyond_counting(key, where, node.Scalar());
+  refuse_kind(key, where, "'" + node.Scalar() + "'");
 }
 
 [[noreturn]] void refuse_unknown(const std::string& path, const std::string& where) {

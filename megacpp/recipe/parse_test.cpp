@@ -84,7 +84,7 @@ TEST(ParseTest, WrongKindsAreRefusedWithLineAndWantedKind) {
   EXPECT_EQ(error.problem().where, "r.yaml:5 model.hidden");
   EXPECT_EQ(error.problem().got, "'wide'");
   EXPECT_EQ(error.problem().wanted, "an integer");
-  for (const char* hidden : {"1.5", "[1]", "{a: 1}", "", "1e3", "99999999999999999999", "true"}) {
+  for (const char* hidden : {"1.5", "[1]", "{a: 1}", "", "1e3", "true"}) {
     EXPECT_EQ(error_of(with("hidden: 32", std::string("hidden: ") + hidden)).code(), base::Code::E1002) << hidden;
   }
   EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  tie_embeddings: maybe")).problem().wanted, "true or false");
@@ -92,6 +92,19 @@ TEST(ParseTest, WrongKindsAreRefusedWithLineAndWantedKind) {
   EXPECT_EQ(error_of(with("train:\n  batch: 2\n  sequence: 16\n  steps: 10\n", "train: 5\n")).code(),
             base::Code::E1002);
   EXPECT_EQ(error_of(std::string(kSmall) + "data:\n  text: [[a]]\n").code(), base::Code::E1002);
+}
+
+TEST(ParseTest, IntegersBeyondSixtyFourBitsAreOutOfRange) {
+  const base::Error high = error_of(kSmall, {"layout.data_parallel=99999999999999999999"});
+  EXPECT_EQ(high.code(), base::Code::E1003);
+  EXPECT_EQ(high.problem().where, "--set layout.data_parallel");
+  EXPECT_EQ(high.problem().got, "99999999999999999999");
+  EXPECT_EQ(high.problem().next, "set layout.data_parallel: 65536");
+  EXPECT_EQ(error_of(kSmall, {"layout.zero=-99999999999999999999"}).problem().next, "set layout.zero: -1");
+  const base::Error seed = error_of(kSmall, {"train.seed=99999999999999999999"});
+  EXPECT_EQ(seed.code(), base::Code::E1003);
+  EXPECT_EQ(seed.problem().wanted, "at least 0, in 64 bits");
+  EXPECT_EQ(error_of(kSmall, {"layout.zero=99999999999999999999x"}).code(), base::Code::E1002);
 }
 
 TEST(ParseTest, TextThatIsNoMappingIsRefused) {

@@ -169,6 +169,15 @@ bool contains(const Range& range, const Member& member) {
   return true;
 }
 
+std::optional<std::string> nearest_value(const Key& key, double wish) {
+  if (key.kind != Kind::integer && key.kind != Kind::number) return std::nullopt;
+  const bool is_low = wish < key.range.low || (key.range.low_excluded && wish == key.range.low);
+  const double bound = is_low ? key.range.low : key.range.high;
+  const bool is_excluded = is_low ? key.range.low_excluded : key.range.high_excluded;
+  if (is_excluded || !std::isfinite(bound) || std::isnan(wish)) return std::nullopt;
+  return fmt::format("{}", bound);
+}
+
 std::string value_text(const Member& member) { return std::visit(ValueWriter{}, member); }
 
 Member member_of(const Key& key, const Recipe& recipe) {
@@ -176,6 +185,8 @@ Member member_of(const Key& key, const Recipe& recipe) {
   MEGACPP_CHECK(member.index() == static_cast<size_t>(key.kind)) << key.path << " has another kind than its member";
   return member;
 }
+
+std::string meaning_of(const Key& key) { return key.path + ": " + key.doc; }
 
 std::string suggest_key(std::string_view unknown) {
   // A right name in the wrong section is likelier than a near spelling.

@@ -50,10 +50,16 @@ std::optional<char> family_of(const Key& key);
 std::string_view kind_name(Kind kind);     // "an integer"
 std::string describe(const Range& range);  // "at least 1", "swiglu or relu2", ""
 bool contains(const Range& range, const Member& member);
+/// The value of the key's range nearest to `wish`, as YAML text; none for a key that is no number, and where a bound is
+/// missing or excluded.
+std::optional<std::string> nearest_value(const Key& key, double wish);
 /// The value as YAML text, e.g. 0.02, .inf, "A|E", [a.txt, b.txt].
 std::string value_text(const Member& member);
 /// The member of a recipe that is only read.
 Member member_of(const Key& key, const Recipe& recipe);
+
+/// "layout.zero: Split over the chips ...": what to read about a key.
+std::string meaning_of(const Key& key);
 
 /// "did you mean 'model.hidden'?" for an unknown path, or where to find the keys.
 std::string suggest_key(std::string_view unknown);

@@ -47,6 +47,17 @@ TEST(SchemaTest, RangesReadAsWords) {
   EXPECT_EQ(describe(find_key("name")->range), "");
 }
 
+TEST(SchemaTest, TheNearestValueIsABoundThatIsAllowed) {
+  const auto nearest = [](const char* path, double wish) { return nearest_value(*find_key(path), wish); };
+  EXPECT_EQ(nearest("layout.zero", 4), "3");
+  EXPECT_EQ(nearest("layout.zero", -7), "-1");
+  EXPECT_EQ(nearest("train.steps", 1e12), "1000000000");
+  EXPECT_EQ(nearest("optimizer.beta1", -0.5), "0");
+  EXPECT_EQ(nearest("optimizer.beta1", 1), std::nullopt) << "1 itself is excluded";
+  EXPECT_EQ(nearest("optimizer.lr", 0), std::nullopt);
+  EXPECT_EQ(nearest("layout.lane", 1), std::nullopt);
+}
+
 TEST(SchemaTest, SectionsAndFamiliesFollowThePaths) {
   EXPECT_TRUE(is_section("model"));
   EXPECT_TRUE(is_section("train.recompute"));

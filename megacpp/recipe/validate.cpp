@@ -40,17 +40,34 @@ std::string got_text(const Origins& origins, std::string_view path, std::string 
   return origins.empty() || origins.contains(path) ? value : "nothing: the key is not given";
 }
 
+/// Of a few words the nearest one is meant when at least half of it is there.
+std::optional<std::string> nearest_choice(const std::string& word, const std::vector<std::string>& choices) {
+  std::optional<std::string> best;
+  for (const std::string& choice : choices) {
+    const size_t distance = base::edit_distance(word, choice);
+    const bool is_meant = 2 * distance <= std::max(word.size(), choice.size());
+    if (is_meant && (!best || distance < base::edit_distance(word, *best))) best = choice;
+  }
+  return best;
+}
+
 std::string next_step(const Key& key, const Member& member) {
-  const std::string meaning = key.path + ": " + key.doc;
-  if (key.range.choices.empty()) return meaning;
-  return base::did_you_mean(*std::get<std::string*>(member), key.range.choices, meaning);
+  if (const auto* text = std::get_if<std::string*>(&member)) {
+    const std::optional<std::string> choice = nearest_choice(**text, key.range.choices);
+    return choice ? "did you mean '" + *choice + "'?" : meaning_of(key);
+  }
+  std::optional<std::string> value;
+  if (const auto* integer = std::get_if<int64_t*>(&member)) value = nearest_value(key, static_cast<double>(**integer));
+  if (const auto* number = std::get_if<double*>(&member)) value = nearest_value(key, **number);
+  return value ? "set " + key.path + ": " + *value : meaning_of(key);
 }
 
 [[noreturn]] void refuse_value(const Key& key, const Member& member, const Origins& origins) {
+  const bool is_given = origins.empty() || origins.contains(key.path);
   base::raise(base::Code::E1003, {.where = place(origins, key.path),
                                   .got = got_text(origins, key.path, value_text(member)),
                                   .wanted = describe(key.range),
-                                  .next = next_step(key, member)});
+                                  .next = is_given ? next_step(key, member) : meaning_of(key)});
 }
 
 void check_ranges(const Recipe& recipe, const ExpandedPattern& pattern, const Origins& origins) {

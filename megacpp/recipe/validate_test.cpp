@@ -113,10 +113,13 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"reshard word", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "treu"; }, "did you mean 'true'?"},
       {"reshard one", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "1"; }, ""},
       {"reshard fraction", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "2.5"; }, ""},
-      {"zero", Code::E1003, [](Recipe& r) { r.layout.zero = 4; }, ""},
-      {"no chips", Code::E1003, [](Recipe& r) { r.layout.tensor_parallel = 0; }, ""},
+      {"zero", Code::E1003, [](Recipe& r) { r.layout.zero = 4; }, "set layout.zero: 3"},
+      {"no chips", Code::E1003, [](Recipe& r) { r.layout.tensor_parallel = 0; }, "set layout.tensor_parallel: 1"},
+      {"negative chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = -1; }, "set layout.data_parallel: 1"},
+      {"many chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = 70000; }, "set layout.data_parallel: 65536"},
+      {"dispatcher", Code::E1003, [](Recipe& r) { r.layout.dispatcher = "al2all"; }, "did you mean 'alltoall'?"},
       {"lane", Code::E1003, [](Recipe& r) { r.layout.lane = "fsd"; }, "did you mean 'fsdp'?"},
-      {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, ""},
+      {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, "set optimizer.min_lr_ratio: 1"},
   };
   for (const Gate& gate : gates) {
     Recipe recipe = small();
@@ -147,6 +150,7 @@ TEST(ValidateTest, OriginsNameLinesAndMissingKeys) {
   const base::Error missing = error_of(recipe, {{"name", "r.yaml:1"}});
   EXPECT_EQ(missing.problem().where, "model.attention.kv_heads");
   EXPECT_EQ(missing.problem().got, "nothing: the key is not given");
+  EXPECT_EQ(missing.problem().next, meaning_of(*find_key("model.attention.kv_heads"))) << "no value is near to none";
 }
 
 }  // namespace

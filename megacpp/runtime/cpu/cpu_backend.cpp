@@ -93,6 +93,15 @@ class CpuExecutable : public Executable {
   ChipThreads threads_;
 };
 
+// A batch may shrink to one sequence for each chip that shares it.
+std::string next_for_memory(const ir::Mesh& mesh) {
+  int64_t sharing = 1;
+  for (const ir::MeshAxis& axis : mesh.axes())
+    if (axis.name.starts_with("data") || axis.name == "expert") sharing *= axis.size;
+  const std::string least = sharing > 1 ? " to no less than " + std::to_string(sharing) : "";
+  return "set train.recompute, reduce train.batch" + least + " (raise train.micro_steps), or reduce train.sequence";
+}
+
 }  // namespace
 
 int available_threads() {
@@ -153,12 +162,11 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
   const std::string chips = compiled.mesh.chips() == 1 ? ""
                                                        : " and " + std::to_string(total) + " on all " +
                                                              std::to_string(compiled.mesh.chips()) + " chips";
-  MEGACPP_REQUIRE(
-      total <= available, E2001,
-      {.where = "this machine, chip " + std::to_string(worst),
-       .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + chips + largest,
-       .wanted = "at most the " + std::to_string(available) + " bytes available",
-       .next = "reduce train.batch (raise train.micro_steps), reduce train.sequence, or set train.recompute"});
+  MEGACPP_REQUIRE(total <= available, E2001,
+                  {.where = "this machine, chip " + std::to_string(worst),
+                   .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + chips + largest,
+                   .wanted = "at most the " + std::to_string(available) + " bytes available",
+                   .next = next_for_memory(compiled.mesh)});
   return std::make_unique<CpuExecutable>(compiled, options);
 }
 

@@ -115,6 +115,15 @@ TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched)
   } catch (const base::Error& error) {
     EXPECT_EQ(error.code(), base::Code::E2001);
     EXPECT_EQ(error.exit_status(), 3);
+    EXPECT_EQ(error.problem().next.find("no less"), std::string::npos);
+  }
+  compiled.pipeline[0].memory.total_bytes = int64_t{1} << 50;
+  compiled.mesh = ir::Mesh({{"data.0", 2}, {"data.1", 2}, {"expert", 3}, {"model", 5}});
+  try {
+    load(compiled, {.threads = 1});
+    FAIL() << "no error";
+  } catch (const base::Error& error) {
+    EXPECT_NE(error.problem().next.find("reduce train.batch to no less than 12 "), std::string::npos) << error.what();
   }
 }
 
