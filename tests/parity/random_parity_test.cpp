@@ -195,7 +195,8 @@ void draw_layout(Draw& draw, bool has_experts, Overrides& overrides) {
   overrides.set("layout.context_attention", draw.any_of({"ring", "alltoall"}));
   overrides.set("layout.load_balance", draw.one_in(2));
   overrides.set("layout.dispatcher", draw.any_of({"alltoall", "allgather"}));
-  overrides.set("layout.expert_tensor_parallel", draw.any_of<int64_t>({0, 0, 1, 2}));
+  const int64_t expert_tensor = draw.any_of<int64_t>({0, 0, 1, 2});
+  overrides.set("layout.expert_tensor_parallel", has_experts ? expert_tensor : 0);
   overrides.set("layout.schedule", draw.any_of({"gpipe", "1f1b", "interleaved", "zero_bubble"}));
   overrides.set("layout.virtual_stages", draw.any_of<int64_t>({1, 1, 2}));
   overrides.set("layout.prefetch", draw.between(0, 3));
