@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/feed_forward.h"
 
+#include <algorithm>
+
 #include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
 
@@ -188,6 +190,10 @@ ValueId run_experts(const BuildContext& context, ValueId rows, ValueId used) {
 // Sequences while they are routed: with the all-gather dispatcher every owner of experts sees those of all owners.
 Dim routed_sequences(const BuildContext& context) { return context.parallel.gathers_tokens ? Dim::data : Dim::batch; }
 
+std::vector<Dim> routed_tokens(const BuildContext& context) {
+  return {routed_sequences(context), Dim::tokens, Dim::whole};
+}
+
 // The same where experts have owners. Rows are filled by the chips that route their tokens and travel to the owners of
 // their experts and back; with the all-gather dispatcher each owner fills and reads its own.
 ValueId run_on_owners(const BuildContext& context, ValueId rows, ValueId used) {
@@ -234,12 +240,25 @@ Routing route(const BuildContext& context, ValueId x) {
   return routing;
 }
 
-ValueId experts(const BuildContext& context, ValueId input) {
+// What the router reads. The gradient of x is partial sums where experts are split inside; the router's part of it is
+// whole, and is made partial too by counting it once, so that one sum follows for all.
+ValueId routers_input(const BuildContext& context, ValueId x) {
+  const Parallel& parallel = context.parallel;
+  if (parallel.is_one_chip()) return x;
+  const ir::Sharding whole = parallel.sharding(routed_tokens(context));
+  ir::Sharding partial = whole;
+  for (const Dim dim : {Dim::experts, Dim::expert_mlp})
+    for (const ir::AxisId axis : parallel.axes_of(dim))
+      if (!whole.splits(axis)) partial.unreduced.push_back(axis);
+  std::sort(partial.unreduced.begin(), partial.unreduced.end());
+  return context.builder.one(
+      "reshard", {x}, {{"from", ir::to_string(partial, parallel.mesh)}, {"to", ir::to_string(whole, parallel.mesh)}});
+}
+
+// x lies as it is routed, and so does the result, which may be partial sums.
+ValueId experts(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
-  const std::vector<Dim> stream = {Dim::batch, Dim::stream, Dim::whole};
-  const std::vector<Dim> routed = {routed_sequences(context), Dim::tokens, Dim::whole};
-  const ValueId x = context.reshard(input, stream, routed);
-  const Routing routing = route(context, x);
+  const Routing routing = route(context, routers_input(context, x));
   ValueId rows;
   {
     ops::Scope scope(b, "dispatch");
@@ -251,17 +270,33 @@ ValueId experts(const BuildContext& context, ValueId input) {
     rows = run_on_owners(context, rows, routing.used);
   }
   ops::Scope scope(b, "combine");
-  const ValueId y = b.one("combine", {rows, routing.slot, b.convert(routing.weights, context.dims.compute)});
-  return context.reshard(b.reshape(y, b.shape(input)), routed, stream);
+  // Gradients of weights are partial sums where experts are split inside: few numbers here, many further back.
+  const std::vector<Dim> chosen = {routed_sequences(context), Dim::tokens, Dim::whole, Dim::whole};
+  const ValueId weights = context.reshard(routing.weights, chosen, chosen);
+  const ValueId y = b.one("combine", {rows, routing.slot, b.convert(weights, context.dims.compute)});
+  return b.reshape(y, b.shape(x));
+}
+
+ValueId shared_expert(const BuildContext& context, ValueId x) {
+  ops::Scope scope(context.builder, "shared");
+  return dense(context, x, "shared.");
 }
 
 ValueId build(const BuildContext& context, ValueId x) {
   const FeedForward& f = context.configs.feed_forward;
   if (f.experts == 0) return context.leave(dense(context, context.enter(x), ""));
-  const ValueId y = experts(context, x);
-  if (f.shared_intermediate == 0) return y;
-  ops::Scope scope(context.builder, "shared");
-  return context.builder.add(y, context.leave(dense(context, context.enter(x), "shared.")));
+  const std::vector<Dim> stream = {Dim::batch, Dim::stream, Dim::whole};
+  const std::vector<Dim> mixer = {Dim::batch, Dim::sequence, Dim::whole};
+  const std::vector<Dim> routed = routed_tokens(context);
+  const ValueId tokens = context.reshard(x, stream, routed);
+  ValueId y = experts(context, tokens);
+  if (f.shared_intermediate == 0) return context.reshard(y, routed, stream);
+  ops::Builder& b = context.builder;
+  // Where both kinds of experts want the tokens alike, these travel once, and partial sums of both are added up as one.
+  if (context.parallel.sharding(routed) == context.parallel.sharding(mixer))
+    return context.leave(b.add(y, shared_expert(context, tokens)));
+  y = context.reshard(y, routed, stream);
+  return b.add(y, context.leave(shared_expert(context, context.enter(x))));
 }
 
 }  // namespace

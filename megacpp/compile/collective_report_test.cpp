@@ -42,9 +42,27 @@ recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
   return recipe;
 }
 
-std::vector<CollectiveRow> report_of(const std::vector<std::string>& overrides) {
-  const recipe::Recipe recipe = dense_recipe(overrides);
+// nam56r-tiny, smaller still: its tile of all four families.
+constexpr int64_t kExpertBlocks = 5;
+
+recipe::Recipe hybrid_recipe(const std::vector<std::string>& overrides) {
+  recipe::Recipe recipe = dense_recipe({});
+  recipe.name = recipe.model.name = "hybrid";
+  recipe.model.pattern = "AEMEAEMEAEMR";
+  recipe.model.depth = 12;
+  recipe.model.mamba = {.heads = 4, .head_dim = 16, .state = 8, .groups = 2, .chunk = 8};
+  recipe.model.recurrent = {.width = kHidden, .heads = 4};
+  recipe.model.feed_forward = {.intermediate = 32, .experts = 4, .top_k = 2, .shared_intermediate = 32};
+  recipe::apply_overrides(recipe, overrides);
+  return recipe;
+}
+
+std::vector<CollectiveRow> rows_of(const recipe::Recipe& recipe) {
   return collective_report(compile_training(recipe, plain_target()), recipe);
+}
+
+std::vector<CollectiveRow> report_of(const std::vector<std::string>& overrides) {
+  return rows_of(dense_recipe(overrides));
 }
 
 struct Query {
@@ -97,6 +115,25 @@ TEST(CollectiveReportTest, SequenceParallelSendsAsManyBytesInGathersAndScatters)
       EXPECT_EQ(find(split, {phase, "all_reduce", family}).calls, 0) << family << " " << phase_name(phase);
       EXPECT_EQ(gathers.bytes + scatters.bytes, find(whole, {phase, "all_reduce", family}).bytes) << family;
     }
+}
+
+TEST(CollectiveReportTest, RoutedAndSharedExpertsEnterAndLeaveTogether) {
+  const auto whole = rows_of(hybrid_recipe({"layout.tensor_parallel=2", "layout.sequence_parallel=false"}));
+  const auto split = rows_of(hybrid_recipe({"layout.tensor_parallel=2"}));
+  const Found streams{kExpertBlocks, kExpertBlocks * kStreamBytes}, halves{kExpertBlocks, streams.bytes / 2};
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    // Of routing weights only the gradients are sums over split experts: one number for each of a token's two choices.
+    const Found weights =
+        phase == Phase::forward ? Found{} : Found{kExpertBlocks, kExpertBlocks * kBatch * kSequence * 2 * 4};
+    EXPECT_EQ(find(whole, {phase, "all_reduce", "block*.E.combine"}), weights) << phase_name(phase);
+    EXPECT_EQ(find(split, {phase, "all_reduce", "block*.E"}), weights) << phase_name(phase);
+    EXPECT_EQ(find(whole, {phase, "all_reduce", "block*.E"}),
+              (Found{streams.calls + weights.calls, streams.bytes + weights.bytes}))
+        << phase_name(phase);
+    EXPECT_EQ(find(whole, {phase, "all_gather", "block*.E"}).calls, 0) << phase_name(phase);
+    EXPECT_EQ(find(split, {phase, "all_gather", "block*.E"}), halves) << phase_name(phase);
+    EXPECT_EQ(find(split, {phase, "reduce_scatter", "block*.E"}), halves) << phase_name(phase);
+  }
 }
 
 TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
