@@ -163,11 +163,27 @@ TEST(CollectiveReportTest, LowerZeroMovesGradientsAndWeightsOncePerStep) {
 }
 
 TEST(CollectiveReportTest, RingAttentionPassesKeysOnOncePerOtherChip) {
-  const auto rows = report_of({"layout.context_parallel=4"});
-  // Positions are integers and go by themselves.
-  EXPECT_EQ(find(rows, {Phase::forward, "permute", "block*.A"}).calls, 2 * 3 * kPairs);
-  // Backward: gradients of keys and values too, and those once more to bring them home.
-  EXPECT_EQ(find(rows, {Phase::backward, "permute", "block*.A"}).calls, (3 * 3 + 1) * kPairs);
+  const std::vector<std::vector<std::string>> orders = {
+      {}, {"layout.load_balance=false"}, {"model.attention.document_mask=true"}};
+  for (std::vector<std::string> overrides : orders) {
+    overrides.emplace_back("layout.context_parallel=4");
+    const auto rows = report_of(overrides);
+    const Found forward{3 * kPairs, 3 * kPairs * 2 * kStreamBytes / 4};  // k and v of a chip
+    EXPECT_EQ(find(rows, {Phase::forward, "permute", "block*.A"}), forward) << overrides[0];
+    // Backward: gradients of keys and values too, and those once more to bring them home.
+    EXPECT_EQ(find(rows, {Phase::backward, "permute", "block*.A"}).calls, (2 * 3 + 1) * kPairs) << overrides[0];
+    for (const CollectiveRow& row : rows)
+      EXPECT_FALSE(row.where.starts_with("block*.A") && row.kind != "permute" && row.phase != Phase::update)
+          << row.kind << " @" << row.where << ": " << row.cause;
+  }
+}
+
+TEST(CollectiveReportTest, RingAttentionStopsWhereTheWindowEnds) {
+  for (const auto& [window, passes] : {std::pair{"model.attention.window=8", 1}, {"model.attention.window=18", 3}}) {
+    const auto rows = report_of({"layout.context_parallel=8", "layout.load_balance=false", window});  // runs of 8
+    EXPECT_EQ(find(rows, {Phase::forward, "permute", "block*.A"}).calls, passes * kPairs) << window;
+    EXPECT_EQ(find(rows, {Phase::backward, "permute", "block*.A"}).calls, (2 * passes + 1) * kPairs) << window;
+  }
 }
 
 TEST(CollectiveReportTest, AllToAllAttentionSwapsQueriesKeysValuesAndOutputs) {

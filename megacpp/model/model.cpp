@@ -65,10 +65,10 @@ class ModelBuilder {
     const ValueId labels = tokens("batch.labels");
     const recipe::ExpandedPattern pattern = recipe::expand(model_.pattern, model_.depth);
     if (recipe::has_family(pattern, 'A')) {
-      if (model_.attention.document_mask) segments_ = tokens("batch.segments");
+      // Whole along the sequence: attention over a split one reads those of other chips' keys.
+      if (model_.attention.document_mask) segments_ = tokens("batch.segments", Dim::whole);
       if (plan_.parallel.balanced_order)
-        positions_ = input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch,
-                           plan_.parallel.sharding({Dim::sequence}));
+        positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
       if (model_.attention.rope) build_rope_tables();
     }
     ValueId x = embed(ids);
@@ -96,9 +96,9 @@ class ModelBuilder {
     return builder_.input(name, std::move(type), role, text);
   }
 
-  ValueId tokens(const std::string& name) {
+  ValueId tokens(const std::string& name, Dim along = Dim::sequence) {
     return input(name, {DType::i32, {batch_.sequences, batch_.length}}, ir::Role::batch,
-                 plan_.parallel.sharding({Dim::batch, Dim::sequence}));
+                 plan_.parallel.sharding({Dim::batch, along}));
   }
 
   // The weight as products see it: stored, gathered to what stays between forward and backward, gathered to what is
@@ -150,14 +150,19 @@ class ModelBuilder {
     builder_.set_scope("rope");
     const int64_t half = model_.attention.head_dim / 2;
     const ir::Shape shape = {batch_.length, half};
-    const ValueId position = positions_ ? builder_.broadcast(builder_.convert(*positions_, DType::f32), shape, {0})
-                                        : builder_.iota(shape, 0, DType::f32);
+    const ValueId position = positions_ ? own_positions(shape) : builder_.iota(shape, 0, DType::f32);
     const ValueId index = builder_.iota(shape, 1, DType::f32);
     const double log_theta = std::log(model_.attention.rope_theta);
     const ValueId frequency = builder_.exp(builder_.scale(index, -log_theta / static_cast<double>(half)));
     const ValueId angle = builder_.mul(position, frequency);
     rope_cos_ = builder_.unary("cos", angle);
     rope_sin_ = builder_.unary("sin", angle);
+  }
+
+  // Of the tokens that the mixers of a chip hold: angles of others would be made in vain. f32 of `shape`
+  ValueId own_positions(const ir::Shape& shape) {
+    const ValueId own = context_for("", {}).reshard(*positions_, {Dim::whole}, {Dim::sequence});
+    return builder_.broadcast(builder_.convert(own, DType::f32), shape, {0});
   }
 
   ValueId embed(ValueId ids) {

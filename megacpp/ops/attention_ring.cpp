@@ -2,7 +2,6 @@
 #include "megacpp/ops/attention_ring.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "megacpp/ops/attention_decompose.h"
@@ -31,7 +30,7 @@ struct RingLayout {
   Sharding lse() const { return {{batch, heads(), ring}}; }
   Sharding keys() const { return {{batch, ring, kv_heads, {}}}; }
   Sharding segments() const { return {{batch, ring}}; }
-  Sharding positions() const { return {{ring}}; }
+  Sharding whole_segments() const { return {{batch, {}}}; }
   /// Chips that share a key head sum their parts of its gradient.
   Sharding key_gradients() const {
     Sharding sharding = keys();
@@ -70,7 +69,7 @@ std::optional<RingLayout> layout_of(const PartitionContext& context) {
   return layout;
 }
 
-// What travels: k, v, their segments where there are documents, and their positions.
+// What travels: k and v.
 using Run = std::vector<ValueId>;
 
 class Ring {
@@ -81,66 +80,81 @@ class Ring {
         tokens_(TokenOperands::behind(first_token_operand, context.view().attrs)),
         attrs_(context.view().attrs) {
     attrs_.set("placed", int64_t{1});
-    if (tokens_.documents) query_segments_ = context_.local(tokens_.query_segments(), layout_.segments());
-    query_positions_ = tokens_.placed ? context_.local(tokens_.query_positions(), layout_.positions()) : count_tokens();
-  }
-
-  int64_t chips() const { return context_.mesh().size(layout_.ring); }
-
-  Run own_run() {
-    Run run = {context_.local(1, layout_.keys()), context_.local(2, layout_.keys())};
-    if (tokens_.documents) run.push_back(context_.local(tokens_.key_segments(), layout_.segments()));
-    run.push_back(tokens_.placed ? context_.local(tokens_.key_positions(), layout_.positions()) : query_positions_);
-    return run;
-  }
-
-  /// Every chip hands its values to the next one, those of a dtype together.
-  std::vector<ValueId> pass_on(const std::vector<ValueId>& values) {
-    Builder& b = context_.builder();
-    std::map<DType, std::vector<size_t>> by_dtype;
-    for (size_t i = 0; i < values.size(); ++i) by_dtype[b.type(values[i]).dtype].push_back(i);
-    std::vector<ValueId> passed(values.size());
-    for (const auto& [_, places] : by_dtype) {
-      std::vector<ValueId> given;
-      for (const size_t i : places) given.push_back(values[i]);
-      const std::vector<ValueId> taken =
-          b.node("permute", given,
-                 {{"axes", axes()},
-                  {"parts", chips()},
-                  {"shift", int64_t{1}},
-                  {"cause", std::string("attention over a split sequence: each run to the next chip")}});
-      for (size_t i = 0; i < places.size(); ++i) passed[places[i]] = taken[i];
+    if (tokens_.documents) {
+      query_segments_ = context_.local(tokens_.query_segments(), layout_.segments());
+      key_segments_ = context_.local(tokens_.key_segments(), layout_.whole_segments());
     }
-    return passed;
+    query_positions_ = part(whole_positions(tokens_.query_positions(), 0), 0, 0);
+    key_positions_ = whole_positions(tokens_.key_positions(), 1);
   }
 
-  /// `op` of q, the run and `others` on this chip.
-  std::vector<ValueId> node(std::string_view op, ValueId q, const Run& run, const std::vector<ValueId>& others = {}) {
+  /// How often runs must move on until every query has met all keys it sees: all around where tokens stand in an order
+  /// that only the positions tell, else no further than the mask reaches.
+  int64_t passes() const {
+    int64_t pass = chips() - 1;
+    while (pass > 0 && !tokens_.placed && !is_seen(pass)) --pass;
+    return pass;
+  }
+
+  Run own_run() { return {context_.local(1, layout_.keys()), context_.local(2, layout_.keys())}; }
+
+  /// Every chip hands its values to the one `shift` places further.
+  std::vector<ValueId> pass_on(const std::vector<ValueId>& values, int64_t shift = 1) {
+    return context_.builder().node(
+        "permute", values,
+        {{"axes", axes()},
+         {"parts", chips()},
+         {"shift", shift},
+         {"cause", std::string("attention over a split sequence: each run to the next chip")}});
+  }
+
+  /// `op` on this chip of q, the run that has moved on `pass` times, and `others`.
+  std::vector<ValueId> node(std::string_view op, ValueId q, const Run& run, int64_t pass,
+                            const std::vector<ValueId>& others = {}) {
     std::vector<ValueId> operands = {q, run[0], run[1]};
     operands.insert(operands.end(), others.begin(), others.end());
-    if (tokens_.documents) operands.insert(operands.end(), {query_segments_, run[2]});
-    operands.insert(operands.end(), {query_positions_, run.back()});
+    if (tokens_.documents) operands.insert(operands.end(), {query_segments_, part(key_segments_, 1, pass)});
+    operands.insert(operands.end(), {query_positions_, part(key_positions_, 0, pass)});
     return context_.builder().node(op, operands, attrs_);
   }
 
  private:
   std::string axes() const { return ir::to_string(layout_.ring, context_.mesh()); }
+  int64_t chips() const { return context_.mesh().size(layout_.ring); }
 
-  // Positions of the chip's tokens where the whole sequence stands in order.
-  ValueId count_tokens() {
-    Builder& b = context_.builder();
-    const int64_t size = context_.view().operands[0].dim(1) / chips();
-    const ValueId index = b.one("shard_index", {}, {{"axes", axes()}, {"parts", chips()}});
-    const ValueId first = b.scale(index, static_cast<double>(size));
-    return b.add(b.iota({size}, 0), first);
+  // What describes tokens lies whole on every chip, so that it need not travel: the part of the chip `pass` places
+  // before this one.
+  ValueId part(ValueId whole, int64_t dim, int64_t pass) {
+    return context_.builder().one("shard_slice", {whole},
+                                  {{"axes", axes()}, {"parts", chips()}, {"dim", dim}, {"shift", pass}});
+  }
+
+  // Of the tokens of operand `of`: i32[s]
+  ValueId whole_positions(size_t operand, size_t of) {
+    if (tokens_.placed) return context_.local(operand, Sharding::replicated(1));
+    return context_.builder().iota({tokens_in(of)}, 0);
+  }
+
+  int64_t tokens_in(size_t operand) const { return context_.view().operands[operand].dim(1); }
+
+  // Whether tokens that stand in order see any of the chip `pass` places before theirs.
+  bool is_seen(int64_t pass) const {
+    const AttentionMask mask = AttentionMask::from(attrs_);
+    const auto run_of = [this](int64_t chip, size_t operand) {
+      const int64_t size = tokens_in(operand) / chips();
+      return PositionRange{chip * size, (chip + 1) * size - 1};
+    };
+    for (int64_t chip = 0; chip < chips(); ++chip)
+      if (mask.cover(run_of(chip, 0), run_of((chip - pass + chips()) % chips(), 1)) != Cover::none) return true;
+    return false;
   }
 
   PartitionContext& context_;
   const RingLayout& layout_;
   TokenOperands tokens_;
   ir::Attrs attrs_;
-  ValueId query_segments_ = {};
-  ValueId query_positions_ = {};
+  ValueId query_segments_ = {}, query_positions_ = {};  // of the chip's own
+  ValueId key_segments_ = {}, key_positions_ = {};      // of all
 };
 
 // Attention to some of the keys.
@@ -149,8 +163,8 @@ struct Part {
   ValueId lse;  // f32[b,s,H]: by token, as `out` is
 };
 
-Part attend(Builder& b, Ring& ring, ValueId q, const Run& run) {
-  const std::vector<ValueId> results = ring.node("attention", q, run);
+Part attend(Builder& b, Ring& ring, ValueId q, const Run& run, int64_t pass) {
+  const std::vector<ValueId> results = ring.node("attention", q, run, pass);
   return {b.convert(results[0], DType::f32), b.transpose(results[1], {0, 2, 1})};
 }
 
@@ -176,10 +190,11 @@ std::vector<PartitionedResult> partition_attention(PartitionContext& context) {
   Ring ring(context, *layout, kAttentionOperands);
   const ValueId q = context.local(0, layout->queries());
   Run run = ring.own_run();
-  Part seen = attend(b, ring, q, run);
-  for (int64_t pass = 1; pass < ring.chips(); ++pass) {
+  Part seen = attend(b, ring, q, run, 0);
+  const int64_t passes = ring.passes();
+  for (int64_t pass = 1; pass <= passes; ++pass) {
     run = ring.pass_on(run);
-    seen = merge(b, seen, attend(b, ring, q, run));
+    seen = merge(b, seen, attend(b, ring, q, run, pass));
   }
   return {{b.convert(seen.out, b.type(q).dtype), layout->queries()}, {b.transpose(seen.lse, {0, 2, 1}), layout->lse()}};
 }
@@ -194,27 +209,32 @@ std::vector<PartitionedResult> partition_attention_grad(PartitionContext& contex
   const ValueId out = context.local(3, layout->queries());
   const ValueId lse = context.local(4, layout->lse());
   const ValueId dout = context.local(5, layout->queries());
-  const auto go_back = [&](const Run& run) {  // dq, dk, dv in f32
-    std::vector<ValueId> gradients = ring.node("attention_grad", q, run, {out, lse, dout});
+  const auto go_back = [&](const Run& run, int64_t pass) {  // dq, dk, dv in f32
+    std::vector<ValueId> gradients = ring.node("attention_grad", q, run, pass, {out, lse, dout});
     for (ValueId& gradient : gradients) gradient = b.convert(gradient, DType::f32);
     return gradients;
   };
   Run run = ring.own_run();
   const DType dtype = b.type(run[0]).dtype;
-  Run next = ring.pass_on(run);  // ahead of the gradients: it can travel while they are made
-  std::vector<ValueId> sums = go_back(run);
-  for (int64_t pass = 1; pass < ring.chips(); ++pass) {
+  const int64_t passes = ring.passes();
+  // Ahead of the gradients: it can travel while they are made.
+  Run next = passes > 0 ? ring.pass_on(run) : Run{};
+  std::vector<ValueId> sums = go_back(run, 0);
+  const auto move_key_sums = [&](int64_t shift) {
+    const std::vector<ValueId> moved = ring.pass_on({sums[1], sums[2]}, shift);
+    std::copy(moved.begin(), moved.end(), sums.begin() + 1);
+  };
+  for (int64_t pass = 1; pass <= passes; ++pass) {
     run = next;
-    if (pass + 1 < ring.chips()) next = ring.pass_on(run);
-    const std::vector<ValueId> passed = ring.pass_on({sums[1], sums[2]});
-    std::copy(passed.begin(), passed.end(), sums.begin() + 1);
-    const std::vector<ValueId> gradients = go_back(run);
+    if (pass < passes) next = ring.pass_on(run);
+    move_key_sums(1);
+    const std::vector<ValueId> gradients = go_back(run, pass);
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.add(sums[i], gradients[i]);
   }
-  const std::vector<ValueId> home = ring.pass_on({sums[1], sums[2]});
+  if (passes > 0) move_key_sums(-passes);
   return {{b.convert(sums[0], dtype), layout->queries()},
-          {b.convert(home[0], dtype), layout->key_gradients()},
-          {b.convert(home[1], dtype), layout->key_gradients()}};
+          {b.convert(sums[1], dtype), layout->key_gradients()},
+          {b.convert(sums[2], dtype), layout->key_gradients()}};
 }
 
 }  // namespace megacpp::ops

@@ -21,6 +21,11 @@ struct Group {
 
   int64_t parts() const { return static_cast<int64_t>(operands.size()); }
   int64_t index() const { return static_cast<int64_t>(member); }
+  /// The member attribute `shift` places before this one, around the group.
+  int64_t shifted() const {
+    const int64_t place = (index() - attrs.integer("shift", 0)) % parts();
+    return place < 0 ? place + parts() : place;
+  }
 };
 
 using Reference = std::function<void(const Group&, std::span<Tensor> results)>;
@@ -81,9 +86,8 @@ void all_to_all(const Group& group, std::span<Tensor> results) {
 }
 
 void permute(const Group& group, std::span<Tensor> results) {
-  int64_t sender = (group.index() - group.attrs.integer("shift")) % group.parts();
-  if (sender < 0) sender += group.parts();
-  for (size_t r = 0; r < results.size(); ++r) results[r].data = group.operands[static_cast<size_t>(sender)][r].data;
+  const auto sender = static_cast<size_t>(group.shifted());
+  for (size_t r = 0; r < results.size(); ++r) results[r].data = group.operands[sender][r].data;
 }
 
 void shard_index(const Group& group, std::span<Tensor> results) { results[0][0] = static_cast<double>(group.index()); }
@@ -93,7 +97,7 @@ void shard_slice(const Group& group, std::span<Tensor> results) {
   const Tensor& whole = group.operands[group.member][0];
   int64_t i = 0;
   for_each_index(results[0].type.shape, [&](Shape index) {
-    index[dim] += group.index() * results[0].type.shape[dim];
+    index[dim] += group.shifted() * results[0].type.shape[dim];
     const bool is_inside = index[dim] < whole.type.shape[dim];
     results[0][i++] = is_inside ? whole[flat_index(index, whole.type.shape)] : 0.0;
   });

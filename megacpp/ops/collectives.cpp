@@ -296,7 +296,9 @@ OpDef shard_index_def() {
 }
 
 OpDef shard_slice_def() {
-  OpDef def = collective("shard_slice", "this chip's part along dim of a tensor all hold whole; zeros past its end");
+  OpDef def = collective("shard_slice",
+                         "this chip's part along dim of a tensor all hold whole, or that of the member `shift` places "
+                         "before it, counted around the group; zeros past its end");
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("shard_slice", attrs), dim = attrs.integer("dim");
     require_operand_count("shard_slice", operands, 1);
@@ -307,6 +309,7 @@ OpDef shard_slice_def() {
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{4, 3}}, {{"dim", int64_t{0}}}),
                                sample_over(3, {{2, 7}}, {{"dim", int64_t{1}}}),
+                               sample_over(3, {{2, 6}}, {{"dim", int64_t{1}}, {"shift", int64_t{2}}}),
                                sample_over(3, {{4}}, {{"dim", int64_t{0}}}, DType::i32)};
   };
   return def;

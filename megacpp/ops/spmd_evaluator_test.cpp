@@ -113,6 +113,12 @@ TEST(CollectiveMeaningTest, ShardSliceFillsUpWithZeros) {
   EXPECT_EQ(data_of(run("shard_slice", line(3), "x", {{"dim", int64_t{0}}}, x)), (Data{{1, 2}, {3, 4}, {0, 0}}));
 }
 
+TEST(CollectiveMeaningTest, ShiftedShardSliceIsThePartOfAnEarlierMember) {
+  const PerChip x(3, {tensor({6}, {1, 2, 3, 4, 5, 6})});
+  EXPECT_EQ(data_of(run("shard_slice", line(3), "x", {{"dim", int64_t{0}}, {"shift", int64_t{2}}}, x)),
+            (Data{{3, 4}, {5, 6}, {1, 2}}));
+}
+
 TEST(CollectiveMeaningTest, ResultsAreRoundedOnlyWhenAsked) {
   const Tensor x{{DType::bf16, {1}}, {1.0}}, y{{DType::bf16, {1}}, {1.0 / 512}};
   const ir::Attrs sum = {{"kind", std::string("sum")}};

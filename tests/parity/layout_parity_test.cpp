@@ -97,6 +97,8 @@ const std::vector<std::string> kCommonLayouts = {
     "context_parallel=2 context_attention=alltoall",
     "context_parallel=3 train.sequence=36",
     "context_parallel=4 model.attention.window=7",
+    "context_parallel=4 load_balance=false model.attention.window=7",
+    "context_parallel=4 load_balance=false model.attention.window=12 model.attention.document_mask=true",
     "context_parallel=4 model.attention.document_mask=true model.tie_embeddings=true",
     "context_parallel=2 model.attention.sparse_block=4 model.attention.sparse_local=2 model.attention.sparse_global=1",
     "context_parallel=5 train.sequence=40 load_balance=false",

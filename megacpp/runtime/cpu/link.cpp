@@ -111,7 +111,15 @@ Exchange prepare_exchange_sum(const ir::Graph& graph, const ir::Node& node, std:
   }};
 }
 
-// This chip's piece of a tensor that every chip holds; zeros beyond the end.
+// In the group: the place attribute `shift` before this chip's, around its end.
+int64_t shifted_index(const ir::Node& node, const Link& link) {
+  const int64_t n = node.attrs.integer("parts");
+  const int64_t own = link.mesh.index_in_group(link.chip, axes_of(node, link));
+  return ((own - node.attrs.integer("shift", 0)) % n + n) % n;
+}
+
+// This chip's piece of a tensor that every chip holds, or that of the member `shift` places before; zeros beyond the
+// end.
 std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node, const std::byte* from, std::byte* to,
                                     const Link& link) {
   const ir::TensorType &whole = graph.type(node.operands[0]), &piece = graph.type(node.results[0]);
@@ -120,7 +128,7 @@ std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node
   for (size_t d = 0; d < dim; ++d) outer *= whole.shape[d];
   for (size_t d = dim + 1; d < whole.shape.size(); ++d) inner *= whole.shape[d];
   const int64_t rows = whole.shape[dim], kept = piece.shape[dim];
-  const int64_t first = std::min(rows, link.mesh.index_in_group(link.chip, axes_of(node, link)) * kept);
+  const int64_t first = std::min(rows, shifted_index(node, link) * kept);
   const int64_t count = std::min(kept, rows - first);
   return [=] {
     for (int64_t o = 0; o < outer; ++o) {
