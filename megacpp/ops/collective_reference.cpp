@@ -74,15 +74,17 @@ void all_reduce(const Group& group, std::span<Tensor> results) {
 void all_to_all(const Group& group, std::span<Tensor> results) {
   const size_t split = static_cast<size_t>(group.attrs.integer("split"));
   const size_t concat = static_cast<size_t>(group.attrs.integer("concat"));
-  const Shape& whole = group.operands[0][0].type.shape;
-  const Shape& result = results[0].type.shape;
-  int64_t i = 0;
-  for_each_index(result, [&](Shape index) {
-    const size_t sender = static_cast<size_t>(index[concat] / whole[concat]);
-    index[concat] %= whole[concat];
-    index[split] += group.index() * result[split];
-    results[0][i++] = group.operands[sender][0][flat_index(index, whole)];
-  });
+  for (size_t r = 0; r < results.size(); ++r) {
+    const Shape& whole = group.operands[0][r].type.shape;
+    const Shape& result = results[r].type.shape;
+    int64_t i = 0;
+    for_each_index(result, [&](Shape index) {
+      const size_t sender = static_cast<size_t>(index[concat] / whole[concat]);
+      index[concat] %= whole[concat];
+      index[split] += group.index() * result[split];
+      results[r][i++] = group.operands[sender][r][flat_index(index, whole)];
+    });
+  }
 }
 
 void permute(const Group& group, std::span<Tensor> results) {

@@ -166,24 +166,31 @@ OpDef all_reduce_def() {
 }
 
 OpDef all_to_all_def() {
-  OpDef def = collective("all_to_all", "member i gets part i along `split` of every member, joined along `concat`");
+  OpDef def = collective("all_to_all",
+                         "of each operand member i gets part i along `split` of every member, joined along `concat`");
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("all_to_all", attrs);
     const int64_t split = attrs.integer("split"), concat = attrs.integer("concat");
-    require_operand_count("all_to_all", operands, 1);
-    require_dim("all_to_all", split, operands[0].shape);
-    require_dim("all_to_all", concat, operands[0].shape);
+    require_operands(!operands.empty(), "all_to_all", operands, "one or more");
     MEGACPP_REQUIRE(split != concat, E1301,
                     {.where = "all_to_all",
                      .got = "split and concat both " + std::to_string(split),
                      .wanted = "two different dimensions"});
-    const ir::TensorType part = resized(operands[0], split, divided("all_to_all", operands[0], split, parts));
-    return Types{resized(part, concat, part.dim(concat) * parts)};
+    Types results;
+    for (const ir::TensorType& operand : operands) {
+      require_dim("all_to_all", split, operand.shape);
+      require_dim("all_to_all", concat, operand.shape);
+      const ir::TensorType part = resized(operand, split, divided("all_to_all", operand, split, parts));
+      results.push_back(resized(part, concat, part.dim(concat) * parts));
+    }
+    return results;
   };
   def.samples = [] {
+    Sample several = sample_over(2, {{3, 4, 5}, {1, 2}}, {{"split", int64_t{1}}, {"concat", int64_t{0}}});
+    several.operands[1].dtype = DType::i32;
     return std::vector<Sample>{
         sample_over(2, {{4, 3}}, {{"split", int64_t{0}}, {"concat", int64_t{1}}}),
-        sample_over(3, {{2, 3, 6}}, {{"split", int64_t{2}}, {"concat", int64_t{0}}}),
+        sample_over(3, {{2, 3, 6}}, {{"split", int64_t{2}}, {"concat", int64_t{0}}}), several,
         sample_over(2, {{1, 2, 5}}, {{"split", int64_t{1}}, {"concat", int64_t{2}}}, DType::bf16)};
   };
   return def;

@@ -25,8 +25,7 @@ constexpr std::string_view kAsOne = " as one: ";  // behind the number of collec
 struct Key {
   std::string op;
   std::string axes;
-  std::string variant;  // of reduction, or shift
-  ir::DType dtype;
+  std::string variant;  // of reduction, and in which dtype; or which way it moves
   Traffic traffic;
   bool is_of_weights;
   bool only_replaces_state;
@@ -40,9 +39,14 @@ struct Bucket {
   uint32_t first_read = kNever;  // of any member's results
 };
 
-std::string variant_of(const ir::Node& node) {
+// Exchanges of activations: dtypes may mix, for nothing is computed on the way.
+bool is_exchange(const ir::Node& node) { return node.op == "permute" || node.op == "all_to_all"; }
+
+std::string variant_of(const ir::Node& node, ir::DType dtype) {
   if (node.op == "permute") return std::to_string(node.attrs.integer("shift"));
-  return node.attrs.text("kind", "sum");
+  if (node.op == "all_to_all")
+    return std::to_string(node.attrs.integer("split")) + " to " + std::to_string(node.attrs.integer("concat"));
+  return node.attrs.text("kind", "sum") + " " + std::string(ir::dtype_name(dtype));
 }
 
 class Bucketer {
@@ -77,7 +81,7 @@ class Bucketer {
   bool is_together(uint32_t n) const {
     const ir::Node& node = graph_.nodes()[n];
     if (map_.traffic[n] == Traffic::none || is_by_policy(n)) return false;
-    if (node.op == "permute") return true;
+    if (is_exchange(node)) return true;
     return node.op == "all_reduce" && std::all_of(node.operands.begin(), node.operands.end(), [&](ir::ValueId operand) {
              return graph_.type(operand).elements() <= kFewElements;
            });
@@ -107,13 +111,8 @@ class Bucketer {
 
   Key key(uint32_t n) const {
     const ir::Node& node = graph_.nodes()[n];
-    return {node.op,
-            node.attrs.text("axes"),
-            variant_of(node),
-            graph_.type(node.operands[0]).dtype,
-            map_.traffic[n],
-            map_.is_of_weights[n],
-            map_.only_replaces_state[n],
+    return {node.op,         node.attrs.text("axes"), variant_of(node, graph_.type(node.operands[0]).dtype),
+            map_.traffic[n], map_.is_of_weights[n],   map_.only_replaces_state[n],
             level_[n]};
   }
 
@@ -141,9 +140,9 @@ class Bucketer {
   bool is_ready_with(const Bucket& bucket, uint32_t n) const {
     if (bucket.first_read <= n) return false;
     const std::vector<ir::ValueId>& operands = graph_.nodes()[n].operands;
-    return graph_.nodes()[n].op != "permute" || std::all_of(operands.begin(), operands.end(), [&](ir::ValueId operand) {
-             return graph_.value(operand).producer.index < bucket.members.front();
-           });
+    return !is_exchange(graph_.nodes()[n]) || std::all_of(operands.begin(), operands.end(), [&](ir::ValueId operand) {
+      return graph_.value(operand).producer.index < bucket.members.front();
+    });
   }
 
   void close_all(Traffic traffic) {

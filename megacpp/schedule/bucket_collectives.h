@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Combines collectives of one kind over the same axes, of one dtype and reduction, into one node of many operands, when
 // none depends on another. Weight gathers and gradient reductions are combined as the policy says; always combined are
-// all-reduces of a few numbers, where nobody reads the first before the last is there, and permutes that are ready
-// together. A gather of weights stands where the first of its members stood, any other bucket where the last one did.
-// Takes n log n time in the graph's size. On one chip there is nothing to combine.
+// all-reduces of a few numbers, where nobody reads the first before the last is there, and permutes and all-to-alls
+// that are ready together, whatever their dtypes. A gather of weights stands where the first of its members stood, any
+// other bucket where the last one did. Takes n log n time in the graph's size. On one chip there is nothing to combine.
 #pragma once
 
 #include <cstdint>

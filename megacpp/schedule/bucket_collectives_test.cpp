@@ -177,6 +177,21 @@ TEST(BucketCollectivesTest, PermutesTravelTogetherWhenTheyAreReadyTogether) {
   EXPECT_EQ(counts_of(collectives_of(text, {}), "permute"), (std::vector<size_t>{2, 1}));
 }
 
+TEST(BucketCollectivesTest, AllToAllsThatMoveAlikeTravelTogetherWhateverTheirDtype) {
+  const std::string text = R"(graph "g" {
+  %0 = input() {dtype="f32", name="rows", shape=[3,4,2]} : f32[3,4,2] #batch
+  %1 = input() {dtype="i32", name="used", shape=[3,4]} : i32[3,4] #batch
+  %2 = all_to_all(%0) {axes="x", concat=0, parts=2, split=1} : f32[6,2,2] #collective
+  %3 = all_to_all(%1) {axes="x", concat=0, parts=2, split=1} : i32[6,2] #collective
+  %4 = all_to_all(%0) {axes="x", concat=0, parts=2, split=2} : f32[6,4,1] #collective
+  output "a" = %2
+  output "b" = %3
+  output "c" = %4
+}
+)";
+  EXPECT_EQ(counts_of(collectives_of(text, {}), "all_to_all"), (std::vector<size_t>{2, 1}));
+}
+
 // The second tensor of the first pair waits for the first of the second pair, and the other way around.
 TEST(BucketCollectivesTest, BucketsNeverWaitForEachOther) {
   const std::string text = R"(graph "g" {

@@ -39,6 +39,14 @@ int64_t neighbour(const ir::Node& node, const Link& link) {
   return group[static_cast<size_t>(((own + node.attrs.integer("peer")) % n + n) % n)];
 }
 
+// Tensors of several dtypes that only move: each number a row of bytes.
+void describe_as_bytes(Call& call, const ir::Graph& graph, const std::vector<ir::ValueId>& moved) {
+  MEGACPP_CHECK(call.kind == Kind::all_to_all || call.kind == Kind::permute || call.kind == Kind::all_gather)
+      << call.where << " reduces tensors of several dtypes";
+  call.dtype = ir::DType::pred;
+  for (size_t i = 0; i < moved.size(); ++i) call.parts[i].shape.push_back(ir::dtype_bytes(graph.type(moved[i]).dtype));
+}
+
 void describe_parts(Call& call, const ir::Graph& graph, const ir::Node& node, std::span<std::byte* const> operands,
                     std::span<std::byte* const> results) {
   const size_t count = std::max(operands.size(), results.size());
@@ -56,8 +64,9 @@ void describe_parts(Call& call, const ir::Graph& graph, const ir::Node& node, st
   }
   const std::vector<ir::ValueId>& moved = operands.empty() ? node.results : node.operands;
   call.dtype = graph.type(moved[0]).dtype;
-  for (const ir::ValueId value : moved)
-    MEGACPP_CHECK(graph.type(value).dtype == call.dtype) << call.where << " moves tensors of several dtypes";
+  const bool alike =
+      std::all_of(moved.begin(), moved.end(), [&](ir::ValueId value) { return graph.type(value).dtype == call.dtype; });
+  if (!alike) describe_as_bytes(call, graph, moved);
 }
 
 std::shared_ptr<Call> describe(const ir::Graph& graph, const ir::Node& node, Kind kind,
