@@ -150,6 +150,18 @@ TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
   EXPECT_EQ(find(rows, {Phase::update, "reduce_scatter", ""}).calls, 0);
 }
 
+TEST(CollectiveReportTest, LaneFsdpGathersTwiceAndScattersOncePerBlock) {
+  const auto rows = report_of({"layout.lane=fsdp", "layout.data_parallel=2"});
+  for (const char* family : {"block*.A", "block*.E"}) {
+    const Found forward = find(rows, {Phase::forward, "all_gather", family});
+    EXPECT_EQ(forward.calls, kPairs) << family;
+    EXPECT_EQ(find(rows, {Phase::backward, "all_gather", family}), forward) << family;
+    EXPECT_EQ(find(rows, {Phase::backward, "reduce_scatter", family}), forward) << family;
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      EXPECT_EQ(find(rows, {phase, "all_reduce", family}).calls, 0) << family << " " << phase_name(phase);
+  }
+}
+
 TEST(CollectiveReportTest, LowerZeroMovesGradientsAndWeightsOncePerStep) {
   const auto one = report_of({"layout.data_parallel=2", "layout.zero=1"});
   EXPECT_EQ(find(one, {Phase::update, "reduce_scatter", ""}).calls, 1) << "all in one bucket";
