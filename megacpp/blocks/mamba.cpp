@@ -36,14 +36,20 @@ std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
   return list;
 }
 
-// Conv, bias and SiLU over the channels of x, B or C.
-ValueId convolved(const BuildContext& context, ValueId channels, const std::string& name, Dim dim) {
+// Conv, bias and SiLU over the channels of each of x, B and C.
+std::vector<ValueId> convolved(const BuildContext& context, const std::vector<ValueId>& channels) {
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "conv");
-  ValueId y = convolve(context, channels, "conv." + name + ".weight", dim);
-  if (context.configs.mamba.conv_bias)
-    y = b.add(y, b.broadcast(context.weight("conv." + name + ".bias"), b.shape(y), {2}));
-  return b.silu(y);
+  const std::vector<std::string> names = {"conv.x", "conv.B", "conv.C"};
+  std::vector<Convolution> convolutions;
+  for (size_t i = 0; i < names.size(); ++i) convolutions.push_back({channels[i], names[i] + ".weight"});
+  std::vector<ValueId> results = convolve(context, convolutions);
+  for (size_t i = 0; i < names.size(); ++i) {
+    ValueId& y = results[i];
+    if (context.configs.mamba.conv_bias) y = b.add(y, b.broadcast(context.weight(names[i] + ".bias"), b.shape(y), {2}));
+    y = b.silu(y);
+  }
+  return results;
 }
 
 // Time steps before bias, straight to f32: a narrow product would be widened or not depending on who else reads it.
@@ -153,11 +159,9 @@ ValueId build(const BuildContext& context, ValueId input) {
     C = project(context, entered, "in_proj.C");
     raw_dt = raw_time_steps(context, entered);
   }
-  x = convolved(context, x, "x", Dim::inner);
-  B = convolved(context, B, "B", Dim::groups);
-  C = convolved(context, C, "C", Dim::groups);
+  const std::vector<ValueId> mixed = convolved(context, {x, B, C});
   const ValueId dt = time_steps(context, raw_dt);
-  const ValueId y = scanned(context, x, dt, B, C);
+  const ValueId y = scanned(context, mixed[0], dt, mixed[1], mixed[2]);
   ops::Scope scope(b, "out");
   const ValueId gated = b.mul(y, b.silu(z));
   const ValueId normed =

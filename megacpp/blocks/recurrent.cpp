@@ -104,7 +104,7 @@ ValueId build(const BuildContext& context, ValueId input) {
   {
     ops::Scope scope(b, "conv");
     const ValueId x = linear(context, entered, "linear_x");
-    h = add_bias(context, convolve(context, x, "conv.weight", Dim::width), "conv.bias");
+    h = add_bias(context, convolve(context, {{x, "conv.weight"}})[0], "conv.bias");
   }
   {
     ops::Scope scope(b, "rg_lru");

@@ -4,67 +4,12 @@
 #include <numeric>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/shift_runs.h"
 
 namespace megacpp::blocks {
 namespace {
 
 constexpr int64_t kRuns = 1, kTokens = 2;  // dimensions of [b, K, l, ..]
-
-// In the balanced order every other run is of the late half of the sequence, which then lies backwards in time.
-struct Halves {
-  ValueId early, late;  // [b, K / 2, ..]
-};
-
-Halves split_halves(ops::Builder& b, ValueId v) {
-  ir::Shape half = b.shape(v);
-  half[kRuns] /= 2;
-  ir::Shape pairs = half;
-  pairs.insert(pairs.begin() + kRuns + 1, 2);
-  const ValueId paired = b.reshape(v, pairs);
-  const ValueId early = b.reshape(b.slice(paired, kRuns + 1, 0, 1), half);
-  const ValueId late = b.reshape(b.slice(paired, kRuns + 1, 1, 1), half);
-  return {early, late};
-}
-
-ValueId join_halves(ops::Builder& b, const Halves& halves) {
-  ir::Shape whole = b.shape(halves.early), column = whole;
-  whole[kRuns] *= 2;
-  column.insert(column.begin() + kRuns + 1, 1);
-  const ValueId early = b.reshape(halves.early, column);
-  const ValueId late = b.reshape(halves.late, column);
-  return b.reshape(b.concatenate({early, late}, kRuns + 1), whole);
-}
-
-// Run i gets what run i - 1 holds; the first gets zero.
-ValueId shift_later(ops::Builder& b, ValueId v) {
-  const int64_t runs = b.type(v).dim(kRuns);
-  return runs == 1 ? b.constant_like(0.0, v) : b.pad(b.slice(v, kRuns, 0, runs - 1), kRuns, 1, 0);
-}
-
-// Run i gets what run i + 1 holds; the last gets `last`.
-ValueId shift_earlier(ops::Builder& b, ValueId v, ValueId last) {
-  const int64_t runs = b.type(v).dim(kRuns);
-  return runs == 1 ? last : b.concatenate({b.slice(v, kRuns, 1, runs - 1), last}, kRuns);
-}
-
-ValueId last_run(ops::Builder& b, ValueId v) { return b.slice(v, kRuns, b.type(v).dim(kRuns) - 1, 1); }
-
-ValueId shift(const BuildContext& context, ValueId v) {
-  ops::Builder& b = context.builder;
-  if (!context.parallel.balanced_order) return shift_later(b, v);
-  const auto [early, late] = split_halves(b, v);
-  const ValueId early_shifted = shift_later(b, early);
-  const ValueId late_shifted = shift_earlier(b, late, last_run(b, early));
-  return join_halves(b, {early_shifted, late_shifted});
-}
-
-// Runs pass what they hold to each other where all of it is whole; from there back to where each run lies.
-ValueId lay_with_runs(const BuildContext& context, ValueId v, const std::vector<Dim>& tail) {
-  std::vector<Dim> from = {Dim::batch, Dim::whole}, to = {Dim::batch, Dim::sequence};
-  from.insert(from.end(), tail.begin(), tail.end());
-  to.insert(to.end(), tail.begin(), tail.end());
-  return context.reshard(v, from, to);
-}
 
 enum class Direction : int64_t { forwards, backwards };
 
@@ -76,19 +21,55 @@ ValueId recur(ops::Builder& b, ValueId decay, ValueId x, Direction direction) {
                {{"dim", kRuns}, {"reverse", static_cast<int64_t>(direction)}});
 }
 
-// What the last tokens of the run before add to the first outputs of a run: [b, K, l, c]
-ValueId from_history(const BuildContext& context, ValueId runs, ValueId weight, Dim channels) {
+// The dimensions of [b, K, ..] where `dims` names all but K.
+std::vector<Dim> with_runs(std::vector<Dim> dims, Dim runs) {
+  dims.insert(dims.begin() + kRuns, runs);
+  return dims;
+}
+
+// The states at the ends of all runs, each from nothing, and the decays over them, as they reach the next run in time.
+struct RunEnds {
+  ValueId decay, ended;
+};
+
+// All of it goes through one gather: [b, K, .., n + 1] for the n numbers of `ended` to each of `decay`.
+RunEnds ends_before(const BuildContext& context, const RunEnds& own, const std::vector<Dim>& tail) {
   ops::Builder& b = context.builder;
-  const int64_t length = b.type(runs).dim(kTokens), history = b.type(weight).dim(1) - 1;
+  const ir::Shape decay_shape = b.shape(own.decay), ended_shape = b.shape(own.ended);
+  const int64_t last = b.type(own.decay).rank();
+  const int64_t numbers = ir::num_elements(ended_shape) / ir::num_elements(decay_shape);
+  ir::Shape column = decay_shape, columns = decay_shape;
+  column.push_back(1);
+  columns.push_back(numbers);
+  const ValueId ended = b.reshape(own.ended, columns), decay = b.reshape(own.decay, column);
+  std::vector<Dim> dims = {Dim::batch};
+  dims.insert(dims.end(), tail.begin(), tail.begin() + (last - 2));
+  dims.push_back(Dim::whole);
+  const ValueId joined = b.concatenate({ended, decay}, last);
+  const ValueId all = context.reshard(joined, with_runs(dims, Dim::sequence), with_runs(dims, Dim::whole));
+  const ValueId before = ops::shift_whole_runs(b, all, {.balanced = context.parallel.balanced_order});
+  const ValueId decay_before = b.slice(before, last, numbers, 1), ended_before = b.slice(before, last, 0, numbers);
+  const ValueId decays = b.reshape(decay_before, decay_shape);
+  return {decays, b.reshape(ended_before, ended_shape)};
+}
+
+// The last tokens of each run, which the convolution of the next one in time looks back to: [b, K, width - 1, c]
+ValueId tail_of(const BuildContext& context, ValueId runs, int64_t history) {
+  ops::Builder& b = context.builder;
+  const int64_t length = b.type(runs).dim(kTokens);
   MEGACPP_REQUIRE(history <= length, E1005,
                   {.where = b.scope(),
                    .got = "runs of " + std::to_string(length) + " tokens",
                    .wanted = "at least the " + std::to_string(history) + " tokens the convolution looks back",
                    .next = "split the sequence over fewer chips"});
-  ops::Scope scope(b, "carry");
-  const ValueId tails = b.slice(runs, kTokens, length - history, history);
-  const ValueId before = b.pad(shift_in_time(context, tails, {Dim::whole, channels}), kTokens, 0, history);
-  const ValueId y = b.one("causal_conv", {before, weight}, {{"reverse", int64_t{0}}});
+  return b.slice(runs, kTokens, length - history, history);
+}
+
+// What the tokens `before` a run of `length` add to its first outputs: [b, K, l, c]
+ValueId from_history(ops::Builder& b, ValueId before, ValueId weight, int64_t length) {
+  const int64_t history = b.type(before).dim(kTokens);
+  const ValueId padded = b.pad(before, kTokens, 0, history);
+  const ValueId y = b.one("causal_conv", {padded, weight}, {{"reverse", int64_t{0}}});
   return b.pad(b.slice(y, kTokens, history, history), kTokens, 0, length - history);
 }
 
@@ -112,34 +93,48 @@ ValueId at_end(const BuildContext& context, ValueId v) {
   return b.reshape(b.slice(v, kTokens, length - 1, 1), shape);
 }
 
-ValueId shift_in_time(const BuildContext& context, ValueId v, const std::vector<Dim>& tail) {
-  return lay_with_runs(context, shift(context, v), tail);
-}
-
 ValueId carry_in_time(const BuildContext& context, ValueId decay, ValueId ended, const std::vector<Dim>& tail) {
   ops::Builder& b = context.builder;
-  const ValueId decay_before = shift(context, decay);
-  const ValueId ended_before = shift(context, ended);
-  if (!context.parallel.balanced_order)
-    return lay_with_runs(context, recur(b, decay_before, ended_before, Direction::forwards), tail);
-  const Halves decays = split_halves(b, decay_before);
-  const Halves ends = split_halves(b, ended_before);
+  const RunEnds before = ends_before(context, {decay, ended}, tail);
+  std::vector<Dim> dims = tail;
+  dims.insert(dims.begin(), Dim::batch);
+  const auto to_own_runs = [&](ValueId v) {
+    return context.reshard(v, with_runs(dims, Dim::whole), with_runs(dims, Dim::sequence));
+  };
+  if (!context.parallel.balanced_order) return to_own_runs(recur(b, before.decay, before.ended, Direction::forwards));
+  const ops::RunHalves decays = ops::split_halves(b, before.decay);
+  const ops::RunHalves ends = ops::split_halves(b, before.ended);
   const ValueId early = recur(b, decays.early, ends.early, Direction::forwards);
   // The late half starts from the last early state, one place behind its own end.
+  const int64_t half = b.type(early).dim(kRuns);
   const ValueId late_decays = b.pad(decays.late, kRuns, 0, 1);
-  const ValueId late_ends = b.concatenate({ends.late, last_run(b, early)}, kRuns);
+  const ValueId last_early = b.slice(early, kRuns, half - 1, 1);
+  const ValueId late_ends = b.concatenate({ends.late, last_early}, kRuns);
   const ValueId late = recur(b, late_decays, late_ends, Direction::backwards);
-  const ValueId own_late = b.slice(late, kRuns, 0, b.type(ends.late).dim(kRuns));
-  return lay_with_runs(context, join_halves(b, {early, own_late}), tail);
+  const ValueId own_late = b.slice(late, kRuns, 0, half);
+  return to_own_runs(ops::join_halves(b, {early, own_late}));
 }
 
-ValueId convolve(const BuildContext& context, ValueId x, const std::string& weight, Dim channels) {
+std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Convolution>& each) {
   ops::Builder& b = context.builder;
-  const ValueId w = context.weight(weight);
-  const ValueId runs = b.reshape(x, chunked_shape(context, {b.type(x).dim(-1)}));
-  ValueId y = b.one("causal_conv", {runs, w}, {{"reverse", int64_t{0}}});
-  if (is_chunked(context) && b.type(w).dim(1) > 1) y = b.add(y, from_history(context, runs, w, channels));
-  return b.reshape(y, b.shape(x));
+  std::vector<ValueId> runs, weights, results;
+  for (const Convolution& one : each) {
+    runs.push_back(b.reshape(one.x, chunked_shape(context, {b.type(one.x).dim(-1)})));
+    weights.push_back(context.weight(one.weight));
+    results.push_back(b.one("causal_conv", {runs.back(), weights.back()}, {{"reverse", int64_t{0}}}));
+  }
+  const int64_t history = b.type(weights[0]).dim(1) - 1;
+  if (is_chunked(context) && history > 0) {
+    std::vector<ValueId> tails;
+    for (const ValueId run : runs) tails.push_back(tail_of(context, run, history));
+    ops::Scope scope(b, "carry");
+    const std::vector<ValueId> before =
+        b.node("shift_runs", tails, {{"balanced", int64_t{context.parallel.balanced_order ? 1 : 0}}});
+    for (size_t i = 0; i < results.size(); ++i)
+      results[i] = b.add(results[i], from_history(b, before[i], weights[i], b.type(runs[i]).dim(kTokens)));
+  }
+  for (size_t i = 0; i < results.size(); ++i) results[i] = b.reshape(results[i], b.shape(each[i].x));
+  return results;
 }
 
 }  // namespace megacpp::blocks

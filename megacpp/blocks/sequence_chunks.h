@@ -19,15 +19,17 @@ ir::Shape chunked_shape(const BuildContext& context, const ir::Shape& tail);
 /// [b, K, l, ..] -> [b, K, ..]: the last token of each run.
 ValueId at_end(const BuildContext& context, ValueId v);
 
-/// [b, K, ..]: each run gets what the run before it in time holds; the first in time gets zero. `tail` names the
-/// dimensions after K: the result lies with its run again, for what follows is done run by run.
-ValueId shift_in_time(const BuildContext& context, ValueId v, const std::vector<Dim>& tail);
-
 /// The state at the start of each run [b, K, ..], where a run turns the state h at its start into decay * h + ended at
-/// its end. `decay` is [b, K, ..] with as many of the dimensions of `ended` as it depends on; `tail` as above.
+/// its end. `decay` is [b, K, ..] with as many of the dimensions of `ended` as it depends on; `tail` names those of
+/// `ended` after K, none of which is split but those of `decay`.
 ValueId carry_in_time(const BuildContext& context, ValueId decay, ValueId ended, const std::vector<Dim>& tail);
 
-/// Depthwise causal convolution of x [b, s, c] by a weight [c, width] of the block; `channels` names c.
-ValueId convolve(const BuildContext& context, ValueId x, const std::string& weight, Dim channels);
+struct Convolution {
+  ValueId x;           // [b, s, c]
+  std::string weight;  // [c, width], of the block
+};
+
+/// Depthwise causal convolutions of one width, each [b, s, c]. The tokens they look back to travel together.
+std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Convolution>& each);
 
 }  // namespace megacpp::blocks

@@ -43,7 +43,7 @@ recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
 }
 
 // nam56r-tiny, smaller still: its tile of all four families.
-constexpr int64_t kExpertBlocks = 5;
+constexpr int64_t kExpertBlocks = 5, kMambaBlocks = 3, kRecurrentBlocks = 1;
 
 recipe::Recipe hybrid_recipe(const std::vector<std::string>& overrides) {
   recipe::Recipe recipe = dense_recipe({});
@@ -195,6 +195,17 @@ TEST(CollectiveReportTest, RingAttentionStopsWhereTheWindowEnds) {
     const auto rows = report_of({"layout.context_parallel=8", "layout.load_balance=false", window});  // runs of 8
     EXPECT_EQ(find(rows, {Phase::forward, "permute", "block*.A"}).calls, passes * kPairs) << window;
     EXPECT_EQ(find(rows, {Phase::backward, "permute", "block*.A"}).calls, (2 * passes + 1) * kPairs) << window;
+  }
+}
+
+TEST(CollectiveReportTest, MemoryAlongTheSequenceTakesOneGatherAndNeighboursTails) {
+  for (const auto& [order, directions] : {std::pair{"layout.load_balance=false", 1}, {"layout.load_balance=true", 2}}) {
+    const auto rows = rows_of(hybrid_recipe({"layout.context_parallel=4", order}));
+    for (const auto& [family, blocks] : {std::pair{"block*.M", kMambaBlocks}, {"block*.R", kRecurrentBlocks}})
+      for (const Phase phase : {Phase::forward, Phase::backward}) {
+        EXPECT_EQ(find(rows, {phase, "all_gather", family}).calls, blocks) << order << " " << family;
+        EXPECT_EQ(find(rows, {phase, "permute", family}).calls, directions * blocks) << order << " " << family;
+      }
   }
 }
 
