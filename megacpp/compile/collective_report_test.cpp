@@ -117,6 +117,13 @@ TEST(CollectiveReportTest, SequenceParallelSendsAsManyBytesInGathersAndScatters)
     }
 }
 
+TEST(CollectiveReportTest, NarrowEmbeddingsTravelNarrow) {
+  const auto rows = report_of({"layout.tensor_parallel=2", "train.precision=bf16"});
+  const Found half_of_bf16{1, kStreamBytes / 2 / 2};
+  EXPECT_EQ(find(rows, {Phase::forward, "reduce_scatter", "embed"}), half_of_bf16);
+  EXPECT_EQ(find(rows, {Phase::backward, "all_gather", "embed"}), half_of_bf16);
+}
+
 TEST(CollectiveReportTest, RoutedAndSharedExpertsEnterAndLeaveTogether) {
   const auto whole = rows_of(hybrid_recipe({"layout.tensor_parallel=2", "layout.sequence_parallel=false"}));
   const auto split = rows_of(hybrid_recipe({"layout.tensor_parallel=2"}));

@@ -169,9 +169,15 @@ class ModelBuilder {
     builder_.set_scope("embed");
     table_ = parameter(
         {"embed.weight", {model_.vocab, model_.hidden}, {Dim::vocab, Dim::whole}, Init::normal(model_.init_std)});
-    const ValueId rows = enter_stream(builder_.one("take", {table_, ids}));
-    const ValueId x = builder_.convert(rows, batch_.compute);
+    const ValueId x = enter_stream(narrowed_rows(builder_.one("take", {table_, ids})));
     return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
+  }
+
+  // In the compute dtype before they travel. Of the chips that share the table one has the row, the others zeros.
+  ValueId narrowed_rows(ValueId rows) {
+    if (batch_.compute == DType::f32) return rows;
+    return builder_.one("convert", {rows},
+                        {{"dtype", std::string(ir::dtype_name(batch_.compute))}, {"one_part", int64_t{1}}});
   }
 
   ValueId enter_stream(ValueId x) { return context_for("", {}).leave(x); }

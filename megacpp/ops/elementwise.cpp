@@ -259,10 +259,12 @@ OpDef convert_def() {
         const DType from = b.type(args.operands[0]).dtype;
         return ir::is_float(from) ? Cotangents{b.convert(dy, from)} : Cotangents{std::nullopt};
       });
-  // Narrowing rounds: partial sums are added up before it.
+  // Narrowing rounds: partial sums are added up before it, unless attribute `one_part` tells that of the parts of each
+  // number at most one is not zero.
   def.linear = [](const NodeView& view) {
-    const bool widens = ir::is_float(view.operands[0].dtype) && view.results[0].dtype == DType::f32;
-    return Linearity{widens ? Linearity::Kind::together : Linearity::Kind::no};
+    const bool widens = view.results[0].dtype == DType::f32 || view.attrs.flag("one_part");
+    const bool is_linear = widens && ir::is_float(view.operands[0].dtype) && ir::is_float(view.results[0].dtype);
+    return Linearity{is_linear ? Linearity::Kind::together : Linearity::Kind::no};
   };
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_equal_shapes("convert", operands, 1);
