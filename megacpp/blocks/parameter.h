@@ -39,7 +39,14 @@ struct Parameter {
   Init init;
   bool decayed = true;    // whether weight decay applies: matrices yes, vectors no
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
+  bool by_row = false;    // each row is a channel's or head's own: no product sums over the first dimension
 };
+
+/// For convolutions and biases of rank 2, which are no matrices.
+inline Parameter used_by_row(Parameter parameter) {
+  parameter.by_row = true;
+  return parameter;
+}
 
 /// Elements [first, first + values.size()) of the parameter, drawn for `seed`.
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values);

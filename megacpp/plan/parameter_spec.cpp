@@ -42,7 +42,8 @@ std::string split_text(const Plan& plan, const Parameter& parameter) {
   for (size_t d = 0; d < parameter.dims.size(); ++d) {
     const Axes& axes = plan.parallel.axes_of(parameter.dims[d]);
     if (axes.empty()) continue;
-    const char* how = parameter.dims.size() != 2 ? "split" : d == 0 ? "row-parallel" : "column-parallel";
+    const bool is_matrix = parameter.dims.size() == 2 && !parameter.by_row;
+    const char* how = !is_matrix ? "split" : d == 0 ? "row-parallel" : "column-parallel";
     text += fmt::format("{}{} over {}: {}", text.empty() ? "" : ", ", how, to_string(axes, mesh),
                         dim_name(parameter.dims[d]));
   }

@@ -97,6 +97,14 @@ expert_bias 8 computed -
   EXPECT_EQ(spec_of(plan, kBias).why, "whole on every chip; no gradient");
 }
 
+TEST(PlanTest, OnlyMatricesAreSplitByRowsOrColumns) {
+  const Plan plan = plan_of({.tensor_parallel = 2});
+  const Parameter conv{"conv", {64, 4}, {Dim::inner, Dim::whole}, {}};
+  EXPECT_EQ(spec_of(plan, kWo).why, "row-parallel over model: query heads");
+  EXPECT_EQ(spec_of(plan, used_by_row(conv)).why, "split over model: Mamba heads");
+  EXPECT_EQ(spec_of(plan, kUp).why, "split over model: inner width of experts");
+}
+
 TEST(PlanTest, EightChipsShareTwoKvHeads) {
   const Plan plan = plan_of({.tensor_parallel = 8}, [](Recipe& r) { r.model.attention.kv_heads = 2; });
   EXPECT_EQ(to_text(plan), R"(mesh: model.0=2, model.1=2, model.2=2

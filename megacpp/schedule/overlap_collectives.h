@@ -5,8 +5,7 @@
 // - Reductions, and what is exchanged within a block, start as soon as their operands are there, and are done before
 //   their first reader.
 // - Gradients, and updated weights, that only replace state are done when those of the `prefetch`-th next block start,
-// or
-//   at the end.
+//   or at the end.
 // What would have nothing to wait beside stays one node. Takes n log n time in the graph's size.
 #pragma once
 
