@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler's stage dumps of the tiny recipes, cut down to one tile of blocks, against the files in
-// tests/golden/stages. golden_test --refresh rewrites them; the diff is then reviewed like code.
+// What the compiler leaves of the tiny recipes, cut down to a few blocks, against the files in tests/golden/stages: its
+// stage dumps on one chip, and on meshes the collectives of the finished programs. golden_test --refresh rewrites them;
+// the diff is then reviewed like code.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "megacpp/base/file.h"
+#include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -49,6 +52,20 @@ std::string first_difference(const std::string& got, const std::string& wanted) 
   return "line " + std::to_string(line) + "\n  got:    " + line_of(got) + "\n  wanted: " + line_of(wanted);
 }
 
+// Compares with the golden file, or writes it.
+void expect_golden(const fs::path& file, const std::string& got) {
+  if (refresh) {
+    fs::create_directories(file.parent_path());
+    base::write_file_atomically(file, got);
+    return;
+  }
+  const std::string wanted = base::read_file(file);
+  EXPECT_TRUE(got == wanted) << file.filename() << " changed at " << first_difference(got, wanted)
+                             << "\nrun golden_test --refresh and review the difference";
+}
+
+const fs::path kGolden = kRoot / "tests" / "golden" / "stages";
+
 class StageDumpsTest : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, StageDumpsTest, testing::ValuesIn(all_cases()),
                          [](const testing::TestParamInfo<Case>& info) {
@@ -63,19 +80,78 @@ TEST_P(StageDumpsTest, EqualTheGoldenFiles) {
   fs::create_directories(dumped);
   const recipe::Recipe recipe = recipe::load(kRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
   compile::compile_training(recipe, runtime::cpu::cpu_target(2), compile::Dump{dumped});
-  const fs::path golden = kRoot / "tests" / "golden" / "stages" / c.recipe;
-  for (const std::string& stage : c.stages) {
-    const std::string got = base::read_file(dumped / stage);
-    if (refresh) {
-      fs::create_directories(golden);
-      base::write_file_atomically(golden / stage, got);
-      continue;
-    }
-    const std::string wanted = base::read_file(golden / stage);
-    EXPECT_TRUE(got == wanted) << stage << " changed at " << first_difference(got, wanted)
-                               << "\nrun golden_test --refresh and review the difference";
-  }
+  for (const std::string& stage : c.stages) expect_golden(kGolden / c.recipe / stage, base::read_file(dumped / stage));
   fs::remove_all(dumped);
+}
+
+// ---- Collectives on meshes ----
+
+struct MeshCase {
+  std::string name;
+  std::string recipe;
+  std::vector<std::string> overrides;
+};
+
+void PrintTo(const MeshCase& c, std::ostream* out) { *out << c.name; }
+
+std::vector<MeshCase> mesh_cases() {
+  const auto hybrid = [](std::string name, std::vector<std::string> layout) {
+    layout.insert(layout.end(), {"model.pattern=AEMR", "model.depth=4"});
+    return MeshCase{std::move(name), "nam56r-tiny", std::move(layout)};
+  };
+  return {hybrid("tensor_parallel", {"layout.tensor_parallel=2", "layout.sequence_parallel=false"}),
+          hybrid("sequence_parallel", {"layout.tensor_parallel=2"}),
+          hybrid("context_parallel", {"layout.context_parallel=4"}),
+          {"expert_parallel", "nam56r-tiny", {"model.pattern=AE", "model.depth=2", "layout.expert_parallel=2"}},
+          {"fsdp", "nam52-tiny", {"model.depth=2", "layout.lane=fsdp", "layout.data_parallel=2"}},
+          {"pipeline_parallel",
+           "nam52-tiny",
+           {"model.depth=4", "layout.pipeline_parallel=2", "train.micro_steps=2", "train.batch=2"}}};
+}
+
+std::string types_of(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {
+  constexpr size_t kNamed = 3;  // more are counted
+  std::string text;
+  int64_t bytes = 0;
+  for (const ir::ValueId value : values) {
+    text += " " + to_string(graph.type(value));
+    bytes += graph.type(value).bytes();
+  }
+  if (values.size() <= kNamed) return text;
+  return " " + std::to_string(values.size()) + " tensors of " + std::to_string(bytes) + " bytes";
+}
+
+// "start all_gather over model f32[8,128,128] -> f32[8,256,128] @block00.A"
+std::string collective_line(const ir::Graph& graph, const ir::Node& node) {
+  const bool is_done = node.op == ops::kDoneOp;
+  const std::string half = is_done ? "done " : node.op == ops::kStartOp ? "start " : "";
+  const std::string op(is_done ? node.attrs.text("op") : ops::started_op(node));
+  std::string line = "  " + half + op + " over " + node.attrs.text("axes");
+  if (!is_done) line += types_of(graph, node.operands);
+  if (!is_done && !node.results.empty()) line += " ->" + types_of(graph, node.results);
+  return line + (node.scope.empty() ? "" : " @" + node.scope) + "\n";
+}
+
+std::string collectives_of(const compile::Compiled& compiled) {
+  std::string text;
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+    for (const ir::Graph& graph : compiled.pipeline[stage].programs) {
+      text += "stage " + std::to_string(stage) + " " + graph.name() + "\n";
+      for (const ir::Node& node : graph.nodes())
+        if (compile::sent_bytes(graph, node) || node.op == ops::kDoneOp) text += collective_line(graph, node);
+    }
+  return text;
+}
+
+class MeshCollectivesTest : public testing::TestWithParam<MeshCase> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, MeshCollectivesTest, testing::ValuesIn(mesh_cases()),
+                         [](const testing::TestParamInfo<MeshCase>& info) { return info.param.name; });
+
+TEST_P(MeshCollectivesTest, EqualTheGoldenFiles) {
+  const MeshCase& c = GetParam();
+  const recipe::Recipe recipe = recipe::load(kRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
+  expect_golden(kGolden / "collectives" / (c.name + ".txt"), collectives_of(compiled));
 }
 
 }  // namespace
