@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/base/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::base {
+namespace {
+
+/// Interrupts reach the program, not us, for as long as the object lives.
+class InterruptsIgnored {
+ public:
+  InterruptsIgnored() {
+    struct sigaction ignore = {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGINT, &ignore, &before_);
+  }
+  ~InterruptsIgnored() { ::sigaction(SIGINT, &before_, nullptr); }
+  InterruptsIgnored(const InterruptsIgnored&) = delete;
+  InterruptsIgnored& operator=(const InterruptsIgnored&) = delete;
+
+ private:
+  struct sigaction before_ = {};
+};
+
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    bool replaced = false;
+    for (const auto& [name, value] : variables) replaced |= std::string(*entry).starts_with(name + "=");
+    if (!replaced) entries.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Starts the program with both streams on `output` and an interrupt that ends it; 0 and the reason when it cannot be.
+std::pair<pid_t, int> start(const ProgramRun& run, int output) {
+  std::vector<std::string> words = run.words, entries = environment_with(run.variables);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::posix_spawnattr_setsigdefault(&attributes, &interrupt);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, words[0].c_str(), &actions, &attributes, pointers_to(words).data(),
+                                   pointers_to(entries).data());
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
+  return {error == 0 ? pid : 0, error};
+}
+
+std::string read_until_closed(int input, const std::function<void()>& on_tick) {
+  std::string output;
+  char buffer[4096];
+  for (;;) {
+    pollfd ready = {input, POLLIN, 0};
+    if (::poll(&ready, 1, 1000) == 0) {
+      on_tick();
+      continue;
+    }
+    const ssize_t count = ::read(input, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return output;
+    output.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+int status_of(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+ProgramEnd run_program(const ProgramRun& run) {
+  MEGACPP_CHECK(!run.words.empty());
+  int ends[2];
+  MEGACPP_REQUIRE(::pipe2(ends, O_CLOEXEC) == 0, E3002,
+                  {.where = run.words[0],
+                   .got = std::string("no pipe: ") + std::strerror(errno),
+                   .wanted = "",
+                   .next = "close other programs and try again"});
+  const InterruptsIgnored ours;
+  const auto [pid, error] = start(run, ends[1]);
+  ::close(ends[1]);
+  ProgramEnd end;
+  if (pid == 0) {
+    end = {127, run.words[0] + ": " + std::strerror(error)};
+  } else {
+    end.output = read_until_closed(ends[0], run.on_tick);
+    end.status = status_of(pid);
+  }
+  ::close(ends[0]);
+  return end;
+}
+
+}  // namespace megacpp::base

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs another program to its end. Arguments go to it as they stand, through no shell; what it prints, on either
+// stream, is read as it comes and kept. While it runs, an interrupt from the terminal is the program's alone, so that
+// the caller lives to clean up behind it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace megacpp::base {
+
+struct ProgramRun {
+  std::vector<std::string> words;                                   // the program, searched on PATH, and its arguments
+  std::vector<std::pair<std::string, std::string>> variables = {};  // added to its environment
+  /// Called about once a second while it runs.
+  std::function<void()> on_tick = [] {};
+};
+
+struct ProgramEnd {
+  int status = 0;      // exit status; 128 + signal when a signal ended it; 127 when it could not be started
+  std::string output;  // both streams, in the order written
+};
+
+ProgramEnd run_program(const ProgramRun& run);
+
+}  // namespace megacpp::base

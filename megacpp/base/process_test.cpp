@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/base/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace megacpp::base {
+namespace {
+
+TEST(ProcessTest, BothStreamsAndTheStatusComeBack) {
+  const ProgramEnd end = run_program({.words = {"sh", "-c", "echo out; echo err >&2; exit 3"}});
+  EXPECT_EQ(end.status, 3);
+  EXPECT_EQ(end.output, "out\nerr\n");
+}
+
+TEST(ProcessTest, WordsPassThroughNoShell) {
+  EXPECT_EQ(run_program({.words = {"printf", "%s|", "a b", "$HOME", "*"}}).output, "a b|$HOME|*|");
+}
+
+TEST(ProcessTest, VariablesAreAddedAndReplaced) {
+  ::setenv("MEGACPP_PROCESS_TEST", "old", 1);
+  const std::vector<std::string> words = {"sh", "-c", "echo $MEGACPP_PROCESS_TEST"};
+  EXPECT_EQ(run_program({.words = words}).output, "old\n");
+  EXPECT_EQ(run_program({.words = words, .variables = {{"MEGACPP_PROCESS_TEST", "new"}}}).output, "new\n");
+  ::unsetenv("MEGACPP_PROCESS_TEST");
+}
+
+TEST(ProcessTest, AMissingProgramAndASignalAreStatuses) {
+  const ProgramEnd missing = run_program({.words = {"no-such-program-of-megacpp"}});
+  EXPECT_EQ(missing.status, 127);
+  EXPECT_NE(missing.output.find("No such file"), std::string::npos) << missing.output;
+  EXPECT_EQ(run_program({.words = {"sh", "-c", "kill -TERM $$"}}).status, 128 + SIGTERM);
+}
+
+TEST(ProcessTest, AnInterruptEndsTheProgramAndNotTheCaller) {
+  const ProgramEnd end = run_program({.words = {"sh", "-c", "kill -INT $PPID; kill -INT $$; echo unreached"}});
+  EXPECT_EQ(end.status, 128 + SIGINT);
+  EXPECT_EQ(end.output, "");
+}
+
+TEST(ProcessTest, LongOutputArrivesWholeAndSilenceTicks) {
+  const ProgramEnd much = run_program({.words = {"sh", "-c", "head -c 300000 /dev/zero"}});
+  EXPECT_EQ(much.output.size(), 300000U);
+  int ticks = 0;
+  run_program({.words = {"sleep", "1.5"}, .variables = {}, .on_tick = [&] { ++ticks; }});
+  EXPECT_EQ(ticks, 1);
+}
+
+}  // namespace
+}  // namespace megacpp::base
