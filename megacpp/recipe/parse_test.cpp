@@ -50,13 +50,23 @@ TEST(ParseTest, ValuesAreReadAndDefaultsFilled) {
 }
 
 TEST(ParseTest, PrintedRecipeParsesToAnEqualOne) {
-  const std::vector<std::string> overrides = {"model.pattern=AE|M",       "model.mamba.heads=4",
-                                              "model.recurrent.width=64", "optimizer.lr=0.00012345678901234567",
-                                              "train.recompute.A=full",   "data.text=[a b.txt, /c/*.h, \"#x\"]",
-                                              "name=with: colon",         "model.tie_embeddings=true",
-                                              "layout.data_parallel=4",   "layout.reshard_after_forward=2"};
+  const std::vector<std::string> overrides = {"model.pattern=AE|M",
+                                              "model.mamba.heads=4",
+                                              "model.recurrent.width=64",
+                                              "optimizer.lr=0.00012345678901234567",
+                                              "train.recompute.A=full",
+                                              "data.text=[a b.txt, /c/*.h, \"#x\"]",
+                                              "name=with: colon",
+                                              "model.tie_embeddings=true",
+                                              "layout.data_parallel=4",
+                                              "layout.reshard_after_forward=2",
+                                              "backend=xla",
+                                              "xla.plugin=/opt/libtpu.so",
+                                              "xla.placement=xla",
+                                              "xla.flags=[v6e-dense, xla_a=1, raw:b=c]"};
   const Recipe recipe = parse(kSmall, "r.yaml", overrides);
   EXPECT_EQ(recipe.data.text, (std::vector<std::string>{"a b.txt", "/c/*.h", "#x"}));
+  EXPECT_EQ(recipe.xla.flags, (std::vector<std::string>{"v6e-dense", "xla_a=1", "raw:b=c"}));
   const std::string text = print(recipe);
   EXPECT_EQ(parse(text, "printed"), recipe) << text;
   EXPECT_EQ(print(parse(text, "printed")), text);

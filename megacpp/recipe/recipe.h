@@ -94,13 +94,24 @@ struct Data {
   bool operator==(const Data&) const = default;
 };
 
+/// Settings of the backend that hands the program to XLA.
+struct Xla {
+  std::string placement = "megacpp";  // xla | megacpp
+  std::string plugin = "cpu";         // cpu | tpu | cuda | a path
+  std::vector<std::string> flags;     // profiles, name=value, raw:name=value
+
+  bool operator==(const Xla&) const = default;
+};
+
 struct Recipe {
   std::string name;
+  std::string backend = "cpu";  // cpu | xla
   Model model;
   Train train;
   Layout layout;
   Optimizer optimizer;
   Data data;
+  Xla xla;
 
   bool operator==(const Recipe&) const = default;
 };
