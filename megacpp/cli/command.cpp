@@ -30,10 +30,15 @@ constexpr const char* kAbout =
     "MegaCpp trains hybrid language models (attention, Mamba-2, experts, recurrent blocks)\n"
     "and knows every byte before step 0.\n";
 
-// The app whose words a misspelt one is compared with: the command given, or megacpp itself.
+// The app whose words a misspelt one is compared with: the command given, down to its last word, or megacpp itself.
 const CLI::App& speaker(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen[0];
+  return chosen.empty() ? app : speaker(*chosen[0]);
+}
+
+// "megacpp", "megacpp ops", "megacpp plugins fetch".
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
 }
 
 std::vector<std::string> known_words(const CLI::App& app) {
@@ -57,7 +62,7 @@ std::string advice(const CLI::App& app, const CLI::App& command, const std::stri
   const std::vector<std::string> known = known_words(command);
   const bool misplaced =
       &command != &app && word.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), word) != known.end();
-  if (misplaced) return "put flags after the command: megacpp " + command.get_name() + " " + word;
+  if (misplaced) return "put flags after the command: " + full_name(command) + " " + word;
   return word.empty() ? help : base::did_you_mean(word, known, help);
 }
 
@@ -65,7 +70,7 @@ std::string advice(const CLI::App& app, const CLI::App& command, const std::stri
   std::string line = "megacpp";
   for (int i = 1; i < argc; ++i) line += " " + std::string(argv[i]);
   const CLI::App& command = speaker(app);
-  const std::string help = "see megacpp " + (&command == &app ? "" : command.get_name() + " ") + "--help";
+  const std::string help = "see " + full_name(command) + " --help";
   base::raise(
       base::Code::E1007,
       {.where = line, .got = error.what(), .wanted = "", .next = advice(app, command, unexpected_word(app), help)});
@@ -83,8 +88,7 @@ int parse_and_run(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    std::fputs((chosen.empty() ? app.help() : chosen[0]->help()).c_str(), stdout);
+    std::fputs(speaker(app).help().c_str(), stdout);
     return 0;
   } catch (const CLI::ParseError& error) {
     refuse(app, error, argc, argv);

@@ -71,6 +71,63 @@ TEST(CommandsTest, MisspeltWordsGetTheNearestOne) {
   EXPECT_NE(key.err.find("did you mean 'model.hidden'?"), std::string::npos) << key.err;
 }
 
+// Words below a command have their own help, and a misspelt one is compared with them.
+TEST(CommandsTest, WordsOfACommandHaveHelpAndSuggestionsOfTheirOwn) {
+  EXPECT_NE(megacpp({"plugins", "--help"}).out.find("fetch"), std::string::npos);
+  const Result help = megacpp({"plugins", "fetch", "--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_NE(help.out.find("megacpp plugins fetch tpu --version"), std::string::npos) << help.out;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"plugins"}, "see megacpp plugins --help"},
+      {{"plugins", "fech", "cpu"}, "did you mean 'fetch'?"},
+      {{"plugins", "fetch", "cup"}, "did you mean 'cpu'?"},
+      {{"plugins", "fetch"}, "see megacpp plugins fetch --help"},
+      {{"plugins", "fetch", "cpu", "--vesion", "1"}, "did you mean '--version'?"},
+      {{"plugins", "flags", "--platform", "gpu"}, "next:"},
+      {{"plugins", "list", "--jsn"}, "did you mean '--json'?"},
+  };
+  for (const auto& [words, said] : mistakes) {
+    const Result result = megacpp(words);
+    EXPECT_EQ(result.status, 2) << said;
+    EXPECT_NE(result.err.find("error E1007"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+  }
+  const Result profile = megacpp({"plugins", "flags", "--profile", "v6e-dens"});
+  EXPECT_EQ(profile.status, 2);
+  EXPECT_NE(profile.err.find("did you mean 'v6e-dense'?"), std::string::npos) << profile.err;
+}
+
+TEST(CommandsTest, PluginsListSaysWhatIsThereAndHowToGetTheRest) {
+  const auto folder = std::filesystem::temp_directory_path() / ("megacpp_plugins_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "megacpp/plugins/tpu");
+  base::write_file_atomically(folder / "megacpp/plugins/tpu/libtpu.so", "x");
+  base::write_file_atomically(folder / "megacpp/plugins/tpu/VERSION", "package libtpu\nversion 1.2\n");
+  const char* before = getenv("XDG_CACHE_HOME");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const Result text = megacpp({"plugins", "list"});
+  const Json kinds = Json::parse(megacpp({"plugins", "list", "--json"}).out)["plugins"];
+  before == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  std::filesystem::remove_all(folder);
+
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("tpu   used  1.2"), std::string::npos) << text.out;
+  ASSERT_EQ(kinds.size(), 3U);
+  EXPECT_EQ(kinds[1]["kind"], "tpu");
+  EXPECT_EQ(kinds[1]["places"][0]["from"], "cache");
+  EXPECT_EQ(kinds[1]["places"][0]["found"], true);
+}
+
+TEST(CommandsTest, PluginsFlagsListsFlagsAndProfiles) {
+  const Result all = megacpp({"plugins", "flags"});
+  for (const char* part : {"xla_tpu_scoped_vmem_limit_kib", "sparse_core", "v7x-sparse-core", "xla_gpu_autotune_level"})
+    EXPECT_NE(all.out.find(part), std::string::npos) << part;
+  EXPECT_EQ(megacpp({"plugins", "flags", "--platform", "cpu"}).out.find("xla_tpu_scoped"), std::string::npos);
+  const Json profile = Json::parse(megacpp({"plugins", "flags", "--profile", "v6e-dense", "--json"}).out);
+  EXPECT_EQ(profile["flags"]["xla_tpu_scoped_vmem_limit_kib"], "98304");
+  EXPECT_NE(profile["source"].get<std::string>().find("DENSE_VMEM_LIMIT"), std::string::npos);
+}
+
 TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
   const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/suggest.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/text_table.h"
+#include "megacpp/runtime/pjrt/flags.h"
+#include "megacpp/runtime/pjrt/plugin_fetch.h"
+#include "megacpp/runtime/pjrt/plugin_places.h"
+
+namespace megacpp::cli {
+namespace {
+
+namespace pjrt = runtime::pjrt;
+
+/// A kind by its name; `flag` is where the user wrote it.
+pjrt::PluginKind kind_of(const std::string& name, const std::string& flag) {
+  if (const auto kind = pjrt::kind_named(name)) return *kind;
+  std::vector<std::string> names;
+  for (const pjrt::PluginKindInfo& info : pjrt::plugin_kinds()) names.push_back(info.name);
+  base::raise(base::Code::E1007, {.where = flag,
+                                  .got = "'" + name + "'",
+                                  .wanted = "cpu, tpu or cuda",
+                                  .next = base::did_you_mean(name, names, "megacpp plugins list shows the kinds")});
+}
+
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+// ---- list
+
+Json json_of(const pjrt::PluginKindInfo& info, const std::vector<pjrt::PluginPlace>& places) {
+  Json rows = Json::array();
+  for (const pjrt::PluginPlace& place : places) {
+    rows.push_back(Json{
+        {"file", place.file.string()}, {"from", place.source}, {"version", place.version}, {"found", place.exists}});
+  }
+  return Json{{"kind", info.name}, {"note", info.note}, {"places", rows}};
+}
+
+/// What is there, first the one that would be used; or how to get one.
+void add_rows(TextTable& table, const pjrt::PluginKindInfo& info, const std::vector<pjrt::PluginPlace>& places) {
+  bool found = false;
+  for (const pjrt::PluginPlace& place : places) {
+    if (!place.exists) continue;
+    table.add({found ? "" : info.name, found ? "" : "used", place.version.empty() ? "-" : place.version, place.source,
+               place.file.string()});
+    found = true;
+  }
+  if (!found) table.add({info.name, "none", "-", "-", "megacpp plugins fetch " + info.name});
+}
+
+int list(bool json) {
+  const pjrt::Surroundings around = pjrt::Surroundings::current();
+  TextTable table({"kind", "", "version", "from", "file"});
+  Json kinds = Json::array();
+  std::string notes;
+  for (const pjrt::PluginKindInfo& info : pjrt::plugin_kinds()) {
+    const std::vector<pjrt::PluginPlace> places = pjrt::plugin_places(info.kind, {}, around);
+    if (json) kinds.push_back(json_of(info, places));
+    add_rows(table, info, places);
+    notes += fmt::format("{}: {} ({})\n", info.name, info.note, joined(info.variables));
+  }
+  if (json) print_json({{"plugins", kinds}});
+  if (!json) fmt::print("{}\n{}", table.to_text(), notes);
+  return 0;
+}
+
+// ---- fetch
+
+/// One moving line on a terminal; elsewhere a line when something new begins and every ten seconds.
+class Progress {
+ public:
+  Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void operator()(const std::string& what, int64_t bytes) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool begins = what != what_;
+    if (begins) what_ = what, begun_ = now;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - begun_).count();
+    if (!terminal_ && !begins && seconds % 10 != 0) return;
+    const std::string line =
+        begins ? "plugins: " + what
+               : fmt::format("plugins: {}: {:.1f} MB, {} s", what, static_cast<double>(bytes) / 1e6, seconds);
+    if (terminal_) fmt::print(stderr, "\r{:<78}", line), std::fflush(stderr);
+    if (!terminal_) fmt::print(stderr, "{}\n", line);
+  }
+  ~Progress() {
+    if (terminal_ && !what_.empty()) fmt::print(stderr, "\n");
+  }
+
+ private:
+  const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  std::string what_;
+  std::chrono::steady_clock::time_point begun_;
+};
+
+struct FetchFlags {
+  std::string kind;
+  std::string package;
+  std::string version;
+  std::string wheel;
+};
+
+pjrt::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
+  Progress progress;
+  return pjrt::fetch_plugin({.kind = kind_of(flags.kind, "megacpp plugins fetch"),
+                             .package = flags.package,
+                             .version = flags.version,
+                             .wheel = flags.wheel,
+                             .on_progress = [&](const std::string& what, int64_t bytes) { progress(what, bytes); }});
+}
+
+int fetch(const FetchFlags& flags) {
+  const pjrt::FetchedPlugin fetched = fetch_with_progress(flags);
+  fmt::print("{} {} in {}\n", fetched.package, fetched.version, fetched.library.string());
+  return 0;
+}
+
+// ---- flags
+
+struct FlagsFlags {
+  std::string profile;
+  std::string platform;
+  bool json = false;
+};
+
+bool is_for(const pjrt::FlagDef& flag, const std::optional<pjrt::PluginKind>& platform) {
+  return !platform || std::find(flag.platforms.begin(), flag.platforms.end(), *platform) != flag.platforms.end();
+}
+
+std::string platforms_text(const pjrt::FlagDef& flag) {
+  std::vector<std::string> names;
+  for (const pjrt::PluginKind kind : flag.platforms) names.push_back(pjrt::info_of(kind).name);
+  return joined(names);
+}
+
+std::string values_text(const pjrt::FlagDef& flag) {
+  return flag.words.empty() ? std::string(pjrt::type_name(flag.type)) : joined(flag.words);
+}
+
+int show_profile(const pjrt::FlagProfile& profile, bool json) {
+  Json values = Json::object();
+  TextTable table({"flag", "value"});
+  for (const auto& [flag, value] : profile.values) {
+    table.add({flag, value});
+    values[flag] = value;
+  }
+  if (json) {
+    print_json({{"profile", profile.name},
+                {"platform", pjrt::info_of(profile.platform).name},
+                {"generations", profile.generations},
+                {"meaning", profile.doc},
+                {"source", profile.source},
+                {"flags", values}});
+  } else {
+    fmt::print("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, pjrt::info_of(profile.platform).name,
+               joined(profile.generations), profile.doc, profile.source, table.to_text());
+  }
+  return 0;
+}
+
+int list_flags(const std::optional<pjrt::PluginKind>& platform, bool json) {
+  Json flags = Json::array(), profiles = Json::array();
+  TextTable flag_table({"flag", "platform", "category", "value", "generations", "meaning"});
+  for (const pjrt::FlagDef& flag : pjrt::all_flags()) {
+    if (!is_for(flag, platform)) continue;
+    flag_table.add({flag.name, platforms_text(flag), std::string(pjrt::category_name(flag.category)), values_text(flag),
+                    flag.generations.empty() ? "all" : joined(flag.generations), flag.doc});
+    flags.push_back(Json{{"name", flag.name},
+                         {"platforms", platforms_text(flag)},
+                         {"category", pjrt::category_name(flag.category)},
+                         {"value", values_text(flag)},
+                         {"generations", flag.generations},
+                         {"meaning", flag.doc}});
+  }
+  TextTable profile_table({"profile", "platform", "generations", ">flags", "meaning"});
+  for (const pjrt::FlagProfile& profile : pjrt::all_profiles()) {
+    if (platform && profile.platform != *platform) continue;
+    profile_table.add({profile.name, pjrt::info_of(profile.platform).name,
+                       profile.generations.empty() ? "all" : joined(profile.generations),
+                       std::to_string(profile.values.size()), profile.doc});
+    profiles.push_back(Json{{"name", profile.name},
+                            {"platform", pjrt::info_of(profile.platform).name},
+                            {"generations", profile.generations},
+                            {"meaning", profile.doc},
+                            {"source", profile.source}});
+  }
+  if (json) print_json({{"flags", flags}, {"profiles", profiles}});
+  if (!json) fmt::print("{}", flag_table.to_text());
+  if (!json && !profiles.empty()) fmt::print("\n{}", profile_table.to_text());
+  return 0;
+}
+
+int flags(const FlagsFlags& given) {
+  if (!given.profile.empty()) return show_profile(pjrt::profile_named(given.profile), given.json);
+  std::optional<pjrt::PluginKind> platform;
+  if (!given.platform.empty()) platform = kind_of(given.platform, "--platform");
+  return list_flags(platform, given.json);
+}
+
+// ---- the command
+
+std::function<int()> declare_list(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  app.add_flag("--json", *json, "print JSON, with the places that were looked at in vain");
+  app.footer("Example:\n  megacpp plugins list --json\n");
+  return [json] { return list(*json); };
+}
+
+std::function<int()> declare_fetch(CLI::App& app) {
+  auto given = std::make_shared<FetchFlags>();
+  app.add_option("KIND", given->kind, "cpu, tpu or cuda")->required();
+  app.add_option("--version", given->version, "version of the package; the newest without it");
+  app.add_option("--package", given->package, "another package of that kind, e.g. jax-cuda12-pjrt");
+  app.add_option("--wheel", given->wheel, "take it from this wheel file instead of downloading");
+  app.footer(
+      "Example:\n  megacpp plugins fetch cpu\n  megacpp plugins fetch tpu --version 0.0.48.1\n"
+      "  megacpp plugins fetch cuda --package jax-cuda12-pjrt\n  megacpp plugins fetch tpu --wheel "
+      "libtpu-0.0.48.1.whl\n");
+  return [given] { return fetch(*given); };
+}
+
+std::function<int()> declare_flags(CLI::App& app) {
+  auto given = std::make_shared<FlagsFlags>();
+  app.add_option("--profile", given->profile, "show the flags of one profile");
+  app.add_option("--platform", given->platform, "only those of cpu, tpu or cuda");
+  app.add_flag("--json", given->json, "print JSON");
+  app.footer("Example:\n  megacpp plugins flags --profile v6e-dense\n  megacpp plugins flags --platform tpu\n");
+  return [given] { return flags(*given); };
+}
+
+}  // namespace
+
+Command plugins_command() {
+  return {.name = "plugins",
+          .summary = "find and fetch PJRT plugins; list the XLA flags recipes may set",
+          .example = "megacpp plugins list",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            app.require_subcommand(1);
+            struct Word {
+              CLI::App* app;
+              std::function<int()> body;
+            };
+            std::vector<Word> words;
+            const auto add = [&](const char* name, const char* summary, auto declare) {
+              CLI::App* word = app.add_subcommand(name, summary);
+              words.push_back({word, declare(*word)});
+            };
+            add("list", "the plugins of this machine and which one is used", declare_list);
+            add("fetch", "download a packaged plugin with pip and keep its library in the user's cache", declare_fetch);
+            add("flags", "the XLA flags and profiles xla.flags may name", declare_flags);
+            return [words] {
+              for (const Word& word : words)
+                if (word.app->parsed()) return word.body();
+              MEGACPP_CHECK(false) << "no word of the plugins command was parsed";
+              return 0;
+            };
+          }};
+}
+
+}  // namespace megacpp::cli
