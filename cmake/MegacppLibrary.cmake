@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...])
+# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...])
 #   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
+#   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
+#   MEGACPP_HAS_<NAME> for everyone who uses the library.
 # megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [LABEL unit])
 #   A test program of its own, for what needs more folders than its subject may use.
 # megacpp_bench(SOURCES ... [DEPS folder...])
@@ -31,9 +33,16 @@ function(megacpp_check_files name)
 endfunction()
 
 function(megacpp_library)
-  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
   megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
+  foreach(optional IN LISTS arg_OPTIONAL)
+    if(NOT TARGET megacpp_external::${optional})
+      list(FILTER arg_SOURCES EXCLUDE REGEX "^${optional}/")
+      list(FILTER arg_TESTS EXCLUDE REGEX "^${optional}/")
+      list(REMOVE_ITEM arg_OPTIONAL ${optional})
+    endif()
+  endforeach()
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
 
@@ -52,10 +61,18 @@ function(megacpp_library)
   target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
   target_link_libraries(${target} ${scope} ${arg_DEPS} ${arg_LIBS} Threads::Threads)
   set_property(GLOBAL APPEND PROPERTY MEGACPP_LIBRARIES ${target})
+  foreach(optional IN LISTS arg_OPTIONAL)
+    string(TOUPPER ${optional} upper)
+    target_compile_definitions(${target} PUBLIC MEGACPP_HAS_${upper})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_external::${optional}>)
+  endforeach()
 
   if(MEGACPP_TESTS AND arg_TESTS)
     megacpp_add_gtest(${arg_NAME}_test unit ${arg_TESTS})
     target_link_libraries(${arg_NAME}_test PRIVATE ${target})
+    foreach(optional IN LISTS arg_OPTIONAL)
+      target_link_libraries(${arg_NAME}_test PRIVATE megacpp_external::${optional})
+    endforeach()
   endif()
 endfunction()
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor on a device, freed with the object. Bytes on the host are dense and row-major, whatever the device's layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "megacpp/ir/tensor_type.h"
+#include "megacpp/runtime/pjrt/client.h"
+#include "megacpp/runtime/pjrt/handle.h"
+
+namespace megacpp::runtime::pjrt {
+
+class Buffer {
+ public:
+  /// Copies host bytes to a device. They are free for reuse when this returns.
+  Buffer(const Client& client, size_t device, const ir::TensorType& type, std::span<const std::byte> bytes);
+  /// Takes over what a program made.
+  explicit Buffer(Handle buffer) : buffer_(std::move(buffer)) {}
+
+  ir::TensorType type() const;
+  int64_t bytes_on_device() const;  // with the device's padding
+  /// Whether the buffer was donated to a program: nothing can be read from it any more.
+  bool is_deleted() const;
+  /// Waits until the tensor is computed; throws when computing it failed.
+  void await() const;
+  /// Waits for the tensor and copies it; `bytes` has exactly its size.
+  void to_host(std::span<std::byte> bytes) const;
+
+  const Handle& handle() const { return buffer_; }
+
+ private:
+  Handle buffer_;
+};
+
+}  // namespace megacpp::runtime::pjrt

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client shares with its programs and buffers; included by .cpp files of this folder only.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "megacpp/runtime/pjrt/api.h"
+#include "megacpp/runtime/pjrt/counters.h"
+#include "megacpp/runtime/pjrt/plugin.h"
+
+namespace megacpp::runtime::pjrt {
+
+struct ClientState {
+  const Plugin* plugin = nullptr;
+  Handle client = {};
+  std::vector<PJRT_Device*> devices = {};  // addressable ones; owned by the client
+
+  const Api& api() const { return plugin->api(); }
+
+  /// Changes the counters under their lock: programs may run from several threads.
+  template <typename Change>
+  void count(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change(counters_);
+  }
+  Counters counters() const {
+    const std::lock_guard lock(mutex_);
+    return counters_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Counters counters_;
+};
+
+}  // namespace megacpp::runtime::pjrt

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was asked of a client so far. A steady run adds executions and nothing else but its batch and its loss.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace megacpp::runtime::pjrt {
+
+struct Transfers {
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+
+struct Counters {
+  std::map<std::string, int64_t> compiles;  // by cause
+  double compile_seconds = 0;
+  int64_t cache_hits = 0;
+  int64_t executions = 0;  // one for all devices of a program
+  Transfers host_to_device;
+  Transfers device_to_host;
+  int64_t host_syncs = 0;  // times the host waited for a device
+};
+
+}  // namespace megacpp::runtime::pjrt

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/pjrt/plugin.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "megacpp/base/file.h"
+#include "tests/support/cpu_plugin.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::runtime::pjrt {
+namespace {
+
+using base::Code;
+using testing_support::cpu_plugin;
+using testing_support::problem_of;
+
+class PluginTest : public testing_support::CpuPluginTest {};
+
+TEST_F(PluginTest, TellsItsVersions) {
+  const Plugin& plugin = cpu_plugin();
+  EXPECT_EQ(plugin.api_version().substr(0, 2), "0.");
+  const auto* stablehlo = find<std::vector<int64_t>>(plugin.attributes(), "stablehlo_current_version");
+  ASSERT_NE(stablehlo, nullptr);
+  EXPECT_EQ(stablehlo->size(), 3u);
+  EXPECT_NE(find<std::vector<int64_t>>(plugin.attributes(), "stablehlo_minimum_version"), nullptr);
+  EXPECT_NE(find<int64_t>(plugin.attributes(), "xla_version"), nullptr);
+  EXPECT_NE(plugin.identity().find("stablehlo_current_version=["), std::string::npos) << plugin.identity();
+}
+
+TEST_F(PluginTest, AFileIsLoadedOnceHoweverItIsNamed) {
+  const std::filesystem::path file = MEGACPP_PJRT_CPU_PLUGIN;
+  const Plugin* other = nullptr;
+  std::thread thread([&] { other = &Plugin::load(file.parent_path() / "." / file.filename()); });
+  const Plugin* plugin = &cpu_plugin();
+  thread.join();
+  EXPECT_EQ(plugin, other);
+}
+
+TEST(PluginFileTest, AMissingFileIsNamed) {
+  const base::Problem problem = problem_of(Code::E1501, [] { Plugin::load("/nowhere/plugin.so"); });
+  EXPECT_EQ(problem.where, "/nowhere/plugin.so");
+}
+
+TEST(PluginFileTest, AFileThatIsNoLibraryKeepsTheLoadersWords) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "megacpp_no_library.so";
+  base::write_file_atomically(file, std::string(4096, 'x'));
+  const base::Problem problem = problem_of(Code::E1502, [&] { Plugin::load(file); });
+  EXPECT_NE(problem.got.find("ELF"), std::string::npos) << problem.got;
+}
+
+TEST(PluginFileTest, ALibraryThatIsNoPluginIsRefused) {
+  const base::Problem problem = problem_of(Code::E1502, [] { Plugin::load("/proc/self/exe"); });
+  EXPECT_FALSE(problem.got.empty());
+}
+
+TEST(PluginFileTest, VersionsOutsideTheRangeAreRefused) {
+  EXPECT_NO_THROW(require_version({0, kOldestApiMinor}, "p"));
+  EXPECT_NO_THROW(require_version({0, 1000}, "p"));
+  EXPECT_NE(problem_of(Code::E1503,
+                       [] {
+                         require_version({0, kOldestApiMinor - 1}, "p");
+                       })
+                .got.find("0.69"),
+            std::string::npos);
+  problem_of(Code::E1503, [] { require_version({1, 0}, "p"); });
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::pjrt

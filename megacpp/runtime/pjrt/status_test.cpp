@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/pjrt/status.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::runtime::pjrt {
+namespace {
+
+using base::Code;
+
+TEST(StatusTest, MemoryThatRanOutHasTheClassOfItsPhase) {
+  EXPECT_EQ(code_of(StatusCode::resource_exhausted, Phase::compile), Code::E2002);
+  EXPECT_EQ(code_of(StatusCode::resource_exhausted, Phase::load), Code::E2003);
+  EXPECT_EQ(code_of(StatusCode::resource_exhausted, Phase::transfer), Code::E2004);
+  EXPECT_EQ(code_of(StatusCode::resource_exhausted, Phase::execute), Code::E2004);
+}
+
+TEST(StatusTest, WhatAPluginDoesNotDoIsTheUsersChoiceOfPlugin) {
+  EXPECT_EQ(code_of(StatusCode::unimplemented, Phase::compile), Code::E1505);
+  EXPECT_EQ(code_of(StatusCode::not_found, Phase::compile), Code::E1505);
+  EXPECT_EQ(code_of(StatusCode::unimplemented, Phase::create_topology), Code::E1505);
+  EXPECT_EQ(code_of(StatusCode::invalid_argument, Phase::create_topology), Code::E1506);
+  EXPECT_EQ(code_of(StatusCode::not_found, Phase::create_topology), Code::E1506);
+}
+
+TEST(StatusTest, TheRestIsAFailedCall) {
+  for (const Phase phase : {Phase::set_up, Phase::create_client, Phase::create_topology, Phase::compile, Phase::load,
+                            Phase::transfer, Phase::execute, Phase::query}) {
+    EXPECT_EQ(code_of(StatusCode::internal, phase), Code::E3201) << phase_name(phase);
+  }
+}
+
+TEST(StatusTest, AnErrorKeepsTheMessageWholeAndTheFailureApart) {
+  const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
+  const PluginError error({StatusCode::resource_exhausted, message}, Phase::compile, "libtpu.so");
+  EXPECT_EQ(error.code(), Code::E2002);
+  EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
+  EXPECT_EQ(error.problem().got, "RESOURCE_EXHAUSTED: " + message);
+  EXPECT_EQ(error.failure().message, message);
+  EXPECT_EQ(error.phase(), Phase::compile);
+}
+
+TEST(StatusTest, ACodeOfALaterVersionIsUnknown) { EXPECT_EQ(status_name(static_cast<StatusCode>(99)), "UNKNOWN"); }
+
+}  // namespace
+}  // namespace megacpp::runtime::pjrt
