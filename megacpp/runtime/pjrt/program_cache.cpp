@@ -48,14 +48,21 @@ std::string processor() {
   return text;
 }
 
+/// Versions that a plugin states may stay the same from build to build; size and time of its file do not.
+std::string file_stamp(const std::filesystem::path& file) {
+  return std::to_string(std::filesystem::file_size(file)) + " " +
+         std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count());
+}
+
 std::string key_of(const Client& client, std::string_view stablehlo, const CompileOptions& options) {
   const std::string platform = client.platform_name();
   std::string devices;
   for (const DeviceDescription& device : client.devices()) devices += device.kind + "\n";
-  const std::array<std::string, 6> about = {encode(options),
+  const std::array<std::string, 7> about = {encode(options),
                                             platform,
                                             client.platform_version(),
                                             client.plugin().identity(),
+                                            file_stamp(client.plugin().file()),
                                             devices,
                                             platform == "cpu" ? processor() : ""};
   // Hashes one after another have fixed lengths, so that no text can pass for another by where it is cut.

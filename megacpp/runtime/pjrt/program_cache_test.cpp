@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <thread>
 
 #include "megacpp/base/file.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/errors.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -84,6 +88,22 @@ TEST_F(ProgramCacheTest, AnEntryOfAnotherProgramIsNotUsed) {
   std::filesystem::copy_file(cache.entry(client, kAdd, other), entry(),
                              std::filesystem::copy_options::overwrite_existing);
   EXPECT_EQ(counters_of_a_run().compiles, (Causes{{"cache entry of another program", 1}}));
+  EXPECT_EQ(counters_of_a_run().cache_hits, 1);
+}
+
+TEST_F(ProgramCacheTest, AnEntryThatThePluginRefusesIsReplaced) {
+  counters_of_a_run();
+  const std::string payload = "whole and of this program, but nothing that runs";
+  XXH128_canonical_t checksum;
+  XXH128_canonicalFromHash(&checksum, XXH3_128bits(payload.data(), payload.size()));
+  std::string header = "megacpp program 1\n" + entry().stem().string();
+  for (const unsigned char byte : checksum.digest) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    header += digits;
+  }
+  base::write_file_atomically(entry(), header + payload);
+  EXPECT_EQ(counters_of_a_run().compiles, (Causes{{"cache entry refused by the plugin", 1}}));
   EXPECT_EQ(counters_of_a_run().cache_hits, 1);
 }
 
