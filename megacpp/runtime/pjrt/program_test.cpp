@@ -92,6 +92,20 @@ TEST_F(ProgramTest, DonatedArgumentsBecomeOutputsStepAfterStep) {
   problem_of(Code::E3201, [&] { program.execute(on_one_device({&first, &grad})); });
 }
 
+TEST_F(ProgramTest, ADonorsBytesAreUsedWhereTheCompilerLikes) {
+  const Client client = cpu_client(1);
+  std::string text = kUpdate;
+  const std::string aliased = "tf.aliasing_output = 0 : i32";
+  text.replace(text.find(aliased), aliased.size(), "jax.buffer_donor = true");
+  const LoadedProgram program = compile(client, text, {});
+  EXPECT_EQ(program.compiled().memory()->alias, 16);
+  const Buffer grad = upload(client, 0, {4}, {1, 2, 3, 4});
+  const Buffer state = upload(client, 0, {4}, {1, 1, 1, 1});
+  const Execution execution = program.execute(on_one_device({&state, &grad}));
+  EXPECT_TRUE(state.is_deleted());
+  EXPECT_EQ(download(execution.outputs[0][0]), (std::vector<float>{2, 3, 4, 5}));
+}
+
 TEST_F(ProgramTest, XlaDividesAShardedProgramOverEightDevices) {
   const Client client = cpu_client(8);
   const CompileOptions options{
