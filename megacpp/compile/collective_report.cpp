@@ -9,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ir/fold_blocks.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/sent_bytes.h"
 #include "megacpp/optim/adamw.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
@@ -304,14 +305,7 @@ class StageReport {
 std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   int64_t own = 0;
   for (const ValueId operand : node.operands) own += graph.type(operand).bytes();
-  const std::string_view op = ops::started_op(node);
-  const int64_t n = node.attrs.integer("parts", 1);
-  if (op == "all_gather") return own * (n - 1);
-  if (op == "reduce_scatter" || op == "all_to_all") return own * (n - 1) / n;
-  if (op == "all_reduce") return 2 * own * (n - 1) / n;
-  if (op == "permute" || op == "send" || op == "exchange_sum") return own;
-  if (op == "recv") return 0;
-  return std::nullopt;
+  return ops::sent_bytes(ops::started_op(node), own, node.attrs.integer("parts", 1));
 }
 
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe) {

@@ -22,8 +22,8 @@ schedule::Target plain_target() {
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
 }
 
-constexpr int64_t kPairs = 3;                                // of A and E
-constexpr int64_t kBatch = 4, kSequence = 64, kHidden = 32;  // more than what the partitioner takes for small
+constexpr int64_t kPairs = 3;  // of A and E
+constexpr int64_t kBatch = 4, kSequence = 64, kHidden = 32;
 constexpr int64_t kStreamBytes = 4 * kBatch * kSequence * kHidden;
 
 // nam52-tiny, smaller still.
@@ -141,6 +141,20 @@ TEST(CollectiveReportTest, RoutedAndSharedExpertsEnterAndLeaveTogether) {
     EXPECT_EQ(find(split, {phase, "all_gather", "block*.E"}), halves) << phase_name(phase);
     EXPECT_EQ(find(split, {phase, "reduce_scatter", "block*.E"}), halves) << phase_name(phase);
   }
+}
+
+TEST(CollectiveReportTest, KeyValueHeadsOnFewerChipsThanQueriesAddNoReduction) {
+  auto rows = report_of({"model.attention.kv_heads=2", "layout.tensor_parallel=4", "layout.sequence_parallel=false"});
+  // Chips that share a key-value head add up its gradients first.
+  std::erase_if(rows, [](const CollectiveRow& row) { return row.bytes < kStreamBytes; });
+  const Found one_per_block{kPairs, kPairs * kStreamBytes * 3 / 2};  // 2 (n - 1) / n of the stream, n = 4
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    EXPECT_EQ(find(rows, {phase, "all_reduce", "block*.A"}), one_per_block) << phase_name(phase);
+}
+
+TEST(CollectiveReportTest, GradientsOfRoutedTokensAreScatteredWithThoseOfTheRouter) {
+  const auto rows = report_of({"model.feed_forward.experts=4", "layout.tensor_parallel=2"});
+  EXPECT_EQ(find(rows, {Phase::backward, "reduce_scatter", "block*.E"}), (Found{kPairs, kPairs * kStreamBytes / 2}));
 }
 
 TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {

@@ -5,6 +5,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/partition_rule.h"
+#include "megacpp/ops/sent_bytes.h"
+#include "megacpp/partition/axis_sets.h"
 
 namespace megacpp::partition {
 namespace {
@@ -15,13 +17,29 @@ using ir::Sharding;
 using ir::ValueId;
 using Kind = ReshardStep::Kind;
 
-bool contains(const Axes& axes, AxisId axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
 bool is_prefix(const Axes& head, const Axes& whole) {
   return head.size() <= whole.size() && std::equal(head.begin(), head.end(), whole.begin());
 }
 
 void remove(Axes& axes, AxisId axis) { axes.erase(std::find(axes.begin(), axes.end(), axis)); }
+
+/// Empty for a step of the chip alone.
+std::string_view op_of(Kind kind) {
+  switch (kind) {
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::slice:
+    case Kind::to_partial:
+      break;
+  }
+  return "";
+}
 
 class Planner {
  public:
@@ -29,11 +47,11 @@ class Planner {
       : now_(from), to_(to), whole_(whole), mesh_(mesh) {}
 
   std::vector<ReshardStep> run() {
-    become_partial();
     scatter_sums();
     add_up_rest();
     while (now_.dims != to_.dims)
       if (!slice_unused() && !swap_dims()) gather();
+    become_partial();
     MEGACPP_CHECK(now_ == to_) << "reshard ends at " << to_string(now_, mesh_) << ", not " << to_string(to_, mesh_);
     return std::move(steps_);
   }
@@ -42,19 +60,6 @@ class Planner {
   void push(ReshardStep step) {
     step.after = now_;
     steps_.push_back(std::move(step));
-  }
-
-  void become_partial() {
-    Axes added;
-    for (const AxisId axis : to_.unreduced)
-      if (!contains(now_.unreduced, axis)) {
-        MEGACPP_CHECK(!now_.splits(axis)) << "axis " << mesh_.name(axis) << " is split, it cannot hold partial sums";
-        added.push_back(axis);
-      }
-    if (added.empty()) return;
-    now_.unreduced.insert(now_.unreduced.end(), added.begin(), added.end());
-    std::sort(now_.unreduced.begin(), now_.unreduced.end());
-    push({.kind = Kind::to_partial, .axes = added, .after = {}});
   }
 
   bool must_be_summed(AxisId axis) const { return contains(now_.unreduced, axis) && !contains(to_.unreduced, axis); }
@@ -131,6 +136,19 @@ class Planner {
     MEGACPP_CHECK(false) << "no step leads from " << to_string(now_, mesh_) << " to " << to_string(to_, mesh_);
   }
 
+  void become_partial() {
+    Axes added;
+    for (const AxisId axis : to_.unreduced)
+      if (!contains(now_.unreduced, axis)) {
+        MEGACPP_CHECK(!now_.splits(axis)) << "axis " << mesh_.name(axis) << " is split, it cannot hold partial sums";
+        added.push_back(axis);
+      }
+    if (added.empty()) return;
+    now_.unreduced.insert(now_.unreduced.end(), added.begin(), added.end());
+    std::sort(now_.unreduced.begin(), now_.unreduced.end());
+    push({.kind = Kind::to_partial, .axes = added, .after = {}});
+  }
+
   Sharding now_;
   const Sharding& to_;
   const ir::Shape& whole_;
@@ -146,32 +164,32 @@ class Lowering {
   ValueId step(ValueId x, const ReshardStep& step) {
     const int64_t dim = static_cast<int64_t>(step.dim), parts = mesh_.size(step.axes);
     switch (step.kind) {
-      case Kind::to_partial:
-        return only_on_first(x, step.axes);
       case Kind::reduce_scatter:
-        return collective("reduce_scatter", padded(x, dim, parts), step, {{"dims", std::vector<int64_t>{dim}}});
+        return collective(padded(x, dim, parts), step, {{"dims", std::vector<int64_t>{dim}}});
       case Kind::all_reduce:
-        return collective("all_reduce", x, step, {{"kind", std::string("sum")}});
+        return collective(x, step, {{"kind", std::string("sum")}});
       case Kind::slice:
         return b_.one("shard_slice", {x}, {{"axes", ir::to_string(step.axes, mesh_)}, {"parts", parts}, {"dim", dim}});
       case Kind::all_to_all: {
         const int64_t from = static_cast<int64_t>(step.from_dim);
-        const ValueId moved = collective("all_to_all", padded(x, dim, parts), step, {{"split", dim}, {"concat", from}});
+        const ValueId moved = collective(padded(x, dim, parts), step, {{"split", dim}, {"concat", from}});
         return trimmed(moved, step.from_dim, step.after);
       }
       case Kind::all_gather:
-        return trimmed(collective("all_gather", x, step, {{"dims", std::vector<int64_t>{dim}}}), step.dim, step.after);
+        return trimmed(collective(x, step, {{"dims", std::vector<int64_t>{dim}}}), step.dim, step.after);
+      case Kind::to_partial:
+        return only_on_first(x, step.axes);
     }
     return x;
   }
 
  private:
-  ValueId collective(std::string_view op, ValueId x, const ReshardStep& step, ir::Attrs attrs) {
+  ValueId collective(ValueId x, const ReshardStep& step, ir::Attrs attrs) {
     attrs.set("axes", ir::to_string(step.axes, mesh_));
     attrs.set("parts", mesh_.size(step.axes));
     attrs.set("cause", cause_);
     b_.set_role(ir::Role::collective);
-    const ValueId result = b_.one(op, {x}, std::move(attrs));
+    const ValueId result = b_.one(op_of(step.kind), {x}, std::move(attrs));
     b_.set_role(ir::Role::temporary);
     return result;
   }
@@ -208,8 +226,19 @@ std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, 
 }
 
 bool is_free(const std::vector<ReshardStep>& steps) {
-  return std::all_of(steps.begin(), steps.end(),
-                     [](const ReshardStep& step) { return step.kind == Kind::slice || step.kind == Kind::to_partial; });
+  return std::all_of(steps.begin(), steps.end(), [](const ReshardStep& step) { return op_of(step.kind).empty(); });
+}
+
+int64_t sent_bytes(const std::vector<ReshardStep>& steps, const Sharding& from, const ir::TensorType& whole,
+                   const ir::Mesh& mesh) {
+  int64_t bytes = 0;
+  const Sharding* now = &from;
+  for (const ReshardStep& step : steps) {
+    const int64_t own = ir::TensorType{whole.dtype, ir::local_shape(whole.shape, *now, mesh)}.bytes();
+    bytes += ops::sent_bytes(op_of(step.kind), own, mesh.size(step.axes)).value_or(0);
+    now = &step.after;
+  }
+  return bytes;
 }
 
 ValueId lower_reshard(ops::Builder& builder, ValueId local, const std::vector<ReshardStep>& steps, const Sharding& from,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a change of sharding into the chip's nodes. Partial sums first: reduce-scatter where the wanted sharding splits
 // a dimension over the summed axis, all-reduce for the rest. Then slices (free), all-to-all where an axis moves from
-// one dimension to another, all-gather last. Padding of sizes that do not divide is added and cut off here.
+// one dimension to another, all-gather. Last, where partial sums are wanted of a value that chips have alike, all but
+// one of them let go of it (free). Padding of sizes that do not divide is added and cut off here.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace megacpp::partition {
 
 /// One step of the way from a sharding to another.
 struct ReshardStep {
-  enum class Kind : uint8_t { to_partial, reduce_scatter, all_reduce, slice, all_to_all, all_gather };
+  enum class Kind : uint8_t { reduce_scatter, all_reduce, slice, all_to_all, all_gather, to_partial };
   Kind kind;
   ir::Axes axes;
   size_t dim = 0;       // split by reduce_scatter, slice, all_to_all; joined by all_gather
@@ -30,6 +31,10 @@ std::vector<ReshardStep> plan_reshard(const ir::Sharding& from, const ir::Shardi
 
 /// Whether no step talks to other chips.
 bool is_free(const std::vector<ReshardStep>& steps);
+
+/// What a chip sends on the way: a tensor of this type, lying as `from`.
+int64_t sent_bytes(const std::vector<ReshardStep>& steps, const ir::Sharding& from, const ir::TensorType& whole,
+                   const ir::Mesh& mesh);
 
 /// Appends the steps. `cause` is kept on every collective.
 ir::ValueId lower_reshard(ops::Builder& builder, ir::ValueId local, const std::vector<ReshardStep>& steps,

@@ -6,22 +6,20 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/partition_rule.h"
+#include "megacpp/partition/axis_sets.h"
 #include "megacpp/partition/factor_axes.h"
 #include "megacpp/partition/lower_reshard.h"
+#include "megacpp/partition/sum_ends.h"
 
 namespace megacpp::partition {
 namespace {
 
 using ir::Axes;
-using ir::AxisId;
 using ir::NodeId;
 using ir::Sharding;
 using ir::ValueId;
 using ops::Factors;
 using ops::Linearity;
-
-// Partial sums of at most this many elements are added to whole values by making the latter partial too.
-constexpr int64_t kSmallElements = 4096;
 
 struct Version {
   Sharding sharding;
@@ -34,23 +32,6 @@ struct State {
   Sharding preferred;             // how it lies, or would lie if nobody asked otherwise
   std::vector<Version> versions;  // the first is the value as it was made
 };
-
-bool contains(const Axes& axes, AxisId axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
-Axes minus(const Axes& axes, const Axes& taken) {
-  Axes rest;
-  for (const AxisId axis : axes)
-    if (!contains(taken, axis)) rest.push_back(axis);
-  return rest;
-}
-
-Axes merged(const Axes& a, const Axes& b) {
-  Axes all = a;
-  for (const AxisId axis : b)
-    if (!contains(all, axis)) all.push_back(axis);
-  std::sort(all.begin(), all.end());
-  return all;
-}
 
 Axes used_axes(const FactorAxes& axes) {
   Axes used;
@@ -73,7 +54,8 @@ class Partitioner {
         options_(options),
         result_{ir::Graph(graph.name()), {}, {}, 0},
         builder_(result_.graph),
-        states_(graph.values().size()) {}
+        states_(graph.values().size()),
+        sum_ends_(find_sum_ends(graph)) {}
 
   Partitioned run() {
     const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());
@@ -160,16 +142,22 @@ class Partitioner {
   // pass repeats on purpose stays repeated.
   void visit_reshard(const ir::Node& node) {
     const ValueId operand = node.operands[0], result = node.results[0];
-    Sharding to = ir::parse_sharding(node.attrs.text("to"), mesh_);
     builder_.set_scope(node.scope);
-    const Version made = state(operand).flexible ? materialise(operand, to, node) : state(operand).versions[0];
-    if (node.attrs.flag("partial")) {
-      // Dimensions as asked; partial sums stay as they are.
-      Axes used;
-      for (const Axes& axes : to.dims) used.insert(used.end(), axes.begin(), axes.end());
-      to.unreduced = minus(made.sharding.unreduced, used);
-    }
+    const Version made =
+        state(operand).flexible ? materialise(operand, target(node, {}), node) : state(operand).versions[0];
+    const Sharding to = target(node, made.sharding);
     settle(result, to, from_version(operand, made, to, node));
+  }
+
+  // How an explicit reshard leaves a value: dimensions as asked, partial sums added up or, where it says so, as they
+  // are.
+  Sharding target(const ir::Node& reshard, const Sharding& from) const {
+    Sharding to = ir::parse_sharding(reshard.attrs.text("to"), mesh_);
+    if (!reshard.attrs.flag("partial")) return to;
+    Axes used;
+    for (const Axes& axes : to.dims) used.insert(used.end(), axes.begin(), axes.end());
+    to.unreduced = minus(from.unreduced, used);
+    return to;
   }
 
   void visit_decomposed(const ir::Node& node, const ops::OpDef& op) {
@@ -332,29 +320,72 @@ class Partitioner {
       wanted.partial = wanted.operands[best].unreduced = partial_of(best);
       return wanted;
     }
-    wanted.partial = common_partial(node, linearity, view, partial_of);
+    const Meeting meeting = partial_sums(node, linearity, view, partial_of);
+    wanted.partial = meeting.shared;
+    if (meeting.shared != meeting.all) {
+      const Sharding result = to_sharding(axes, factors.results[0]);
+      if (must_wait(node, linearity, wanted.operands, result, meeting)) wanted.partial = meeting.all;
+    }
     for (size_t i = 0; i < node.operands.size(); ++i)
       if (linearity.covers(i)) wanted.operands[i].unreduced = wanted.partial;
     return wanted;
   }
 
+  // Axes over which operands of a sum are partial: all of them, or any of them.
+  struct Meeting {
+    Axes shared, all;
+  };
+
   template <typename PartialOf>
-  Axes common_partial(const ir::Node& node, const Linearity& linearity, const ops::NodeView& view,
-                      const PartialOf& partial_of) {
-    Axes all, shared;
-    bool first = true, alike = true;
+  Meeting partial_sums(const ir::Node& node, const Linearity& linearity, const ops::NodeView& view,
+                       const PartialOf& partial_of) {
+    Meeting meeting;
+    bool first = true;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (!linearity.covers(i) || adapts(node.operands[i])) continue;
       const Axes own = partial_of(i);
       if (!own.empty() && grows(view, i)) return {};
-      alike = alike && (first || own == shared);
-      shared = first ? own : minus(shared, minus(shared, own));
-      all = merged(all, own);
+      meeting.shared = first ? own : minus(meeting.shared, minus(meeting.shared, own));
+      meeting.all = merged(meeting.all, own);
       first = false;
     }
-    if (alike) return all;
-    return view.results[0].elements() <= kSmallElements ? all : shared;
+    return meeting;
   }
+
+  // Operands that are partial over different axes are added up now, down to the axes they share; or each becomes
+  // partial over all of them, which is free, and their sum is added up once, later. Whichever sends less. At equal
+  // bytes it waits for further addends; where there are none, chips hold the sum whole rather than in two forms.
+  bool must_wait(const ir::Node& node, const Linearity& linearity, const std::vector<Sharding>& operands,
+                 const Sharding& result, const Meeting& meeting) {
+    const auto bytes = [&](const Axes& partial) {
+      int64_t sum = bytes_after_sum(node.results[0], {.dims = result.dims, .unreduced = partial});
+      for (size_t i = 0; i < node.operands.size(); ++i)
+        if (linearity.covers(i) && !adapts(node.operands[i]))
+          sum += bytes_to(node.operands[i], {.dims = operands[i].dims, .unreduced = partial});
+      return sum;
+    };
+    const int64_t now = bytes(meeting.shared), later = bytes(meeting.all);
+    return now == later ? sum_end(node.results[0]).next == SumEnd::Next::sum : later < now;
+  }
+
+  // What a chip sends to have the value so.
+  int64_t bytes_to(ValueId value, const Sharding& to) {
+    if (state(value).flexible) return 0;
+    const Version from = cheapest_version(value, to);
+    const ir::TensorType& whole = global_.type(value);
+    return sent_bytes(plan_reshard(from.sharding, to, whole.shape, mesh_), from.sharding, whole, mesh_);
+  }
+
+  // What it sends until the value lies as the one reshard that it reaches wants it, or is whole.
+  int64_t bytes_after_sum(ValueId value, const Sharding& from) const {
+    Sharding to{.dims = from.dims};
+    if (const std::optional<NodeId> reshard = sum_end(value).reshard) to = target(global_.node(*reshard), from);
+    const ir::TensorType& whole = global_.type(value);
+    return sent_bytes(plan_reshard(from, to, whole.shape, mesh_), from, whole, mesh_);
+  }
+
+  // Values of decompositions were not there when the graph was read.
+  SumEnd sum_end(ValueId value) const { return value.index < sum_ends_.size() ? sum_ends_[value.index] : SumEnd{}; }
 
   // Zeros are partial sums of anything, and an input of free sharding becomes what is added to it.
   bool adapts(ValueId value) {
@@ -540,7 +571,8 @@ class Partitioner {
   const Options& options_;
   Partitioned result_;
   ops::Builder builder_;
-  std::vector<State> states_;  // by global value
+  std::vector<State> states_;           // by global value
+  const std::vector<SumEnd> sum_ends_;  // by global value, of the graph as it came
 };
 
 // On one chip the program stays as it is and every tensor whole.
