@@ -2,10 +2,9 @@
 #include "megacpp/compile/collective_rules.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/plan/spread.h"
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::compile {
@@ -100,15 +99,10 @@ constexpr Rule kRules[] = {
     {"tensors whose reader needs them whole", [](const Facts&) { return true; }, kDegrees, ""},
 };
 
-std::string without_degree(std::string_view axis) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 5> kKeys = {{{"stage", "layout.pipeline_parallel=1"},
-                                                                              {"data", "layout.data_parallel=1"},
-                                                                              {"expert", "layout.expert_parallel=1"},
-                                                                              {"context", "layout.context_parallel=1"},
-                                                                              {"model", "layout.tensor_parallel=1"}}};
-  const auto* at = std::find_if(kKeys.begin(), kKeys.end(), [axis](const auto& key) { return key.first == axis; });
-  MEGACPP_CHECK(at != kKeys.end()) << "no degree stands behind axis " << axis;
-  return at->second;
+std::string without_degree(const std::string& axis) {
+  const auto key = plan::degree_keys().find(axis);
+  MEGACPP_CHECK(key != plan::degree_keys().end()) << "no degree stands behind axis " << axis;
+  return key->second + "=1";
 }
 
 bool is_in_effect(std::string_view change, const recipe::Layout& layout) {

@@ -17,6 +17,7 @@
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/plan/spread.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
@@ -146,7 +147,7 @@ void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targ
 }
 
 partition::Options partition_options(const plan::Plan& plan) {
-  return {.max_replicated_bytes = plan.layout.max_replicated_bytes};
+  return {.max_replicated_bytes = plan.layout.max_replicated_bytes, .degree_keys = plan::degree_keys()};
 }
 
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.

@@ -13,6 +13,7 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/adamw.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
 
@@ -118,6 +119,38 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
     EXPECT_TRUE(std::filesystem::exists(folder / (stage.stage + (is_memory ? ".txt" : ".ir")))) << stage.stage;
   }
   std::filesystem::remove_all(folder);
+}
+
+// The states that runs of a sequence hand on are gathered by every chip of the context; nothing asks for that.
+TEST(CompileTrainingTest, UnaskedCopiesAreRefusedWithWhatIsEnough) {
+  recipe::Recipe recipe = small_recipe("none");
+  recipe.model = testing_support::small_model("recurrent", "MR");
+  recipe.layout.context_parallel = 2;
+  int64_t enough_alone = 0;
+  for (const int64_t data : {1, 2}) {
+    recipe.layout.data_parallel = data;
+    recipe.layout.max_replicated_bytes = 16;
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E1408, [&] { compile_training(recipe, plain_target()); });
+    EXPECT_NE(problem.where.find(".carry"), std::string::npos) << problem.where;
+    EXPECT_NE(problem.got.find("along context"), std::string::npos) << problem.got;
+    const std::string next = "set layout.context_parallel: 1, or layout.max_replicated_bytes: ";
+    ASSERT_TRUE(problem.next.starts_with(next)) << problem.next;
+    const int64_t enough = std::stoll(problem.next.substr(next.size()));
+    recipe.layout.max_replicated_bytes = enough;
+    EXPECT_NO_THROW(compile_training(recipe, plain_target()));
+    recipe.layout.max_replicated_bytes = enough - 1;
+    EXPECT_THROW(compile_training(recipe, plain_target()), base::Error);
+    if (data == 1) enough_alone = enough;
+    EXPECT_EQ(enough * data, enough_alone) << "what data splits is not counted";
+  }
+}
+
+TEST(CompileTrainingTest, GatheredWeightsAreNoUnaskedCopies) {
+  recipe::Recipe recipe = small_recipe("none");
+  recipe.model = testing_support::small_model("dense", "AE");
+  recipe.layout = {.data_parallel = 2, .zero = 3, .max_replicated_bytes = 64};  // less than any matrix has
+  EXPECT_NO_THROW(compile_training(recipe, plain_target()));
 }
 
 }  // namespace

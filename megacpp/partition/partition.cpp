@@ -9,6 +9,7 @@
 #include "megacpp/partition/axis_sets.h"
 #include "megacpp/partition/factor_axes.h"
 #include "megacpp/partition/lower_reshard.h"
+#include "megacpp/partition/replication_gate.h"
 #include "megacpp/partition/sum_ends.h"
 
 namespace megacpp::partition {
@@ -55,7 +56,8 @@ class Partitioner {
         result_{ir::Graph(graph.name()), {}, {}, 0},
         builder_(result_.graph),
         states_(graph.values().size()),
-        sum_ends_(find_sum_ends(graph)) {}
+        sum_ends_(find_sum_ends(graph)),
+        replication_(mesh, options.max_replicated_bytes, options.degree_keys) {}
 
   Partitioned run() {
     const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());
@@ -64,6 +66,7 @@ class Partitioner {
       visit(NodeId{n});
     }
     for (const ir::Output& output : global_.outputs()) add_output(output);
+    replication_.check();
     return std::move(result_);
   }
 
@@ -507,7 +510,9 @@ class Partitioner {
     const ir::Shape& whole = global_.type(value).shape;
     const std::vector<ReshardStep> steps = plan_reshard(version.sharding, to, whole, mesh_);
     if (steps.empty()) return version.local;
-    check_replication(value, version.sharding, to, reader);
+    const ir::TensorType& type = global_.type(value);
+    if (reader.op != "reshard" && replication_.refuses(type, version.sharding, to))
+      replication_.add(describe(value), reader.op + " @" + reader.scope, type, version.sharding, to);
     return lower_reshard(builder_, version.local, steps, version.sharding, whole, mesh_,
                          cause(value, version.sharding, to, reader));
   }
@@ -521,19 +526,6 @@ class Partitioner {
   std::string cause(ValueId value, const Sharding& from, const Sharding& to, const ir::Node& reader) const {
     const std::string by = reader.op == "reshard" ? "annotation" : reader.op + " @" + reader.scope;
     return by + ": " + describe(value) + " [" + to_string(from, mesh_) + "] -> [" + to_string(to, mesh_) + "]";
-  }
-
-  void check_replication(ValueId value, const Sharding& from, const Sharding& to, const ir::Node& reader) const {
-    const bool was_split = std::any_of(from.dims.begin(), from.dims.end(), [](const Axes& a) { return !a.empty(); });
-    const bool is_split = std::any_of(to.dims.begin(), to.dims.end(), [](const Axes& a) { return !a.empty(); });
-    const int64_t bytes = global_.type(value).bytes();
-    if (!was_split || is_split || reader.op == "reshard" || bytes <= options_.max_replicated_bytes) return;
-    base::raise(base::Code::E1408,
-                {.where = describe(value) + ", read by " + reader.op + " @" + reader.scope,
-                 .got = "a reshard from [" + to_string(from, mesh_) + "] that leaves " + std::to_string(bytes) +
-                        " bytes whole on every chip",
-                 .wanted = "at most " + std::to_string(options_.max_replicated_bytes) + " bytes",
-                 .next = "change the layout so that the reader splits it too, or raise layout.max_replicated_bytes"});
   }
 
   // ---- Outputs ----
@@ -573,6 +565,7 @@ class Partitioner {
   ops::Builder builder_;
   std::vector<State> states_;           // by global value
   const std::vector<SumEnd> sum_ends_;  // by global value, of the graph as it came
+  ReplicationGate replication_;
 };
 
 // On one chip the program stays as it is and every tensor whole.

@@ -34,8 +34,10 @@ struct Partitioned {
 };
 
 struct Options {
-  /// A reshard nobody asked for may not leave a larger tensor whole on every chip.
+  /// A reshard nobody asked for may not leave a chip with more bytes of a tensor that it gathers over an axis.
   int64_t max_replicated_bytes = INT64_MAX;
+  /// The recipe key behind each axis, steps left out, for what to do about it: "model" -> "layout.tensor_parallel".
+  std::map<std::string, std::string> degree_keys = {};
   /// Where the backward pass begins in the global program.
   size_t forward_nodes = SIZE_MAX;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small programs partitioned: which collectives they take, and what they compute on all chips of a mesh.
+// Small programs partitioned: which collectives they take, what they compute on all chips of a mesh, and which are
+// refused.
 #include "megacpp/partition/partition.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/spmd_evaluator.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::partition {
@@ -18,7 +20,7 @@ using ir::ValueId;
 using ops::Tensor;
 
 const ir::Mesh kMesh({{"data", 2}, {"model.0", 2}, {"model.1", 2}});
-constexpr int64_t kRows = 8, kColumns = 4;
+constexpr int64_t kRows = 8, kColumns = 4, kBytes = 4 * kRows * kColumns;
 
 // Inputs of one shape that lie as asked, one program of them, outputs by name.
 class Program {
@@ -107,6 +109,26 @@ TEST(PartialSumsTest, AnOperandSplitOverTheSummedAxisIsGatheredFirst) {
   const ValueId partial = p.input("partial", "data,- ~ model.0"), split = p.input("split", "model.0,-");
   p.output("y", (*p).add((*p).add(partial, split), p.input("third", "data,- ~ model.0")));
   checked(p.graph());
+}
+
+// ---- Unasked copies ----
+
+// The operands are split against each other: the first decides, the second is gathered over model and sliced over data.
+TEST(UnaskedCopyTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
+  Program p;
+  (*p).set_scope("block00.A");
+  const ValueId first = p.input("first", "data,-"), second = p.input("second", "model.0+model.1,-");
+  p.output("y", (*p).add(first, second));
+  const auto limited = [&](int64_t bytes) { return partition(p.graph(), kMesh, {}, {.max_replicated_bytes = bytes}); };
+  EXPECT_NO_THROW(limited(kBytes / 2));
+  const base::Problem problem = testing_support::problem_of(base::Code::E1408, [&] { limited(kBytes / 2 - 1); });
+  EXPECT_EQ(problem.where, "second @block00.A, read by add @block00.A");
+}
+
+TEST(UnaskedCopyTest, WhatIsAskedForPasses) {
+  Program p;
+  p.output("y", (*p).exp(p.reshard(p.input("x", "data+model.0,-"), "-,-")));
+  EXPECT_NO_THROW(partition(p.graph(), kMesh, {}, {.max_replicated_bytes = 0}));
 }
 
 }  // namespace

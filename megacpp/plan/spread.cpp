@@ -103,6 +103,15 @@ int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout) {
   return layout.tensor_parallel / expert_tensor_parallel(layout);
 }
 
+const std::map<std::string, std::string>& degree_keys() {
+  static const std::map<std::string, std::string> keys = {{"stage", "layout.pipeline_parallel"},
+                                                          {"data", "layout.data_parallel"},
+                                                          {"expert", "layout.expert_parallel"},
+                                                          {"context", "layout.context_parallel"},
+                                                          {"model", "layout.tensor_parallel"}};
+  return keys;
+}
+
 blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout) {
   const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
   const int64_t kept = kept_group(layout);

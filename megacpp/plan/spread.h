@@ -2,6 +2,9 @@
 // The mesh of a layout and the axes behind each dimension of the model.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "megacpp/blocks/parallel.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -17,6 +20,9 @@ bool is_balanced(const recipe::Model& model, const recipe::Layout& layout);
 /// Chips of `model` that split the tokens of an expert block: those that do not split the experts' inner width, where
 /// tokens arrive split over `model` at all.
 int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout);
+
+/// The recipe key behind each axis of a mesh, steps left out: "model" -> "layout.tensor_parallel".
+const std::map<std::string, std::string>& degree_keys();
 
 /// The lane has been applied and the gates have passed.
 blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout);

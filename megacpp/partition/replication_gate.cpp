@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/partition/replication_gate.h"
+
+#include "megacpp/base/error.h"
+#include "megacpp/partition/axis_sets.h"
+
+namespace megacpp::partition {
+
+bool ReplicationGate::refuses(const ir::TensorType& whole, const ir::Sharding& from, const ir::Sharding& to) const {
+  if (gathered(from, to).empty()) return false;
+  const int64_t after = local_bytes(whole, to);
+  return after > max_bytes_ && after > local_bytes(whole, from);
+}
+
+void ReplicationGate::add(const std::string& tensor, const std::string& reader, const ir::TensorType& whole,
+                          const ir::Sharding& from, const ir::Sharding& to) {
+  const int64_t after = local_bytes(whole, to);
+  if (!largest_ || after > largest_->after)
+    largest_ = Refused{tensor, reader, from, to, local_bytes(whole, from), after};
+}
+
+void ReplicationGate::check() const {
+  if (!largest_) return;
+  const ir::Axes axes = gathered(largest_->from, largest_->to);
+  const std::string bytes = std::to_string(largest_->after);
+  base::raise(base::Code::E1408, {.where = largest_->tensor + ", read by " + largest_->reader,
+                                  .got = bytes + " bytes on every chip along " + to_string(axes, mesh_) + ", from " +
+                                         std::to_string(largest_->before) + ": [" + to_string(largest_->from, mesh_) +
+                                         "] -> [" + to_string(largest_->to, mesh_) + "]",
+                                  .wanted = "at most " + std::to_string(max_bytes_) + " bytes that nothing asked for",
+                                  .next = "set " + lower_degrees(axes) + "layout.max_replicated_bytes: " + bytes});
+}
+
+int64_t ReplicationGate::local_bytes(const ir::TensorType& whole, const ir::Sharding& sharding) const {
+  return ir::TensorType{whole.dtype, local_shape(whole.shape, sharding, mesh_)}.bytes();
+}
+
+ir::Axes ReplicationGate::gathered(const ir::Sharding& from, const ir::Sharding& to) const {
+  ir::Axes axes;
+  for (ir::AxisId axis = 0; axis < mesh_.axes().size(); ++axis)
+    if (from.splits(axis) && !to.splits(axis)) axes.push_back(axis);
+  return axes;
+}
+
+// Each degree without the steps that are gathered: the nearest at which the tensor stays split as far as it is now.
+std::string ReplicationGate::lower_degrees(const ir::Axes& gathered) const {
+  std::map<std::string, int64_t> degrees;  // by key
+  const auto key_of = [this](ir::AxisId axis) {
+    const std::string& name = mesh_.name(axis);
+    const auto at = degree_keys_.find(name.substr(0, name.find('.')));
+    return at == degree_keys_.end() ? std::string() : at->second;
+  };
+  for (const ir::AxisId axis : gathered)
+    if (!key_of(axis).empty()) degrees[key_of(axis)] = 1;
+  for (ir::AxisId axis = 0; axis < mesh_.axes().size(); ++axis) {
+    const auto at = degrees.find(key_of(axis));
+    if (at != degrees.end() && !contains(gathered, axis)) at->second *= mesh_.size(axis);
+  }
+  std::string text;
+  for (const auto& [key, degree] : degrees) text += (text.empty() ? "" : " and ") + key + ": " + std::to_string(degree);
+  return text.empty() ? "" : text + ", or ";
+}
+
+}  // namespace megacpp::partition

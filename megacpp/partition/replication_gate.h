@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Refuses a program in which a reshard that nobody asked for leaves too many bytes whole on every chip of an axis. All
+// reshards are shown to it first, so that what it names as the next step is enough for the largest.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "megacpp/ir/mesh.h"
+
+namespace megacpp::partition {
+
+class ReplicationGate {
+ public:
+  /// `degree_keys`: the recipe key behind each axis, steps left out: "model" -> "layout.tensor_parallel".
+  ReplicationGate(const ir::Mesh& mesh, int64_t max_bytes, const std::map<std::string, std::string>& degree_keys)
+      : mesh_(mesh), max_bytes_(max_bytes), degree_keys_(degree_keys) {}
+
+  /// Whether a chip would hold more after it than before, and more than is allowed.
+  bool refuses(const ir::TensorType& whole, const ir::Sharding& from, const ir::Sharding& to) const;
+
+  /// One that is refused. `tensor` and `reader` name what moves and who wants it so.
+  void add(const std::string& tensor, const std::string& reader, const ir::TensorType& whole, const ir::Sharding& from,
+           const ir::Sharding& to);
+
+  /// E1408 for the largest of those added.
+  void check() const;
+
+ private:
+  struct Refused {
+    std::string tensor, reader;
+    ir::Sharding from, to;
+    int64_t before = 0, after = 0;  // bytes of one chip
+  };
+
+  int64_t local_bytes(const ir::TensorType& whole, const ir::Sharding& sharding) const;
+  /// Axes that split the tensor before and no longer do.
+  ir::Axes gathered(const ir::Sharding& from, const ir::Sharding& to) const;
+  std::string lower_degrees(const ir::Axes& gathered) const;
+
+  const ir::Mesh& mesh_;
+  int64_t max_bytes_;
+  const std::map<std::string, std::string>& degree_keys_;
+  std::optional<Refused> largest_;
+};
+
+}  // namespace megacpp::partition
