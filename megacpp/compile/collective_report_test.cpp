@@ -183,6 +183,17 @@ TEST(CollectiveReportTest, LaneFsdpGathersTwiceAndScattersOncePerBlock) {
   }
 }
 
+TEST(CollectiveReportTest, WeightsKeptFromForwardToBackwardAreGatheredOnceInAPipelineToo) {
+  const std::vector<std::string> layout = {"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3"};
+  std::vector<std::string> kept = layout;
+  kept.emplace_back("layout.reshard_after_forward=false");
+  const Found gathered = find(report_of(layout), {Phase::backward, "all_gather", ""});
+  EXPECT_GT(gathered.calls, 0);
+  EXPECT_EQ(find(report_of(kept), {Phase::backward, "all_gather", ""}).calls, 0);
+  EXPECT_EQ(find(report_of(kept), {Phase::forward, "all_gather", "block*"}),
+            find(report_of(layout), {Phase::forward, "all_gather", "block*"}));
+}
+
 TEST(CollectiveReportTest, LowerZeroMovesGradientsAndWeightsOncePerStep) {
   const auto one = report_of({"layout.data_parallel=2", "layout.zero=1"});
   EXPECT_EQ(find(one, {Phase::update, "reduce_scatter", ""}).calls, 1) << "all in one bucket";

@@ -106,6 +106,16 @@ bool is_of_micro_batch(const ir::Node& input) {
   return input.role == ir::Role::activation || input.role == ir::Role::batch;
 }
 
+bool is_kept(std::string_view name) { return name.starts_with(partition::kKeptPrefix); }
+
+// A weight as the forward pass gathered it: all micro-batches read the same.
+bool is_kept_weight(std::string_view name) {
+  return is_kept(name) && name.substr(partition::kKeptPrefix.size()).starts_with(partition::kOfWeights);
+}
+
+// "chunk0.slot2." as "chunk0.".
+std::string chunk_of(const std::string& slot) { return slot.substr(0, slot.find('.') + 1); }
+
 struct Transfer {
   std::string state;
   ir::TensorType type;
@@ -183,8 +193,7 @@ class Assembler {
     std::map<std::string, std::string> kept_as;  // output name -> state
     for (const ir::Output& output : graph.outputs()) {
       if (!output.donated.empty() || !is_handed_over(output.name)) continue;
-      const bool leaves = output.name.rfind("kept.", 0) != 0;
-      const std::string state = prefix + (leaves ? std::string(kLeaving) : "") + output.name;
+      const std::string state = state_of(output.name, prefix);
       kept_as[output.name] = state;
       add_state(result, state, graph.type(output.value), part.outputs, output.name);
     }
@@ -201,16 +210,21 @@ class Assembler {
     return result;
   }
 
-  static bool is_handed_over(const std::string& name) {
-    return name.rfind("kept.", 0) == 0 || name.rfind("carry.", 0) == 0 ||
-           name.rfind(partition::kCotangentPrefix, 0) == 0;
+  static bool is_handed_over(std::string_view name) {
+    return is_kept(name) || name.starts_with("carry.") || name.starts_with(partition::kCotangentPrefix);
+  }
+
+  // Where an output that is handed over lies.
+  static std::string state_of(const std::string& output, const std::string& prefix) {
+    if (is_kept_weight(output)) return chunk_of(prefix) + output;
+    return prefix + (is_kept(output) ? "" : std::string(kLeaving)) + output;
   }
 
   // An input that nothing reads: the storage an output takes over.
   void add_state(Graph& graph, const std::string& state, const ir::TensorType& type,
                  const partition::Placements& placements, const std::string& name) {
     ops::Builder builder(graph);
-    builder.input(state, type, ir::Role::activation);
+    builder.input(state, type, is_kept_weight(name) ? ir::Role::weight : ir::Role::activation);
     const auto at = placements.find(name);
     if (at != placements.end()) result_.inputs[state] = at->second;
   }
@@ -221,7 +235,9 @@ class Assembler {
     for (ValueId& operand : copy.operands) operand = mapped[operand.index];
     if (node.op == ir::kInputOp) {
       const std::string& name = node.attrs.text("name");
-      const std::string state = is_of_micro_batch(node) ? prefix + name : name;
+      const std::string state = is_kept_weight(name)      ? state_of(name, prefix)
+                                : is_of_micro_batch(node) ? prefix + name
+                                                          : name;
       copy.attrs.set("name", state);
       const auto at = part.inputs.find(name);
       if (at != part.inputs.end()) result_.inputs[state] = at->second;

@@ -13,12 +13,37 @@ namespace {
 using ir::NodeId;
 using ir::ValueId;
 
+struct Reads {
+  bool weights = false, batch = false, other = false;
+};
+
+// By node: the inputs it depends on.
+std::vector<Reads> reads_of(const ir::Graph& graph) {
+  std::vector<Reads> reads(graph.nodes().size());
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const ir::Node& node = graph.nodes()[n];
+    if (node.op == ir::kInputOp) {
+      reads[n].weights = node.role == ir::Role::weight;
+      reads[n].batch = node.role == ir::Role::batch;
+      reads[n].other = !reads[n].weights && !reads[n].batch;
+    }
+    for (const ValueId operand : node.operands) {
+      const Reads& from = reads[graph.value(operand).producer.index];
+      reads[n].weights = reads[n].weights || from.weights;
+      reads[n].batch = reads[n].batch || from.batch;
+      reads[n].other = reads[n].other || from.other;
+    }
+  }
+  return reads;
+}
+
 class Divider {
  public:
   Divider(const ir::Graph& graph, const Division& division)
       : graph_(graph),
         division_(division),
         parts_(division.parts.size()),
+        is_of_weights_(depends_on_weights_alone(graph)),
         stands_in_(parts_, std::vector<bool>(graph.nodes().size(), false)),
         enters_(parts_, std::vector<bool>(graph.values().size(), false)) {}
 
@@ -32,6 +57,7 @@ class Divider {
 
  private:
   bool is_shared(size_t node) const { return graph_.nodes()[node].op == ir::kInputOp || division_.is_repeated[node]; }
+  bool is_of_weights(ValueId value) const { return is_of_weights_[graph_.value(value).producer.index]; }
   size_t home(ValueId value) const { return division_.part_of[graph_.value(value).producer.index]; }
 
   void mark_needs() {
@@ -85,7 +111,8 @@ class Divider {
       const size_t made_in = home(ValueId{v});
       if (division_.hand_over == HandOver::relayed)
         for (size_t part = made_in + 1; part < last; ++part) enters_[part][v] = true;
-      crossings.push_back({division_.prefix + std::to_string(crossings.size()), ValueId{v}, made_in, last});
+      const std::string kind(is_of_weights(ValueId{v}) ? kOfWeights : "");
+      crossings.push_back({division_.prefix + kind + std::to_string(crossings.size()), ValueId{v}, made_in, last});
     }
     return crossings;
   }
@@ -102,7 +129,8 @@ class Divider {
         const ValueId value = crossings[next].value;
         if (!enters_[part][value.index]) continue;
         builder.set_scope(node.scope);
-        result.values[value.index] = builder.input(crossings[next].name, graph_.type(value), ir::Role::activation);
+        const ir::Role role = is_of_weights(value) ? ir::Role::weight : ir::Role::activation;
+        result.values[value.index] = builder.input(crossings[next].name, graph_.type(value), role);
       }
     }
     add_outputs(part, crossings, result);
@@ -131,6 +159,7 @@ class Divider {
   const ir::Graph& graph_;
   const Division& division_;
   const size_t parts_;
+  const std::vector<bool> is_of_weights_;     // by node
   std::vector<std::vector<bool>> stands_in_;  // [part][node]
   std::vector<std::vector<bool>> enters_;     // [part][value]: handed over to it
 };
@@ -144,26 +173,14 @@ Divided divide_graph(const ir::Graph& graph, const Division& division) {
 }
 
 std::vector<bool> depends_on_inputs_alone(const ir::Graph& graph) {
-  struct Reads {
-    bool weights = false, batch = false, other = false;
-  };
-  std::vector<Reads> reads(graph.nodes().size());
   std::vector<bool> alone;
-  for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    const ir::Node& node = graph.nodes()[n];
-    if (node.op == ir::kInputOp) {
-      reads[n].weights = node.role == ir::Role::weight;
-      reads[n].batch = node.role == ir::Role::batch;
-      reads[n].other = !reads[n].weights && !reads[n].batch;
-    }
-    for (const ValueId operand : node.operands) {
-      const Reads& from = reads[graph.value(operand).producer.index];
-      reads[n].weights = reads[n].weights || from.weights;
-      reads[n].batch = reads[n].batch || from.batch;
-      reads[n].other = reads[n].other || from.other;
-    }
-    alone.push_back(!reads[n].other && !(reads[n].weights && reads[n].batch));
-  }
+  for (const Reads& reads : reads_of(graph)) alone.push_back(!reads.other && !(reads.weights && reads.batch));
+  return alone;
+}
+
+std::vector<bool> depends_on_weights_alone(const ir::Graph& graph) {
+  std::vector<bool> alone;
+  for (const Reads& reads : reads_of(graph)) alone.push_back(reads.weights && !reads.batch && !reads.other);
   return alone;
 }
 

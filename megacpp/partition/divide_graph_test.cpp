@@ -147,6 +147,8 @@ TEST(DivideGraphTest, MixesOfWeightsAndBatchDependOnMoreThanInputs) {
 )");
   EXPECT_EQ(depends_on_inputs_alone(graph),
             (std::vector<bool>{true, true, false, true, true, true, true, false, false}));
+  EXPECT_EQ(depends_on_weights_alone(graph),
+            (std::vector<bool>{true, false, false, true, false, false, false, false, false}));
 }
 
 }  // namespace

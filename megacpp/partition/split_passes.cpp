@@ -2,6 +2,7 @@
 #include "megacpp/partition/split_passes.h"
 
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sent_bytes.h"
 
 namespace megacpp::partition {
 namespace {
@@ -17,11 +18,15 @@ std::vector<bool> leads_to_cotangents(const ir::Graph& graph) {
   return leads;
 }
 
-std::vector<bool> repeated_nodes(const ir::Graph& graph) {
+// Where a gather is to be made again, autodiff has put a second one into the backward pass. One that both passes read
+// is meant to last.
+std::vector<bool> repeated_nodes(const ir::Graph& graph, size_t forward_nodes) {
   std::vector<bool> repeated = depends_on_inputs_alone(graph);
+  const std::vector<bool> is_of_weights = depends_on_weights_alone(graph);
   for (size_t n = 0; n < repeated.size(); ++n) {
     const ir::Node& node = graph.nodes()[n];
     if (node.op == "reshape" || ops::op_def(node.op).fusion == ops::Fusion::broadcast) repeated[n] = true;
+    if (n < forward_nodes && is_of_weights[n] && ops::sent_bytes(node.op, 0, 1)) repeated[n] = false;
   }
   return repeated;
 }
@@ -31,8 +36,8 @@ std::vector<bool> repeated_nodes(const ir::Graph& graph) {
 Divided split_passes(const ir::Graph& graph, size_t forward_nodes, Backward backward) {
   Division division{.parts = {"forward", "backward"},
                     .part_of = std::vector<size_t>(graph.nodes().size(), 0),
-                    .is_repeated = repeated_nodes(graph),
-                    .prefix = "kept.",
+                    .is_repeated = repeated_nodes(graph, forward_nodes),
+                    .prefix = std::string(kKeptPrefix),
                     .hand_over = HandOver::direct};
   if (backward == Backward::in_two_parts) division.parts = {"forward", "backward_input", "backward_weight"};
   const std::vector<bool> is_waited_for = leads_to_cotangents(graph);

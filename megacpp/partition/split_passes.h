@@ -14,6 +14,8 @@
 
 namespace megacpp::partition {
 
+/// Values kept for later programs.
+inline constexpr std::string_view kKeptPrefix = "kept.";
 /// Outputs of this prefix are what the stage before waits for.
 inline constexpr std::string_view kCotangentPrefix = "cotangent.";
 
@@ -21,8 +23,9 @@ enum class Backward : uint8_t { whole, in_two_parts };
 
 /// The parts are the programs, the crossings are the kept values. Inputs stand under their own names in every program
 /// that reads them, so what a caller binds to one, batch or carried in, must last as long. Kept are neither views nor
-/// broadcasts but what they show, nor what depends on weights or on the batch alone: programs make these again. An
-/// output, and the state it donates, goes to the program that computes it.
+/// broadcasts but what they show, nor what depends on weights or on the batch alone: programs make these again. Except
+/// a weight that the forward pass has from other chips and the backward pass reads as it came: it is kept, once for all
+/// micro-batches, as kept.weight.<n>. An output, and the state it donates, goes to the program that computes it.
 Divided split_passes(const ir::Graph& graph, size_t forward_nodes, Backward backward);
 
 }  // namespace megacpp::partition

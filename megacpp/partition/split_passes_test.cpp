@@ -91,6 +91,39 @@ TEST(SplitPassesTest, WholeBackwardIsOneProgram) {
   EXPECT_EQ(passes.crossings.size(), 2U);
 }
 
+// w is gathered by the forward pass and read as gathered in both; v is gathered once more where the backward pass reads
+// it.
+TEST(SplitPassesTest, AGatheredWeightThatBothPassesReadIsKept) {
+  const ir::Graph graph = ir::parse(R"(graph "s" {
+  %0 = input() {dtype="f32", name="carry.0", shape=[2,4]} : f32[2,4] #activation
+  %1 = input() {dtype="f32", name="w", shape=[2,4]} : f32[2,4] #weight
+  %2 = input() {dtype="f32", name="v", shape=[2,4]} : f32[2,4] #weight
+  %3 = all_gather(%1) {axes="data", dims=[0], parts=2} : f32[4,4] #collective
+  %4 = neg(%3) : f32[4,4]
+  %5 = all_gather(%2) {axes="data", dims=[0], parts=2} : f32[4,4] #collective
+  %6 = dot(%0, %4) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]} : f32[2,4]
+  %7 = dot(%6, %5) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]} : f32[2,4]
+  %8 = input() {dtype="f32", name="cotangent.carry.1", shape=[2,4]} : f32[2,4] #activation
+  %9 = all_gather(%2) {axes="data", dims=[0], parts=2} : f32[4,4] #collective
+  %10 = dot(%8, %9) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,4]
+  %11 = dot(%10, %4) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,4]
+  output "carry.1" = %7
+  output "cotangent.carry.0" = %11
+}
+)");
+  EXPECT_EQ(ir::print(split_passes(graph, 8, Backward::whole).parts[1].graph), R"(graph "s.backward" {
+  %0 = input() {dtype="f32", name="v", shape=[2,4]} : f32[2,4] #weight
+  %1 = input() {dtype="f32", name="kept.weight.0", shape=[4,4]} : f32[4,4] #weight
+  %2 = neg(%1) : f32[4,4]
+  %3 = input() {dtype="f32", name="cotangent.carry.1", shape=[2,4]} : f32[2,4] #activation
+  %4 = all_gather(%0) {axes="data", dims=[0], parts=2} : f32[4,4] #collective
+  %5 = dot(%3, %4) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,4]
+  %6 = dot(%5, %2) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,4]
+  output "cotangent.carry.0" = %6
+}
+)");
+}
+
 TEST(SplitPassesTest, ProgramsInTurnComputeWhatTheStageComputes) {
   const ir::Graph graph = ir::parse(kStage);
   for (const Backward backward : {Backward::whole, Backward::in_two_parts}) {
