@@ -183,6 +183,20 @@ TEST(CollectiveReportTest, LaneFsdpGathersTwiceAndScattersOncePerBlock) {
   }
 }
 
+TEST(CollectiveReportTest, WeightsKeptInGroupsAreGatheredInsideThemAndScatteredOverAll) {
+  constexpr int64_t kParameters = kPairs * 9;
+  const auto whole = report_of({"layout.data_parallel=4", "layout.zero=3"});
+  const auto rows = report_of({"layout.data_parallel=4", "layout.zero=3", "layout.reshard_after_forward=2"});
+  const Found scattered = find(whole, {Phase::backward, "reduce_scatter", "block*"});
+  EXPECT_EQ(scattered.calls, kParameters);
+  EXPECT_EQ(find(rows, {Phase::backward, "reduce_scatter", "block*"}), scattered);
+  EXPECT_EQ(find(rows, {Phase::backward, "all_reduce", "block*"}).calls, 0);
+  // Forward: from four parts to two, from two to one, together as many bytes as at once. Backward: the second again.
+  const Found gathered = find(whole, {Phase::forward, "all_gather", "block*"});
+  EXPECT_EQ(find(rows, {Phase::forward, "all_gather", "block*"}), (Found{2 * kParameters, gathered.bytes}));
+  EXPECT_EQ(find(rows, {Phase::backward, "all_gather", "block*"}), (Found{kParameters, gathered.bytes * 2 / 3}));
+}
+
 TEST(CollectiveReportTest, WeightsKeptFromForwardToBackwardAreGatheredOnceInAPipelineToo) {
   const std::vector<std::string> layout = {"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3"};
   std::vector<std::string> kept = layout;

@@ -146,11 +146,18 @@ class Partitioner {
   void visit_reshard(const ir::Node& node) {
     const ValueId operand = node.operands[0], result = node.results[0];
     builder_.set_scope(node.scope);
-    const Version made =
-        state(operand).flexible ? materialise(operand, target(node, {}), node) : state(operand).versions[0];
-    const Sharding to = target(node, made.sharding);
+    const bool is_flexible = state(operand).flexible;
+    // Of reshards in a row the last counts, and is made here: the way there may be shorter. Except where one pins a
+    // value that could be made anywhere.
+    const SumEnd end = sum_end(result);
+    const bool is_last = end.next != SumEnd::Next::reshard || (is_flexible && pins(node));
+    const ir::Node& last = is_last ? node : global_.node(*end.reshard);
+    const Version made = is_flexible ? materialise(operand, target(last, {}), node) : state(operand).versions[0];
+    const Sharding to = target(last, made.sharding);
     settle(result, to, from_version(operand, made, to, node));
   }
+
+  static bool pins(const ir::Node& reshard) { return reshard.attrs.text("from") == reshard.attrs.text("to"); }
 
   // How an explicit reshard leaves a value: dimensions as asked, partial sums added up or, where it says so, as they
   // are.
@@ -518,6 +525,7 @@ class Partitioner {
   }
 
   std::string describe(ValueId value) const {
+    while (global_.producer(value).op == "reshard") value = global_.producer(value).operands[0];
     const ir::Node& node = global_.producer(value);
     const std::string name = node.op == ir::kInputOp ? node.attrs.text("name") : node.op;
     return name + (node.scope.empty() ? "" : " @" + node.scope);

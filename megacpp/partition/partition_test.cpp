@@ -111,6 +111,21 @@ TEST(PartialSumsTest, AnOperandSplitOverTheSummedAxisIsGatheredFirst) {
   checked(p.graph());
 }
 
+TEST(ReshardTest, OfSeveralInARowTheLastCounts) {
+  Program p;
+  const ValueId partial = p.input("partial", "-,- ~ data+model.0");
+  p.output("y", p.reshard(p.reshard(p.reshard(partial, "model.0,-"), "-,-"), "model.0+data,-"));
+  EXPECT_EQ(collectives(checked(p.graph())), (Found{"reduce_scatter model.0+data"}));
+}
+
+TEST(ReshardTest, OneThatOthersReadIsMade) {
+  Program p;
+  const ValueId half = p.reshard(p.input("partial", "-,- ~ data+model.0"), "model.0,-");
+  p.output("y", p.reshard(half, "model.0+data,-"));
+  p.output("z", (*p).exp(half));
+  EXPECT_EQ(collectives(checked(p.graph())), (Found{"reduce_scatter model.0", "all_reduce data"}));
+}
+
 // ---- Unasked copies ----
 
 // The operands are split against each other: the first decides, the second is gathered over model and sliced over data.

@@ -36,6 +36,14 @@ Axes common(const Axes& axes, const Axes& allowed) {
   return both;
 }
 
+/// Those over which a weight stays split come first: it is gathered over the others alone, and gradients of all are
+/// scattered at once.
+Axes kept_first(Axes axes, const Axes& kept) {
+  std::stable_partition(axes.begin(), axes.end(),
+                        [&kept](ir::AxisId axis) { return std::find(kept.begin(), kept.end(), axis) != kept.end(); });
+  return axes;
+}
+
 std::string split_text(const Plan& plan, const Parameter& parameter) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   std::string text;
@@ -88,7 +96,7 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   }
   const Axes& copies = copies_of(plan, parameter);
   const size_t dim = split_dim(local_shape(parameter.shape, spec.computed, mesh), mesh.size(copies));
-  const Sharding split = with_axes(spec.computed, dim, copies);
+  const Sharding split = with_axes(spec.computed, dim, kept_first(copies, plan.kept));
   const int64_t zero = plan.layout.zero;
   if (zero >= 1) spec.optimizer = split;
   if (zero >= 2) spec.gradient = split;

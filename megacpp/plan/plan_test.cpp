@@ -267,6 +267,7 @@ TEST(PlanTest, WeightsAreKeptBetweenForwardAndBackwardAsAsked) {
             "data.1 from forward to backward");
   const Plan plan = plan_of({.data_parallel = 8, .zero = 3, .reshard_after_forward = "4"});
   EXPECT_EQ(to_string(plan.parallel.mesh), "data.0=2, data.1=4");
+  EXPECT_EQ(to_string(spec_of(plan, kWq).stored, plan.parallel.mesh), "data.1+data.0,-") << "a gather over data.0 away";
 }
 
 TEST(PlanTest, OnlyAPipelineIsCutWhereThePatternSays) {
