@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "megacpp/base/error.h"
@@ -16,6 +15,7 @@
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/schedule/bucket_collectives.h"
+#include "megacpp/schedule/collective_traffic.h"
 
 namespace megacpp::compile {
 namespace {
@@ -60,16 +60,10 @@ class ProgramReader {
       : graph_(graph),
         phase_(phase),
         shared_(shared),
-        users_(graph.users()),
         in_forward_(graph.nodes().size(), false),
-        gradient_(graph.values().size()) {
-    std::set<std::string> gradients;
-    for (const ir::NodeId id : graph.inputs())
-      if (graph.node(id).role == ir::Role::gradient) gradients.insert(graph.node(id).attrs.text("name"));
-    for (const ir::Output& output : graph.outputs()) {
+        gradient_(schedule::becomes_gradient(graph)) {
+    for (const ir::Output& output : graph.outputs())
       if (output.donated.empty()) mark_forward(output.value);
-      if (gradients.contains(output.donated)) gradient_[output.value.index] = output.donated;
-    }
     for (size_t n = graph.nodes().size(); n-- > 0;)
       if (in_forward_[n])
         for (const ValueId operand : graph.nodes()[n].operands) mark_forward(operand);
@@ -106,7 +100,7 @@ class ProgramReader {
 
   void add_gradients(CollectiveFacts& facts, const Node& node) const {
     for (const ValueId result : node.results) {
-      const std::string gradient = gradient_after(result);
+      const std::string& gradient = gradient_[result.index];
       if (gradient.empty()) continue;
       facts.of_gradient = true;
       const auto shared = shared_.find(gradient);
@@ -125,37 +119,16 @@ class ProgramReader {
   std::string gradient_before(ValueId value) const {
     const Node& source = graph_.producer(value);
     if (source.op == ir::kInputOp) return source.role == ir::Role::gradient ? source.attrs.text("name") : "";
-    if (!only_moves(source) || source.operands.size() != source.results.size()) return "";
+    if (!schedule::only_moves(source) || source.operands.size() != source.results.size()) return "";
     const auto at = std::find(source.results.begin(), source.results.end(), value);
     return gradient_before(source.operands[static_cast<size_t>(at - source.results.begin())]);
-  }
-
-  // The gradient that it is added to, at once or after more moves; empty: none.
-  std::string gradient_after(ValueId value) const {
-    if (!gradient_[value.index].empty()) return gradient_[value.index];
-    for (const ir::NodeId id : users_[value.index]) {
-      const Node& user = graph_.node(id);
-      for (const ValueId result : user.results) {
-        const std::string& own = gradient_[result.index];
-        if (!own.empty() && graph_.type(result).shape == graph_.type(value).shape) return own;
-        const std::string later = only_moves(user) ? gradient_after(result) : "";
-        if (!later.empty()) return later;
-      }
-    }
-    return "";
-  }
-
-  bool only_moves(const Node& node) const {
-    constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape", ops::kDoneOp};
-    return sent_bytes(graph_, node) || std::find(std::begin(kMoves), std::end(kMoves), node.op) != std::end(kMoves);
   }
 
   const Graph& graph_;
   std::optional<Phase> phase_;
   const SharedGradients& shared_;
-  std::vector<std::vector<ir::NodeId>> users_;
   std::vector<bool> in_forward_;       // by node: an output that is no state depends on it
-  std::vector<std::string> gradient_;  // by value: the gradient it leaves the program as
+  std::vector<std::string> gradient_;  // by value: the gradient it becomes
 };
 
 // What the state of a stage's chip grows by under a change of the layout. Asked once per change: planning takes time.

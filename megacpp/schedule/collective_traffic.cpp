@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/collective_traffic.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/sent_bytes.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -42,25 +47,62 @@ std::vector<Mask> destinations(const ir::Graph& graph) {
   return masks;
 }
 
-Traffic traffic_of(const ir::Node& node, Mask from, Mask to) {
+Traffic traffic_of(const ir::Node& node, Mask from, Mask to, const std::vector<std::string>& gradient) {
   if (!ops::op_def(node.op).is_collective) return Traffic::none;
   const bool reduces = node.op == "all_reduce" || node.op == "reduce_scatter";
   if (node.op == "all_gather" && (from == kWeight || to == kWeight)) return Traffic::weight;
-  if (reduces && (from == kGradient || to == kGradient)) return Traffic::gradient;
+  if (reduces && (from == kGradient || !gradient[node.results[0].index].empty())) return Traffic::gradient;
   return Traffic::other;
+}
+
+// By value: the gradient state that it leaves the program as; empty: none.
+std::vector<std::string> gradient_outputs(const ir::Graph& graph) {
+  std::set<std::string> gradients;
+  for (const ir::NodeId id : graph.inputs())
+    if (graph.node(id).role == ir::Role::gradient) gradients.insert(graph.node(id).attrs.text("name"));
+  std::vector<std::string> left_as(graph.values().size());
+  for (const ir::Output& output : graph.outputs())
+    if (gradients.contains(output.donated)) left_as[output.value.index] = output.donated;
+  return left_as;
 }
 
 }  // namespace
 
 TrafficMap map_traffic(const ir::Graph& graph) {
   const std::vector<Mask> from = sources(graph), to = destinations(graph);
+  const std::vector<std::string> gradient = becomes_gradient(graph);
   TrafficMap map;
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    map.traffic.push_back(traffic_of(graph.nodes()[n], from[n], to[n]));
+    map.traffic.push_back(traffic_of(graph.nodes()[n], from[n], to[n], gradient));
     map.only_replaces_state.push_back((to[n] & kLeaves) == 0);
     map.is_of_weights.push_back(from[n] == kWeight);
   }
   return map;
+}
+
+bool only_moves(const ir::Node& node) {
+  constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape", ops::kDoneOp};
+  return ops::sent_bytes(ops::started_op(node), 0, 1) ||
+         std::find(std::begin(kMoves), std::end(kMoves), node.op) != std::end(kMoves);
+}
+
+std::vector<std::string> becomes_gradient(const ir::Graph& graph) {
+  const std::vector<std::string> left_as = gradient_outputs(graph);
+  std::vector<std::string> becomes = left_as;
+  for (size_t n = graph.nodes().size(); n-- > 0;) {
+    const ir::Node& node = graph.nodes()[n];
+    const bool adds = node.op == "add" || node.op == "fused", moves = only_moves(node);
+    if (!adds && !moves) continue;
+    const bool in_pairs = moves && node.operands.size() == node.results.size();
+    for (size_t o = 0; o < node.operands.size(); ++o)
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        const ir::ValueId operand = node.operands[o], result = node.results[r];
+        const bool is_added = adds && graph.type(operand).shape == graph.type(result).shape;
+        const std::string& state = is_added ? left_as[result.index] : becomes[result.index];
+        if (!state.empty() && (is_added || (moves && (!in_pairs || o == r)))) becomes[operand.index] = state;
+      }
+  }
+  return becomes;
 }
 
 }  // namespace megacpp::schedule

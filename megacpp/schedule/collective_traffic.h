@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "megacpp/ir/graph.h"
@@ -14,7 +15,7 @@ enum class Traffic : uint8_t {
   none,      // not a collective
   other,     // activations, counts, norms
   weight,    // an all_gather of what is made of weights alone, or becomes weights and nothing else
-  gradient,  // a reduction of what is made of gradients alone, or is added to gradients and nothing else
+  gradient,  // a reduction of what is made of gradients alone, or becomes one
 };
 
 struct TrafficMap {
@@ -27,5 +28,13 @@ struct TrafficMap {
 };
 
 TrafficMap map_traffic(const ir::Graph& graph);
+
+/// By value: the gradient state that it is on its way to: it is added to it, or replaces it, at once or after moves
+/// (collectives, slices) that compute nothing; empty: none. Cotangents, from which gradients are yet to be made, have
+/// none.
+std::vector<std::string> becomes_gradient(const ir::Graph& graph);
+
+/// Whether the node only moves its operands about: collectives, slices, pads, reshapes.
+bool only_moves(const ir::Node& node);
 
 }  // namespace megacpp::schedule
