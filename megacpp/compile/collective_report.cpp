@@ -228,6 +228,7 @@ class StageReport {
   StageReport(const Compiled& compiled, size_t stage, const recipe::Recipe& recipe, const plan::Plan& plan)
       : chip_(compiled.pipeline[stage]),
         stage_(static_cast<int64_t>(stage)),
+        micro_steps_(recipe.train.micro_steps),
         layout_(plan.layout),
         shared_(shared_gradients(plan, compiled.parameters)),
         costs_(recipe, compiled, stage, plan) {}
@@ -244,7 +245,8 @@ class StageReport {
       const Node& node = graph.nodes()[n];
       const std::optional<int64_t> bytes = sent_bytes(graph, node);
       if (!bytes) continue;
-      const CollectiveFacts facts = reader.facts(n);
+      CollectiveFacts facts = reader.facts(n);
+      facts.is_once = facts.phase == Phase::update || micro_steps_ == 1;
       CollectiveRow row{.stage = stage_,
                         .phase = facts.phase,
                         .kind = std::string(facts.kind),
@@ -266,6 +268,7 @@ class StageReport {
 
   const ChipPrograms& chip_;
   int64_t stage_;
+  int64_t micro_steps_;
   const recipe::Layout& layout_;
   SharedGradients shared_;
   Costs costs_;

@@ -208,6 +208,17 @@ TEST(CollectiveReportTest, WeightsKeptFromForwardToBackwardAreGatheredOnceInAPip
             find(report_of(layout), {Phase::forward, "all_gather", "block*"}));
 }
 
+TEST(CollectiveReportTest, GradientsOfASingleMicroStepTravelDuringTheBackwardPass) {
+  const auto zero = [](const char* degree, const char* micro_steps) {
+    return report_of({"layout.data_parallel=2", degree, micro_steps});
+  };
+  for (const auto& [degree, kind] : {std::pair{"layout.zero=0", "all_reduce"}, {"layout.zero=1", "reduce_scatter"}}) {
+    const auto one = zero(degree, "train.micro_steps=1"), two = zero(degree, "train.micro_steps=2");
+    EXPECT_EQ(find(one, {Phase::backward, kind, ""}).bytes, find(two, {Phase::update, kind, ""}).bytes) << degree;
+    EXPECT_EQ(find(one, {Phase::update, kind, "block*"}).calls, 0) << degree;
+  }
+}
+
 TEST(CollectiveReportTest, LowerZeroMovesGradientsAndWeightsOncePerStep) {
   const auto one = report_of({"layout.data_parallel=2", "layout.zero=1"});
   EXPECT_EQ(find(one, {Phase::update, "reduce_scatter", ""}).calls, 1) << "all in one bucket";
@@ -363,6 +374,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=0"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=2"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=0", "train.micro_steps=1"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "train.micro_steps=1"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "train.micro_steps=1"},
                     std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3"},
                     std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3",
                                              "layout.reshard_after_forward=2"},

@@ -22,6 +22,11 @@ bool sums(const Facts& facts) { return facts.kind == "all_reduce" || facts.kind 
 
 bool is_family(const Facts& facts, std::string_view family) { return ir::scope_family(facts.scope) == family; }
 
+bool gathers_for_embedding(const Facts& facts) {
+  return facts.scope == "embed" && facts.phase == Phase::backward && facts.kind == "all_gather" &&
+         !only_over(facts, "model");
+}
+
 struct Rule {
   const char* purpose;
   bool (*applies)(const Facts&);
@@ -51,7 +56,8 @@ constexpr Rule kRules[] = {
     {"gradients of weights that see part of the tokens",
      [](const Facts& f) { return only_over(f, "model") && sums(f) && (f.phase == Phase::update || f.of_gradient); },
      "layout.sequence_parallel=false", "then norms see all tokens on every chip; activations between mixers grow"},
-    {"gradients, once per step", [](const Facts& f) { return f.phase == Phase::update && sums(f); }, kDegrees,
+    {"gradients, once per step",
+     [](const Facts& f) { return (f.phase == Phase::update && sums(f)) || (f.of_gradient && f.is_once); }, kDegrees,
      "chips that see different tokens add up what they found"},
     {"gradients, in every micro-step", [](const Facts& f) { return f.of_gradient; }, "layout.zero=1",
      "then the update adds them up, once per step"},
@@ -66,10 +72,10 @@ constexpr Rule kRules[] = {
     {"weights, whole where tokens are split", [](const Facts& f) { return f.of_weight && over(f, "model"); },
      "layout.sequence_parallel=false", "then tokens come whole and the weight stays split"},
     {"tokens, for the rows of the embedding's gradient that a chip stores",
-     [](const Facts& f) {
-       return f.scope == "embed" && f.phase == Phase::backward && f.kind == "all_gather" && !only_over(f, "model");
-     },
-     "layout.zero=1", "then every chip adds its tokens to a whole gradient"},
+     [](const Facts& f) { return gathers_for_embedding(f) && f.is_once; }, "layout.zero=0",
+     "then every chip adds its tokens to a whole gradient"},
+    {"tokens, for the rows of the embedding's gradient that a chip stores", gathers_for_embedding, "layout.zero=1",
+     "then every chip adds its tokens to a whole gradient"},
     {"activations between stages",
      [](const Facts& f) { return over(f, "stage") || f.kind == "send" || f.kind == "recv"; },
      "layout.pipeline_parallel=1", ""},

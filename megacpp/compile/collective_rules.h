@@ -31,6 +31,7 @@ struct CollectiveFacts {
   /// Of a sum over gradients of weights that several chips of `model` share, there being fewer KV heads or groups than
   /// chips: the chips that each have one. 0: of no such weight.
   int64_t sharing_parts = 0;
+  bool is_once = false;  // per step: in the update, or in the only micro-step
 };
 
 struct Removal {

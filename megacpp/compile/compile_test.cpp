@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "megacpp/base/file.h"
 #include "megacpp/ir/text.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/adamw.h"
 #include "tests/support/errors.h"
@@ -151,6 +153,39 @@ TEST(CompileTrainingTest, GatheredWeightsAreNoUnaskedCopies) {
   recipe.model = testing_support::small_model("dense", "AE");
   recipe.layout = {.data_parallel = 2, .zero = 3, .max_replicated_bytes = 64};  // less than any matrix has
   EXPECT_NO_THROW(compile_training(recipe, plain_target()));
+}
+
+// Blocks whose gradients are reduced while other nodes run.
+std::set<std::string> reduced_beside_work(const ir::Graph& graph) {
+  std::set<std::string> blocks;
+  for (const ir::Node& node : graph.nodes()) {
+    const std::string_view op = ops::started_op(node);
+    if (node.op == ops::kStartOp && (op == "all_reduce" || op == "reduce_scatter"))
+      blocks.insert(std::string(ir::scope_block(node.scope)));
+  }
+  return blocks;
+}
+
+TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackwardPass) {
+  for (const int64_t zero : {0, 1}) {
+    recipe::Recipe recipe = small_recipe("none");
+    recipe.model.hidden = recipe.model.recurrent.width = 32;  // gradients large enough to travel by themselves
+    recipe.layout = {.data_parallel = 2, .zero = zero};
+    const Compiled waiting = compile_training(recipe, plain_target());
+    recipe.train.micro_steps = 1;
+    const Compiled early = compile_training(recipe, plain_target());
+    const ChipPrograms &before = waiting.pipeline[0], &after = early.pipeline[0];
+    for (const char* block : {"block00", "block01", "block02", "block03"}) {
+      EXPECT_FALSE(reduced_beside_work(before.programs[kMicroStep]).contains(block)) << block;
+      EXPECT_TRUE(reduced_beside_work(after.programs[kMicroStep]).contains(block)) << block << " zero " << zero;
+    }
+    for (const memory::ProgramPlan& program : after.memory.programs) EXPECT_TRUE(program.final_copies.empty());
+    // Only what is under way has two buffers.
+    int64_t gradients = 0;
+    for (const memory::StateSlot& slot : before.memory.state)
+      if (slot.role == ir::Role::gradient) gradients += slot.type.bytes();
+    EXPECT_LT(after.memory.total_bytes, before.memory.total_bytes + gradients / 2) << "zero " << zero;
+  }
 }
 
 }  // namespace

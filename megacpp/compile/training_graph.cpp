@@ -37,7 +37,11 @@ void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& paramet
   ir::Attrs attrs = {{"from", text}, {"to", text}};
   if (plan.gradients_wait) attrs.set("partial", int64_t{1});
   const ValueId placed = builder.one("reshard", {gradient}, std::move(attrs));
-  accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : text);
+  if (plan.adds_micro_steps)
+    return accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : text);
+  // The sums of all chips are the gradient: they take the place of the state, and no second buffer is needed.
+  builder.input(state, builder.type(placed), ir::Role::gradient, text);
+  builder.graph().add_output({.name = state, .value = placed, .donated = state});
 }
 
 std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads,

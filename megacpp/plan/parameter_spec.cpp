@@ -60,12 +60,18 @@ std::string split_text(const Plan& plan, const Parameter& parameter) {
   return plan.stages > 1 ? "whole on every chip of its stage" : "whole on every chip";
 }
 
+/// Whether micro-steps leave every chip the sum of its own part: of all the optimizer will see.
+bool scatters_gradients(const Plan& plan) {
+  return plan.layout.zero >= 2 || (plan.layout.zero == 1 && !plan.gradients_wait);
+}
+
 std::string zero_text(const Plan& plan, const Axes& axes) {
   constexpr const char* kWhat[] = {"", "optimizer", "gradient and optimizer", "weight, gradient and optimizer"};
   const ir::Mesh& mesh = plan.parallel.mesh;
   const int64_t zero = plan.layout.zero;
   if (axes.empty() || zero == 0) return "";
-  std::string text = fmt::format("; {} split over {} (zero {})", kWhat[zero], to_string(axes, mesh), zero);
+  const int64_t what = zero == 1 && scatters_gradients(plan) ? 2 : zero;
+  std::string text = fmt::format("; {} split over {} (zero {})", kWhat[what], to_string(axes, mesh), zero);
   const Axes kept = common(axes, plan.kept);
   if (zero == 3 && kept.empty()) text += ", whole from forward to backward";
   if (zero == 3 && !kept.empty() && kept != axes)
@@ -99,7 +105,7 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   const Sharding split = with_axes(spec.computed, dim, kept_first(copies, plan.kept));
   const int64_t zero = plan.layout.zero;
   if (zero >= 1) spec.optimizer = split;
-  if (zero >= 2) spec.gradient = split;
+  if (scatters_gradients(plan)) spec.gradient = split;
   if (zero >= 3) {
     spec.stored = split;
     spec.kept = with_axes(spec.computed, dim, common(copies, plan.kept));

@@ -26,6 +26,7 @@ const std::vector<Parameter> kParameters = {
 Plan plan_of(const recipe::Layout& layout) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   recipe.layout = layout;
+  recipe.train.micro_steps = 2;
   return make_plan(recipe);
 }
 

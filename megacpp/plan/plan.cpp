@@ -62,7 +62,8 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   plan.chips = parallel.mesh.chips();
   plan.stages = plan.layout.pipeline_parallel;
   if (plan.stages > 1) plan.cuts = recipe::expand(resolved.model.pattern, resolved.model.depth).cuts;
-  plan.gradients_wait = plan.layout.zero < 2;
+  plan.adds_micro_steps = resolved.train.micro_steps > 1;
+  plan.gradients_wait = plan.layout.zero < 2 && plan.adds_micro_steps;
   plan.kept = kept_axes(plan);
   return plan;
 }

@@ -25,8 +25,11 @@ struct Plan {
   int64_t stages = 1;
   /// Blocks that begin a new stage because the pattern's '|' says so; empty: stages are cut by cost.
   std::vector<int64_t> cuts = {};
-  /// Zero below 2: micro-steps add up the gradients each chip has, and the update reduces the sums once.
-  bool gradients_wait = true;
+  /// Whether a step has several micro-steps, whose gradients add up.
+  bool adds_micro_steps = false;
+  /// Zero below 2: micro-steps add up the gradients each chip has, and the update reduces the sums once. With a single
+  /// micro-step nothing is saved by waiting: gradients are reduced as the backward pass makes them, beside its work.
+  bool gradients_wait = false;
   GatherUnit gathers = GatherUnit::parameter;
   /// Axes along which copies of a parameter see different tokens; ZeRO splits over them.
   ir::Axes copies = {};         // of a dense parameter

@@ -32,6 +32,7 @@ Plan plan_of(
     const Layout& layout, const std::function<void(Recipe&)>& change = [](Recipe&) {}) {
   Recipe recipe = testing_support::hybrid_recipe();
   recipe.layout = layout;
+  recipe.train.micro_steps = 2;
   change(recipe);
   return make_plan(recipe);
 }
@@ -239,6 +240,16 @@ TEST(PlanTest, ZeroSplitsOptimizerThenGradientsThenWeights) {
   EXPECT_EQ(spec(3), "\nwq 64x64 computed -,-; stored data,-; kept data,-; gradient data,-; optimizer data,-\n");
   EXPECT_TRUE(plan_of({.data_parallel = 4, .zero = 1}).gradients_wait);
   EXPECT_FALSE(plan_of({.data_parallel = 4, .zero = 2}).gradients_wait);
+}
+
+TEST(PlanTest, GradientsOfASingleMicroStepDoNotWait) {
+  const auto plan = [](int64_t zero) {
+    return plan_of({.data_parallel = 4, .zero = zero}, [](Recipe& r) { r.train.micro_steps = 1; });
+  };
+  EXPECT_EQ(specs(plan(0), {kWq}), "\nwq 64x64 computed -,-\n");
+  EXPECT_EQ(specs(plan(1), {kWq}), "\nwq 64x64 computed -,-; gradient data,-; optimizer data,-\n");
+  EXPECT_EQ(spec_of(plan(1), kWq).why, "whole on every chip; gradient and optimizer split over data (zero 1)");
+  for (const int64_t zero : {0, 1, 2, 3}) EXPECT_FALSE(plan(zero).gradients_wait) << zero;
 }
 
 TEST(PlanTest, ZeroSplitsTheFirstDimensionThatDividesElseTheLargest) {

@@ -52,8 +52,10 @@ GradientPath gradient_path(const Plan& plan, const blocks::Parameter& parameter,
   if (contains(spec.gradient.unreduced, axis))
     return plan.gradients_wait && contains(copies, axis) ? GradientPath::waits : GradientPath::none;
   if (spec.gradient.splits(axis)) return spec.optimizer.splits(axis) ? GradientPath::scattered : GradientPath::none;
-  // Copies that see different tokens must have said where their sums meet.
-  return contains(copies, axis) ? GradientPath::none : GradientPath::whole;
+  // Copies that see different tokens must have said where their sums meet: below zero 1 in every micro-step, unless
+  // they wait.
+  const bool is_summed = plan.layout.zero == 0 && !plan.gradients_wait;
+  return contains(copies, axis) && !is_summed ? GradientPath::none : GradientPath::whole;
 }
 
 void check_spec(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {

@@ -13,7 +13,7 @@ enum class GradientPath : uint8_t {
   owned,      // the axis splits the parameter: each chip has all of its own part's gradient
   waits,      // partial sums stay partial over micro-steps, the update reduces them
   scattered,  // every micro-step reduces them, each chip keeps a part
-  whole,      // every micro-step leaves it whole: copies see the same tokens, partial sums inside a mixer end there
+  whole,      // every micro-step leaves it whole: copies see the same tokens, or (zero 0) the sums of all of them
   none,       // not at all: copies would drift apart
 };
 

@@ -20,6 +20,7 @@ const Parameter kWq{"wq", {64, 64}, {Dim::whole, Dim::heads}, {}};
 Plan plan_with(int64_t zero) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   recipe.layout = {.data_parallel = 2, .context_parallel = 2, .tensor_parallel = 2, .zero = zero};
+  recipe.train.micro_steps = 2;
   return make_plan(recipe);
 }
 
@@ -37,6 +38,16 @@ TEST(SpecGatesTest, EveryAxisHasAPathAtEveryZero) {
     EXPECT_EQ(path_of(plan, spec, "model"), GradientPath::owned) << zero;
     const Parameter norm{"norm", {64}, {Dim::whole}, {}};
     EXPECT_EQ(gradient_path(plan, norm, spec_of(plan, norm), plan.parallel.mesh.axis("model")), GradientPath::whole);
+  }
+}
+
+TEST(SpecGatesTest, GradientsThatDoNotWaitAreScatteredOrWhole) {
+  recipe::Recipe recipe = testing_support::hybrid_recipe();
+  recipe.train.micro_steps = 1;
+  for (const int64_t zero : {0, 1}) {
+    recipe.layout = {.data_parallel = 2, .zero = zero};
+    const Plan plan = make_plan(recipe);
+    EXPECT_EQ(path_of(plan, spec_of(plan, kWq), "data"), zero == 0 ? GradientPath::whole : GradientPath::scattered);
   }
 }
 

@@ -44,7 +44,7 @@ class Placer {
       if (can_start(node(n))) start_[n] = early_start(n);
     prefetch_weights();
     for (uint32_t n = 0; n < count(); ++n)
-      if (can_start(node(n))) done_[n] = first_reader_[n];
+      if (can_start(node(n))) done_[n] = is_stored_gradient(n) ? n + 1 : first_reader_[n];
     delay_replaced_state();
     std::vector<Item> items;
     for (uint32_t n = 0; n < count(); ++n) {
@@ -99,6 +99,11 @@ class Placer {
       at = std::max(at, can_start(node(from)) ? first_reader_[from] : from + 1);
     }
     return at;
+  }
+
+  // Nothing reads it: without being put off like those that are added to state, it would hold its operands to the end.
+  bool is_stored_gradient(uint32_t n) const {
+    return first_reader_[n] == count() && map_.traffic[n] == Traffic::gradient;
   }
 
   // A gather makes tensors larger: earlier than asked for it would only take room.

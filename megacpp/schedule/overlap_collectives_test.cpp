@@ -94,6 +94,25 @@ TEST(OverlapCollectivesTest, GradientsTravelWhileTheNextBlockComputes) {
                                                "add b", "sin a", "reduce_scatter a", "add a", "cos embed"}));
 }
 
+TEST(OverlapCollectivesTest, GradientsThatReplaceStateArriveBeforeTheNextOnesTravel) {
+  const std::string text = R"(graph "backward" {
+  %0 = input() {dtype="f32", name="a", shape=[2]} : f32[2] @a #gradient
+  %1 = input() {dtype="f32", name="b", shape=[2]} : f32[2] @b #gradient
+  %2 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
+  %3 = exp(%2) : f32[4] @b
+  %4 = reduce_scatter(%3) {axes="x", dims=[0], parts=2} : f32[2] @b #collective
+  %5 = tanh(%3) : f32[4] @a
+  %6 = reduce_scatter(%5) {axes="x", dims=[0], parts=2} : f32[2] @a #collective
+  %7 = cos(%5) : f32[4] @embed
+  output "a" = %6 donates "a"
+  output "b" = %4 donates "b"
+  output "y" = %7
+}
+)";
+  EXPECT_EQ(overlapped(text, 1), (Order{"exp b", "start b", "tanh a", "done b", "start a", "cos embed", "done a"}));
+  EXPECT_EQ(overlapped(text, 0), (Order{"exp b", "reduce_scatter b", "tanh a", "reduce_scatter a", "cos embed"}));
+}
+
 TEST(OverlapCollectivesTest, ReductionsStartWithTheirOperandsAndEndWithTheirReader) {
   const std::string text = R"(graph "g" {
   %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch

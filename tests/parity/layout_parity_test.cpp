@@ -70,7 +70,9 @@ const std::vector<std::string> kCommonLayouts = {
     "data_parallel=8 train.batch=8 train.micro_steps=1",
     // optimizer state, gradients, weights
     "data_parallel=4 zero=0",
+    "data_parallel=4 zero=0 train.micro_steps=1",
     "data_parallel=4 zero=1",
+    "data_parallel=3 zero=1 train.micro_steps=1 model.tie_embeddings=true",
     "data_parallel=4 zero=2",
     "data_parallel=4 zero=3",
     "data_parallel=3 zero=3 model.tie_embeddings=true",
@@ -82,6 +84,7 @@ const std::vector<std::string> kCommonLayouts = {
     "data_parallel=3 lane=megatron zero=2 bucket_bytes=65536",
     "data_parallel=2 tensor_parallel=2 lane=fsdp",
     "data_parallel=2 tensor_parallel=2 lane=megatron",
+    "data_parallel=2 tensor_parallel=2 lane=megatron bucket_bytes=65536 train.micro_steps=1",
     // tensor
     "tensor_parallel=2",
     "tensor_parallel=2 sequence_parallel=false",
