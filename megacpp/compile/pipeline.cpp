@@ -127,7 +127,10 @@ class Assembler {
  public:
   Assembler(const std::vector<LoweredStage>& model_stages, const plan::PipelineSchedule& schedule,
             const plan::Simulation& simulation, int64_t stage)
-      : stages_(model_stages), schedule_(schedule), simulation_(simulation), stage_(stage) {}
+      : stages_(model_stages), schedule_(schedule), simulation_(simulation), stage_(stage) {
+    for (const LoweredStage& part : stages_)
+      most_carried_ = std::max(most_carried_, static_cast<int64_t>(part.carried_out.size()));
+  }
 
   ChipPrograms run(std::optional<Graph> update) {
     for (const plan::Step& step : schedule_.steps[static_cast<size_t>(stage_)]) add(step);
@@ -249,8 +252,8 @@ class Assembler {
   // ---- What travels between stages ----
 
   // Both sides of a boundary count the values that cross it in the same order.
-  static int64_t tag(int64_t boundary, size_t value, std::string_view kind) {
-    return (boundary * 64 + static_cast<int64_t>(value)) * 2 + (kind.empty() ? 0 : 1);
+  int64_t tag(int64_t boundary, size_t value, std::string_view kind) const {
+    return (boundary * most_carried_ + static_cast<int64_t>(value)) * 2 + (kind.empty() ? 0 : 1);
   }
 
   std::vector<Transfer> transfers(const LoweredStage& part, const std::vector<Carry>& carries, std::string_view kind,
@@ -321,6 +324,7 @@ class Assembler {
   const plan::PipelineSchedule& schedule_;
   const plan::Simulation& simulation_;
   int64_t stage_;
+  int64_t most_carried_ = 0;             // over any boundary
   std::map<std::string, size_t> known_;  // slot and program -> index
   partition::Placements outputs_;        // of the program being made
   ChipPrograms result_;
