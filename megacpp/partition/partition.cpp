@@ -149,7 +149,7 @@ class Partitioner {
     const bool is_flexible = state(operand).flexible;
     // Of reshards in a row the last counts, and is made here: the way there may be shorter. Except where one pins a
     // value that could be made anywhere.
-    const SumEnd end = sum_end(result);
+    const SumEnd& end = sum_end(result);
     const bool is_last = end.next != SumEnd::Next::reshard || (is_flexible && pins(node));
     const ir::Node& last = is_last ? node : global_.node(*end.reshard);
     const Version made = is_flexible ? materialise(operand, target(last, {}), node) : state(operand).versions[0];
@@ -176,6 +176,7 @@ class Partitioner {
     builder.set_scope(node.scope);
     const std::vector<ValueId> results = op.decompose(builder, node.operands, node.attrs);
     states_.resize(global_.values().size());
+    extend_sum_ends(global_, first, results, node.results, sum_ends_);
     for (uint32_t n = first; n < global_.nodes().size(); ++n) visit(NodeId{n});
     for (size_t r = 0; r < results.size(); ++r) {
       const ValueId made = results[r];
@@ -364,18 +365,18 @@ class Partitioner {
 
   // Operands that are partial over different axes are added up now, down to the axes they share; or each becomes
   // partial over all of them, which is free, and their sum is added up once, later. Whichever sends less. At equal
-  // bytes it waits for further addends; where there are none, chips hold the sum whole rather than in two forms.
+  // bytes it waits where a linear op reads it, with which more may come; else it is whole rather than in two forms.
   bool must_wait(const ir::Node& node, const Linearity& linearity, const std::vector<Sharding>& operands,
                  const Sharding& result, const Meeting& meeting) {
     const auto bytes = [&](const Axes& partial) {
-      int64_t sum = bytes_after_sum(node.results[0], {.dims = result.dims, .unreduced = partial});
+      double sum = bytes_after_sum(node.results[0], {.dims = result.dims, .unreduced = partial});
       for (size_t i = 0; i < node.operands.size(); ++i)
         if (linearity.covers(i) && !adapts(node.operands[i]))
-          sum += bytes_to(node.operands[i], {.dims = operands[i].dims, .unreduced = partial});
+          sum += static_cast<double>(bytes_to(node.operands[i], {.dims = operands[i].dims, .unreduced = partial}));
       return sum;
     };
-    const int64_t now = bytes(meeting.shared), later = bytes(meeting.all);
-    return now == later ? sum_end(node.results[0]).next == SumEnd::Next::sum : later < now;
+    const double now = bytes(meeting.shared), later = bytes(meeting.all);
+    return now == later ? sum_end(node.results[0]).next == SumEnd::Next::linear : later < now;
   }
 
   // What a chip sends to have the value so.
@@ -386,16 +387,16 @@ class Partitioner {
     return sent_bytes(plan_reshard(from.sharding, to, whole.shape, mesh_), from.sharding, whole, mesh_);
   }
 
-  // What it sends until the value lies as the one reshard that it reaches wants it, or is whole.
-  int64_t bytes_after_sum(ValueId value, const Sharding& from) const {
+  // What it sends until the value lies as the one reshard that it reaches wants it, or what is left of it is whole.
+  double bytes_after_sum(ValueId value, const Sharding& from) const {
     Sharding to{.dims = from.dims};
-    if (const std::optional<NodeId> reshard = sum_end(value).reshard) to = target(global_.node(*reshard), from);
+    const SumEnd& end = sum_end(value);
+    if (end.reshard) to = target(global_.node(*end.reshard), from);
     const ir::TensorType& whole = global_.type(value);
-    return sent_bytes(plan_reshard(from, to, whole.shape, mesh_), from, whole, mesh_);
+    return end.left * static_cast<double>(sent_bytes(plan_reshard(from, to, whole.shape, mesh_), from, whole, mesh_));
   }
 
-  // Values of decompositions were not there when the graph was read.
-  SumEnd sum_end(ValueId value) const { return value.index < sum_ends_.size() ? sum_ends_[value.index] : SumEnd{}; }
+  const SumEnd& sum_end(ValueId value) const { return sum_ends_[value.index]; }
 
   // Zeros are partial sums of anything, and an input of free sharding becomes what is added to it.
   bool adapts(ValueId value) {
@@ -571,8 +572,8 @@ class Partitioner {
   const Options& options_;
   Partitioned result_;
   ops::Builder builder_;
-  std::vector<State> states_;           // by global value
-  const std::vector<SumEnd> sum_ends_;  // by global value, of the graph as it came
+  std::vector<State> states_;     // by global value
+  std::vector<SumEnd> sum_ends_;  // by global value
   ReplicationGate replication_;
 };
 

@@ -104,6 +104,18 @@ TEST(PartialSumsTest, ASumThatWillBeSplitIsScattered) {
   EXPECT_EQ(collectives(checked(p.graph())), (Found{"reduce_scatter model.0"}));
 }
 
+TEST(PartialSumsTest, ASumThatShrinksIsReducedWhenItIsSmall) {
+  Program p;
+  const ValueId difference = (*p).sub(p.input("whole", "-,-"), p.input("partial", "-,- ~ model.0"));
+  p.output("y", (*p).exp((*p).sum_all((*p).scale(difference, 0.5))));
+  const ir::Graph graph = checked(p.graph());
+  ASSERT_EQ(collectives(graph), (Found{"all_reduce model.0"}));
+  for (const ir::Node& node : graph.nodes())
+    if (node.role == ir::Role::collective) {
+      EXPECT_EQ(graph.type(node.results[0]).elements(), 1);
+    }
+}
+
 TEST(PartialSumsTest, AnOperandSplitOverTheSummedAxisIsGatheredFirst) {
   Program p;
   const ValueId partial = p.input("partial", "data,- ~ model.0"), split = p.input("split", "model.0,-");

@@ -12,15 +12,21 @@
 namespace megacpp::partition {
 
 struct SumEnd {
-  /// Its one reader: a reshard, an op that is linear in it and leaves its type (add, sub, neg), or anything else.
-  /// `other` for values with several readers and for outputs too.
-  enum class Next : uint8_t { other, sum, reshard };
+  /// Its one reader: a reshard, an op that is linear in it and makes it no larger (add, scaling, reduce), or anything
+  /// else. `other` for values with several readers and for outputs too.
+  enum class Next : uint8_t { other, linear, reshard };
   Next next = Next::other;
-  /// The last reshard of those that it reaches through such ops alone.
+  /// The last reshard of those that it reaches through such ops alone, its type unchanged.
   std::optional<ir::NodeId> reshard = {};
+  /// Elements of what such ops leave in the end, for each of its own.
+  double left = 1.0;
 };
 
 /// By value.
 std::vector<SumEnd> find_sum_ends(const ir::Graph& graph);
+
+/// For the nodes from `first` on, appended since: the decomposition of a node with these results, which become `made`.
+void extend_sum_ends(const ir::Graph& graph, uint32_t first, const std::vector<ir::ValueId>& made,
+                     const std::vector<ir::ValueId>& results, std::vector<SumEnd>& ends);
 
 }  // namespace megacpp::partition
