@@ -152,9 +152,16 @@ class Differentiator {
     return at == options_.recompute.end() ? Recompute::none : at->second;
   }
 
+  // A weight that lies otherwise than it is stored, and is meant to until the backward pass: recomputing is for
+  // activations.
+  bool is_weight(const ir::Node& node) const {
+    return node.op == "reshard" && graph_.producer(node.operands[0]).role == ir::Role::weight;
+  }
+
   bool is_kept(const ir::Node& node) const {
     if (node.op == ir::kInputOp) return true;
     if (node.attrs.flag("made_again")) return false;
+    if (is_weight(node)) return true;
     switch (policy(node)) {
       case Recompute::none:
         return true;

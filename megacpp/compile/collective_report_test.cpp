@@ -208,6 +208,13 @@ TEST(CollectiveReportTest, WeightsKeptFromForwardToBackwardAreGatheredOnceInAPip
             find(report_of(layout), {Phase::forward, "all_gather", "block*"}));
 }
 
+TEST(CollectiveReportTest, RecomputingABlockDoesNotGatherItsKeptWeightsAgain) {
+  const auto rows = report_of({"layout.data_parallel=2", "layout.zero=3", "layout.reshard_after_forward=false",
+                               "train.recompute.A=full", "train.recompute.E=selective"});
+  EXPECT_GT(find(rows, {Phase::forward, "all_gather", "block*"}).calls, 0);
+  EXPECT_EQ(find(rows, {Phase::backward, "all_gather", "block*"}).calls, 0);
+}
+
 TEST(CollectiveReportTest, GradientsOfASingleMicroStepTravelDuringTheBackwardPass) {
   const auto zero = [](const char* degree, const char* micro_steps) {
     return report_of({"layout.data_parallel=2", degree, micro_steps});
