@@ -80,7 +80,6 @@ class ProgramReader {
     facts.of_weight = moves_weight(node);
     if (facts.phase == Phase::backward) add_gradients(facts, node);
     if (facts.phase == Phase::update) add_sharing(facts, node);
-    facts.is_pass_alone = phase_ == Phase::backward;
     facts.is_scalar = !node.operands.empty() && graph_.type(node.operands[0]).elements() == 1;
     return facts;
   }

@@ -27,7 +27,6 @@ struct CollectiveFacts {
   bool of_weight = false;    // it moves a weight as it is stored
   bool of_gradient = false;  // it moves a gradient to where it is added up
   bool is_scalar = false;
-  bool is_pass_alone = false;  // in a backward pass that is a program of its own
   /// Of a sum over gradients of weights that several chips of `model` share, there being fewer KV heads or groups than
   /// chips: the chips that each have one. 0: of no such weight.
   int64_t sharing_parts = 0;

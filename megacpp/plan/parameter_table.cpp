@@ -78,7 +78,7 @@ StateBytes state_bytes(const Plan& plan, std::span<const Parameter> parameters) 
     const ParameterSpec spec = spec_of(plan, parameter);
     bytes.weights += local_bytes(parameter, spec.stored, mesh);
     if (!parameter.trainable) continue;
-    if (plan.stages == 1 && spec.kept != spec.stored) bytes.kept += local_bytes(parameter, spec.kept, mesh);
+    if (spec.kept != spec.stored) bytes.kept += local_bytes(parameter, spec.kept, mesh);
     bytes.gradients += local_bytes(parameter, spec.gradient, mesh);
     bytes.optimizer += 2 * local_bytes(parameter, spec.optimizer, mesh);
   }

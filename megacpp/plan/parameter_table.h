@@ -36,7 +36,7 @@ std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const std:
 /// On a chip that holds these parameters. State is f32.
 struct StateBytes {
   int64_t weights = 0;    // between steps
-  int64_t kept = 0;       // second copies of weights held from forward to backward; passes of a pipeline hand none on
+  int64_t kept = 0;       // second copies of weights held from forward to backward
   int64_t gradients = 0;  // added up over micro-steps
   int64_t optimizer = 0;  // both moments
 
