@@ -13,20 +13,20 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/runtime/pjrt/flags.h"
-#include "megacpp/runtime/pjrt/plugin_fetch.h"
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/flags.h"
+#include "megacpp/runtime/plugins/plugin_fetch.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::cli {
 namespace {
 
-namespace pjrt = runtime::pjrt;
+namespace plugins = runtime::plugins;
 
 /// A kind by its name; `flag` is where the user wrote it.
-pjrt::PluginKind kind_of(const std::string& name, const std::string& flag) {
-  if (const auto kind = pjrt::kind_named(name)) return *kind;
+plugins::PluginKind kind_of(const std::string& name, const std::string& flag) {
+  if (const auto kind = plugins::kind_named(name)) return *kind;
   std::vector<std::string> names;
-  for (const pjrt::PluginKindInfo& info : pjrt::plugin_kinds()) names.push_back(info.name);
+  for (const plugins::PluginKindInfo& info : plugins::plugin_kinds()) names.push_back(info.name);
   base::raise(base::Code::E1007, {.where = flag,
                                   .got = "'" + name + "'",
                                   .wanted = "cpu, tpu or cuda",
@@ -37,9 +37,9 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 
 // ---- list
 
-Json json_of(const pjrt::PluginKindInfo& info, const std::vector<pjrt::PluginPlace>& places) {
+Json json_of(const plugins::PluginKindInfo& info, const std::vector<plugins::PluginPlace>& places) {
   Json rows = Json::array();
-  for (const pjrt::PluginPlace& place : places) {
+  for (const plugins::PluginPlace& place : places) {
     rows.push_back(Json{
         {"file", place.file.string()}, {"from", place.source}, {"version", place.version}, {"found", place.exists}});
   }
@@ -47,9 +47,9 @@ Json json_of(const pjrt::PluginKindInfo& info, const std::vector<pjrt::PluginPla
 }
 
 /// What is there, first the one that would be used; or how to get one.
-void add_rows(TextTable& table, const pjrt::PluginKindInfo& info, const std::vector<pjrt::PluginPlace>& places) {
+void add_rows(TextTable& table, const plugins::PluginKindInfo& info, const std::vector<plugins::PluginPlace>& places) {
   bool found = false;
-  for (const pjrt::PluginPlace& place : places) {
+  for (const plugins::PluginPlace& place : places) {
     if (!place.exists) continue;
     table.add({found ? "" : info.name, found ? "" : "used", place.version.empty() ? "-" : place.version, place.source,
                place.file.string()});
@@ -59,12 +59,12 @@ void add_rows(TextTable& table, const pjrt::PluginKindInfo& info, const std::vec
 }
 
 int list(bool json) {
-  const pjrt::Surroundings around = pjrt::Surroundings::current();
+  const plugins::Surroundings around = plugins::Surroundings::current();
   TextTable table({"kind", "", "version", "from", "file"});
   Json kinds = Json::array();
   std::string notes;
-  for (const pjrt::PluginKindInfo& info : pjrt::plugin_kinds()) {
-    const std::vector<pjrt::PluginPlace> places = pjrt::plugin_places(info.kind, {}, around);
+  for (const plugins::PluginKindInfo& info : plugins::plugin_kinds()) {
+    const std::vector<plugins::PluginPlace> places = plugins::plugin_places(info.kind, {}, around);
     if (json) kinds.push_back(json_of(info, places));
     add_rows(table, info, places);
     notes += fmt::format("{}: {} ({})\n", info.name, info.note, joined(info.variables));
@@ -112,17 +112,17 @@ struct FetchFlags {
   std::string wheel;
 };
 
-pjrt::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
+plugins::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
   Progress progress;
-  return pjrt::fetch_plugin({.kind = kind_of(flags.kind, "megacpp plugins fetch"),
-                             .package = flags.package,
-                             .version = flags.version,
-                             .wheel = flags.wheel,
-                             .on_progress = [&](const std::string& what, int64_t bytes) { progress(what, bytes); }});
+  return plugins::fetch_plugin({.kind = kind_of(flags.kind, "megacpp plugins fetch"),
+                                .package = flags.package,
+                                .version = flags.version,
+                                .wheel = flags.wheel,
+                                .on_progress = [&](const std::string& what, int64_t bytes) { progress(what, bytes); }});
 }
 
 int fetch(const FetchFlags& flags) {
-  const pjrt::FetchedPlugin fetched = fetch_with_progress(flags);
+  const plugins::FetchedPlugin fetched = fetch_with_progress(flags);
   fmt::print("{} {} in {}\n", fetched.package, fetched.version, fetched.library.string());
   return 0;
 }
@@ -135,21 +135,21 @@ struct FlagsFlags {
   bool json = false;
 };
 
-bool is_for(const pjrt::FlagDef& flag, const std::optional<pjrt::PluginKind>& platform) {
+bool is_for(const plugins::FlagDef& flag, const std::optional<plugins::PluginKind>& platform) {
   return !platform || std::find(flag.platforms.begin(), flag.platforms.end(), *platform) != flag.platforms.end();
 }
 
-std::string platforms_text(const pjrt::FlagDef& flag) {
+std::string platforms_text(const plugins::FlagDef& flag) {
   std::vector<std::string> names;
-  for (const pjrt::PluginKind kind : flag.platforms) names.push_back(pjrt::info_of(kind).name);
+  for (const plugins::PluginKind kind : flag.platforms) names.push_back(plugins::info_of(kind).name);
   return joined(names);
 }
 
-std::string values_text(const pjrt::FlagDef& flag) {
-  return flag.words.empty() ? std::string(pjrt::type_name(flag.type)) : joined(flag.words);
+std::string values_text(const plugins::FlagDef& flag) {
+  return flag.words.empty() ? std::string(plugins::type_name(flag.type)) : joined(flag.words);
 }
 
-int show_profile(const pjrt::FlagProfile& profile, bool json) {
+int show_profile(const plugins::FlagProfile& profile, bool json) {
   Json values = Json::object();
   TextTable table({"flag", "value"});
   for (const auto& [flag, value] : profile.values) {
@@ -158,40 +158,40 @@ int show_profile(const pjrt::FlagProfile& profile, bool json) {
   }
   if (json) {
     print_json({{"profile", profile.name},
-                {"platform", pjrt::info_of(profile.platform).name},
+                {"platform", plugins::info_of(profile.platform).name},
                 {"generations", profile.generations},
                 {"meaning", profile.doc},
                 {"source", profile.source},
                 {"flags", values}});
   } else {
-    fmt::print("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, pjrt::info_of(profile.platform).name,
+    fmt::print("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, plugins::info_of(profile.platform).name,
                joined(profile.generations), profile.doc, profile.source, table.to_text());
   }
   return 0;
 }
 
-int list_flags(const std::optional<pjrt::PluginKind>& platform, bool json) {
+int list_flags(const std::optional<plugins::PluginKind>& platform, bool json) {
   Json flags = Json::array(), profiles = Json::array();
   TextTable flag_table({"flag", "platform", "category", "value", "generations", "meaning"});
-  for (const pjrt::FlagDef& flag : pjrt::all_flags()) {
+  for (const plugins::FlagDef& flag : plugins::all_flags()) {
     if (!is_for(flag, platform)) continue;
-    flag_table.add({flag.name, platforms_text(flag), std::string(pjrt::category_name(flag.category)), values_text(flag),
-                    flag.generations.empty() ? "all" : joined(flag.generations), flag.doc});
+    flag_table.add({flag.name, platforms_text(flag), std::string(plugins::category_name(flag.category)),
+                    values_text(flag), flag.generations.empty() ? "all" : joined(flag.generations), flag.doc});
     flags.push_back(Json{{"name", flag.name},
                          {"platforms", platforms_text(flag)},
-                         {"category", pjrt::category_name(flag.category)},
+                         {"category", plugins::category_name(flag.category)},
                          {"value", values_text(flag)},
                          {"generations", flag.generations},
                          {"meaning", flag.doc}});
   }
   TextTable profile_table({"profile", "platform", "generations", ">flags", "meaning"});
-  for (const pjrt::FlagProfile& profile : pjrt::all_profiles()) {
+  for (const plugins::FlagProfile& profile : plugins::all_profiles()) {
     if (platform && profile.platform != *platform) continue;
-    profile_table.add({profile.name, pjrt::info_of(profile.platform).name,
+    profile_table.add({profile.name, plugins::info_of(profile.platform).name,
                        profile.generations.empty() ? "all" : joined(profile.generations),
                        std::to_string(profile.values.size()), profile.doc});
     profiles.push_back(Json{{"name", profile.name},
-                            {"platform", pjrt::info_of(profile.platform).name},
+                            {"platform", plugins::info_of(profile.platform).name},
                             {"generations", profile.generations},
                             {"meaning", profile.doc},
                             {"source", profile.source}});
@@ -203,8 +203,8 @@ int list_flags(const std::optional<pjrt::PluginKind>& platform, bool json) {
 }
 
 int flags(const FlagsFlags& given) {
-  if (!given.profile.empty()) return show_profile(pjrt::profile_named(given.profile), given.json);
-  std::optional<pjrt::PluginKind> platform;
+  if (!given.profile.empty()) return show_profile(plugins::profile_named(given.profile), given.json);
+  std::optional<plugins::PluginKind> platform;
   if (!given.platform.empty()) platform = kind_of(given.platform, "--platform");
   return list_flags(platform, given.json);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/flags.h"
+#include "megacpp/runtime/plugins/flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 constexpr std::string_view kRaw = "raw:";
@@ -265,4 +265,4 @@ base::Json to_json(const ResolvedFlags& flags) {
   return base::Json::Value(std::move(rows));
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

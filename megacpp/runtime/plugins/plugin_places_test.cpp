@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "megacpp/base/error.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,4 +174,4 @@ TEST_F(PluginPlacesTest, NeededVariablesLeaveTheUsersAlone) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/plugin_fetch.h"
+#include "megacpp/runtime/plugins/plugin_fetch.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/process.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -176,4 +176,4 @@ TEST_F(PluginFetchTest, PipsWordsComeWithTheFailureAndItsWheelIsUsed) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/plugin_fetch.h"
+#include "megacpp/runtime/plugins/plugin_fetch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include "megacpp/base/process.h"
 #include "megacpp/base/suggest.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -225,4 +225,4 @@ FetchedPlugin fetch_plugin(const FetchRequest& request) {
   return fetched;
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

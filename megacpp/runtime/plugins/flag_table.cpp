@@ -3,9 +3,9 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
-#include "megacpp/runtime/pjrt/flags.h"
+#include "megacpp/runtime/plugins/flags.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -56,7 +56,7 @@ const std::vector<FlagDef>& all_flags() {
 #define MEGACPP_XLA_FLAG(name, platforms, type, category, words, generations, doc)                                    \
   FlagDef{#name, kinds_of(platforms), FlagType::type, FlagCategory::category, words_of(words), words_of(generations), \
           doc},
-#include "megacpp/runtime/pjrt/flag_table.inc"
+#include "megacpp/runtime/plugins/flag_table.inc"
 #undef MEGACPP_XLA_FLAG
   };
   return table;
@@ -66,7 +66,7 @@ const std::vector<FlagProfile>& all_profiles() {
   static const std::vector<FlagProfile> table = {
 #define MEGACPP_XLA_PROFILE(name, platform, generations, flags, doc, source) \
   FlagProfile{name, kinds_of(platform)[0], words_of(generations), values_of(flags), doc, source},
-#include "megacpp/runtime/pjrt/flag_profiles.inc"
+#include "megacpp/runtime/plugins/flag_profiles.inc"
 #undef MEGACPP_XLA_PROFILE
   };
   return table;
@@ -84,4 +84,4 @@ const FlagProfile& profile_named(const std::string& name) {
                                   .next = base::did_you_mean(name, names, "megacpp plugins flags lists all")});
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

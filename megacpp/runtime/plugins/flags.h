@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "megacpp/base/json_text.h"
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 
 enum class FlagType { boolean, integer, text };
 enum class FlagCategory { vmem, fusion, sparse_core, async_collectives, scheduler, layout, host_offload, other };
@@ -89,4 +89,4 @@ std::string to_text(const ResolvedFlags& flags);
 /// [{"name": ..., "value": ..., "origin": ...}] for the record of a run.
 base::Json to_json(const ResolvedFlags& flags);
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/suggest.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -264,4 +264,4 @@ void set_ahead_of_time_environment(PluginKind kind) {
     ::setenv(variable.name.c_str(), variable.value.c_str(), /*overwrite=*/0);
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

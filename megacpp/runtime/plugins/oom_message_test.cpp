@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The samples are lines of public logs; each says where it stands.
-#include "megacpp/runtime/pjrt/oom_message.h"
+#include "megacpp/runtime/plugins/oom_message.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 constexpr double kKi = 1024, kMi = 1024 * kKi, kGi = 1024 * kMi;
@@ -340,4 +340,4 @@ TEST(OomMessageTest, ErrorsAndRecordsCarryTheNumbers) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

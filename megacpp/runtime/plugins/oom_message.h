@@ -12,9 +12,9 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/json_text.h"
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 
 /// Where memory ran out.
 enum class OomClass {
@@ -78,4 +78,4 @@ Bytes read_size(std::string_view text);
 base::Problem problem_of(const OomMessage& message, const std::string& where);
 base::Json to_json(const OomMessage& message);
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

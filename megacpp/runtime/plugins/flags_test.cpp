@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/flags.h"
+#include "megacpp/runtime/plugins/flags.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "megacpp/base/error.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 const FlagTarget kV6e = {.platform = PluginKind::tpu, .generation = "v6e"};
@@ -165,4 +165,4 @@ TEST(FlagsTest, TopologiesNameTheirGeneration) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

@@ -8,9 +8,9 @@
 #include <functional>
 #include <string>
 
-#include "megacpp/runtime/pjrt/plugin_places.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 
 /// The machine this program runs on, as wheels name it: "x86_64", "aarch64".
 std::string this_machine();
@@ -37,4 +37,4 @@ struct FetchedPlugin {
 /// of pip or Python.
 FetchedPlugin fetch_plugin(const FetchRequest& request);
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

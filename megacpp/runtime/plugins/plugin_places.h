@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 
 enum class PluginKind { cpu, tpu, cuda };
 
@@ -86,4 +86,4 @@ PluginChoice choose_plugin(const std::string& text);
 /// Sets what the kind needs when no device is present, leaving variables the user has set alone. Call before loading.
 void set_ahead_of_time_environment(PluginKind kind);
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins

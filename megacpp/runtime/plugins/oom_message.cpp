@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/oom_message.h"
+#include "megacpp/runtime/plugins/oom_message.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime::plugins {
 namespace {
 
 std::string_view trimmed(std::string_view text) {
@@ -350,4 +350,4 @@ base::Json to_json(const OomMessage& message) {
                                   {"text", json_of(message.text)}});
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime::plugins
