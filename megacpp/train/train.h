@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop over all chips of a run: micro-steps, then the update, step after step. It reads only the recipe's run section;
-// what the model is stands in the compiled programs. Stops cleanly when asked to, and with E1302 when the loss is not
-// finite.
+// The training loop over all chips of a run: micro-steps, then the update, step after step. It reads only the recipe's
+// run section; what the model is stands in the compiled programs. Stops cleanly when asked to, and with E1302 when the
+// loss is not finite.
 #pragma once
 
 #include <cstdint>
