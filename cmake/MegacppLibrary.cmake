@@ -102,6 +102,15 @@ function(megacpp_add_gtest target label)
   add_executable(${target} ${ARGN})
   target_compile_definitions(${target} PRIVATE MEGACPP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE megacpp_flags megacpp_external::gtest_main megacpp_external::gtest)
+  # Tests are compiled often and run once: what they test is optimized, they need not be, and they share one
+  # precompiled header.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1 -g0>)
+  if(target STREQUAL base_test)
+    target_precompile_headers(${target} PRIVATE
+      <gtest/gtest.h> <algorithm> <functional> <map> <memory> <optional> <string> <vector>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM base_test)
+  endif()
   if(MEGACPP_SANITIZE)
     add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200)
