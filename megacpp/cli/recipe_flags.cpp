@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/recipe_flags.h"
 
+#include "megacpp/base/error.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
@@ -21,6 +22,11 @@ int threads_for(const recipe::Recipe& recipe) {
 }
 
 schedule::Target target_for(const recipe::Recipe& recipe, const plan::Plan& plan) {
+  MEGACPP_REQUIRE(recipe.backend == "cpu", E1505,
+                  {.where = "backend",
+                   .got = recipe.backend,
+                   .wanted = "cpu: plugins can be fetched and listed, but commands do not run on them yet",
+                   .next = "set backend: cpu"});
   return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), plan.parallel.mesh));
 }
 

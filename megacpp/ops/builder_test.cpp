@@ -58,10 +58,11 @@ TEST_F(BuilderTest, ScalarsAreBroadcastOnEitherSide) {
 
 TEST_F(BuilderTest, ConstantsTakeTheDtypeAround) {
   const ValueId half = b_.convert(x_, DType::bf16);
-  EXPECT_EQ(b_.type(b_.scale(half, 2.0)), b_.type(half));
-  EXPECT_EQ(b_.type(b_.offset(half, 2.0)), b_.type(half));
-  EXPECT_EQ(b_.type(b_.softplus(half)), b_.type(half));
-  EXPECT_EQ(b_.type(b_.constant_like(0.0, half)), b_.type(half));
+  const TensorType type = b_.type(half);  // a copy: appending moves what a reference points to
+  EXPECT_EQ(b_.type(b_.scale(half, 2.0)), type);
+  EXPECT_EQ(b_.type(b_.offset(half, 2.0)), type);
+  EXPECT_EQ(b_.type(b_.softplus(half)), type);
+  EXPECT_EQ(b_.type(b_.constant_like(0.0, half)), type);
 }
 
 TEST_F(BuilderTest, NothingIsBuiltWhereNothingChanges) {

@@ -2,7 +2,7 @@
 """Writes golden files from the public reference models: small random models of unusual shapes, with logits, losses and every
 gradient in f32. Needs torch, transformers and safetensors; not part of any build or test.
 
-    python3 tests/golden/make_models.py FOLDER
+    python3 tests/golden/make_models.py FOLDER [CASE ...]
 
 Tensors: param.* (weights), in.* (ids, labels: the target of each position), out.* (logits, ce, loss, aux, router logits), grad.*.
 Metadata key `meta`: JSON with the class, its configuration and the version of transformers.
@@ -28,6 +28,10 @@ CASES = {
     "mixtral_top3": (MixtralForCausalLM, MixtralConfig, dict(
         vocab_size=59, hidden_size=40, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
         num_local_experts=7, num_experts_per_tok=3, router_aux_loss_coef=0.05), 2, 29),
+    # as many sequences as experts: expert parallelism of four needs both
+    "mixtral_four": (MixtralForCausalLM, MixtralConfig, dict(
+        vocab_size=59, hidden_size=32, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.02), 4, 24),
     # sliding window shorter than the sequence, top 1
     "mixtral_window": (MixtralForCausalLM, MixtralConfig, dict(
         vocab_size=59, hidden_size=32, intermediate_size=20, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4,
@@ -87,4 +91,6 @@ def hash_of(name):
 
 if __name__ == "__main__":
     for case, (cls, config_cls, options, batch, length) in CASES.items():
+        if len(sys.argv) > 2 and case not in sys.argv[2:]:
+            continue
         run(case, cls, config_cls, options, batch, length, sys.argv[1])

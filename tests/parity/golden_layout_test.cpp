@@ -82,6 +82,11 @@ const std::vector<Row> kRows = {
     {"mixtral_top3", "tensor_parallel=2 sequence_parallel=false"},
     {"mixtral_top3", "data_parallel=2 tensor_parallel=4 sequence_parallel=false zero=3"},
     {"mixtral_top3", "pipeline_parallel=3"},
+    // 4 experts, 2 a token, 4 heads over 2, 2 layers, 4 sequences of 24
+    {"mixtral_four", "expert_parallel=4"},
+    {"mixtral_four", "expert_parallel=4 dispatcher=allgather"},
+    {"mixtral_four", "expert_parallel=2 data_parallel=2 zero=3"},
+    {"mixtral_four", "expert_parallel=4 tensor_parallel=2"},
     // 3 experts, window of 9, 4 heads, 2 sequences of 33
     {"mixtral_window", "data_parallel=2"},
     {"mixtral_window", "tensor_parallel=4 sequence_parallel=false"},
