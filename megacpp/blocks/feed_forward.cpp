@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/feed_forward.h"
 
-#include <algorithm>
-
 #include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
 
@@ -240,25 +238,10 @@ Routing route(const BuildContext& context, ValueId x) {
   return routing;
 }
 
-// What the router reads. The gradient of x is partial sums where experts are split inside; the router's part of it is
-// whole, and is made partial too by counting it once, so that one sum follows for all.
-ValueId routers_input(const BuildContext& context, ValueId x) {
-  const Parallel& parallel = context.parallel;
-  if (parallel.is_one_chip()) return x;
-  const ir::Sharding whole = parallel.sharding(routed_tokens(context));
-  ir::Sharding partial = whole;
-  for (const Dim dim : {Dim::experts, Dim::expert_mlp})
-    for (const ir::AxisId axis : parallel.axes_of(dim))
-      if (!whole.splits(axis)) partial.unreduced.push_back(axis);
-  std::sort(partial.unreduced.begin(), partial.unreduced.end());
-  return context.builder.one(
-      "reshard", {x}, {{"from", ir::to_string(partial, parallel.mesh)}, {"to", ir::to_string(whole, parallel.mesh)}});
-}
-
 // x lies as it is routed, and so does the result, which may be partial sums.
 ValueId experts(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
-  const Routing routing = route(context, routers_input(context, x));
+  const Routing routing = route(context, x);
   ValueId rows;
   {
     ops::Scope scope(b, "dispatch");

@@ -10,6 +10,7 @@
 #include "megacpp/base/philox.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/ops/evaluator.h"
+#include "tests/support/expert_configs.h"
 
 namespace megacpp::blocks {
 namespace {
@@ -26,14 +27,9 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> all_cases() {
-  const FeedForward base = {.intermediate = 5, .experts = kExperts, .top_k = 2, .capacity_factor = 0.75};
-  FeedForward dropless = base, by_experts = base, biased = base;
-  dropless.capacity_factor = 0;
-  by_experts.routing = "expert_choice";
-  biased.scoring = "sigmoid";
-  biased.bias_rate = 0.1;
-  biased.shared_intermediate = 3;
-  return {{"capacity", base}, {"dropless", dropless}, {"expert_choice", by_experts}, {"biased_shared", biased}};
+  std::vector<Case> cases;
+  for (const auto& [name, config] : testing_support::expert_configs(5, 3)) cases.push_back({name, config});
+  return cases;
 }
 
 // Few different tokens, so that many scores are equal.

@@ -91,7 +91,7 @@ Explanation explain(const recipe::Recipe& recipe) {
   add_schedule(e);
   std::stable_sort(e.stages.begin(), e.stages.end(),
                    [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
-  e.collectives = compile::collective_report(compiled, recipe);
+  e.collectives = compile::collective_report(compiled, recipe, e.plan);
   return e;
 }
 

@@ -283,8 +283,8 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   return ops::sent_bytes(ops::started_op(node), own, node.attrs.integer("parts", 1));
 }
 
-std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe) {
-  const plan::Plan plan = plan::make_plan(recipe);
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
+                                             const plan::Plan& plan) {
   std::vector<CollectiveRow> rows;
   for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
     for (CollectiveRow& row : StageReport(compiled, stage, recipe, plan).run()) {

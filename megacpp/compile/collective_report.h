@@ -35,8 +35,9 @@ struct CollectiveRow {
   int64_t total_bytes() const { return calls * bytes; }
 };
 
-/// `compiled` is what compile_training made of `recipe`. In program order.
-std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe);
+/// `compiled` is what compile_training made of `recipe` and `plan`. In program order.
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
+                                             const plan::Plan& plan);
 
 /// What a chip sends in one step; in a pipeline, one of the stage that sends most.
 int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps);

@@ -57,8 +57,12 @@ recipe::Recipe hybrid_recipe(const std::vector<std::string>& overrides) {
   return recipe;
 }
 
+std::vector<CollectiveRow> report_on(const Compiled& compiled, const recipe::Recipe& recipe) {
+  return collective_report(compiled, recipe, plan::make_plan(recipe));
+}
+
 std::vector<CollectiveRow> rows_of(const recipe::Recipe& recipe) {
-  return collective_report(compile_training(recipe, plain_target()), recipe);
+  return report_on(compile_training(recipe, plain_target()), recipe);
 }
 
 std::vector<CollectiveRow> report_of(const std::vector<std::string>& overrides) {
@@ -415,7 +419,7 @@ TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
   const recipe::Recipe recipe = dense_recipe(GetParam());
   const Compiled before = compile_training(recipe, plain_target());
   std::set<std::tuple<int64_t, Phase, std::string, std::vector<std::string>>> tried;
-  for (const CollectiveRow& row : collective_report(before, recipe)) {
+  for (const CollectiveRow& row : report_on(before, recipe)) {
     if (!tried.insert({row.stage, row.phase, row.removal.purpose, row.removal.changes}).second) continue;
     if (row.removal.changes.empty()) {
       EXPECT_NE(row.removal.note, "") << row.cause;
@@ -433,7 +437,7 @@ TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
                       row.removal.changes.end();
              });
     };
-    for (const CollectiveRow& left : collective_report(after, changed))
+    for (const CollectiveRow& left : report_on(after, changed))
       EXPECT_FALSE(left.phase == row.phase &&
                    ((left.removal.purpose == row.removal.purpose && shares_change(left)) || is_same(left, row)))
           << row.removal.changes[0] << " leaves " << left.kind << " @" << left.where << ": " << left.cause;

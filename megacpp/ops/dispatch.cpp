@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ir/axis_sets.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
@@ -166,13 +167,6 @@ Spread spread_from(const ir::Sharding& given) {
   return spread;
 }
 
-ir::Axes sorted_union(ir::Axes a, const ir::Axes& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  std::sort(a.begin(), a.end());
-  a.erase(std::unique(a.begin(), a.end()), a.end());
-  return a;
-}
-
 // The chip's slots, renumbered, and its weights, if any.
 std::vector<ir::ValueId> local_slots(PartitionContext& context, size_t operand, const ir::TensorType& rows,
                                      const Spread& spread) {
@@ -206,7 +200,7 @@ std::vector<PartitionedResult> partition_combine(PartitionContext& context) {
   const Spread spread = spread_from(given);
   ir::Sharding own_rows = spread.rows, tokens = spread.tokens;
   own_rows.unreduced = given.unreduced;  // a sum of rows: partial ones may stay so
-  tokens.unreduced = sorted_union(given.dims[kExperts], given.unreduced);
+  tokens.unreduced = ir::merged(given.dims[kExperts], given.unreduced);
   std::vector<ir::ValueId> operands = {context.local(0, own_rows)};
   for (const ir::ValueId value : local_slots(context, 1, rows, spread)) operands.push_back(value);
   return {{context.builder().one("combine", std::move(operands), context.view().attrs), tokens}};
@@ -225,7 +219,7 @@ std::vector<PartitionedResult> partition_slot_dots(PartitionContext& context) {
   const ir::ValueId own_rows = zero_padded(context.local(1, spread.rows), 4);
   const ir::ValueId slots = local_slots(context, 2, rows, spread)[0];
   ir::Sharding dots = spread.slots;
-  dots.unreduced = sorted_union(given.dims[kExperts], width);
+  dots.unreduced = ir::merged(given.dims[kExperts], width);
   return {{context.builder().one("slot_dots", {own_tokens, own_rows, slots}, context.view().attrs), dots}};
 }
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ir/axis_sets.h"
 #include "megacpp/ops/partition_rule.h"
 #include "megacpp/ops/sent_bytes.h"
-#include "megacpp/partition/axis_sets.h"
 
 namespace megacpp::partition {
 namespace {
@@ -62,7 +62,9 @@ class Planner {
     steps_.push_back(std::move(step));
   }
 
-  bool must_be_summed(AxisId axis) const { return contains(now_.unreduced, axis) && !contains(to_.unreduced, axis); }
+  bool must_be_summed(AxisId axis) const {
+    return ir::contains(now_.unreduced, axis) && !ir::contains(to_.unreduced, axis);
+  }
 
   // Where a dimension's next wanted axes are summed ones, each chip receives the sum of its own part only.
   void scatter_sums() {
@@ -88,7 +90,7 @@ class Planner {
   void add_up_rest() {
     Axes rest;
     for (const AxisId axis : now_.unreduced)
-      if (!contains(to_.unreduced, axis)) rest.push_back(axis);
+      if (!ir::contains(to_.unreduced, axis)) rest.push_back(axis);
     if (rest.empty()) return;
     for (const AxisId axis : rest) remove(now_.unreduced, axis);
     push({.kind = Kind::all_reduce, .axes = rest, .after = {}});
@@ -139,7 +141,7 @@ class Planner {
   void become_partial() {
     Axes added;
     for (const AxisId axis : to_.unreduced)
-      if (!contains(now_.unreduced, axis)) {
+      if (!ir::contains(now_.unreduced, axis)) {
         MEGACPP_CHECK(!now_.splits(axis)) << "axis " << mesh_.name(axis) << " is split, it cannot hold partial sums";
         added.push_back(axis);
       }

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ir/axis_sets.h"
 #include "megacpp/ops/partition_rule.h"
-#include "megacpp/partition/axis_sets.h"
 #include "megacpp/partition/factor_axes.h"
 #include "megacpp/partition/lower_reshard.h"
 #include "megacpp/partition/replication_gate.h"
@@ -166,7 +166,7 @@ class Partitioner {
     if (!reshard.attrs.flag("partial")) return to;
     Axes used;
     for (const Axes& axes : to.dims) used.insert(used.end(), axes.begin(), axes.end());
-    to.unreduced = minus(from.unreduced, used);
+    to.unreduced = ir::minus(from.unreduced, used);
     return to;
   }
 
@@ -292,7 +292,7 @@ class Partitioner {
       if (offered[f].size() <= axes[f].size() || !std::equal(axes[f].begin(), axes[f].end(), offered[f].begin()))
         continue;
       for (size_t i = axes[f].size(); i < offered[f].size(); ++i) {
-        if (contains(used_axes(axes), offered[f][i])) break;
+        if (ir::contains(used_axes(axes), offered[f][i])) break;
         axes[f].push_back(offered[f][i]);
       }
     }
@@ -320,7 +320,7 @@ class Partitioner {
     const Linearity linearity = op.linear ? op.linear(view) : Linearity{};
     if (linearity.kind == Linearity::Kind::no) return wanted;
     const Axes used = used_axes(axes);
-    const auto partial_of = [&](size_t i) { return minus(state(node.operands[i]).preferred.unreduced, used); };
+    const auto partial_of = [&](size_t i) { return ir::minus(state(node.operands[i]).preferred.unreduced, used); };
     if (linearity.kind == Linearity::Kind::each) {
       size_t best = SIZE_MAX;
       for (size_t i = 0; i < node.operands.size(); ++i)
@@ -356,8 +356,8 @@ class Partitioner {
       if (!linearity.covers(i) || adapts(node.operands[i])) continue;
       const Axes own = partial_of(i);
       if (!own.empty() && grows(view, i)) return {};
-      meeting.shared = first ? own : minus(meeting.shared, minus(meeting.shared, own));
-      meeting.all = merged(meeting.all, own);
+      meeting.shared = first ? own : ir::minus(meeting.shared, ir::minus(meeting.shared, own));
+      meeting.all = ir::merged(meeting.all, own);
       first = false;
     }
     return meeting;
@@ -424,7 +424,7 @@ class Partitioner {
     std::vector<Sharding> shardings;
     for (const ops::DimFactors& dims : factors.results) {
       Sharding sharding = to_sharding(axes, dims);
-      sharding.unreduced = merged(wanted.partial, summed_axes(axes, dims));
+      sharding.unreduced = ir::merged(wanted.partial, summed_axes(axes, dims));
       shardings.push_back(std::move(sharding));
     }
     if (attrs.has("shape")) attrs.set("shape", ir::local_shape(view.results[0].shape, shardings[0], mesh_));

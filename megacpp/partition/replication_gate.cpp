@@ -2,7 +2,7 @@
 #include "megacpp/partition/replication_gate.h"
 
 #include "megacpp/base/error.h"
-#include "megacpp/partition/axis_sets.h"
+#include "megacpp/ir/axis_sets.h"
 
 namespace megacpp::partition {
 
@@ -54,7 +54,7 @@ std::string ReplicationGate::lower_degrees(const ir::Axes& gathered) const {
     if (!key_of(axis).empty()) degrees[key_of(axis)] = 1;
   for (ir::AxisId axis = 0; axis < mesh_.axes().size(); ++axis) {
     const auto at = degrees.find(key_of(axis));
-    if (at != degrees.end() && !contains(gathered, axis)) at->second *= mesh_.size(axis);
+    if (at != degrees.end() && !ir::contains(gathered, axis)) at->second *= mesh_.size(axis);
   }
   std::string text;
   for (const auto& [key, degree] : degrees) text += (text.empty() ? "" : " and ") + key + ": " + std::to_string(degree);

@@ -25,7 +25,6 @@ using base::Problem;
 using recipe::Layout;
 using recipe::Model;
 using recipe::Recipe;
-using Refusal = std::optional<Problem>;
 
 constexpr const char* kChips = "layout.chips";
 constexpr const char* kData = "layout.data_parallel";

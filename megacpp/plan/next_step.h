@@ -28,10 +28,13 @@ using Changes = std::vector<Change>;
 /// Ways out of one kind, nearest first: the first that is legal is offered.
 using Choice = std::vector<Changes>;
 
+/// What is wrong, without a next step; none: the recipe passes.
+using Refusal = std::optional<base::Problem>;
+
 struct Gate {
   base::Code code;
-  /// What is wrong, without a next step; none: the recipe passes. Its lane has been applied.
-  std::optional<base::Problem> (*refuses)(const recipe::Recipe& recipe);
+  /// The recipe's lane has been applied.
+  Refusal (*refuses)(const recipe::Recipe& recipe);
   /// Of a recipe that it refuses. They meet this gate's demand, not yet that of others.
   std::vector<Choice> (*ways_out)(const recipe::Recipe& recipe);
 };

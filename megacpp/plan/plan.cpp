@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "megacpp/ir/axis_sets.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/spread.h"
@@ -29,18 +30,11 @@ void resolve(const recipe::Model& model, recipe::Layout& layout) {
   layout.load_balance = is_balanced(model, layout);
 }
 
-ir::Axes sorted_union(ir::Axes first, const ir::Axes& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  std::sort(first.begin(), first.end());
-  first.erase(std::unique(first.begin(), first.end()), first.end());
-  return first;
-}
-
 /// Axes over which weights stay split between forward and backward.
 ir::Axes kept_axes(const Plan& plan) {
   const std::string& reshard = plan.layout.reshard_after_forward;
   if (plan.layout.zero < 3 || reshard == "false") return {};
-  if (reshard == "true") return sorted_union(plan.copies, plan.expert_copies);
+  if (reshard == "true") return ir::merged(plan.copies, plan.expert_copies);
   return {plan.parallel.axes_of(Dim::data).back()};
 }
 
@@ -54,8 +48,8 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   resolve(resolved.model, resolved.layout);
   plan.parallel = spread(resolved.model, resolved.layout);
   const blocks::Parallel& parallel = plan.parallel;
-  plan.copies = sorted_union(parallel.axes_of(Dim::batch), parallel.axes_of(Dim::sequence));
-  plan.expert_copies = sorted_union(parallel.axes_of(Dim::data), parallel.axes_of(Dim::tokens));
+  plan.copies = ir::merged(parallel.axes_of(Dim::batch), parallel.axes_of(Dim::sequence));
+  plan.expert_copies = ir::merged(parallel.axes_of(Dim::data), parallel.axes_of(Dim::tokens));
   if (resolved.layout.bucket_bytes == 0)
     resolved.layout.bucket_bytes = published_bucket_bytes(parallel.mesh.size(plan.copies));
   plan.layout = resolved.layout;

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ir/axis_sets.h"
 
 namespace megacpp::plan {
 namespace {
-
-bool contains(const ir::Axes& axes, ir::AxisId axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 /// How often the axis stands in the sharding.
 int64_t uses(const ir::Sharding& sharding, ir::AxisId axis) {
@@ -44,18 +43,19 @@ void check_uses(const Plan& plan, const blocks::Parameter& parameter, const Para
 GradientPath gradient_path(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec,
                            ir::AxisId axis) {
   const ir::Axes& copies = copies_of(plan, parameter);
-  const bool reaches_optimizer = spec.optimizer.unreduced.empty() && !contains(spec.stored.unreduced, axis);
+  const bool reaches_optimizer = spec.optimizer.unreduced.empty() && !ir::contains(spec.stored.unreduced, axis);
   if (!reaches_optimizer) return GradientPath::none;
   if (spec.computed.splits(axis))
-    return spec.gradient.splits(axis) && spec.optimizer.splits(axis) && !contains(copies, axis) ? GradientPath::owned
-                                                                                                : GradientPath::none;
-  if (contains(spec.gradient.unreduced, axis))
-    return plan.gradients_wait && contains(copies, axis) ? GradientPath::waits : GradientPath::none;
+    return spec.gradient.splits(axis) && spec.optimizer.splits(axis) && !ir::contains(copies, axis)
+               ? GradientPath::owned
+               : GradientPath::none;
+  if (ir::contains(spec.gradient.unreduced, axis))
+    return plan.gradients_wait && ir::contains(copies, axis) ? GradientPath::waits : GradientPath::none;
   if (spec.gradient.splits(axis)) return spec.optimizer.splits(axis) ? GradientPath::scattered : GradientPath::none;
   // Copies that see different tokens must have said where their sums meet: below zero 1 in every micro-step, unless
   // they wait.
   const bool is_summed = plan.layout.zero == 0 && !plan.gradients_wait;
-  return contains(copies, axis) && !is_summed ? GradientPath::none : GradientPath::whole;
+  return ir::contains(copies, axis) && !is_summed ? GradientPath::none : GradientPath::whole;
 }
 
 void check_spec(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {

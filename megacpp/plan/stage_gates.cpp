@@ -14,7 +14,6 @@ using base::Code;
 using base::Problem;
 using recipe::Layout;
 using recipe::Recipe;
-using Refusal = std::optional<Problem>;
 
 constexpr const char* kStages = "layout.pipeline_parallel";
 constexpr const char* kChunks = "layout.virtual_stages";

@@ -9,6 +9,7 @@
 #include "megacpp/blocks/block.h"
 #include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/partition/partition.h"
+#include "tests/support/expert_configs.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp {
@@ -29,17 +30,6 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-std::map<std::string, FeedForward> all_configs() {
-  const FeedForward base = {.intermediate = 4, .experts = 4, .top_k = 2, .capacity_factor = 0.75};
-  FeedForward dropless = base, by_experts = base, biased = base;
-  dropless.capacity_factor = 0;
-  by_experts.routing = "expert_choice";
-  biased.scoring = "sigmoid";
-  biased.bias_rate = 0.1;
-  biased.shared_intermediate = 4;
-  return {{"capacity", base}, {"dropless", dropless}, {"expert_choice", by_experts}, {"biased_shared", biased}};
-}
 
 std::map<std::string, Parallel> all_layouts() {
   const ir::Mesh data_expert({{"data", 2}, {"expert", 2}}), expert_model({{"expert", 2}, {"model", 2}});
@@ -71,7 +61,8 @@ std::map<std::string, Parallel> all_layouts() {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const auto& [layout, parallel] : all_layouts())
-    for (const auto& [name, config] : all_configs()) cases.push_back({layout + "_" + name, config, parallel});
+    for (const auto& [name, config] : testing_support::expert_configs(4, 4))
+      cases.push_back({layout + "_" + name, config, parallel});
   return cases;
 }
 
