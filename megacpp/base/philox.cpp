@@ -10,12 +10,6 @@
 namespace megacpp::base {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9;
-constexpr uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
 double to_unit_interval(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 }  // namespace
@@ -26,8 +20,8 @@ Philox::Philox(uint64_t seed, std::string_view site) {
   key1_ = static_cast<uint32_t>(key >> 32);
 }
 
-std::array<uint32_t, 4> Philox::words(uint64_t index) const {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
+std::array<uint32_t, 4> Philox::words(uint64_t index, uint32_t stream) const {
+  std::array<uint32_t, 4> c = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), stream, 0};
   uint32_t k0 = key0_;
   uint32_t k1 = key1_;
   for (int round = 0; round < kRounds; ++round) {
@@ -41,10 +35,10 @@ std::array<uint32_t, 4> Philox::words(uint64_t index) const {
   return c;
 }
 
-double Philox::uniform(uint64_t index) const { return to_unit_interval(word(index)); }
+double Philox::uniform(uint64_t index, uint32_t stream) const { return to_unit_interval(word(index, stream)); }
 
-double Philox::normal(uint64_t index) const {
-  const std::array<uint32_t, 4> w = words(index / 4);
+double Philox::normal(uint64_t index, uint32_t stream) const {
+  const std::array<uint32_t, 4> w = words(index / 4, stream);
   const size_t pair = (index % 4) & ~size_t{1};
   const double radius = std::sqrt(-2.0 * std::log(to_unit_interval(w[pair])));
   const double angle = 2.0 * std::numbers::pi * to_unit_interval(w[pair + 1]);

@@ -2,6 +2,7 @@
 // Depthwise causal convolution along the sequence of x [.., s, c] and the gradient of its weight: the leading
 // dimensions are independent sequences. The gradient with respect to the input is the same op with `reverse` flipped.
 #include <algorithm>
+#include <numeric>
 
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
@@ -74,6 +75,35 @@ std::string dims_of_x(const NodeView& view) { return numbered_names("b", view.op
 
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 
+// How far tap k's source lies before the result's position.
+int64_t lag(int64_t k, int64_t width, bool reverse) { return reverse ? k - (width - 1) : width - 1 - k; }
+
+HloResults hlo_conv(HloWriter& w, const HloArgs& args) {
+  const std::string& element = args.operands[0].type.element;
+  const HloValue x = w.convert(args.operands[0], "f32"), taps = w.convert(args.operands[1], "f32");
+  const int64_t dim = static_cast<int64_t>(x.type.shape.size()) - 2, width = taps.type.shape[1];
+  HloValue sum = w.constant(0, x.type);
+  for (int64_t k = 0; k < width; ++k) {
+    const HloValue tap = w.reshape(w.slice(taps, 1, k, 1), {taps.type.shape[0]});
+    const HloValue moved = w.shift(x, dim, lag(k, width, args.attrs().flag("reverse")));
+    sum = w.binary("add", sum, w.binary("multiply", moved, w.broadcast(tap, x.type.shape, {dim + 1})));
+  }
+  return {w.convert(sum, element)};
+}
+
+HloResults hlo_conv_weight(HloWriter& w, const HloArgs& args) {
+  const HloValue x = w.convert(args.operands[0], "f32"), dy = w.convert(args.operands[1], "f32");
+  const int64_t dim = static_cast<int64_t>(x.type.shape.size()) - 2, width = args.attrs().integer("width");
+  std::vector<int64_t> summed(static_cast<size_t>(dim) + 1);
+  std::iota(summed.begin(), summed.end(), int64_t{0});
+  std::vector<HloValue> taps;
+  for (int64_t k = 0; k < width; ++k) {
+    const HloValue moved = w.shift(x, dim, lag(k, width, args.attrs().flag("reverse")));
+    taps.push_back(w.reshape(w.reduce(w.binary("multiply", moved, dy), summed, "add"), {x.type.shape.back(), 1}));
+  }
+  return {w.convert(w.concatenate(taps, 1), args.result().element)};
+}
+
 }  // namespace
 
 OpDef causal_conv_def() {
@@ -90,6 +120,7 @@ OpDef causal_conv_def() {
     return Cost{2.0 * static_cast<double>(view.results[0].elements() * view.operands[1].dim(1))};
   };
   def.reference = conv_reference;
+  def.stablehlo = hlo_conv;
   def.samples = [] {
     return std::vector<Sample>{
         {.name = "width4", .operands = {f32({2, 9, 6}), f32({6, 4})}, .attrs = {{"reverse", int64_t{0}}}},
@@ -116,6 +147,7 @@ OpDef causal_conv_weight_def() {
     return Cost{2.0 * static_cast<double>(view.operands[0].elements() * view.attrs.integer("width"))};
   };
   def.reference = weight_reference;
+  def.stablehlo = hlo_conv_weight;
   def.samples = [] {
     return std::vector<Sample>{
         {.name = "width4",

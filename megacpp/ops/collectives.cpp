@@ -102,6 +102,91 @@ Sample sample_over(int64_t parts, std::vector<Shape> shapes, ir::Attrs attrs, DT
   return sample;
 }
 
+// ---- StableHLO: XLA joins collectives of its own accord, so each operand travels by itself ----
+
+std::string group_attrs(HloWriter& w, const ir::Attrs& attrs) {
+  const ir::Axes axes = ir::parse_axes(attrs.text("axes"), w.mesh());
+  return "replica_groups = " + w.replica_groups(axes) + ", channel_handle = " + w.next_channel();
+}
+
+HloResults each(HloWriter& w, const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
+  HloResults results;
+  for (size_t i = 0; i < args.operands.size(); ++i) results.push_back(write(args.operands[i], i));
+  return results;
+}
+
+HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
+  return each(w, args, [&](const HloValue& x, size_t i) {
+    return w.op("all_gather", {x}, args.result(i),
+                "all_gather_dim = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
+                    group_attrs(w, args.attrs()) + ", use_global_device_ids");
+  });
+}
+
+HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
+  return each(w, args, [&](const HloValue& x, size_t i) {
+    return w.ops("reduce_scatter", std::span(&x, 1),
+                 "scatter_dimension = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
+                     group_attrs(w, args.attrs()) + ", use_global_device_ids",
+                 {args.result(i)}, w.scalar_region("add", x.type.element))[0];
+  });
+}
+
+HloResults hlo_all_reduce(HloWriter& w, const HloArgs& args) {
+  const std::string_view kind = args.attrs().text("kind") == "sum" ? "add" : "maximum";
+  return each(w, args, [&](const HloValue& x, size_t i) {
+    return w.ops("all_reduce", std::span(&x, 1), group_attrs(w, args.attrs()) + ", use_global_device_ids",
+                 {args.result(i)}, w.scalar_region(kind, x.type.element))[0];
+  });
+}
+
+HloResults hlo_all_to_all(HloWriter& w, const HloArgs& args) {
+  const auto number = [&](const char* name) { return std::to_string(args.attrs().integer(name)) + " : i64, "; };
+  return each(w, args, [&](const HloValue& x, size_t i) {
+    return w.op("all_to_all", {x}, args.result(i),
+                "split_dimension = " + number("split") + "concat_dimension = " + number("concat") +
+                    "split_count = " + number("parts") + group_attrs(w, args.attrs()));
+  });
+}
+
+HloResults hlo_permute(HloWriter& w, const HloArgs& args) {
+  const ir::Axes axes = ir::parse_axes(args.attrs().text("axes"), w.mesh());
+  std::string pairs;
+  for (int64_t chip = 0; chip < w.mesh().chips(); ++chip) {
+    const std::vector<int64_t> group = w.mesh().group(chip, axes);
+    const int64_t n = static_cast<int64_t>(group.size());
+    const int64_t to = (w.mesh().index_in_group(chip, axes) + args.attrs().integer("shift") % n + n) % n;
+    pairs +=
+        (chip == 0 ? "[" : ", [") + std::to_string(chip) + ", " + std::to_string(group[static_cast<size_t>(to)]) + "]";
+  }
+  const std::string count = std::to_string(w.mesh().chips());
+  return each(w, args, [&](const HloValue& x, size_t i) {
+    return w.op("collective_permute", {x}, args.result(i),
+                "source_target_pairs = dense<[" + pairs + "]> : tensor<" + count +
+                    "x2xi64>, channel_handle = " + w.next_channel());
+  });
+}
+
+// This chip's place in its group, or the one `shift` places before it.
+HloValue own_index(HloWriter& w, const ir::Attrs& attrs) {
+  const ir::Axes axes = ir::parse_axes(attrs.text("axes"), w.mesh());
+  const int64_t n = w.mesh().size(axes), shift = attrs.integer("shift", 0) % n;
+  std::vector<int64_t> indices;
+  for (int64_t chip = 0; chip < w.mesh().chips(); ++chip)
+    indices.push_back((w.mesh().index_in_group(chip, axes) - shift + n) % n);
+  return w.of_this_chip(indices);
+}
+
+HloResults hlo_shard_slice(HloWriter& w, const HloArgs& args) {
+  const int64_t dim = args.attrs().integer("dim"), size = args.result().shape[static_cast<size_t>(dim)];
+  HloValue x = args.operands[0];
+  const int64_t missing = size * args.attrs().integer("parts") - x.type.shape[static_cast<size_t>(dim)];
+  if (missing > 0) x = w.pad(x, dim, 0, missing, 0);
+  const HloValue index = own_index(w, args.attrs());
+  const HloValue start = w.binary("multiply", index, w.constant(static_cast<double>(size), index.type));
+  return {w.dynamic_slice(x, dim, start, size)};
+}
+
 using Dims = std::vector<int64_t>;
 
 }  // namespace
@@ -116,6 +201,7 @@ OpDef all_gather_def() {
       results.push_back(resized(operands[i], dims[i], operands[i].dim(dims[i]) * parts));
     return results;
   };
+  def.stablehlo = hlo_all_gather;
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"dims", Dims{0}}}),
                                sample_over(3, {{2, 5}, {4}, {2, 1, 3}}, {{"dims", Dims{1, 0, 2}}}),
@@ -136,6 +222,7 @@ OpDef reduce_scatter_def() {
       results.push_back(resized(operands[i], dims[i], divided("reduce_scatter", operands[i], dims[i], parts)));
     return results;
   };
+  def.stablehlo = hlo_reduce_scatter;
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{6, 5}}, {{"dims", Dims{0}}}),
                                sample_over(3, {{2, 6}, {9}, {2, 3, 1}}, {{"dims", Dims{1, 0, 1}}}),
@@ -156,6 +243,7 @@ OpDef all_reduce_def() {
     return operands;
   };
   def.may_alias = 0;
+  def.stablehlo = hlo_all_reduce;
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"kind", std::string("sum")}}),
                                sample_over(3, {{2, 5}, {}, {7}}, {{"kind", std::string("sum")}}),
@@ -185,6 +273,7 @@ OpDef all_to_all_def() {
     }
     return results;
   };
+  def.stablehlo = hlo_all_to_all;
   def.samples = [] {
     Sample several = sample_over(2, {{3, 4, 5}, {1, 2}}, {{"split", int64_t{1}}, {"concat", int64_t{0}}});
     several.operands[1].dtype = DType::i32;
@@ -232,6 +321,7 @@ OpDef permute_def() {
     require_operands(!operands.empty(), "permute", operands, "one or more");
     return operands;
   };
+  def.stablehlo = hlo_permute;
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{3, 4}}, {{"shift", int64_t{1}}}),
                                sample_over(3, {{2, 5}, {}, {7}}, {{"shift", int64_t{-1}}}),
@@ -298,6 +388,7 @@ OpDef shard_index_def() {
     require_operand_count("shard_index", operands, 0);
     return Types{{DType::i32, {}}};
   };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) { return HloResults{own_index(w, args.attrs())}; };
   def.samples = [] { return std::vector<Sample>{sample_over(3, {}, {})}; };
   return def;
 }
@@ -313,6 +404,7 @@ OpDef shard_slice_def() {
     return Types{resized(operands[0], dim, (operands[0].dim(dim) + parts - 1) / parts)};
   };
   def.linear = linear_together;
+  def.stablehlo = hlo_shard_slice;
   def.samples = [] {
     return std::vector<Sample>{sample_over(2, {{4, 3}}, {{"dim", int64_t{0}}}),
                                sample_over(3, {{2, 7}}, {{"dim", int64_t{1}}}),

@@ -223,6 +223,72 @@ std::vector<PartitionedResult> partition_slot_dots(PartitionContext& context) {
   return {{context.builder().one("slot_dots", {own_tokens, own_rows, slots}, context.view().attrs), dots}};
 }
 
+// ---- StableHLO ----
+
+ir::Shape as_choices(const HloValue& slots) {  // [b,c,l,k] -> [b,c,l*k]
+  const ir::Shape& s = slots.type.shape;
+  return {s[0], s[1], s[2] * s[3]};
+}
+
+// x[b,c,m,h] times w[b,c,m], if there are weights.
+HloValue weighted(HloWriter& w, const HloValue& x, const HloArgs& args) {
+  if (args.operands.size() < 3) return x;
+  const HloValue weights = w.reshape(w.convert(args.operands[2], x.type.element), as_choices(args.operands[2]));
+  return w.binary("multiply", x, w.broadcast(weights, x.type.shape, {0, 1, 2}));
+}
+
+// Rows[b,c,r,h] of each choice's slot; zeros where it has none. [b,c,l*k,h]
+HloValue rows_of_choices(HloWriter& w, const HloValue& rows, const HloValue& slots) {
+  const ir::Shape& s = rows.type.shape;
+  int64_t count = 1;
+  for (size_t d = 2; d + 1 < s.size(); ++d) count *= s[d];
+  return w.take_rows(w.reshape(rows, {s[0], s[1], count, s.back()}), w.reshape(slots, as_choices(slots)), 2);
+}
+
+// Reading the row of each slot's choice is faster than writing rows to slots: only numbers of choices are scattered.
+HloResults hlo_dispatch(HloWriter& w, const HloArgs& args) {
+  const HloValue &x = args.operands[0], &slots = args.operands[1];
+  const ir::Shape choices = as_choices(slots), result = args.result().shape;
+  const int64_t k = slots.type.shape[3], rows = chunk_rows(args.view.results[0]);
+  const HloType numbers{"i32", choices};
+  const HloValue from_one = w.binary("add", w.iota(numbers, 2), w.constant(1, numbers));
+  ir::Shape column = choices;
+  column.push_back(1);
+  const HloValue placed = w.add_rows(w.reshape(from_one, column), w.reshape(slots, choices), rows, 2);
+  const HloValue choice =
+      w.reshape(w.binary("subtract", placed, w.constant(1, placed.type)), {choices[0], choices[1], rows});
+  // Division rounds to zero: -1, nobody's, must not become token 0.
+  const HloValue is_used = w.compare(choice, w.constant(0, choice.type), "GE");
+  const HloValue token =
+      w.select(is_used, w.binary("divide", choice, w.constant(static_cast<double>(k), choice.type)), choice);
+  HloValue moved = w.take_rows(x, token, 2);
+  if (args.operands.size() == 3) {
+    const HloValue weights = w.reshape(w.convert(args.operands[2], x.type.element), column);
+    const HloValue weight = w.take_rows(weights, choice, 2);  // [b,c,r,1]
+    moved = w.binary("multiply", moved, w.broadcast(weight, moved.type.shape, {0, 1, 2, 3}));
+  }
+  return {w.reshape(moved, result)};
+}
+
+HloResults hlo_combine(HloWriter& w, const HloArgs& args) {
+  const HloValue& slots = args.operands[1];
+  const HloValue taken = weighted(w, rows_of_choices(w, args.operands[0], slots), args);
+  ir::Shape apart = slots.type.shape;
+  apart.push_back(taken.type.shape.back());
+  const HloValue sum = w.reduce(w.convert(w.reshape(taken, apart), "f32"), {3}, "add");
+  return {w.convert(sum, args.result().element)};
+}
+
+HloResults hlo_slot_dots(HloWriter& w, const HloArgs& args) {
+  const HloValue& slots = args.operands[2];
+  const HloValue taken = rows_of_choices(w, args.operands[1], slots);
+  ir::Shape apart = slots.type.shape;
+  apart.push_back(taken.type.shape.back());
+  const HloValue x = w.broadcast(w.convert(args.operands[0], "f32"), apart, {0, 1, 2, 4});
+  const HloValue products = w.binary("multiply", x, w.convert(w.reshape(taken, apart), "f32"));
+  return {w.convert(w.reduce(products, {4}, "add"), args.result().element)};
+}
+
 // ---- Samples ----
 
 // In each chunk every third choice is dropped; the others take the rows from the last down, so with room to spare row 0
@@ -298,6 +364,7 @@ OpDef dispatch_def() {
       .reference = reference_dispatch,
       .linear = linear_in_rows_and_weights,
       .partition = partition_dispatch,
+      .stablehlo = hlo_dispatch,
       .samples =
           [] {
             const auto make = [](std::string name, const Sizes& sizes, bool weighted) {
@@ -323,6 +390,7 @@ OpDef combine_def() {
       .reference = reference_combine,
       .linear = linear_in_rows_and_weights,
       .partition = partition_combine,
+      .stablehlo = hlo_combine,
       .samples =
           [] {
             return std::vector<Sample>{
@@ -349,6 +417,7 @@ OpDef slot_dots_def() {
             return Linearity{Linearity::Kind::each, {0, 1}};
           },
       .partition = partition_slot_dots,
+      .stablehlo = hlo_slot_dots,
       .samples =
           [] {
             const auto both = {Source::tokens, Source::rows};

@@ -200,6 +200,16 @@ OpDef dot_def() {
   def.may_alias = 2;
   def.addend = 2;
   def.chooses_result_dtype = true;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    const ir::Attrs& attrs = args.attrs();
+    const HloValue product = w.dot(args.operands[0], args.operands[1],
+                                   {.lhs_batch = attrs.list("lhs_batch"),
+                                    .rhs_batch = attrs.list("rhs_batch"),
+                                    .lhs_contract = attrs.list("lhs_contract"),
+                                    .rhs_contract = attrs.list("rhs_contract")},
+                                   args.result().element);
+    return HloResults{args.operands.size() == 3 ? w.binary("add", args.operands[2], product) : product};
+  };
   def.samples = [] {
     std::vector<Sample> samples = {
         sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),

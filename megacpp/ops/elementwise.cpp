@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise ops: result element i depends on element i of each operand. The scalar meaning is in scalar_ops.cpp; here
 // are types, gradients and samples, one short record each.
+#include <cctype>
 #include <cmath>
+#include <map>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
@@ -43,6 +45,15 @@ struct Range {
   double high = 1.0;
 };
 
+// What StableHLO calls it, where the name is another.
+std::string hlo_name(const std::string& name) {
+  static const std::map<std::string, std::string> other = {
+      {"cos", "cosine"},  {"div", "divide"},   {"exp", "exponential"}, {"log1p", "log_plus_one"}, {"max", "maximum"},
+      {"min", "minimum"}, {"mul", "multiply"}, {"neg", "negate"},      {"sin", "sine"},           {"sub", "subtract"}};
+  const auto at = other.find(name);
+  return at == other.end() ? name : at->second;
+}
+
 using GradRule = std::function<Cotangents(Builder& b, const GradArgs& args, ValueId dy)>;
 
 OpDef elementwise(std::string name, std::string doc, GradRule rule, Range range = {}) {
@@ -60,6 +71,9 @@ OpDef elementwise(std::string name, std::string doc, GradRule rule, Range range 
     apply_scalar(*scalar, operands, results[0]);
   };
   def.fusion = Fusion::elementwise;
+  def.stablehlo = [written = hlo_name(name)](HloWriter& w, const HloArgs& args) {
+    return w.ops(written, args.operands, "", {args.result()});
+  };
   def.samples = [arity, range] {
     const ir::TensorType type{DType::f32, {3, 4}};
     return std::vector<Sample>{
@@ -239,6 +253,11 @@ OpDef compare_def() {
   };
   def.reference = [](std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
     apply_scalar(*find_scalar_op(attrs.text("direction")), operands, results[0]);
+  };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    std::string direction = args.attrs().text("direction");
+    for (char& letter : direction) letter = static_cast<char>(std::toupper(letter));
+    return HloResults{w.compare(args.operands[0], args.operands[1], direction)};
   };
   def.samples = [] {
     std::vector<Sample> samples;

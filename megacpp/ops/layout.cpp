@@ -144,6 +144,9 @@ OpDef broadcast_def() {
     });
   };
   def.fusion = Fusion::broadcast;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.broadcast(args.operands[0], args.result().shape, args.attrs().list("dims"))};
+  };
   def.samples = [] {
     const auto sample = [](Shape from, Shape to, std::vector<int64_t> dims) {
       return one_sample(std::move(from), {{"shape", std::move(to)}, {"dims", std::move(dims)}})[0];
@@ -176,6 +179,9 @@ OpDef reshape_def() {
     results[0].data = operands[0].data;
   };
   def.may_alias = 0;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.reshape(args.operands[0], args.result().shape)};
+  };
   def.samples = [] {
     const auto sample = [](Shape from, Shape to) { return one_sample(std::move(from), {{"shape", std::move(to)}})[0]; };
     return std::vector<Sample>{sample({4, 6}, {24}), sample({2, 12}, {2, 3, 4}), sample({6}, {1, 2, 3}),
@@ -227,6 +233,9 @@ OpDef transpose_def() {
       results[0][i++] = operands[0][flat_index(source, operands[0].type.shape)];
     });
   };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.transpose(args.operands[0], args.attrs().list("permutation"))};
+  };
   def.samples = [] {
     const auto sample = [](Shape shape, std::vector<int64_t> permutation) {
       return one_sample(std::move(shape), {{"permutation", std::move(permutation)}})[0];
@@ -271,6 +280,10 @@ OpDef slice_def() {
       results[0][i++] = operands[0][flat_index(index, operands[0].type.shape)];
     });
   };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    const ir::Attrs& attrs = args.attrs();
+    return HloResults{w.slice(args.operands[0], attrs.integer("dim"), attrs.integer("start"), attrs.integer("size"))};
+  };
   def.samples = [] {
     const auto sample = [](int64_t dim, int64_t start, int64_t size) {
       return one_sample({4, 6}, {{"dim", dim}, {"start", start}, {"size", size}})[0];
@@ -312,6 +325,11 @@ OpDef pad_def() {
       index[dim] += attrs.integer("low");
       results[0][flat_index(index, results[0].type.shape)] = operands[0][i++];
     });
+  };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    const ir::Attrs& attrs = args.attrs();
+    return HloResults{w.pad(args.operands[0], attrs.integer("dim"), attrs.integer("low"), attrs.integer("high"),
+                            attrs.real("value", 0.0))};
   };
   def.samples = [] {
     const auto sample = [](int64_t dim, int64_t low, int64_t high) {
@@ -366,6 +384,9 @@ OpDef concatenate_def() {
       });
       start += operand.type.shape[dim];
     }
+  };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.concatenate(args.operands, args.attrs().integer("dim"))};
   };
   def.samples = [] {
     const auto f32 = [](Shape shape) { return ir::TensorType{DType::f32, std::move(shape)}; };

@@ -2,6 +2,7 @@
 // h_t = a_t h_{t-1} + x_t with h_{-1} = 0 along dimension `dim` (absent: 1), elementwise over the others; with reverse
 // it runs from the end: h_t = a_t h_{t+1} + x_t.
 #include <algorithm>
+#include <numeric>
 
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
@@ -63,6 +64,49 @@ Cotangents grad(const GradArgs& args) {
 
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 
+// h over ever longer spans ending at t, and what the state before the span is multiplied by: each pass doubles the
+// span.
+void scan(HloWriter& w, HloValue& a, HloValue& h, int64_t dim) {
+  for (int64_t span = 1; span < h.type.shape[static_cast<size_t>(dim)]; span *= 2) {
+    h = w.binary("add", h, w.binary("multiply", a, w.shift(h, dim, span)));
+    a = w.binary("multiply", a, w.shift(a, dim, span, 1));
+  }
+}
+
+constexpr int64_t kBlock = 16;  // steps scanned together; the states between blocks are scanned after that
+
+// In f32: a product of many decays loses too much in bf16.
+HloResults write(HloWriter& w, const HloArgs& args) {
+  const int64_t dim = dim_of(args.attrs());
+  const size_t d = static_cast<size_t>(dim);
+  const bool reverse = args.attrs().flag("reverse");
+  const auto turned = [&](const HloValue& x) {
+    return reverse ? w.op("reverse", {x}, x.type, "dimensions = array<i64: " + std::to_string(dim) + ">") : x;
+  };
+  const ir::Shape shape = args.result().shape;
+  const int64_t length = shape[d], blocks = (length + kBlock - 1) / kBlock;
+  const auto blocked = [&](const HloValue& x) {  // [.., blocks, kBlock, ..]
+    ir::Shape split = shape;
+    split[d] = blocks;
+    split.insert(split.begin() + dim + 1, kBlock);
+    const HloValue whole = w.convert(turned(x), "f32");
+    return w.reshape(length == blocks * kBlock ? whole : w.pad(whole, dim, 0, blocks * kBlock - length, 0), split);
+  };
+  HloValue a = blocked(args.operands[0]), h = blocked(args.operands[1]);
+  scan(w, a, h, dim + 1);
+  if (blocks > 1) {
+    HloValue over = w.slice(a, dim + 1, kBlock - 1, 1), state = w.slice(h, dim + 1, kBlock - 1, 1);
+    scan(w, over, state, dim);
+    const HloValue entering = w.shift(state, dim, 1);
+    std::vector<int64_t> all(h.type.shape.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    h = w.binary("add", h, w.binary("multiply", a, w.broadcast(entering, h.type.shape, all)));
+  }
+  ir::Shape joined = shape;
+  joined[d] = blocks * kBlock;
+  return {turned(w.convert(w.slice(w.reshape(h, joined), dim, 0, length), args.result().element))};
+}
+
 }  // namespace
 
 OpDef linear_recurrence_def() {
@@ -79,6 +123,7 @@ OpDef linear_recurrence_def() {
   def.cost = [](const NodeView& view) { return Cost{2.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = reference;
   def.may_alias = 1;
+  def.stablehlo = write;
   def.samples = [] {
     return std::vector<Sample>{
         {.name = "forward", .operands = {f32({2, 9, 6}), f32({2, 9, 6})}, .attrs = {{"reverse", int64_t{0}}}},

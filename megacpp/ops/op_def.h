@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/tensor.h"
 
 namespace megacpp::ops {
@@ -96,6 +97,18 @@ struct Linearity {
 inline Linearity linear_together(const NodeView&) { return {Linearity::Kind::together}; }
 inline Linearity linear_in_each(const NodeView&) { return {Linearity::Kind::each}; }
 
+// ---- StableHLO ----
+
+/// The node's operands as written so far.
+struct HloArgs {
+  std::span<const HloValue> operands;
+  const NodeView& view;
+
+  HloType result(size_t i = 0) const { return hlo_type(view.results[i]); }
+  const ir::Attrs& attrs() const { return view.attrs; }
+};
+using HloResults = std::vector<HloValue>;
+
 struct Sample {
   std::string name;
   Types operands;
@@ -152,6 +165,10 @@ struct OpDef {
 
   /// Whether an attribute "dtype" may ask for result 0 in another float dtype than the operands'.
   bool chooses_result_dtype = false;
+
+  /// Writes the op for XLA, one value for each result. Composites have none: their decomposition is written. Nor has
+  /// what never reaches XLA: inputs, fused programs, messages between pipeline stages.
+  std::function<HloResults(HloWriter&, const HloArgs&)> stablehlo = {};
 
   std::function<std::vector<Sample>()> samples;
 

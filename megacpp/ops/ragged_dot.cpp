@@ -195,6 +195,73 @@ std::vector<Sample> weight_samples() {
   };
 }
 
+// ---- StableHLO ----
+
+// x[b,c,E,r,h] with zeros in the rows beyond counts[b,c,E].
+HloValue used_rows(HloWriter& w, const HloValue& x, const HloValue& counts) {
+  const HloType places{"i32", x.type.shape};
+  const HloValue is_used = w.compare(w.iota(places, 3), w.broadcast(counts, x.type.shape, {0, 1, 2}), "LT");
+  return w.select(is_used, x, w.constant(0, x.type));
+}
+
+// Packed x[b,c,r,h] with zeros in the rows that are not of this expert.
+HloValue rows_of_expert(HloWriter& w, const HloValue& x, const HloValue& ends, const HloValue& counts, int64_t expert) {
+  const HloType places{"i32", x.type.shape};
+  const auto of_expert = [&](const HloValue& per_expert) {
+    const HloValue own = w.slice(per_expert, 2, expert, 1);
+    return w.broadcast(w.reshape(own, {own.type.shape[0], own.type.shape[1]}), x.type.shape, {0, 1});
+  };
+  const HloValue row = w.iota(places, 2), end = of_expert(ends);
+  const HloValue from_first = w.compare(row, w.binary("subtract", end, of_expert(counts)), "GE");
+  return w.select(w.binary("and", from_first, w.compare(row, end, "LT")), x, w.constant(0, x.type));
+}
+
+HloValue matrix_of_expert(HloWriter& w, const HloValue& matrices, int64_t expert) {
+  return w.reshape(w.slice(matrices, 0, expert, 1), {matrices.type.shape[1], matrices.type.shape[2]});
+}
+
+// XLA has no grouped product on every device. With a room for each expert it is a batched one; packed rows meet every
+// expert's matrix, zeros where they are not its own.
+HloResults hlo_ragged_dot(HloWriter& w, const HloArgs& args) {
+  const HloValue &x = args.operands[0], &matrices = args.operands[1], &counts = args.operands[2];
+  const int64_t summed = args.attrs().flag("transpose_w") ? 2 : 1;
+  if (!is_packed(args.view.operands[0])) {
+    const HloValue product = w.dot(used_rows(w, x, counts), matrices, {{2}, {0}, {4}, {summed}}, args.result().element);
+    return {w.transpose(product, {1, 2, 0, 3, 4})};  // [E,b,c,r,f]
+  }
+  const HloValue ends = w.cumsum(counts, 2, false);
+  HloValue sum = w.constant(0, args.result());
+  for (int64_t e = 0; e < matrices.type.shape[0]; ++e) {
+    const HloValue own = rows_of_expert(w, x, ends, counts, e);
+    const HloValue product =
+        w.dot(own, matrix_of_expert(w, matrices, e), {{}, {}, {3}, {summed - 1}}, args.result().element);
+    sum = w.binary("add", sum, product);
+  }
+  return {sum};
+}
+
+HloResults hlo_ragged_dot_weight(HloWriter& w, const HloArgs& args) {
+  const HloValue &x = args.operands[0], &dy = args.operands[1], &counts = args.operands[2];
+  const bool transposed = args.attrs().flag("transpose_w");
+  const std::string element = args.result().element;
+  HloValue grad;
+  if (!is_packed(args.view.operands[0])) {
+    const HloValue own = used_rows(w, x, counts);
+    grad = w.dot(transposed ? dy : own, transposed ? own : dy, {{2}, {2}, {0, 1, 3}, {0, 1, 3}}, element);
+  } else {
+    const HloValue ends = w.cumsum(counts, 2, false);
+    std::vector<HloValue> parts;
+    for (int64_t e = 0; e < counts.type.shape[2]; ++e) {
+      const HloValue own = rows_of_expert(w, x, ends, counts, e);
+      const HloValue part =
+          w.dot(transposed ? dy : own, transposed ? own : dy, {{}, {}, {0, 1, 2}, {0, 1, 2}}, element);
+      parts.push_back(w.reshape(part, {1, part.type.shape[0], part.type.shape[1]}));
+    }
+    grad = w.concatenate(parts, 0);
+  }
+  return {args.operands.size() == 4 ? w.binary("add", args.operands[3], grad) : grad};
+}
+
 }  // namespace
 
 OpDef ragged_dot_def() {
@@ -209,6 +276,7 @@ OpDef ragged_dot_def() {
       .cost = cost_of,
       .reference = reference_ragged_dot,
       .linear = linear_in_both,
+      .stablehlo = hlo_ragged_dot,
       .samples = dot_samples,
   };
 }
@@ -226,6 +294,7 @@ OpDef ragged_dot_weight_def() {
       .may_alias = 3,
       .addend = 3,
       .chooses_result_dtype = true,
+      .stablehlo = hlo_ragged_dot_weight,
       .samples = weight_samples,
   };
 }

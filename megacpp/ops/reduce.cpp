@@ -113,6 +113,13 @@ OpDef reduce_def() {
       element = sum ? element + x : std::max(element, x);
     });
   };
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    const HloValue& x = args.operands[0];
+    const bool is_sum = args.attrs().text("kind") == "sum";
+    const HloValue wide = is_sum && x.type.element == "bf16" ? w.convert(x, "f32") : x;
+    const HloValue reduced = w.reduce(wide, args.attrs().list("dims"), is_sum ? "add" : "maximum");
+    return HloResults{w.convert(reduced, x.type.element)};
+  };
   def.samples = [] {
     const auto sample = [](std::string name, std::vector<int64_t> dims, std::string kind) {
       return Sample{.name = std::move(name),
@@ -160,6 +167,9 @@ OpDef cumsum_def() {
     }
   };
   def.may_alias = 0;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.cumsum(args.operands[0], args.attrs().integer("dim"), args.attrs().flag("reverse"))};
+  };
   def.samples = [] {
     const auto sample = [](std::string name, int64_t dim, int64_t reverse) {
       return Sample{.name = std::move(name),

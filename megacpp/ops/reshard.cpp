@@ -29,6 +29,9 @@ OpDef reshard_def() {
     results[0].data = operands[0].data;
   };
   def.may_alias = 0;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.constrain(args.operands[0], ir::parse_sharding(args.attrs().text("to"), w.mesh()))};
+  };
   def.samples = [] {
     const auto sample = [](ir::Shape shape, const std::string& sharding) {
       return Sample{.name = ir::to_string(shape),

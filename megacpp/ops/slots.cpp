@@ -146,6 +146,74 @@ void fill_ties(std::vector<Tensor>& operands) {
     operands[1][t] = static_cast<double>(t % 2 == 0 ? sequence - 1 - t / 2 : t / 2);
 }
 
+// ---- StableHLO ----
+
+// experts[b,c,l,k] -> i32[b,c,l*k,E]: 1 where the choice is that expert.
+HloValue chosen(HloWriter& w, const HloArgs& args) {
+  const HloValue& experts = args.operands[0];
+  const ir::Shape& s = experts.type.shape;
+  return w.one_hot(w.reshape(experts, {s[0], s[1], s[2] * s[3]}), args.attrs().integer("num_experts"), "i32");
+}
+
+HloResults hlo_counts(HloWriter& w, const HloArgs& args) { return {w.reduce(chosen(w, args), {2}, "add")}; }
+
+HloResults hlo_token_choice(HloWriter& w, const HloArgs& args) {
+  const int64_t capacity = args.attrs().integer("capacity"), room = args.attrs().integer("room");
+  const HloValue one_hot = chosen(w, args);
+  const ir::Shape shape = {one_hot.type.shape[0], one_hot.type.shape[1], one_hot.type.shape[2]};
+  const HloType type{"i32", shape};
+  const HloValue expert = w.reshape(args.operands[0], shape);
+  const auto number = [&](int64_t value) { return w.constant(static_cast<double>(value), type); };
+  const auto of_expert = [&](const HloValue& per_expert) {  // [b,c,E] -> [b,c,m]
+    return w.reduce(w.binary("multiply", one_hot, w.broadcast(per_expert, one_hot.type.shape, {0, 1, 3})), {3}, "add");
+  };
+  const HloValue so_far = w.reduce(w.binary("multiply", one_hot, w.cumsum(one_hot, 2, false)), {3}, "add");
+  const HloValue position = w.binary("subtract", so_far, number(1));
+  HloValue is_placed = w.compare(expert, number(0), "GE");
+  if (capacity > 0) {
+    const HloValue asked =
+        args.operands.size() == 2 ? w.binary("add", position, of_expert(args.operands[1])) : position;
+    is_placed = w.binary("and", is_placed, w.compare(asked, number(capacity), "LT"));
+  }
+  HloValue first;
+  if (room > 0) {
+    is_placed = w.binary("and", is_placed, w.compare(position, number(room), "LT"));
+    first = w.binary("multiply", expert, number(room));
+  } else {
+    const HloValue counts = w.reduce(one_hot, {2}, "add");
+    first = of_expert(w.binary("subtract", w.cumsum(counts, 2, false), counts));
+  }
+  return {w.reshape(w.select(is_placed, w.binary("add", first, position), number(-1)), args.result().shape)};
+}
+
+// Sorted by (score, time), the last one that fits is the bar that others are held to.
+HloResults hlo_expert_choice(HloWriter& w, const HloArgs& args) {
+  const HloValue& scores = args.operands[0];
+  const ir::Shape& shape = scores.type.shape;
+  const int64_t capacity = std::min(args.attrs().integer("capacity"), shape[1]);
+  const HloType times_type{"i32", shape};
+  const HloValue times = args.operands.size() == 2 ? w.broadcast(args.operands[1], shape, {1}) : w.iota(times_type, 1);
+  const std::string score = "tensor<" + scores.type.element + ">";
+  const auto compare = [&](const char* name, int operand, const char* direction, const std::string& type) {
+    return std::string(name) + " = \"stablehlo.compare\"(%a" + std::to_string(operand) + ", %b" +
+           std::to_string(operand) + ") {comparison_direction = #stablehlo<comparison_direction " + direction +
+           ">} : (" + type + ", " + type + ") -> tensor<i1> ";
+  };
+  const std::string i1 = "(tensor<i1>, tensor<i1>) -> tensor<i1> ";
+  const std::vector<HloValue> both = {scores, times};
+  const std::vector<HloValue> sorted =
+      w.sort(both, 1,
+             compare("%gt", 0, "GT", score) + compare("%eq", 0, "EQ", score) + compare("%lt", 1, "LT", "tensor<i32>") +
+                 "%tie = \"stablehlo.and\"(%eq, %lt) : " + i1 + "%r = \"stablehlo.or\"(%gt, %tie) : " + i1);
+  const auto bar = [&](size_t i) {
+    const HloValue last = w.slice(sorted[i], 1, capacity - 1, 1);
+    return w.broadcast(w.reshape(last, {shape[0], shape[2]}), shape, {0, 2});
+  };
+  const HloValue score_bar = bar(0), time_bar = bar(1);
+  const HloValue is_tie = w.binary("and", w.compare(scores, score_bar, "EQ"), w.compare(times, time_bar, "LE"));
+  return {w.binary("or", w.compare(scores, score_bar, "GT"), is_tie)};
+}
+
 }  // namespace
 
 OpDef expert_counts_def() {
@@ -157,6 +225,7 @@ OpDef expert_counts_def() {
       .no_grad = "integer valued",
       .cost = [](const NodeView&) { return Cost{}; },
       .reference = reference_counts,
+      .stablehlo = hlo_counts,
       .samples =
           [] {
             return std::vector<Sample>{count_sample("chunks", {2, 4, 6, 2}, 4), count_sample("odd", {3, 1, 5, 3}, 5),
@@ -176,6 +245,7 @@ OpDef token_choice_slots_def() {
       .no_grad = "integer valued",
       .cost = [](const NodeView&) { return Cost{}; },
       .reference = reference_token_choice,
+      .stablehlo = hlo_token_choice,
       .samples =
           [] {
             return std::vector<Sample>{
@@ -199,6 +269,7 @@ OpDef expert_choice_def() {
       .no_grad = "a choice",
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[0].elements())}; },
       .reference = reference_expert_choice,
+      .stablehlo = hlo_expert_choice,
       .samples =
           [] {
             return std::vector<Sample>{

@@ -59,6 +59,9 @@ OpDef constant_def() {
     for (double& element : results[0].data) element = attrs.real("value");
   };
   def.fusion = Fusion::broadcast;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.constant(args.attrs().real("value"), args.result())};
+  };
   def.samples = [] {
     return std::vector<Sample>{
         {.name = "half",
@@ -81,6 +84,9 @@ OpDef iota_def() {
     return factors;
   };
   def.partition = partition_iota;
+  def.stablehlo = [](HloWriter& w, const HloArgs& args) {
+    return HloResults{w.iota(args.result(), args.attrs().integer("dim"))};
+  };
   def.reference = [](std::span<const Tensor>, std::span<Tensor> results, const ir::Attrs& attrs) {
     const size_t dim = static_cast<size_t>(attrs.integer("dim"));
     int64_t i = 0;

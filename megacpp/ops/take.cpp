@@ -189,6 +189,8 @@ OpDef take_def() {
       .cost = [](const NodeView&) { return Cost{}; },
       .reference = reference_take,
       .partition = partition_take,
+      .stablehlo = [](HloWriter& w,
+                      const HloArgs& args) { return HloResults{w.take_rows(args.operands[0], args.operands[1])}; },
       .samples =
           [] {
             return std::vector<Sample>{take_sample("matrix_of_ids", 7, 6, {4, 2}), take_sample("odd", 5, 3, {7}),
@@ -211,6 +213,10 @@ OpDef scatter_add_def() {
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[1].elements())}; },
       .reference = reference_scatter_add,
       .partition = partition_scatter_add,
+      .stablehlo =
+          [](HloWriter& w, const HloArgs& args) {
+            return HloResults{w.add_rows(args.operands[1], args.operands[0], args.result().shape[0])};
+          },
       .samples =
           [] {
             return std::vector<Sample>{scatter_sample("matrix_of_ids", 7, 6, {4, 2}), scatter_sample("odd", 5, 3, {7}),

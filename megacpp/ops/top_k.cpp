@@ -80,6 +80,28 @@ Sample grad_sample(std::string name, ir::Shape shape, int64_t experts) {
           }};
 }
 
+HloResults hlo_top_k(HloWriter& w, const HloArgs& args) {
+  const HloValue& x = args.operands[0];
+  const int64_t last = static_cast<int64_t>(x.type.shape.size()) - 1, k = args.attrs().integer("k");
+  const std::vector<HloValue> operands = {x, w.iota({"i32", x.type.shape}, last)};
+  const std::string scalar = "tensor<" + x.type.element + ">";
+  const std::vector<HloValue> sorted =
+      w.sort(operands, last,
+             "%r = \"stablehlo.compare\"(%a0, %b0) {comparison_direction = #stablehlo<comparison_direction GT>} : (" +
+                 scalar + ", " + scalar + ") -> tensor<i1>");
+  return {w.slice(sorted[0], last, 0, k), w.slice(sorted[1], last, 0, k)};
+}
+
+HloResults hlo_top_k_grad(HloWriter& w, const HloArgs& args) {
+  const HloValue& dy = args.operands[1];
+  const HloValue is_place = w.one_hot(args.operands[0], args.attrs().integer("experts"), "i1");  // [..,k,e]
+  const int64_t k_dim = static_cast<int64_t>(dy.type.shape.size()) - 1;
+  std::vector<int64_t> dims(dy.type.shape.size());
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  const HloValue wide = w.broadcast(dy, is_place.type.shape, dims);
+  return {w.reduce(w.select(is_place, wide, w.constant(0, wide.type)), {k_dim}, "add")};
+}
+
 }  // namespace
 
 OpDef top_k_def() {
@@ -95,6 +117,7 @@ OpDef top_k_def() {
       .grad = grad_top_k,
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.operands[0].elements())}; },
       .reference = reference_top_k,
+      .stablehlo = hlo_top_k,
       .samples =
           [] {
             return std::vector<Sample>{
@@ -119,6 +142,7 @@ OpDef top_k_grad_def() {
       .no_grad = "made by autodiff; second derivatives are not taken",
       .cost = [](const NodeView&) { return Cost{}; },
       .reference = reference_top_k_grad,
+      .stablehlo = hlo_top_k_grad,
       .samples =
           [] {
             return std::vector<Sample>{grad_sample("router", {6, 2}, 8), grad_sample("odd", {3, 2, 3}, 7),
