@@ -14,6 +14,7 @@ set(MEGACPP_FOLDERS
   partition
   schedule
   memory
+  emit
   compile
   collectives
   runtime

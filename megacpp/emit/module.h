@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole module for XLA: the mesh, one public function and what it calls. State that a program replaces is donated, so
+// argument and result share a buffer on the device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megacpp/emit/function.h"
+#include "megacpp/ir/graph.h"
+#include "megacpp/ir/mesh.h"
+#include "megacpp/partition/partition.h"
+
+namespace megacpp::emit {
+
+/// Who places the collectives: XLA, from a program over global shapes, or we, in the program of one chip.
+enum class Placement : uint8_t { xla, megacpp };
+
+/// A tensor that enters or leaves the module. Chips that each hold a part of a sum have it as one tensor with a leading
+/// dimension, split over them.
+struct Port {
+  std::string name;
+  ir::TensorType whole;   // as the module sees it; with `megacpp`, padding of all chips included
+  ir::TensorType local;   // bytes of one chip
+  ir::Sharding sharding;  // of `whole`
+};
+
+struct Module {
+  std::string text;
+  std::vector<Port> arguments, results;
+};
+
+/// One program. `inputs` and `outputs` say how its tensors lie; what they do not name is whole on every chip.
+Module write_program(const ir::Graph& graph, const ir::Mesh& mesh, const partition::Placements& inputs,
+                     const partition::Placements& outputs, Placement placement, const FunctionOptions& options = {});
+
+/// One optimizer step: the micro-step once for each of `micro_steps` micro-batches, then the update. Micro-batches
+/// enter stacked, [micro_steps, ...]; of the reports, scalars leave, one for each micro-step. State that the update
+/// sets to zero, as gradients, neither enters nor leaves.
+struct Step {
+  const ir::Graph& micro_step;
+  const ir::Graph& update;
+  int64_t micro_steps = 1;
+  const partition::Placements& inputs;
+};
+Module write_step(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options = {});
+
+}  // namespace megacpp::emit

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/emit/outline.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace megacpp::emit {
+namespace {
+
+// Attributes that only tell people where a node comes from.
+bool is_remark(const std::string& name) { return name == "cause"; }
+
+std::string text_of(const ir::Attr& attr) {
+  return std::visit(
+      [](const auto& value) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<int64_t>>)
+          return fmt::format("[{}]", fmt::join(value, ","));
+        else
+          return fmt::format("{}", value);
+      },
+      attr);
+}
+
+class Outliner {
+ public:
+  explicit Outliner(const ir::Graph& graph) : graph_(graph), piece_of_(graph.nodes().size(), SIZE_MAX) {}
+
+  std::vector<Piece> run() {
+    cut();
+    connect();
+    name_kinds();
+    return std::move(pieces_);
+  }
+
+ private:
+  bool is_input(size_t node) const { return graph_.nodes()[node].op == ir::kInputOp; }
+
+  void cut() {
+    const size_t count = graph_.nodes().size();
+    for (size_t at = 0; at < count;) {
+      if (is_input(at)) {
+        ++at;
+        continue;
+      }
+      const std::string_view block = ir::scope_block(graph_.nodes()[at].scope);
+      Piece piece{.first = at, .last = at};
+      while (piece.last < count && !is_input(piece.last) && ir::scope_block(graph_.nodes()[piece.last].scope) == block)
+        piece_of_[piece.last++] = pieces_.size();
+      at = piece.last;
+      pieces_.push_back(std::move(piece));
+    }
+  }
+
+  void connect() {
+    std::vector<bool> leaves(graph_.values().size(), false);
+    for (const ir::Output& output : graph_.outputs()) leaves[output.value.index] = true;
+    for (size_t p = 0; p < pieces_.size(); ++p) {
+      std::unordered_map<uint32_t, bool> is_read;
+      for (size_t n = pieces_[p].first; n < pieces_[p].last; ++n)
+        for (const ir::ValueId operand : graph_.nodes()[n].operands) {
+          if (piece_of_[graph_.value(operand).producer.index] == p) continue;
+          if (is_read.emplace(operand.index, true).second) pieces_[p].reads.push_back(operand);
+          leaves[operand.index] = true;
+        }
+    }
+    for (Piece& piece : pieces_)
+      for (size_t n = piece.first; n < piece.last; ++n)
+        for (const ir::ValueId result : graph_.nodes()[n].results)
+          if (leaves[result.index]) piece.leaves.push_back(result);
+  }
+
+  // What a piece computes, with its values numbered from its own start.
+  std::string describe(const Piece& piece) const {
+    std::unordered_map<uint32_t, size_t> numbers;
+    std::string text;
+    for (const ir::ValueId value : piece.reads) {
+      text += ir::to_string(graph_.type(value)) + ";";
+      numbers.emplace(value.index, numbers.size());
+    }
+    for (size_t n = piece.first; n < piece.last; ++n) {
+      const ir::Node& node = graph_.nodes()[n];
+      text += node.op;
+      for (const ir::ValueId operand : node.operands) text += fmt::format(" {}", numbers.at(operand.index));
+      for (const auto& [name, attr] : node.attrs.entries())
+        if (!is_remark(name)) text += fmt::format(" {}={}", name, text_of(attr));
+      for (const ir::ValueId result : node.results) numbers.emplace(result.index, numbers.size());
+      text += ";";
+    }
+    for (const ir::ValueId value : piece.leaves) text += fmt::format(" {}", numbers.at(value.index));
+    return text;
+  }
+
+  void name_kinds() {
+    std::unordered_map<std::string, size_t> kinds;
+    for (size_t p = 0; p < pieces_.size(); ++p) {
+      pieces_[p].kind = kinds.emplace(describe(pieces_[p]), p).first->second;
+      if (pieces_[p].kind != p) pieces_[p].is_repeated = pieces_[pieces_[p].kind].is_repeated = true;
+    }
+  }
+
+  const ir::Graph& graph_;
+  std::vector<size_t> piece_of_;  // by node
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+std::vector<Piece> outline(const ir::Graph& graph) { return Outliner(graph).run(); }
+
+}  // namespace megacpp::emit

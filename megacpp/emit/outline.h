@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds what a program repeats. The nodes of a block stand together, once in the forward pass and once in the backward
+// pass; blocks of one kind differ only in the values they read. Each kind becomes one function, called once per block,
+// so that a program's text grows with its distinct blocks and not with its depth.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::emit {
+
+/// Consecutive nodes [first, last). Inputs of the graph are in no piece.
+struct Piece {
+  size_t first = 0, last = 0;
+  std::vector<ir::ValueId> reads;   // made elsewhere, in order of first use
+  std::vector<ir::ValueId> leaves;  // read elsewhere, in order of making
+  /// The first piece of the same kind, maybe this one itself; nodes of equal place are equal but for scopes.
+  size_t kind = 0;
+  bool is_repeated = false;  // whether its kind has more than one piece
+};
+
+/// Pieces in order, over all nodes that are no inputs. Linear in the graph's size.
+std::vector<Piece> outline(const ir::Graph& graph);
+
+}  // namespace megacpp::emit
