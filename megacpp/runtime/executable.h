@@ -61,8 +61,9 @@ class Executable {
   virtual ~Executable() = default;
 
   virtual int64_t chips() const = 0;
-  /// The bytes of a chip's state tensor, in its storage dtype. Throws for an unknown name.
-  virtual std::span<std::byte> state(const std::string& name, int64_t chip = 0) = 0;
+  /// All bytes of a chip's state tensor, in its storage dtype. An unknown name or another size is an internal error.
+  virtual void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) = 0;
+  virtual void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const = 0;
   /// One program on all chips, where all run the same ones. When a chip fails, the others stop too and its error is
   /// thrown; the run is over then.
   virtual void run(size_t program) = 0;

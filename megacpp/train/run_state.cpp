@@ -31,10 +31,12 @@ void RunState::initialise_weights(uint64_t seed) {
     for (int64_t chip = 0; chip < run_.chips(); ++chip) {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
       if (placement == nullptr) continue;
-      float* const part = reinterpret_cast<float*>(run_.state(parameter.name, chip).data());
+      scratch().assign(part_bytes(*placement), std::byte{0});
+      float* const part = reinterpret_cast<float*>(scratch().data());
       for (const ir::LocalRun& piece :
            ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
         blocks::initialise(parameter, seed, piece.whole, {part + piece.local, static_cast<size_t>(piece.count)});
+      run_.write_state(parameter.name, chip, scratch());
     }
 }
 
@@ -45,10 +47,27 @@ bool RunState::write_bytes(int64_t chip, const std::string& name, std::span<cons
   MEGACPP_REQUIRE(got == wanted, E1203,
                   {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
   const int64_t size = dtype_bytes(placement->whole.dtype);
-  std::byte* const part = run_.state(name, chip).data();
+  scratch().assign(part_bytes(*placement), std::byte{0});
+  std::byte* const part = scratch().data();
   for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
     std::memcpy(part + piece.local * size, whole.data() + piece.whole * size, static_cast<size_t>(piece.count * size));
+  run_.write_state(name, chip, scratch());
   return true;
+}
+
+std::vector<std::byte>& RunState::scratch() {
+  static thread_local std::vector<std::byte> bytes;
+  return bytes;
+}
+
+size_t RunState::part_bytes(const partition::Placement& placement) const {
+  const ir::Shape shape = ir::local_shape(placement.whole.shape, placement.sharding, compiled_.mesh);
+  return static_cast<size_t>(ir::TensorType{placement.whole.dtype, shape}.bytes());
+}
+
+void RunState::read_part(int64_t chip, const std::string& name, const partition::Placement& placement) const {
+  scratch().resize(part_bytes(placement));
+  run_.read_state(name, chip, scratch());
 }
 
 void RunState::copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,

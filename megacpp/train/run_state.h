@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded run's tensors seen whole: reads and writes go to every chip's part. Weights are drawn straight into the
-// parts: no copy of the model stands anywhere.
+// A loaded run's tensors seen whole: reads and writes go to every chip's part. Weights are drawn part by part: no copy
+// of the model stands anywhere.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ class RunState {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
       if (placement == nullptr) continue;
       whole.resize(static_cast<size_t>(placement->whole.elements()));
-      copy_out(*placement, chip, run_.state(name, chip), std::as_writable_bytes(std::span(whole)));
+      read_part(chip, name, *placement);
+      copy_out(*placement, chip, scratch(), std::as_writable_bytes(std::span(whole)));
     }
     MEGACPP_CHECK(!whole.empty()) << "no chip has '" << name << "'";
     return whole;
@@ -56,6 +57,10 @@ class RunState {
 
  private:
   static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
+  /// A chip's part on its way; each thread has one, so that chips in their threads allocate nothing step after step.
+  static std::vector<std::byte>& scratch();
+  size_t part_bytes(const partition::Placement& placement) const;
+  void read_part(int64_t chip, const std::string& name, const partition::Placement& placement) const;
   /// Whether the chip has it.
   bool write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,

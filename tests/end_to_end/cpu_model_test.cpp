@@ -29,7 +29,7 @@ class Loaded {
             cpu_target(threads))),
         executable_(load(compiled_, {.threads = threads})),
         inputs_(testing_support::model_inputs(compiled_.pipeline[0].programs[0], compiled_.parameters, config.vocab)) {
-    for (const auto& [name, tensor] : inputs_) encode(tensor, executable_->state(name).data());
+    for (const auto& [name, tensor] : inputs_) executable_->write_state(name, 0, testing_support::encoded(tensor));
   }
 
   Tensors run() {
@@ -66,7 +66,7 @@ TEST_P(CpuModelTest, GradientsEqualTheReference) {
   EXPECT_TRUE(loaded.compiled().fallbacks.empty());
   expect_close(loaded.run(), loaded.reference(), 1e-4);
   for (const auto& [name, tensor] : loaded.inputs())
-    EXPECT_TRUE(is_close(decode(tensor.type, loaded.executable().state(name).data()), tensor, 0.0))
+    EXPECT_TRUE(is_close(testing_support::state_of(loaded.executable(), name, tensor.type), tensor, 0.0))
         << name << " was changed";
 }
 
@@ -160,10 +160,10 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
        testing_support::model_inputs(compiled.pipeline[0].programs[0], compiled.parameters, 11))
     if (name.rfind("grad.", 0) != 0) state[name] = tensor;
   state["lr"][0] = 0.01;
-  for (const auto& [name, tensor] : state) encode(tensor, executable->state(name).data());
+  for (const auto& [name, tensor] : state) executable->write_state(name, 0, testing_support::encoded(tensor));
   for (int step = 1; step <= 2; ++step) {
     state["step"][0] = step;
-    encode(state["step"], executable->state("step").data());
+    executable->write_state("step", 0, testing_support::encoded(state["step"]));
     for (const size_t program : {compile::kMicroStep, compile::kMicroStep, compile::kUpdate}) {
       executable->run(program);
       const Tensors outputs = ops::evaluate(compiled.pipeline[0].programs[program], state);
@@ -171,7 +171,7 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
         if (!output.donated.empty()) state[output.donated] = outputs.at(output.name);
     }
     for (const auto& [name, tensor] : state)
-      EXPECT_TRUE(is_close(decode(tensor.type, executable->state(name).data()), tensor, 2e-3))
+      EXPECT_TRUE(is_close(testing_support::state_of(*executable, name, tensor.type), tensor, 2e-3))
           << name << " after step " << step;
   }
 }

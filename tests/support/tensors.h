@@ -84,6 +84,20 @@ inline ops::Tensor decode(const ir::TensorType& type, const std::byte* from) {
   return tensor;
 }
 
+inline std::vector<std::byte> encoded(const ops::Tensor& tensor) {
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.type.bytes()));
+  encode(tensor, bytes.data());
+  return bytes;
+}
+
+/// A state tensor of the first chip.
+template <typename Executable>
+ops::Tensor state_of(const Executable& executable, const std::string& name, const ir::TensorType& type) {
+  std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+  executable.read_state(name, 0, bytes);
+  return decode(type, bytes.data());
+}
+
 /// The tolerance is relative to the largest finite element. Integers must be equal.
 inline ::testing::AssertionResult is_close(const ops::Tensor& got, const ops::Tensor& wanted, double tolerance) {
   if (!(got.type == wanted.type))

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -40,7 +41,13 @@ class CpuExecutable : public Executable {
 
   int64_t chips() const override { return mesh_.chips(); }
 
-  std::span<std::byte> state(const std::string& name, int64_t chip) override { return at(chip).state(name); }
+  void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) override {
+    copy(bytes, at(chip).state(name));
+  }
+
+  void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const override {
+    copy(at(chip).state(name), bytes);
+  }
 
   void run(size_t program) override {
     threads_.run([this, program](int64_t chip) { at(chip).run(program); });
@@ -75,6 +82,11 @@ class CpuExecutable : public Executable {
   const std::vector<TraceEvent>& trace(int64_t chip) const override { return at(chip).trace(); }
 
  private:
+  static void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+    MEGACPP_CHECK(from.size() == to.size()) << from.size() << " bytes for " << to.size();
+    std::memcpy(to.data(), from.data(), from.size());
+  }
+
   CpuChip& at(int64_t chip) const { return *chips_.at(static_cast<size_t>(chip)); }
 
   void run_action(int64_t chip, const compile::Action& action, bool check_values) {

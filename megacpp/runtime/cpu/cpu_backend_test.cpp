@@ -47,7 +47,7 @@ TEST(CpuBackendTest, RandomProgramsEqualTheReferenceStepAfterStep) {
         schedule::order_for_low_peak(schedule::fuse(schedule::fold_accumulation(schedule::remove_dead(source)))),
         {.threads = 1 + static_cast<int>(seed % 2)});
     auto inputs = testing_support::random_inputs(source, "seed" + std::to_string(seed));
-    for (const auto& [name, tensor] : inputs) encode(tensor, loaded.executable->state(name).data());
+    for (const auto& [name, tensor] : inputs) loaded.executable->write_state(name, 0, testing_support::encoded(tensor));
     for (int step = 0; step < 2; ++step) {
       const auto wanted = ops::evaluate(loaded.graph(), inputs);
       loaded.executable->run(0);
@@ -57,7 +57,7 @@ TEST(CpuBackendTest, RandomProgramsEqualTheReferenceStepAfterStep) {
             << output.name << "\n"
             << ir::print(loaded.graph());
         if (!output.donated.empty())
-          inputs[output.donated] = decode(tensor.type, loaded.executable->state(output.donated).data());
+          inputs[output.donated] = testing_support::state_of(*loaded.executable, output.donated, tensor.type);
       }
     }
     EXPECT_LE(loaded.executable->memory().measured_peak_bytes, loaded.executable->memory().planned_peak_bytes);
@@ -77,7 +77,7 @@ ir::Graph roots() {
 void set(Executable& executable, const std::vector<double>& x) {
   ops::Tensor tensor = ops::Tensor::zeros({ir::DType::f32, {3}});
   tensor.data = x;
-  encode(tensor, executable.state("x").data());
+  executable.write_state("x", 0, testing_support::encoded(tensor));
 }
 
 TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
@@ -86,7 +86,7 @@ TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
   loaded.executable->run(0);
   EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F);
   EXPECT_THROW(loaded.executable->scalar_output(0, "gain"), base::Error);
-  EXPECT_THROW(loaded.executable->state("y"), base::Error);
+  EXPECT_THROW(loaded.executable->write_state("y", 0, {}), base::Error);
 }
 
 TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
