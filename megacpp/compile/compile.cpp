@@ -116,6 +116,7 @@ void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& targe
     compiled.fallbacks.insert(compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
     return std::move(result.graph);
   });
+  if (target.schedules_itself) return;
   // Widening first: a product that is wide already can take the accumulator as its addend.
   pipeline.pass("05-fold", ops::Stage::built,
                 [](const Graph& graph) { return schedule::fold_accumulation(schedule::widen_products(graph)); });
@@ -137,7 +138,7 @@ void place_on(Compiled& compiled, const plan::Plan& plan) {
 }
 
 void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
-  pipeline.plan_memory("10-memory", target);
+  if (!target.schedules_itself) pipeline.plan_memory("10-memory", target);
   for (ChipPrograms& chip : compiled.pipeline) {
     std::vector<double> flops(chip.programs.size());
     std::ranges::transform(chip.programs, flops.begin(), flops_of);
@@ -150,9 +151,33 @@ partition::Options partition_options(const plan::Plan& plan) {
   return {.max_replicated_bytes = plan.layout.max_replicated_bytes, .degree_keys = plan::degree_keys()};
 }
 
+// Inputs of a global program lie as they are annotated; outputs that are no state lie whole on every chip.
+partition::Placements place_globally(const Graph& graph, const plan::Plan& plan, partition::Placements& inputs) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  for (const ir::NodeId id : graph.inputs()) {
+    const ir::Node& node = graph.node(id);
+    const ir::TensorType& type = graph.type(node.results[0]);
+    const std::string text = node.attrs.text("sharding", "");
+    const bool is_given = !text.empty() && text != partition::kAutoSharding;
+    inputs.emplace(node.attrs.text("name"),
+                   partition::Placement{
+                       type, is_given ? ir::parse_sharding(text, mesh) : ir::Sharding::replicated(type.shape.size())});
+  }
+  partition::Placements outputs;
+  for (const ir::Output& output : graph.outputs()) {
+    const ir::TensorType& type = graph.type(output.value);
+    outputs.emplace(output.name, partition::Placement{type, ir::Sharding::replicated(type.shape.size())});
+  }
+  return outputs;
+}
+
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.
-ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan) {
+ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, const schedule::Target& target) {
   ChipPrograms chip;
+  if (target.partitions_itself) {
+    for (const Graph& graph : pipeline.programs()) chip.outputs.push_back(place_globally(graph, plan, chip.inputs));
+    return chip;
+  }
   pipeline.stage("03-partition", ops::Stage::built, [&](std::vector<Graph>& programs) {
     for (Graph& graph : programs) {
       partition::Partitioned result =
@@ -179,7 +204,7 @@ void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& 
     append_expert_counts(graph, forward.expert_loads, plan);
     programs.push_back(build_update(forward.parameters, forward.expert_loads, recipe, plan));
   });
-  ChipPrograms chip = partition_programs(pipeline, plan);
+  ChipPrograms chip = partition_programs(pipeline, plan, target);
   lower(compiled, pipeline, target, plan, 1);
   for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
     chip.step.push_back({.program = kMicroStep, .micro = micro, .reads_batch = true, .reports = true});
@@ -319,7 +344,7 @@ void gradients_of_whole(Compiled& compiled, Pipeline& pipeline, const model::For
                         const std::string& cotangent, const plan::Plan& plan, const schedule::Target& target) {
   pipeline.stage("02-autodiff", ops::Stage::built,
                  [&](std::vector<Graph>& programs) { differentiate_all_inputs(programs[0], forward.loss, cotangent); });
-  ChipPrograms chip = partition_programs(pipeline, plan);
+  ChipPrograms chip = partition_programs(pipeline, plan, target);
   lower(compiled, pipeline, target, plan, 0);
   chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
   chip.programs = std::move(pipeline.programs());

@@ -20,6 +20,11 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
   int64_t alignment = 64;  // bytes
+  /// The backend orders, fuses and allocates by itself: it gets programs as decomposition leaves them, and no memory
+  /// plan.
+  bool schedules_itself = false;
+  /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.
+  bool partitions_itself = false;
 };
 
 }  // namespace megacpp::schedule

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every op means to XLA: each sample, written as StableHLO and run by the CPU plugin, equals the reference;
+// collectives on as many devices as their group has members.
+#include <gtest/gtest.h>
+
+#include "megacpp/emit/module.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/spmd_evaluator.h"
+#include "megacpp/runtime/pjrt/program.h"
+#include "megacpp/schedule/decompose.h"
+#include "tests/support/cpu_plugin.h"
+#include "tests/support/sample_cases.h"
+#include "tests/support/tensors.h"
+
+namespace megacpp::runtime::pjrt {
+namespace {
+
+using ops::Tensor;
+
+struct Case {
+  const ops::OpDef* op;
+  ops::Sample sample;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << " " << c.sample.name; }
+
+// What never reaches XLA.
+bool is_left_out(const ops::OpDef& op) { return !op.stablehlo && !op.is_composite(); }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const ops::OpDef& op : ops::all_ops())
+    for (ops::Sample& sample : op.samples())
+      if (!is_left_out(op)) cases.push_back({&op, std::move(sample)});
+  return cases;
+}
+
+ir::Mesh mesh_of(const Case& c) {
+  return c.op->is_collective ? ir::Mesh({{"x", c.sample.attrs.integer("parts")}}) : ir::Mesh();
+}
+
+// A program of the op alone.
+ir::Graph graph_of(const Case& c) {
+  ir::Graph graph(c.op->name);
+  ops::Builder builder(graph);
+  std::vector<ir::ValueId> operands;
+  for (size_t i = 0; i < c.sample.operands.size(); ++i)
+    operands.push_back(builder.input("x" + std::to_string(i), c.sample.operands[i], ir::Role::batch));
+  const std::vector<ir::ValueId> results = builder.node(c.op->name, operands, c.sample.attrs);
+  for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = "y" + std::to_string(r), .value = results[r]});
+  const schedule::Target target{.name = "xla",
+                                .runs =
+                                    [](std::string_view op, const ops::NodeView&) {
+                                      return ops::op_def(op).is_composite() ? base::Decision::no("is composite")
+                                                                            : base::Decision::yes();
+                                    },
+                                .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
+  return schedule::decompose(graph, target).graph;
+}
+
+std::map<std::string, Tensor> inputs_of(const Case& c, int64_t chip) {
+  std::vector<Tensor> operands;
+  for (size_t i = 0; i < c.sample.operands.size(); ++i)
+    operands.push_back(testing_support::random_tensor(
+        c.sample.operands[i], std::to_string(chip) + c.op->name + std::to_string(i), c.sample.low, c.sample.high));
+  if (c.sample.fill) c.sample.fill(operands);
+  std::map<std::string, Tensor> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) inputs["x" + std::to_string(i)] = std::move(operands[i]);
+  return inputs;
+}
+
+// Every chip has tensors of its own: whole ones that lie side by side.
+partition::Placements apart(const ir::Mesh& mesh, const std::vector<std::pair<std::string, ir::TensorType>>& tensors) {
+  partition::Placements placements;
+  if (mesh.chips() == 1) return placements;
+  for (const auto& [name, type] : tensors)
+    placements[name] = {type, {.dims = std::vector<ir::Axes>(type.shape.size()), .unreduced = {0}}};
+  return placements;
+}
+
+class OpSamplesTest : public testing_support::CpuPluginTest, public testing::WithParamInterface<Case> {};
+INSTANTIATE_TEST_SUITE_P(Samples, OpSamplesTest, testing::ValuesIn(all_cases()),
+                         testing_support::sample_case_name<Case>);
+
+TEST_P(OpSamplesTest, EqualsTheReference) {
+  const Case& c = GetParam();
+  const ir::Mesh mesh = mesh_of(c);
+  const ir::Graph graph = graph_of(c);
+  std::vector<std::map<std::string, Tensor>> inputs;
+  for (int64_t chip = 0; chip < mesh.chips(); ++chip) inputs.push_back(inputs_of(c, chip));
+  const auto wanted = ops::evaluate_spmd(graph, mesh, inputs, ops::Rounding::none);
+
+  std::vector<std::pair<std::string, ir::TensorType>> in, out;
+  for (const ir::NodeId id : graph.inputs())
+    in.emplace_back(graph.node(id).attrs.text("name"), graph.type(graph.node(id).results[0]));
+  for (const ir::Output& output : graph.outputs()) out.emplace_back(output.name, graph.type(output.value));
+  const emit::Module module =
+      emit::write_program(graph, mesh, apart(mesh, in), apart(mesh, out), emit::Placement::megacpp);
+
+  const Client client = testing_support::cpu_client(mesh.chips());
+  const LoadedProgram program =
+      compile(client, module.text,
+              {.partitions = mesh.chips(), .spmd_partitioning = mesh.chips() > 1, .shardy = mesh.chips() > 1}, "test");
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<const Buffer*>> arguments(static_cast<size_t>(mesh.chips()));
+  buffers.reserve(arguments.size() * module.arguments.size());
+  for (size_t chip = 0; chip < arguments.size(); ++chip)
+    for (const emit::Port& port : module.arguments) {
+      std::vector<std::byte> bytes(static_cast<size_t>(port.local.bytes()));
+      testing_support::encode(inputs[chip].at(port.name), bytes.data());
+      buffers.emplace_back(client, chip, port.local, bytes);
+      arguments[chip].push_back(&buffers.back());
+    }
+  const Execution execution = program.execute(arguments);
+  for (size_t chip = 0; chip < arguments.size(); ++chip)
+    for (size_t r = 0; r < module.results.size(); ++r) {
+      const emit::Port& port = module.results[r];
+      std::vector<std::byte> bytes(static_cast<size_t>(port.local.bytes()));
+      execution.outputs[chip][r].to_host(bytes);
+      const Tensor& expected = wanted[chip].at(port.name);
+      const double tolerance = expected.type.dtype == ir::DType::bf16 ? 1e-2 : 2e-5;
+      EXPECT_TRUE(testing_support::is_close(testing_support::decode(expected.type, bytes.data()), expected, tolerance))
+          << port.name << " of chip " << chip << "\n"
+          << module.text;
+    }
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::pjrt

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// XLA as a backend: what it takes from the compiler, and a compiled run loaded on the devices of a PJRT plugin.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/emit/module.h"
+#include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/pjrt/compile_options.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::runtime::pjrt {
+
+/// Composites are decomposed; order, fusion and memory are XLA's, with placement `xla` the collectives too.
+schedule::Target xla_target(emit::Placement placement);
+
+struct BackendOptions {
+  emit::Placement placement = emit::Placement::megacpp;
+  std::filesystem::path plugin;
+  std::map<std::string, FlagValue> flags = {};
+};
+
+/// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the
+/// devices. E1505 for a pipeline, E1504 when the plugin has too few devices; errors of the plugin as in status.h.
+std::unique_ptr<Executable> load(const compile::Compiled& compiled, const BackendOptions& options);
+
+}  // namespace megacpp::runtime::pjrt
