@@ -140,7 +140,6 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
       {{"parity", golden, "--set", "layout.tensor_parallel=two"}, "E1002"},
       {{"parity", golden, "--set", "layout.zero=4"}, "E1003"},
       {{"parity", golden, "--set", "train.threads=none"}, "E1002"},
-      {tiny("train", {"--set", "backend=xla"}), "E1505"},
       {tiny("train", {"--set", "model.mamba.chunk=0"}), "E1003"},
       {tiny("train", {"--set", "model.hidden=many"}), "E1002"},
       {tiny("train", {"--set", "model.attention.kv_heads=3"}), "E1005"},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/memory/report.h"
@@ -69,7 +70,8 @@ int run_compile(const Flags& flags) {
   const plan::Plan plan = plan::make_plan(recipe);
   std::optional<compile::Dump> dump;
   if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
-  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan), dump);
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else

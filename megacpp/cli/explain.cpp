@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
@@ -84,7 +85,8 @@ Explanation explain(const recipe::Recipe& recipe) {
                 .rows = {},
                 .stages = {},
                 .collectives = {}};
-  const compile::Compiled compiled = compile::compile_training(recipe, e.plan, target_for(recipe, e.plan));
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, e.plan, target_for(recipe, e.plan.parallel.mesh));
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   e.composition = plan::composition(e.plan, recipe);
   add_stages(e, compiled);

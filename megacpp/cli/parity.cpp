@@ -7,6 +7,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/recipe/schema.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr int kMismatchStatus = 1;
 constexpr const char* kThreadsKey = "train.threads";
+constexpr const char* kBackendKey = "backend";
+constexpr const char* kXlaKeys = "xla.";
 constexpr const char* kLayoutKeys = "layout.";
 
 struct Flags {
@@ -41,10 +44,12 @@ recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));
     MEGACPP_REQUIRE(
-        key == kThreadsKey || key.rfind(kLayoutKeys, 0) == 0, E1001,
+        key == kThreadsKey || key == kBackendKey || key.rfind(kLayoutKeys, 0) == 0 || key.rfind(kXlaKeys, 0) == 0,
+        E1001,
         {.where = "--set " + override,
          .got = "'" + key + "'",
-         .wanted = fmt::format("{} or {}*: the model itself comes from the golden file", kThreadsKey, kLayoutKeys),
+         .wanted = fmt::format("{}, {}, {}* or {}*: the model itself comes from the golden file", kThreadsKey,
+                               kBackendKey, kLayoutKeys, kXlaKeys),
          .next = suggestion(key)});
   }
   recipe::Recipe settings;
@@ -73,14 +78,12 @@ void print_report_json(const train::ParityReport& report) {
 
 int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
-  const int threads = threads_for(settings);
   const train::ParityBackend backend = {
-      .target =
-          [threads](const ir::Mesh& mesh) {
-            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
-          },
+      .target = [&](const ir::Mesh& mesh) { return target_for(settings, mesh); },
       .load =
-          [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); },
+          [&](const compile::Compiled& compiled) {
+            return load_for(settings, compiled, {.threads = threads_for(settings)});
+          },
   };
   const train::ParityReport report = train::run_parity(flags.file, settings.layout, backend);
   if (flags.json)

@@ -8,10 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recipe.h"
-#include "megacpp/schedule/target.h"
 
 namespace megacpp::cli {
 
@@ -27,11 +25,5 @@ void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const
 
 /// Declared on `app`; shared with the command's body, which reads it after parsing.
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
-
-/// recipe.train.threads, or all cores when it is 0.
-int threads_for(const recipe::Recipe& recipe);
-
-/// What the compiler must know of this machine's virtual chips, of which the plan has so many.
-schedule::Target target_for(const recipe::Recipe& recipe, const plan::Plan& plan);
 
 }  // namespace megacpp::cli

@@ -11,6 +11,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/data/text_corpus.h"
@@ -53,6 +54,11 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
              corpus.files.size());
   if (compiled.mesh.chips() > 1)
     fmt::print(stderr, "mesh       {} chips: {}\n", compiled.mesh.chips(), ir::to_string(compiled.mesh));
+  if (recipe.backend == "xla") {
+    fmt::print(stderr, "compile    {:.0f} ms, then by XLA ({}, {})\n", compile_seconds(compiled) * 1e3,
+               recipe.xla.plugin, recipe.xla.placement);
+    return;
+  }
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
              compiled.fallbacks.size(), threads);
   fmt::print(stderr, "{}\n", memory::to_text(compiled.largest().memory));
@@ -156,12 +162,13 @@ int run_train(const Flags& flags) {
                                        .micro_steps = recipe.train.micro_steps,
                                        .vocab = recipe.model.vocab,
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan));
+  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
   print_header(recipe, compiled, corpus, threads);
-  const auto run = runtime::cpu::load(compiled, {.threads = threads,
-                                                 .profile = flags.profile,
-                                                 .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
-                                                 .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
+  const auto run = load_for(recipe, compiled,
+                            {.threads = threads,
+                             .profile = flags.profile,
+                             .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
+                             .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);

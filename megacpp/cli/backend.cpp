@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/backend.h"
+
+#include "megacpp/base/error.h"
+#ifdef MEGACPP_HAS_PJRT
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/runtime/plugins/flags.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
+#endif
+
+namespace megacpp::cli {
+namespace {
+
+#ifdef MEGACPP_HAS_PJRT
+
+emit::Placement placement_of(const recipe::Recipe& recipe) {
+  return recipe.xla.placement == "xla" ? emit::Placement::xla : emit::Placement::megacpp;
+}
+
+schedule::Target xla_target(const recipe::Recipe& recipe) { return runtime::pjrt::xla_target(placement_of(recipe)); }
+
+// Flags are checked before the plugin is loaded: it would end the process at one it does not know.
+std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  namespace plugins = runtime::plugins;
+  const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
+  const plugins::ResolvedFlags flags = plugins::resolve_flags(recipe.xla.flags, {.platform = choice.kind});
+  return runtime::pjrt::load(compiled, {.placement = placement_of(recipe),
+                                        .plugin = plugins::find_plugin(choice.kind, choice.named).file,
+                                        .flags = plugins::override_form(flags)});
+}
+
+#else
+
+[[noreturn]] void refuse_xla() {
+  base::raise(base::Code::E1505, {.where = "backend",
+                                  .got = "xla, in a build without the XLA lane",
+                                  .wanted = "a build with the header of the PJRT C API",
+                                  .next = "run: megacpp plugins fetch cpu, and build again"});
+}
+
+schedule::Target xla_target(const recipe::Recipe&) { refuse_xla(); }
+std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe&, const compile::Compiled&) { refuse_xla(); }
+
+#endif
+
+}  // namespace
+
+int threads_for(const recipe::Recipe& recipe) {
+  return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
+}
+
+schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+  if (recipe.backend == "xla") return xla_target(recipe);
+  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh));
+}
+
+std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
+                                              const runtime::cpu::LoadOptions& options) {
+  return recipe.backend == "xla" ? load_on_xla(recipe, compiled) : runtime::cpu::load(compiled, options);
+}
+
+}  // namespace megacpp::cli

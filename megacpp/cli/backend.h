@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend a recipe names: what the compiler must know of it, and how it loads what was compiled.
+#pragma once
+
+#include <memory>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/executable.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::cli {
+
+/// recipe.train.threads, or all cores when it is 0.
+int threads_for(const recipe::Recipe& recipe);
+
+schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
+
+/// `options` is what the CPU backend takes; XLA takes none of it. E1505 where this build has no XLA lane.
+std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
+                                              const runtime::cpu::LoadOptions& options);
+
+}  // namespace megacpp::cli
