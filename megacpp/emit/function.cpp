@@ -68,6 +68,7 @@ class FunctionWriter {
   }
 
   void write_nodes(ops::HloWriter& w, const Piece& piece, Names& names) {
+    if (piece.is_return) hold_back(w, piece, names);
     for (size_t n = piece.first; n < piece.last; ++n) {
       const ir::Node& node = graph_.nodes()[n];
       const ops::OpDef& op = ops::op_def(node.op);
@@ -80,6 +81,15 @@ class FunctionWriter {
       const ops::HloResults results = op.stablehlo(w, {operands, view});
       for (size_t r = 0; r < node.results.size(); ++r) names[node.results[r].index] = results[r];
     }
+  }
+
+  // XLA would see that the backward pass computes again what the forward pass did, and keep it instead: weights of
+  // attention, gathered parameters. Behind a barrier the two are different, and nothing begins before its turn.
+  void hold_back(ops::HloWriter& w, const Piece& piece, Names& names) {
+    std::vector<HloValue> values;
+    for (const ir::ValueId value : piece.reads) values.push_back(names[value.index]);
+    const std::vector<HloValue> held = w.barrier(values);
+    for (size_t i = 0; i < held.size(); ++i) names[piece.reads[i].index] = held[i];
   }
 
   void call(ops::HloWriter& w, const std::string& function, const Piece& piece, Names& names) {

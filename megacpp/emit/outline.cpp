@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,6 +43,7 @@ class Outliner {
 
   void cut() {
     const size_t count = graph_.nodes().size();
+    std::unordered_set<std::string_view> met;
     for (size_t at = 0; at < count;) {
       if (is_input(at)) {
         ++at;
@@ -49,6 +51,7 @@ class Outliner {
       }
       const std::string_view block = ir::scope_block(graph_.nodes()[at].scope);
       Piece piece{.first = at, .last = at};
+      piece.is_return = !met.insert(block).second;
       while (piece.last < count && !is_input(piece.last) && ir::scope_block(graph_.nodes()[piece.last].scope) == block)
         piece_of_[piece.last++] = pieces_.size();
       at = piece.last;
@@ -77,7 +80,7 @@ class Outliner {
   // What a piece computes, with its values numbered from its own start.
   std::string describe(const Piece& piece) const {
     std::unordered_map<uint32_t, size_t> numbers;
-    std::string text;
+    std::string text = piece.is_return ? "return;" : "";
     for (const ir::ValueId value : piece.reads) {
       text += ir::to_string(graph_.type(value)) + ";";
       numbers.emplace(value.index, numbers.size());

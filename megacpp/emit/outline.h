@@ -19,6 +19,7 @@ struct Piece {
   /// The first piece of the same kind, maybe this one itself; nodes of equal place are equal but for scopes.
   size_t kind = 0;
   bool is_repeated = false;  // whether its kind has more than one piece
+  bool is_return = false;    // an earlier piece is of the same block: this is its backward pass
 };
 
 /// Pieces in order, over all nodes that are no inputs. Linear in the graph's size.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/ops/attention_decompose.h"
 
-#include "megacpp/ops/attention_mask.h"
+#include <algorithm>
 
 namespace megacpp::ops {
 namespace {
@@ -51,86 +51,191 @@ ValueId mask_of_positions(Builder& b, const AttentionMask& mask, ValueId query_p
   return seen;
 }
 
+// Part of a tensor along one dimension; nothing when it is all of it.
+ValueId part(Builder& b, ValueId a, int64_t dim, int64_t begin, int64_t size) {
+  return b.type(a).dim(dim) == size ? a : b.slice(a, dim, begin, size);
+}
+
 struct Scores {
   ValueId visible;  // pred[b,K,s,g,t]
   ValueId masked;   // f32[b,K,s,g,t]: scaled scores, kHiddenScore where not visible
-  ValueId q;        // f32[b,s,K,g,d]
-  ValueId k;        // f32[b,t,K,d]
 };
 
-Scores scores_of(Builder& b, const std::vector<ValueId>& operands, const TokenOperands& tokens,
-                 const ir::Attrs& attrs) {
-  const ValueId q = operands[0], k = operands[1];
-  const AttentionDims z(b.type(q), b.type(k));
-  const ValueId query_positions = tokens.placed ? operands[tokens.query_positions()] : b.iota({z.s}, 0);
-  const ValueId key_positions = tokens.placed ? operands[tokens.key_positions()] : query_positions;
-  const ValueId mask = mask_of_positions(b, AttentionMask::from(attrs), query_positions, key_positions);
-  ValueId seen = b.broadcast(mask, {z.b, z.s, z.t}, {1, 2});
-  if (tokens.documents) {
-    const ValueId query_segment = b.broadcast(operands[tokens.query_segments()], {z.b, z.s, z.t}, {0, 1});
-    const ValueId key_segment = b.broadcast(operands[tokens.key_segments()], {z.b, z.s, z.t}, {0, 2});
-    const ValueId same = b.compare(query_segment, key_segment, "eq");
-    seen = b.select(same, seen, b.constant_like(0, seen));
+// What all blocks read, and what one block of queries and its keys are.
+class Blocks {
+ public:
+  Blocks(Builder& b, const std::vector<ValueId>& operands, size_t token_operands, const ir::Attrs& attrs)
+      : b_(b),
+        operands_(operands),
+        tokens_(TokenOperands::behind(token_operands, attrs)),
+        mask_(AttentionMask::from(attrs)),
+        scale_(attrs.real("scale")),
+        z_(b.type(operands[0]), b.type(operands[1])),
+        query_positions_(tokens_.placed ? operands[tokens_.query_positions()] : b.iota({z_.s}, 0)),
+        key_positions_(tokens_.placed ? operands[tokens_.key_positions()] : query_positions_) {}
+
+  const AttentionDims& dims() const { return z_; }
+  std::vector<QueryBlock> all() const { return query_blocks(z_, mask_, tokens_.placed); }
+
+  /// Queries [b,s,H,d], or what has their shape -> [b,s,K,g,d] of a block
+  ValueId queries(const QueryBlock& block, ValueId rows) const {
+    return b_.reshape(part(b_, rows, 1, block.first, block.size), {z_.b, block.size, z_.kv_heads, z_.group, z_.d});
   }
-  Scores scores;
-  scores.q = b.reshape(b.convert(q, DType::f32), z.grouped());
-  scores.k = b.convert(k, DType::f32);
-  const ValueId products = b.dot(scores.q, scores.k, {{4}, {3}, {0, 2}, {0, 2}});
-  const ValueId spread = b.broadcast(seen, z.scores(), {0, 2, 4});
-  scores.visible = b.compare(spread, b.constant_like(0, spread), "gt");
-  const ValueId hidden = b.constant_like(kHiddenScore, products);
-  scores.masked = b.select(scores.visible, b.scale(products, attrs.real("scale")), hidden);
-  return scores;
+  /// Keys or values [b,t,K,d] -> those that the block sees
+  ValueId keys(const QueryBlock& block, ValueId rows) const {
+    return part(b_, rows, 1, block.keys.begin, block.keys.end - block.keys.begin);
+  }
+  /// lse [b,H,s] -> [b,K,s,g] of a block
+  ValueId per_query(const QueryBlock& block, ValueId lse) const {
+    const ValueId own = part(b_, lse, 2, block.first, block.size);
+    return b_.transpose(b_.reshape(own, {z_.b, z_.kv_heads, z_.group, block.size}), {0, 1, 3, 2});
+  }
+
+  Scores scores(const QueryBlock& block) const {
+    const int64_t keys_begin = block.keys.begin, keys_size = block.keys.end - keys_begin;
+    const ValueId mask = mask_of_positions(b_, mask_, part(b_, query_positions_, 0, block.first, block.size),
+                                           part(b_, key_positions_, 0, keys_begin, keys_size));
+    const ir::Shape pairs = {z_.b, block.size, keys_size};
+    ValueId seen = b_.broadcast(mask, pairs, {1, 2});
+    if (tokens_.documents) {
+      const ValueId of_queries = part(b_, operands_[tokens_.query_segments()], 1, block.first, block.size);
+      const ValueId of_keys = part(b_, operands_[tokens_.key_segments()], 1, keys_begin, keys_size);
+      const ValueId left = b_.broadcast(of_queries, pairs, {0, 1});
+      const ValueId same = b_.compare(left, b_.broadcast(of_keys, pairs, {0, 2}), "eq");
+      seen = b_.select(same, seen, b_.constant_like(0, seen));
+    }
+    const ValueId products =
+        b_.wide_dot(queries(block, operands_[0]), keys(block, operands_[1]), {{4}, {3}, {0, 2}, {0, 2}});
+    const ValueId spread = b_.broadcast(seen, b_.shape(products), {0, 2, 4});
+    const ValueId visible = b_.compare(spread, b_.constant_like(0, spread), "gt");
+    const ValueId hidden = b_.constant_like(kHiddenScore, products);
+    return {visible, b_.select(visible, b_.scale(products, scale_), hidden)};
+  }
+
+  /// exp(scores - shift[b,K,s,g]), zero where not visible.
+  ValueId weights(const Scores& scores, ValueId shift) const {
+    const ValueId shifted = b_.sub(scores.masked, b_.broadcast(shift, b_.shape(scores.masked), {0, 1, 2, 3}));
+    const ValueId weights = b_.exp(shifted);
+    const ValueId none = b_.constant_like(0, shifted);
+    return b_.select(scores.visible, weights, none);
+  }
+
+  /// [b,K,s,g,d] -> [b,s,H,d], of the queries' type
+  ValueId to_heads(ValueId a) const {
+    const ValueId rows = b_.transpose(a, {0, 2, 1, 3, 4});
+    return b_.convert(b_.reshape(rows, {z_.b, b_.type(rows).dim(1), z_.heads, z_.d}), dtype());
+  }
+
+  /// Weights take part in products as the queries do.
+  DType dtype() const { return b_.type(operands_[0]).dtype; }
+
+ private:
+  Builder& b_;
+  const std::vector<ValueId>& operands_;
+  TokenOperands tokens_;
+  AttentionMask mask_;
+  double scale_;
+  AttentionDims z_;
+  ValueId query_positions_, key_positions_;
+};
+
+ValueId join(Builder& b, const std::vector<ValueId>& parts, int64_t dim) {
+  return parts.size() == 1 ? parts[0] : b.concatenate(parts, dim);
 }
 
-// [b,K,s,g,d] -> [b,s,H,d] of the type of `like`
-ValueId to_heads(Builder& b, ValueId a, ValueId like) {
-  const TensorType type = b.type(like);
-  return b.convert(b.reshape(b.transpose(a, {0, 2, 1, 3, 4}), type.shape), type.dtype);
-}
+// Gradients of keys or values, gathered block by block in f32: [b,K,t,d].
+class KeySums {
+ public:
+  KeySums(Builder& b, int64_t keys) : b_(b), keys_(keys) {}
 
-// exp(scores - shift[b,K,s,g]), zero where not visible.
-ValueId weights_of(Builder& b, const Scores& scores, ValueId shift) {
-  const ValueId shifted = b.sub(scores.masked, b.broadcast(shift, b.shape(scores.masked), {0, 1, 2, 3}));
-  const ValueId weights = b.exp(shifted);
-  const ValueId none = b.constant_like(0, shifted);
-  return b.select(scores.visible, weights, none);
-}
+  void add(const QueryBlock& block, ValueId rows) {
+    const int64_t after = keys_ - block.keys.end;
+    const bool is_all = block.keys.begin == 0 && after == 0;
+    const ValueId whole = is_all ? rows : b_.pad(rows, 2, block.keys.begin, after);
+    sum_ = is_empty_ ? whole : b_.add(sum_, whole);
+    is_empty_ = false;
+  }
+
+  /// [b,t,K,d]
+  ValueId rows(DType dtype) const { return b_.convert(b_.transpose(sum_, {0, 2, 1, 3}), dtype); }
+
+ private:
+  Builder& b_;
+  int64_t keys_;
+  ValueId sum_;
+  bool is_empty_ = true;
+};
 
 }  // namespace
 
+std::vector<QueryBlock> query_blocks(const AttentionDims& z, const AttentionMask& mask, bool placed) {
+  const int64_t length = std::clamp(z.s / kQueryBlocks, kSmallestQueryBlock, kLargestQueryBlock);
+  std::vector<QueryBlock> blocks;
+  for (int64_t first = 0; first < z.s; first += length) {
+    QueryBlock block{first, std::min(length, z.s - first), {0, z.t}};
+    if (!placed) {
+      block.keys = {z.t, 0};
+      for (int64_t query = first; query < first + block.size; ++query)
+        for (const KeyRange& range : mask.visible_keys(query, z.t)) {
+          if (range.begin >= range.end) continue;
+          block.keys = {std::min(block.keys.begin, range.begin), std::max(block.keys.end, range.end)};
+        }
+      // One key, though nobody sees it: softmax needs a maximum.
+      if (block.keys.begin >= block.keys.end) block.keys = {0, 1};
+      block.keys.begin -= block.keys.begin % kSmallestQueryBlock;
+    }
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
-  const Scores scores = scores_of(b, operands, TokenOperands::behind(kAttentionOperands, attrs), attrs);
-  const ValueId highest = b.reduce_max(scores.masked, {4});  // [b,K,s,g]
-  const ValueId p = weights_of(b, scores, highest);
-  // The highest score alone contributes one, so this changes nothing but rows that see nothing.
-  const ValueId total = b.reduce_sum(p, {4});
-  const ValueId sum = b.max(total, b.constant_like(1, total));
-  const ValueId mixed = b.dot(p, b.convert(operands[2], DType::f32), {{4}, {1}, {0, 1}, {0, 2}});  // [b,K,s,g,d]
-  const ValueId out = b.div(mixed, b.broadcast(sum, b.shape(mixed), {0, 1, 2, 3}));
-  const ValueId lse = b.transpose(b.add(highest, b.log(sum)), {0, 1, 3, 2});
-  const TensorType q = b.type(operands[0]);
-  return {to_heads(b, out, operands[0]), b.reshape(lse, {q.dim(0), q.dim(2), q.dim(1)})};
+  const Blocks blocks(b, operands, kAttentionOperands, attrs);
+  const AttentionDims& z = blocks.dims();
+  std::vector<ValueId> outs, lses;
+  for (const QueryBlock& block : blocks.all()) {
+    const Scores scores = blocks.scores(block);
+    const ValueId highest = b.reduce_max(scores.masked, {4});  // [b,K,s,g]
+    const ValueId p = blocks.weights(scores, highest);
+    // The highest score alone contributes one, so this changes nothing but rows that see nothing.
+    const ValueId total = b.reduce_sum(p, {4});
+    const ValueId sum = b.max(total, b.constant_like(1, total));
+    const ValueId mixed =  // [b,K,s,g,d]
+        b.wide_dot(b.convert(p, blocks.dtype()), blocks.keys(block, operands[2]), {{4}, {1}, {0, 1}, {0, 2}});
+    outs.push_back(blocks.to_heads(b.div(mixed, b.broadcast(sum, b.shape(mixed), {0, 1, 2, 3}))));
+    const ValueId lse = b.transpose(b.add(highest, b.log(sum)), {0, 1, 3, 2});
+    lses.push_back(b.reshape(lse, {z.b, z.heads, block.size}));
+  }
+  const ValueId out = join(b, outs, 1);
+  return {out, join(b, lses, 2)};
 }
 
 std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<ValueId>& operands,
                                               const ir::Attrs& attrs) {
-  const Scores scores = scores_of(b, operands, TokenOperands::behind(kAttentionGradOperands, attrs), attrs);
-  const AttentionDims z(b.type(operands[0]), b.type(operands[1]));
-  const ValueId lse = b.transpose(b.reshape(operands[4], {z.b, z.kv_heads, z.group, z.s}), {0, 1, 3, 2});
-  const ValueId p = weights_of(b, scores, lse);
-  const ValueId dout = b.reshape(b.convert(operands[5], DType::f32), z.grouped());
-  const ValueId out = b.reshape(b.convert(operands[3], DType::f32), z.grouped());
-  const ValueId delta = b.transpose(b.reduce_sum(b.mul(dout, out), {4}), {0, 2, 1, 3});  // [b,K,s,g]
-  const ValueId dp = b.dot(dout, b.convert(operands[2], DType::f32), {{4}, {3}, {0, 2}, {0, 2}});
-  const ValueId centred = b.sub(dp, b.broadcast(delta, z.scores(), {0, 1, 2, 3}));
-  const ValueId ds = b.scale(b.mul(p, centred), attrs.real("scale"));
-  const auto to_keys = [&](ValueId weights, ValueId rows) {  // [b,K,s,g,t], [b,s,K,g,d] -> [b,t,K,d]
-    const ValueId sums = b.dot(weights, rows, {{2, 3}, {1, 3}, {0, 1}, {0, 2}});
-    return b.convert(b.transpose(sums, {0, 2, 1, 3}), b.type(operands[1]).dtype);
-  };
-  const ValueId dq = b.dot(ds, scores.k, {{4}, {1}, {0, 1}, {0, 2}});  // [b,K,s,g,d]
-  return {to_heads(b, dq, operands[0]), to_keys(ds, scores.q), to_keys(p, dout)};
+  const Blocks blocks(b, operands, kAttentionGradOperands, attrs);
+  const DType dtype = blocks.dtype();
+  const ValueId products = b.mul(b.convert(operands[5], DType::f32), b.convert(operands[3], DType::f32));
+  const ValueId deltas = b.transpose(b.reduce_sum(products, {3}), {0, 2, 1});  // [b,H,s]
+  std::vector<ValueId> dqs;
+  KeySums dk(b, blocks.dims().t), dv(b, blocks.dims().t);
+  for (const QueryBlock& block : blocks.all()) {
+    const Scores scores = blocks.scores(block);
+    const ValueId p = blocks.weights(scores, blocks.per_query(block, operands[4]));
+    const ValueId dout = blocks.queries(block, operands[5]);
+    const ValueId dp = b.wide_dot(dout, blocks.keys(block, operands[2]), {{4}, {3}, {0, 2}, {0, 2}});
+    const ValueId delta = blocks.per_query(block, deltas);
+    const ValueId centred = b.sub(dp, b.broadcast(delta, b.shape(dp), {0, 1, 2, 3}));
+    const ValueId ds = b.convert(b.scale(b.mul(p, centred), attrs.real("scale")), dtype);
+    const auto to_keys = [&](ValueId weights, ValueId rows) {  // [b,K,s,g,t], [b,s,K,g,d] -> [b,K,t,d]
+      return b.wide_dot(weights, rows, {{2, 3}, {1, 3}, {0, 1}, {0, 2}});
+    };
+    dqs.push_back(blocks.to_heads(b.wide_dot(ds, blocks.keys(block, operands[1]), {{4}, {1}, {0, 1}, {0, 2}})));
+    dk.add(block, to_keys(ds, blocks.queries(block, operands[0])));
+    dv.add(block, to_keys(b.convert(p, dtype), dout));
+  }
+  const ValueId dq = join(b, dqs, 1);
+  const ValueId dks = dk.rows(dtype);
+  return {dq, dks, dv.rows(dtype)};
 }
 
 }  // namespace megacpp::ops

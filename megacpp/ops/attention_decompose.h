@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradient from primitives, by way of the whole score tensor [b,K,s,g,t].
+// Attention and its gradient from primitives, a block of queries at a time: scores [b,K,s,g,t] exist for one block and
+// the keys it may see, never for the whole sequence squared.
 // In comments: b batch, s queries, t keys, K key heads, g query heads a key head, H = K g, d head dimension.
 #pragma once
 
 #include <vector>
 
+#include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/builder.h"
 
 namespace megacpp::ops {
@@ -24,9 +26,19 @@ struct AttentionDims {
   int64_t q_at(int64_t batch, int64_t i, int64_t head) const { return ((batch * s + i) * heads + head) * d; }
   int64_t k_at(int64_t batch, int64_t j, int64_t head) const { return ((batch * t + j) * kv_heads + head / group) * d; }
   int64_t lse_at(int64_t batch, int64_t i, int64_t head) const { return (batch * heads + head) * s + i; }
-  ir::Shape grouped() const { return {b, s, kv_heads, group, d}; }
-  ir::Shape scores() const { return {b, kv_heads, s, group, t}; }
 };
+
+/// Blocks of a sequence: an eighth of it, within these sizes. Many small blocks skip more of what a mask hides; few
+/// large ones make fewer, better products and a shorter program.
+inline constexpr int64_t kQueryBlocks = 8, kSmallestQueryBlock = 128, kLargestQueryBlock = 512;
+
+/// Queries [first, first + size) and the keys any of them may see, by position alone.
+struct QueryBlock {
+  int64_t first, size;
+  KeyRange keys;
+};
+/// All queries in order. `placed` queries may see any key.
+std::vector<QueryBlock> query_blocks(const AttentionDims& z, const AttentionMask& mask, bool placed);
 
 /// q, k, v and what describes tokens (attention_mask.h) -> out, lse
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);

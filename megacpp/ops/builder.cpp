@@ -128,12 +128,23 @@ ValueId Builder::sum_all(ValueId a) {
   return reduce_sum(a, std::move(dims));
 }
 
-ValueId Builder::dot(ValueId lhs, ValueId rhs, const DotDims& dims) {
-  return one("dot", {lhs, rhs},
-             {{"lhs_contract", dims.lhs_contract},
-              {"rhs_contract", dims.rhs_contract},
-              {"lhs_batch", dims.lhs_batch},
-              {"rhs_batch", dims.rhs_batch}});
+namespace {
+
+ir::Attrs attrs_of(const Builder::DotDims& dims) {
+  return {{"lhs_contract", dims.lhs_contract},
+          {"rhs_contract", dims.rhs_contract},
+          {"lhs_batch", dims.lhs_batch},
+          {"rhs_batch", dims.rhs_batch}};
+}
+
+}  // namespace
+
+ValueId Builder::dot(ValueId lhs, ValueId rhs, const DotDims& dims) { return one("dot", {lhs, rhs}, attrs_of(dims)); }
+
+ValueId Builder::wide_dot(ValueId lhs, ValueId rhs, const DotDims& dims) {
+  ir::Attrs attrs = attrs_of(dims);
+  if (type(lhs).dtype != ir::DType::f32) attrs.set("dtype", std::string("f32"));
+  return one("dot", {lhs, rhs}, attrs);
 }
 
 ValueId Builder::matmul(ValueId lhs, ValueId rhs) {

@@ -86,6 +86,8 @@ class Builder {
   };
   /// Result dimensions: batch, then the free ones of lhs, then those of rhs.
   ValueId dot(ValueId lhs, ValueId rhs, const DotDims& dims);
+  /// The same with an f32 result, whatever is multiplied.
+  ValueId wide_dot(ValueId lhs, ValueId rhs, const DotDims& dims);
   /// [.., k] x [k, n] -> [.., n]
   ValueId matmul(ValueId lhs, ValueId rhs);
   ValueId cumsum(ValueId a, int64_t dim, bool reverse = false);

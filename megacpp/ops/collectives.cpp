@@ -109,7 +109,7 @@ std::string group_attrs(HloWriter& w, const ir::Attrs& attrs) {
   return "replica_groups = " + w.replica_groups(axes) + ", channel_handle = " + w.next_channel();
 }
 
-HloResults each(HloWriter& w, const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
+HloResults each(HloWriter&, const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
   HloResults results;
   for (size_t i = 0; i < args.operands.size(); ++i) results.push_back(write(args.operands[i], i));
   return results;

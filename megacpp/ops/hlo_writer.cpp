@@ -354,6 +354,12 @@ std::string HloWriter::replica_groups(const ir::Axes& axes) const {
   return fmt::format("dense<[{}]> : tensor<{}x{}xi64>", fmt::join(groups, ", "), groups.size(), size);
 }
 
+std::vector<HloValue> HloWriter::barrier(std::span<const HloValue> values) {
+  std::vector<HloType> types;
+  for (const HloValue& value : values) types.push_back(value.type);
+  return ops("optimization_barrier", values, "", types);
+}
+
 HloValue HloWriter::constrain(const HloValue& a, const ir::Sharding& sharding) {
   if (mesh_.chips() == 1 || !sharding.unreduced.empty()) return a;
   const std::string name = "%" + std::to_string(next_++);

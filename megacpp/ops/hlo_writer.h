@@ -110,6 +110,9 @@ class HloWriter {
   std::string replica_groups(const ir::Axes& axes) const;
   std::string next_channel();  // "#stablehlo.channel_handle<handle = 3, type = 0>"
 
+  /// The values themselves, but no computation moves across: not merged, not begun before all are there.
+  std::vector<HloValue> barrier(std::span<const HloValue> values);
+
   /// Where the spread of a value over the mesh is given; partial sums cannot be.
   HloValue constrain(const HloValue& a, const ir::Sharding& sharding);
 

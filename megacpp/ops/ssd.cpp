@@ -51,10 +51,12 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   const SsdSizes& z = k.sizes;
   const ValueId dt_read = b.broadcast(positions_last(b, k.dt), b.shape(k.scores), {0, 1, 2, 3, 5});
   const ValueId mixing = b.mul(b.mul(k.scores, k.decay), dt_read);
-  const ValueId inside = b.dot(  // [b, c, g, e, q, p]
-      mixing, k.x, {.lhs_contract = {5}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2, 3}, .rhs_batch = {0, 1, 3, 4}});
-  const ValueId carried = b.dot(  // [b, c, g, q, e, p]
-      k.c_out, k.previous, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId inside = ssd_product(  // [b, c, g, e, q, p]
+      b, k, mixing, k.x,
+      {.lhs_contract = {5}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2, 3}, .rhs_batch = {0, 1, 3, 4}});
+  const ValueId carried = ssd_product(  // [b, c, g, q, e, p]
+      b, k, k.c_out, k.previous,
+      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const ValueId from_inside = b.transpose(inside, {0, 1, 4, 2, 3, 5});
   const ValueId from_before = scale_rows(b, b.transpose(carried, {0, 1, 3, 2, 4, 5}), k.from_start);
   const ValueId y = b.add(from_inside, from_before);

@@ -12,30 +12,31 @@ namespace {
 
 constexpr double kNever = -1e30;  // exp of it is zero
 
-// Sums of log decays from j (left out) to i (included), built by a running sum rather than as a difference of
-// sums from the start, which would cancel; masked before exp, which would overflow above the diagonal.
-ValueId build_decay(Builder& b, const SsdChunks& k, ValueId log_decay) {
+// A difference of running sums inside the chunk: at most its length of roundings, for steps that in sum matter only
+// where they are small. Masked before exp, which would overflow above the diagonal.
+ValueId build_decay(Builder& b, const SsdChunks& k, ValueId sums) {
   const SsdSizes& z = k.sizes;
   const ir::Shape pairs = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length};
-  const ValueId steps = b.broadcast(positions_last(b, log_decay), pairs, {0, 1, 2, 3, 4});
-  const ValueId is_after = pair_mask(b, k, "gt");
-  const ValueId after = b.select(is_after, steps, b.constant(0.0, pairs));
-  const ValueId sums = b.cumsum(after, 4);
+  const ValueId to_position = positions_last(b, sums);
+  const ValueId to_written = b.broadcast(to_position, pairs, {0, 1, 2, 3, 4});
+  const ValueId between = b.sub(to_written, b.broadcast(to_position, pairs, {0, 1, 2, 3, 5}));
   const ValueId is_causal = pair_mask(b, k, "ge");
-  return b.exp(b.select(is_causal, sums, b.constant(kNever, pairs)));
+  return b.exp(b.select(is_causal, between, b.constant(kNever, pairs)));
 }
 
 ValueId build_scores(Builder& b, const SsdChunks& k) {
   const SsdSizes& z = k.sizes;
-  const ValueId per_group = b.dot(
-      k.c_out, k.b_in, {.lhs_contract = {4}, .rhs_contract = {4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+  const ValueId per_group =
+      ssd_product(b, k, k.c_out, k.b_in,
+                  {.lhs_contract = {4}, .rhs_contract = {4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
   return b.broadcast(per_group, {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length},
                      {0, 1, 2, 4, 5});
 }
 
 ValueId build_previous(Builder& b, const SsdChunks& k) {
-  const ValueId states = b.dot(
-      k.added, k.b_in, {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+  const ValueId states =
+      ssd_product(b, k, k.added, k.b_in,
+                  {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
   return shift_later(b, carry_states(b, k, states, false), 1);
 }
 
@@ -138,6 +139,11 @@ ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction) {
   return b.broadcast(mask, {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length}, {4, 5});
 }
 
+ValueId ssd_product(Builder& b, const SsdChunks& k, ValueId lhs, ValueId rhs, const Builder::DotDims& dims) {
+  const ValueId left = b.convert(lhs, k.product_dtype);
+  return b.wide_dot(left, b.convert(rhs, k.product_dtype), dims);
+}
+
 ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool reverse) {
   const ir::Shape shape = b.shape(states);
   const ir::Shape flat = {shape[0], shape[1], shape[2] * shape[3] * shape[4] * shape[5]};
@@ -153,6 +159,7 @@ SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, con
   SsdChunks k;
   k.sizes = ssd_sizes("ssd", types, attrs);
   const SsdSizes& z = k.sizes;
+  k.product_dtype = types[0].dtype;
   k.length = std::min(attrs.integer("chunk"), z.seq);
   k.chunks = (z.seq + k.length - 1) / k.length;
   k.x = into_chunks(b, k, operands[0], {z.groups, z.heads_per_group, z.head_dim});
@@ -161,8 +168,9 @@ SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, con
   k.b_in = into_chunks(b, k, operands[3], {z.groups, z.state});
   k.c_out = into_chunks(b, k, operands[4], {z.groups, z.state});
   const ValueId log_decay = b.mul(k.dt, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
-  k.decay = build_decay(b, k, log_decay);
-  k.from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId sums = b.cumsum(log_decay, 2);
+  k.decay = build_decay(b, k, sums);
+  k.from_start = b.exp(sums);
   const ir::Shape rows = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length};
   k.to_end = heads_last(b, b.reshape(b.slice(k.decay, 4, k.length - 1, 1), rows));
   k.whole = b.reshape(b.slice(k.from_start, 2, k.length - 1, 1), {z.batch(), k.chunks, z.groups, z.heads_per_group});

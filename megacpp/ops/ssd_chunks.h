@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ssd and ssd_grad share: operand checks, and the first half of both decompositions, which cuts the sequence
 // into chunks (padded with dt = 0, which neither decays nor adds), builds the decays inside a chunk and carries the
-// states from chunk to chunk. All built values are f32.
+// states from chunk to chunk. All built values are f32; products multiply them as x is stored.
 #pragma once
 
 #include <string_view>
@@ -35,6 +35,7 @@ std::vector<Sample> ssd_samples(bool with_cotangent);
 /// Below: c chunks, q positions in a chunk, i the position written and j the position read, j <= i.
 struct SsdChunks {
   SsdSizes sizes;
+  ir::DType product_dtype;
   int64_t chunks, length;
   ValueId x;            // [b, c, q, g, e, p]
   ValueId dt;           // [b, c, q, g, e]
@@ -64,6 +65,8 @@ ValueId scale_rows(Builder& b, ValueId v, ValueId factor);
 ValueId shift_later(Builder& b, ValueId v, int64_t dim);
 /// pred [b, c, g, e, i, j]: i `direction` j.
 ValueId pair_mask(Builder& b, const SsdChunks& k, std::string_view direction);
+/// f32 product of two values rounded to the type of x.
+ValueId ssd_product(Builder& b, const SsdChunks& k, ValueId lhs, ValueId rhs, const Builder::DotDims& dims);
 /// States [b, c, g, e, p, n] summed along the chunks with decay `whole`, forwards or backwards.
 ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool reverse);
 

@@ -107,15 +107,17 @@ Backward build_backward(Builder& b, const std::vector<ValueId>& operands, const 
   w.dy = into_chunks(b, k, operands[kDy], {z.groups, z.heads_per_group, z.head_dim});
   w.dy_decayed = scale_rows(b, w.dy, k.from_start);
   const ValueId from_chunk =
-      b.dot(w.dy_decayed, k.c_out,
-            {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
+      ssd_product(b, k, w.dy_decayed, k.c_out,
+                  {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
   const ValueId at_start = carry_states(b, k, from_chunk, true);
   w.dstate = b.slice(b.pad(at_start, 1, 0, 1), 1, 1, k.chunks);
-  const ValueId through = b.dot(  // [b, c, g, q, e, p]
-      k.b_in, w.dstate, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId through = ssd_product(  // [b, c, g, q, e, p]
+      b, k, k.b_in, w.dstate,
+      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   w.to_state = scale_rows(b, b.transpose(through, {0, 1, 3, 2, 4, 5}), k.to_end);
-  const ValueId pairs = b.dot(
-      w.dy, k.x, {.lhs_contract = {5}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3, 4}, .rhs_batch = {0, 1, 3, 4}});
+  const ValueId pairs =
+      ssd_product(b, k, w.dy, k.x,
+                  {.lhs_contract = {5}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3, 4}, .rhs_batch = {0, 1, 3, 4}});
   const ValueId dt_read = b.broadcast(positions_last(b, k.dt), b.shape(k.scores), {0, 1, 2, 3, 5});
   w.dscores = b.mul(b.mul(pairs, k.decay), dt_read);
   return w;
@@ -123,8 +125,8 @@ Backward build_backward(Builder& b, const std::vector<ValueId>& operands, const 
 
 // Cotangent of x before the factor dt: inside the chunk and through the state.
 ValueId build_dx_over_dt(Builder& b, const Backward& w) {
-  const ValueId inside = b.dot(  // [b, c, g, e, q, p]
-      b.mul(w.k.scores, w.k.decay), w.dy,
+  const ValueId inside = ssd_product(  // [b, c, g, e, q, p]
+      b, w.k, b.mul(w.k.scores, w.k.decay), w.dy,
       {.lhs_contract = {4}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2, 3}, .rhs_batch = {0, 1, 3, 4}});
   return b.add(b.transpose(inside, {0, 1, 4, 2, 3, 5}), w.to_state);
 }
@@ -132,10 +134,12 @@ ValueId build_dx_over_dt(Builder& b, const Backward& w) {
 // dB or dC [.., s, g, n]: inside the chunk from `other` (C or B), summed over the heads of a group, and from the state.
 ValueId build_projection(Builder& b, const Backward& w, ValueId other, int64_t summed, ValueId rows, ValueId states) {
   const ValueId dscores = b.reduce_sum(w.dscores, {3});  // [b, c, g, i, j]
-  const ValueId inside = b.dot(
-      dscores, other, {.lhs_contract = {summed}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2}, .rhs_batch = {0, 1, 3}});
-  const ValueId outside = b.dot(
-      rows, states, {.lhs_contract = {4, 5}, .rhs_contract = {3, 4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId inside =
+      ssd_product(b, w.k, dscores, other,
+                  {.lhs_contract = {summed}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2}, .rhs_batch = {0, 1, 3}});
+  const ValueId outside =
+      ssd_product(b, w.k, rows, states,
+                  {.lhs_contract = {4, 5}, .rhs_contract = {3, 4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const SsdSizes& z = w.k.sizes;
   const ValueId sum = b.transpose(b.add(inside, outside), {0, 1, 3, 2, 4});
   return out_of_chunks(b, w.k, sum, {z.groups, z.state});
@@ -145,12 +149,19 @@ ValueId build_projection(Builder& b, const Backward& w, ValueId other, int64_t s
 ValueId build_dlog_decay(Builder& b, const Backward& w) {
   const SsdChunks& k = w.k;
   const ValueId terms = b.mul(k.scores, w.dscores);
-  const ValueId before = shift_later(b, b.cumsum(terms, 5), 5);
+  // Sums over the positions before each, as one product: a running sum would pass over all pairs several times.
+  const ir::Shape square = {k.length, k.length};
+  const ValueId position = b.iota(square, 0);
+  const ValueId is_earlier = b.compare(position, b.iota(square, 1), "lt");
+  const ValueId none = b.constant(0, square);
+  const ValueId earlier = b.select(is_earlier, b.constant(1, square), none);
+  const ValueId before = b.dot(terms, earlier, {.lhs_contract = {5}, .rhs_contract = {0}});
   const ValueId is_causal = pair_mask(b, k, "ge");
   const ValueId crossing = b.select(is_causal, before, b.constant_like(0.0, before));
   const ValueId inside = heads_last(b, b.reduce_sum(crossing, {4}));
-  const ValueId read = b.dot(  // [b, c, g, q, e, p]
-      k.c_out, k.previous, {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  const ValueId read = ssd_product(  // [b, c, g, q, e, p]
+      b, k, k.c_out, k.previous,
+      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const ValueId out = b.reduce_sum(b.mul(w.dy_decayed, b.transpose(read, {0, 1, 3, 2, 4, 5})), {5});
   const ValueId in = b.mul(k.dt, b.reduce_sum(b.mul(k.x, w.to_state), {5}));
   const ValueId over = b.mul(k.whole, b.reduce_sum(b.mul(k.previous, w.dstate), {4, 5}));
