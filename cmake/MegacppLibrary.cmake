@@ -3,8 +3,8 @@
 #   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
 #   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
 #   MEGACPP_HAS_<NAME> for everyone who uses the library.
-# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [LABEL unit])
-#   A test program of its own, for what needs more folders than its subject may use.
+# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit])
+#   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
 # megacpp_bench(SOURCES ... [DEPS folder...])
 #   The benchmark program megacpp_bench.
 # DEPS are folders above this one in MEGACPP_FOLDERS. LIBS are names of MegacppDependencies.cmake.
@@ -32,10 +32,8 @@ function(megacpp_check_files name)
   endforeach()
 endfunction()
 
-function(megacpp_library)
-  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
-  megacpp_check_order(${arg_NAME} ${arg_DEPS})
-  megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
+# In the caller's lists, for what OPTIONAL names and is not there.
+macro(megacpp_leave_out_missing)
   foreach(optional IN LISTS arg_OPTIONAL)
     if(NOT TARGET megacpp_external::${optional})
       list(FILTER arg_SOURCES EXCLUDE REGEX "^${optional}/")
@@ -43,6 +41,13 @@ function(megacpp_library)
       list(REMOVE_ITEM arg_OPTIONAL ${optional})
     endif()
   endforeach()
+endmacro()
+
+function(megacpp_library)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
+  megacpp_check_order(${arg_NAME} ${arg_DEPS})
+  megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
+  megacpp_leave_out_missing()
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
 
@@ -77,11 +82,16 @@ function(megacpp_library)
 endfunction()
 
 function(megacpp_test)
-  cmake_parse_arguments(arg "" "NAME;LABEL" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;LABEL" "SOURCES;DEPS;LIBS;OPTIONAL" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
   megacpp_check_files(${arg_NAME} ${arg_SOURCES})
+  megacpp_leave_out_missing()
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  list(APPEND arg_LIBS ${arg_OPTIONAL})
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
   megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})

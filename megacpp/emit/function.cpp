@@ -71,6 +71,7 @@ class FunctionWriter {
     if (piece.is_return) hold_back(w, piece, names);
     for (size_t n = piece.first; n < piece.last; ++n) {
       const ir::Node& node = graph_.nodes()[n];
+      if (node.op == ir::kInputOp) continue;
       const ops::OpDef& op = ops::op_def(node.op);
       MEGACPP_CHECK(op.stablehlo) << node.op << " @" << node.scope << " has no StableHLO form";
       std::vector<HloValue> operands;

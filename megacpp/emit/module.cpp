@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/emit/padding.h"
 #include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/op_def.h"
 
@@ -40,6 +41,7 @@ class ModuleWriter {
     if (placement_ == Placement::xla) {
       port.sharding.unreduced.clear();  // the global program has no parts of sums
       port.local.shape = ir::local_shape(type.shape, port.sharding, mesh_);
+      port.whole.shape = padded_shape(type.shape, port.sharding, mesh_);
       return port;
     }
     for (size_t d = 0; d < type.shape.size(); ++d) port.whole.shape[d] *= mesh_.size(port.sharding.dims[d]);
@@ -55,6 +57,7 @@ class ModuleWriter {
   HloValue argument(const Port& port, const ir::TensorType& type) {
     const HloValue value{fmt::format("%local{}", module_.arguments.size()), seen_type(port)};
     module_.arguments.push_back(port);
+    if (placement_ == Placement::xla) return without_padding(body_, value, type.shape, port.sharding);
     return body_.reshape(value, type.shape);
   }
 
@@ -62,7 +65,8 @@ class ModuleWriter {
   void result(const Port& port, const HloValue& value, std::optional<size_t> donor) {
     if (donor) donors_[*donor] = module_.results.size();
     module_.results.push_back(port);
-    results_.push_back(body_.reshape(value, seen_type(port).shape));
+    results_.push_back(placement_ == Placement::xla ? with_padding(body_, value, port.sharding)
+                                                    : body_.reshape(value, seen_type(port).shape));
   }
 
   Module finish() {
@@ -204,13 +208,12 @@ class StepWriter {
   }
 
   void enter(const ir::Graph& graph) {
-    HloWriter& w = writer_.body();
     for (const ir::NodeId id : graph.inputs()) {
       const std::string& name = name_of(graph, id);
       const ir::TensorType& type = graph.type(graph.node(id).results[0]);
       if (values_.contains(name)) continue;
       if (is_transient(name)) {
-        values_[name] = w.constant(0, ops::hlo_type(type));
+        values_[name] = zeros(ops::hlo_type(type));
       } else if (is_batch(name)) {
         Port port = writer_.port(name, type, step_.inputs);
         for (ir::TensorType* whole_or_local : {&port.whole, &port.local})
@@ -225,6 +228,13 @@ class StepWriter {
       }
       if (!is_transient(name)) ++next_argument_;
     }
+  }
+
+  // One constant for all of a type.
+  const HloValue& zeros(const HloType& type) {
+    HloValue& known = zeros_[ops::to_text(type)];
+    if (known.name.empty()) known = writer_.body().constant(0, type);
+    return known;
   }
 
   // Outputs by name; donated ones by the state's.
@@ -290,6 +300,7 @@ class StepWriter {
   const Step& step_;
   ModuleWriter writer_;
   std::map<std::string, HloValue> values_;
+  std::map<std::string, HloValue> zeros_;      // by type
   std::map<std::string, size_t> argument_of_;  // state, by name
   size_t next_argument_ = 0;
   std::vector<std::string> reported_;

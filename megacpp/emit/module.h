@@ -20,7 +20,7 @@ enum class Placement : uint8_t { xla, megacpp };
 /// dimension, split over them.
 struct Port {
   std::string name;
-  ir::TensorType whole;   // as the module sees it; with `megacpp`, padding of all chips included
+  ir::TensorType whole;   // as the module sees it, padding of all chips included
   ir::TensorType local;   // bytes of one chip
   ir::Sharding sharding;  // of `whole`
 };

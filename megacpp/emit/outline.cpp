@@ -42,20 +42,15 @@ class Outliner {
   bool is_input(size_t node) const { return graph_.nodes()[node].op == ir::kInputOp; }
 
   void cut() {
-    const size_t count = graph_.nodes().size();
+    std::string_view block;
     std::unordered_set<std::string_view> met;
-    for (size_t at = 0; at < count;) {
-      if (is_input(at)) {
-        ++at;
-        continue;
-      }
-      const std::string_view block = ir::scope_block(graph_.nodes()[at].scope);
-      Piece piece{.first = at, .last = at};
-      piece.is_return = !met.insert(block).second;
-      while (piece.last < count && !is_input(piece.last) && ir::scope_block(graph_.nodes()[piece.last].scope) == block)
-        piece_of_[piece.last++] = pieces_.size();
-      at = piece.last;
-      pieces_.push_back(std::move(piece));
+    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+      if (is_input(n)) continue;
+      const std::string_view own = ir::scope_block(graph_.nodes()[n].scope);
+      if (pieces_.empty() || own != block) pieces_.push_back({.first = n, .is_return = !met.insert(own).second});
+      block = own;
+      pieces_.back().last = n + 1;
+      piece_of_[n] = pieces_.size() - 1;
     }
   }
 
@@ -74,7 +69,7 @@ class Outliner {
     for (Piece& piece : pieces_)
       for (size_t n = piece.first; n < piece.last; ++n)
         for (const ir::ValueId result : graph_.nodes()[n].results)
-          if (leaves[result.index]) piece.leaves.push_back(result);
+          if (leaves[result.index] && !is_input(n)) piece.leaves.push_back(result);
   }
 
   // What a piece computes, with its values numbered from its own start.
@@ -86,6 +81,7 @@ class Outliner {
       numbers.emplace(value.index, numbers.size());
     }
     for (size_t n = piece.first; n < piece.last; ++n) {
+      if (is_input(n)) continue;
       const ir::Node& node = graph_.nodes()[n];
       text += node.op;
       for (const ir::ValueId operand : node.operands) text += fmt::format(" {}", numbers.at(operand.index));

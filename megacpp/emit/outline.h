@@ -11,7 +11,7 @@
 
 namespace megacpp::emit {
 
-/// Consecutive nodes [first, last). Inputs of the graph are in no piece.
+/// Consecutive nodes [first, last); inputs of the graph among them are not part of it.
 struct Piece {
   size_t first = 0, last = 0;
   std::vector<ir::ValueId> reads;   // made elsewhere, in order of first use

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/emit/outline.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/ir/text.h"
+
+namespace megacpp::emit {
+namespace {
+
+std::string numbers(const std::vector<ir::ValueId>& values) {
+  std::vector<std::string> all;
+  for (const ir::ValueId value : values) all.push_back("%" + std::to_string(value.index));
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+// A line for each piece: "[3,5) kind 0 repeated reads %0 %1 leaves %4".
+std::string outlined(const std::string& text) {
+  std::string lines;
+  for (const Piece& piece : outline(ir::parse(text)))
+    lines += fmt::format("[{},{}) kind {}{} reads {} leaves {}\n", piece.first, piece.last, piece.kind,
+                         piece.is_repeated ? " repeated" : "", numbers(piece.reads), numbers(piece.leaves));
+  return lines;
+}
+
+TEST(OutlineTest, BlocksOfAKindArePiecesThatDifferInWhatTheyReadOnly) {
+  EXPECT_EQ(outlined(R"(graph "m" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
+  %1 = neg(%0) : f32[3] @embed
+  %2 = input() {dtype="f32", name="a", shape=[3]} : f32[3] @block00.A #weight
+  %3 = mul(%1, %2) : f32[3] @block00.A.norm
+  %4 = add(%1, %3) : f32[3] @block00.A
+  %5 = input() {dtype="f32", name="b", shape=[3]} : f32[3] @block01.A #weight
+  %6 = mul(%4, %5) : f32[3] @block01.A.norm
+  %7 = add(%4, %6) : f32[3] @block01.A
+  %8 = exp(%7) : f32[3] @head
+  output "y" = %8
+}
+)"),
+            "[1,2) kind 0 reads %0 leaves %1\n"
+            "[3,5) kind 1 repeated reads %1 %2 leaves %4\n"
+            "[6,8) kind 1 repeated reads %4 %5 leaves %7\n"
+            "[8,9) kind 3 reads %7 leaves %8\n");
+}
+
+// Accumulators of gradients are read where they are first needed.
+TEST(OutlineTest, InputsAmongTheNodesOfAPieceAreReadByIt) {
+  EXPECT_EQ(outlined(R"(graph "m" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @block00.A #batch
+  %1 = exp(%0) : f32[3] @block00.A
+  %2 = input() {dtype="f32", name="w", shape=[3]} : f32[3] @block00.A #weight
+  %3 = mul(%1, %2) : f32[3] @block00.A
+  output "y" = %3
+}
+)"),
+            "[1,4) kind 0 reads %0 %2 leaves %3\n");
+}
+
+TEST(OutlineTest, ValuesLeaveForOutputsAndForLaterPieces) {
+  EXPECT_EQ(outlined(R"(graph "m" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
+  %1 = exp(%0) : f32[3] @block00.A
+  %2 = neg(%1) : f32[3] @block00.A
+  %3 = sqrt(%2) : f32[3] @block00.A
+  %4 = exp(%0) : f32[3] @block01.A
+  %5 = neg(%4) : f32[3] @block01.A
+  %6 = sqrt(%5) : f32[3] @block01.A
+  %7 = add(%1, %6) : f32[3] @head
+  output "y" = %7
+  output "z" = %3
+}
+)"),
+            "[1,4) kind 0 reads %0 leaves %1 %3\n"
+            "[4,7) kind 1 reads %0 leaves %6\n"
+            "[7,8) kind 2 reads %1 %6 leaves %7\n");
+}
+
+// Pairs of one-node blocks over x: f32[2,3]. Only what changes the numbers makes a kind.
+TEST(OutlineTest, KindsDifferInOpsAttributesTypesAndOperandsButNotInRemarks) {
+  const auto is_one_kind = [](const std::string& first, const std::string& second) {
+    const std::string text = fmt::format(R"(graph "m" {{
+  %0 = input() {{dtype="f32", name="x", shape=[2,3]}} : f32[2,3] @batch #batch
+  %1 = input() {{dtype="f32", name="y", shape=[2,3]}} : f32[2,3] @batch #batch
+  %2 = {} @block00.A
+  %3 = {} @block01.E.part
+  output "a" = %2
+  output "b" = %3
+}}
+)",
+                                         first, second);
+    return outline(ir::parse(text))[1].kind == 0;
+  };
+  EXPECT_TRUE(is_one_kind("exp(%0) : f32[2,3]", "exp(%1) : f32[2,3]"));
+  EXPECT_FALSE(is_one_kind("exp(%0) : f32[2,3]", "neg(%0) : f32[2,3]"));
+  EXPECT_FALSE(
+      is_one_kind("reduce(%0) {dims=[0], kind=\"sum\"} : f32[3]", "reduce(%0) {dims=[0], kind=\"max\"} : f32[3]"));
+  EXPECT_FALSE(
+      is_one_kind("reduce(%0) {dims=[0], kind=\"sum\"} : f32[3]", "reduce(%0) {dims=[1], kind=\"sum\"} : f32[2]"));
+  EXPECT_TRUE(is_one_kind("add(%0, %1) : f32[2,3]", "add(%1, %0) : f32[2,3]"));
+  EXPECT_FALSE(is_one_kind("add(%0, %1) : f32[2,3]", "add(%0, %0) : f32[2,3]"));
+  const std::string sum = R"(all_reduce(%0) {axes="data", cause="CAUSE", kind="sum", parts=2} : f32[2,3])";
+  std::string other = sum;
+  other.replace(other.find("CAUSE"), 5, "block1");
+  EXPECT_TRUE(is_one_kind(sum, other));
+}
+
+TEST(OutlineTest, AGraphOfInputsHasNoPieces) {
+  EXPECT_EQ(outlined(R"(graph "m" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
+  output "y" = %0
+}
+)"),
+            "");
+}
+
+}  // namespace
+}  // namespace megacpp::emit

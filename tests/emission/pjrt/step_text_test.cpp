@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a full-size step grows with its distinct blocks and not with its depth: a block more costs the lines that
+// call its functions and name its tensors.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/emit/module.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+using emit::Placement;
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+struct Row {
+  std::string name;
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::vector<int64_t> depths;  // whole periods of the pattern, each family more than once
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+emit::Module step_of(const Row& row, int64_t depth, Placement placement) {
+  std::vector<std::string> overrides = row.overrides;
+  overrides.push_back("model.depth=" + std::to_string(depth));
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), overrides);
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
+  const compile::ChipPrograms& chip = compiled.pipeline[0];
+  return emit::write_step(
+      {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], recipe.train.micro_steps, chip.inputs},
+      compiled.mesh, placement);
+}
+
+// A tensor of state stands in the lists of main, of the update and of the loop, as operand, as result and with its
+// type; on many chips its share of the gradient norm may need a table of the chips that count it. A block's own text is
+// 50 to 300 KiB.
+constexpr size_t kBytesPerTensor = 1280;
+
+class StepTextTest : public testing::TestWithParam<Row> {};
+
+TEST_P(StepTextTest, GrowsWithDistinctBlocksAndNotWithDepth) {
+  const Row& row = GetParam();
+  for (const Placement placement : {Placement::xla, Placement::megacpp}) {
+    const emit::Module first = step_of(row, row.depths[0], placement);
+    for (size_t i = 1; i < row.depths.size(); ++i) {
+      const emit::Module deeper = step_of(row, row.depths[i], placement);
+      EXPECT_EQ(count_of(deeper.text, "func.func"), count_of(first.text, "func.func")) << row.depths[i];
+      const size_t tensors = deeper.arguments.size() - first.arguments.size();
+      EXPECT_LT(deeper.text.size() - first.text.size(), tensors * kBytesPerTensor) << row.depths[i];
+    }
+  }
+}
+
+const std::vector<std::string> kManyChips = {"layout.data_parallel=32", "layout.tensor_parallel=8", "layout.zero=3",
+                                             "train.batch=32"};
+
+INSTANTIATE_TEST_SUITE_P(Recipes, StepTextTest,
+                         testing::Values(Row{"Nam52", "nam52", {}, {26, 52, 104}},
+                                         Row{"Nam52On256", "nam52", kManyChips, {26, 52, 104}},
+                                         Row{"Nam56r", "nam56r", {}, {24, 36, 60}},
+                                         Row{"Nam56rOn256", "nam56r", kManyChips, {24, 36, 60}}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace megacpp::testing_support
