@@ -1,22 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program of one chip, or of the whole mesh, as StableHLO functions: one for the program, and one for each kind of
-// block it repeats.
+// block it repeats. Passes over many blocks are loops (block_loop.h).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "megacpp/emit/block_loop.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/ir/mesh.h"
 
 namespace megacpp::emit {
 
 struct FunctionOptions {
-  bool is_rolled = true;  // blocks that repeat become calls of one function
+  bool is_rolled = true;  // blocks that repeat become calls of one function, and loops
 };
 
-/// "func.func private @name(inputs in order) -> (outputs in order)" and the functions it calls. Every op must have a
-/// StableHLO form. `next_channel` numbers the collectives of a module.
-std::string write_function(const std::string& name, const ir::Graph& graph, const ir::Mesh& mesh,
-                           const FunctionOptions& options, int64_t& next_channel);
+/// One parameter or result of a function: a tensor, or several of one type stacked along a new first dimension.
+struct Slot {
+  std::vector<std::string> names;
+  bool is_stack() const { return names.size() > 1; }
+};
+
+struct FunctionRequest {
+  std::string name;
+  const Outlined& program;
+  std::vector<Pass> passes = {};  // written as loops
+  std::vector<Slot> inputs;       // every input of the graph stands in one of them
+  std::vector<Slot> outputs;      // names of outputs; others are left out
+};
+
+/// "func.func private @name(inputs) -> (outputs)" and the functions it calls. Every op must have a StableHLO form.
+/// `next_channel` numbers the collectives of a module.
+std::string write_function(const FunctionRequest& request, const ir::Mesh& mesh, const FunctionOptions& options,
+                           int64_t& next_channel);
+
+/// Every input of a graph, and every output, in a slot of its own.
+std::vector<Slot> input_slots(const ir::Graph& graph);
+std::vector<Slot> output_slots(const ir::Graph& graph);
+
+/// The type of a slot whose tensors have this type.
+ir::TensorType slot_type(const Slot& slot, ir::TensorType type);
 
 }  // namespace megacpp::emit

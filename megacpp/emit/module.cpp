@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <unordered_map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,14 +30,14 @@ class ModuleWriter {
 
   HloWriter& body() { return body_; }
 
-  void add_function(const std::string& name, const ir::Graph& graph) {
-    functions_ += write_function(name, graph, mesh_, options_, next_channel_);
+  void add_function(const FunctionRequest& request) {
+    functions_ += write_function(request, mesh_, options_, next_channel_);
   }
 
   /// How a tensor of a program's type lies, seen by the module.
   Port port(const std::string& name, const ir::TensorType& type, const partition::Placements& placements) const {
     const auto at = placements.find(name);
-    Port port{name, type, type, ir::Sharding::replicated(type.shape.size())};
+    Port port{name, {}, type, type, ir::Sharding::replicated(type.shape.size())};
     if (at == placements.end()) return port;
     port.sharding = at->second.sharding;
     if (placement_ == Placement::xla) {
@@ -50,6 +52,16 @@ class ModuleWriter {
     port.whole.shape.insert(port.whole.shape.begin(), mesh_.size(port.sharding.unreduced));
     port.sharding.dims.insert(port.sharding.dims.begin(), port.sharding.unreduced);
     port.sharding.unreduced.clear();
+    return port;
+  }
+
+  /// The same for tensors of this type that are stacked along a new first dimension.
+  Port stack_port(const std::vector<std::string>& names, int64_t size, const ir::TensorType& type,
+                  const partition::Placements& placements) const {
+    Port port = this->port(names[0], type, placements);
+    for (ir::TensorType* seen : {&port.whole, &port.local}) seen->shape.insert(seen->shape.begin(), size);
+    port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
+    if (names.size() > 1) port.stacked = names;
     return port;
   }
 
@@ -170,64 +182,125 @@ class ModuleWriter {
 
 const std::string& name_of(const ir::Graph& graph, ir::NodeId input) { return graph.node(input).attrs.text("name"); }
 
-std::vector<HloType> output_types(const ir::Graph& graph) {
-  std::vector<HloType> types;
-  for (const ir::Output& output : graph.outputs()) types.push_back(ops::hlo_type(graph.type(output.value)));
-  return types;
-}
+// Both programs of a step, cut alike, and which of their state is stacked.
+struct RolledStep {
+  Outlined micro_step, update;
+  std::vector<Pass> micro_passes = {}, update_passes = {};
+  std::vector<std::vector<std::string>> stacks = {};  // by blocks, disjoint
 
-// The state of one step while it is written: what every name holds at this point.
+  RolledStep(const Step& step, const FunctionOptions& options)
+      : micro_step(outlined(step.micro_step)), update(outlined(step.update)) {
+    const Outlined* const both[] = {&micro_step, &update};
+    const std::optional<BlockLoop> loop = options.is_rolled ? find_block_loop(both) : std::nullopt;
+    if (!loop) return;
+    micro_passes = passes_of(micro_step, *loop);
+    update_passes = passes_of(update, *loop);
+    std::set<std::string> taken;
+    for (auto stacks_of_program : {stacked_inputs(micro_step, micro_passes), stacked_inputs(update, update_passes)})
+      for (std::vector<std::string>& names : stacks_of_program) {
+        if (std::ranges::any_of(names, [&](const std::string& name) { return taken.contains(name); })) continue;
+        taken.insert(names.begin(), names.end());
+        stacks.push_back(std::move(names));
+      }
+  }
+};
+
+// The state of one step while it is written: what every slot holds at this point, by the first of its names.
 class StepWriter {
  public:
   StepWriter(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options)
-      : step_(step), writer_("step", mesh, placement, options) {}
+      : step_(step), rolled_(step, options), writer_("step", mesh, placement, options) {
+    for (const std::vector<std::string>& names : rolled_.stacks)
+      for (const std::string& name : names) stack_of_[name] = &names;
+    for (const ir::Output& output : step.update.outputs()) {
+      const ir::Node& maker = step.update.producer(output.value);
+      if (!output.donated.empty() && maker.op == "constant" && maker.attrs.real("value") == 0.0)
+        transient_.insert(output.donated);
+    }
+  }
 
   Module write() {
-    writer_.add_function("micro_step", step_.micro_step);
-    writer_.add_function("update", step_.update);
-    for (const ir::Graph* graph : {&step_.micro_step, &step_.update}) enter(*graph);
-    for (const ir::Output& output : step_.micro_step.outputs())
-      if (output.donated.empty() && step_.micro_step.type(output.value).shape.empty()) reported_.push_back(output.name);
-    run_micro_steps();
-    const std::map<std::string, HloValue> left = call(writer_.body(), "update", step_.update, values_);
-    leave(left);
+    const FunctionRequest micro_step{"micro_step", rolled_.micro_step, rolled_.micro_passes,
+                                     slots(names_of_inputs(step_.micro_step)),
+                                     slots(names_of_outputs(step_.micro_step))};
+    const FunctionRequest update{"update", rolled_.update, rolled_.update_passes, slots(names_of_inputs(step_.update)),
+                                 slots(names_of_outputs(step_.update))};
+    for (const FunctionRequest* request : {&micro_step, &update}) {
+      writer_.add_function(*request);
+      enter(*request);
+    }
+    run_micro_steps(micro_step);
+    leave(update, call(writer_.body(), update, values_));
     return writer_.finish();
   }
 
  private:
+  using Values = std::map<std::string, HloValue>;
+
   static bool is_batch(const std::string& name) { return name.rfind("batch.", 0) == 0; }
 
-  // Set to zero by the update: begins a step as zeros.
-  bool is_transient(const std::string& name) const {
-    for (const ir::Output& output : step_.update.outputs()) {
-      if (output.donated != name) continue;
-      const ir::Node& maker = step_.update.producer(output.value);
-      return maker.op == "constant" && maker.attrs.real("value") == 0.0;
-    }
-    return false;
+  static std::vector<std::string> names_of_inputs(const ir::Graph& graph) {
+    std::vector<std::string> names;
+    for (const ir::NodeId id : graph.inputs()) names.push_back(name_of(graph, id));
+    return names;
   }
 
-  void enter(const ir::Graph& graph) {
-    for (const ir::NodeId id : graph.inputs()) {
-      const std::string& name = name_of(graph, id);
-      const ir::TensorType& type = graph.type(graph.node(id).results[0]);
+  // What a step needs of a program: state it replaces, unless it begins every step as zeros anyway, and reports.
+  std::vector<std::string> names_of_outputs(const ir::Graph& graph) const {
+    const bool is_update = &graph == &step_.update;
+    std::vector<std::string> names;
+    for (const ir::Output& output : graph.outputs()) {
+      const bool is_scalar = graph.type(output.value).shape.empty();
+      if (is_update ? !transient_.contains(output.name) : !output.donated.empty() || is_scalar)
+        names.push_back(output.name);
+    }
+    return names;
+  }
+
+  std::vector<Slot> slots(const std::vector<std::string>& names) const {
+    std::vector<Slot> slots;
+    std::set<const std::vector<std::string>*> met;
+    for (const std::string& name : names) {
+      const auto stack = stack_of_.find(name);
+      if (stack == stack_of_.end())
+        slots.push_back({{name}});
+      else if (met.insert(stack->second).second)
+        slots.push_back({*stack->second});
+    }
+    return slots;
+  }
+
+  void enter(const FunctionRequest& request) {
+    const ir::Graph& graph = request.program.graph;
+    std::unordered_map<std::string, ir::ValueId> inputs;
+    for (const ir::NodeId id : graph.inputs()) inputs[name_of(graph, id)] = graph.node(id).results[0];
+    for (const Slot& slot : request.inputs) {
+      const std::string& name = slot.names[0];
+      const ir::TensorType& type = graph.type(inputs.at(name));
       if (values_.contains(name)) continue;
-      if (is_transient(name)) {
-        values_[name] = zeros(ops::hlo_type(type));
-      } else if (is_batch(name)) {
-        Port port = writer_.port(name, type, step_.inputs);
-        for (ir::TensorType* whole_or_local : {&port.whole, &port.local})
-          whole_or_local->shape.insert(whole_or_local->shape.begin(), step_.micro_steps);
-        port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
+      if (transient_.contains(name)) {
+        values_[name] = zeros(ops::hlo_type(slot_type(slot, type)));
+        continue;
+      }
+      if (is_batch(name)) {
         ir::TensorType stacked = type;
         stacked.shape.insert(stacked.shape.begin(), step_.micro_steps);
-        values_[name] = writer_.argument(port, stacked);
+        values_[name] = writer_.argument(writer_.stack_port({name}, step_.micro_steps, type, step_.inputs), stacked);
       } else {
         argument_of_[name] = next_argument_;
-        values_[name] = writer_.argument(writer_.port(name, type, step_.inputs), type);
+        values_[name] = writer_.argument(port_of(slot, type), slot_type(slot, type));
       }
-      if (!is_transient(name)) ++next_argument_;
+      ++next_argument_;
     }
+  }
+
+  static const ir::TensorType& type_of_output(const ir::Graph& graph, const std::string& name) {
+    return graph.type(*graph.find_output(name));
+  }
+
+  Port port_of(const Slot& slot, const ir::TensorType& type) const {
+    return slot.is_stack() ? writer_.stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, step_.inputs)
+                           : writer_.port(slot.names[0], type, step_.inputs);
   }
 
   // One constant for all of a type.
@@ -237,58 +310,54 @@ class StepWriter {
     return known;
   }
 
-  // Outputs by name; donated ones by the state's.
-  std::map<std::string, HloValue> call(HloWriter& w, const std::string& function, const ir::Graph& graph,
-                                       const std::map<std::string, HloValue>& values) const {
+  static Values call(HloWriter& w, const FunctionRequest& request, const Values& values) {
     std::vector<HloValue> operands;
-    for (const ir::NodeId id : graph.inputs()) operands.push_back(values.at(name_of(graph, id)));
-    const std::vector<HloValue> results = w.call(function, operands, output_types(graph));
-    std::map<std::string, HloValue> left;
-    for (size_t i = 0; i < results.size(); ++i) left[graph.outputs()[i].name] = results[i];
+    std::vector<HloType> types;
+    for (const Slot& slot : request.inputs) operands.push_back(values.at(slot.names[0]));
+    for (const Slot& slot : request.outputs)
+      types.push_back(ops::hlo_type(slot_type(slot, type_of_output(request.program.graph, slot.names[0]))));
+    const std::vector<HloValue> results = w.call(request.name, operands, types);
+    Values left;
+    for (size_t i = 0; i < results.size(); ++i) left[request.outputs[i].names[0]] = results[i];
     return left;
   }
 
   // Loop-carried: the reports so far, then the state that micro-steps add to.
-  void run_micro_steps() {
+  void run_micro_steps(const FunctionRequest& request) {
     HloWriter& w = writer_.body();
-    std::vector<std::string> carried_names;
+    std::vector<std::string> reported, state;
     std::vector<HloValue> carried;
-    for (const std::string& name : reported_) {
-      const HloType type{ops::hlo_type(step_.micro_step.type(*step_.micro_step.find_output(name))).element,
-                         {step_.micro_steps}};
-      carried.push_back(w.constant(0, type));
-    }
-    for (const ir::Output& output : step_.micro_step.outputs()) {
-      if (output.donated.empty()) continue;
-      carried_names.push_back(output.donated);
-      carried.push_back(values_.at(output.donated));
-    }
+    for (const Slot& slot : request.outputs)
+      (values_.contains(slot.names[0]) ? state : reported).push_back(slot.names[0]);
+    for (const std::string& name : reported)
+      carried.push_back(
+          w.constant(0, {ops::hlo_type(type_of_output(step_.micro_step, name)).element, {step_.micro_steps}}));
+    for (const std::string& name : state) carried.push_back(values_.at(name));
     const auto body = [&](const HloValue& micro, const std::vector<HloValue>& given) {
-      std::map<std::string, HloValue> values = values_;
-      for (size_t i = 0; i < carried_names.size(); ++i) values[carried_names[i]] = given[reported_.size() + i];
+      Values values = values_;
+      for (size_t i = 0; i < state.size(); ++i) values[state[i]] = given[reported.size() + i];
       for (auto& [name, value] : values)
         if (is_batch(name)) {
           const ir::Shape one(value.type.shape.begin() + 1, value.type.shape.end());
           value = w.reshape(w.dynamic_slice(value, 0, micro, 1), one);
         }
-      const std::map<std::string, HloValue> left = call(w, "micro_step", step_.micro_step, values);
+      const Values left = call(w, request, values);
       std::vector<HloValue> next;
-      for (size_t i = 0; i < reported_.size(); ++i)
-        next.push_back(w.dynamic_update_slice(given[i], w.reshape(left.at(reported_[i]), {1}), micro));
-      for (const std::string& name : carried_names) next.push_back(left.at(name));
+      for (size_t i = 0; i < reported.size(); ++i)
+        next.push_back(w.dynamic_update_slice(given[i], w.reshape(left.at(reported[i]), {1}), micro));
+      for (const std::string& name : state) next.push_back(left.at(name));
       return next;
     };
     const std::vector<HloValue> last = w.loop(step_.micro_steps, carried, body);
-    for (size_t i = 0; i < reported_.size(); ++i) reports_[reported_[i]] = last[i];
-    for (size_t i = 0; i < carried_names.size(); ++i) values_[carried_names[i]] = last[reported_.size() + i];
+    for (size_t i = 0; i < reported.size(); ++i) reports_[reported[i]] = last[i];
+    for (size_t i = 0; i < state.size(); ++i) values_[state[i]] = last[reported.size() + i];
   }
 
-  void leave(const std::map<std::string, HloValue>& left) {
-    for (const ir::Output& output : step_.update.outputs()) {
-      if (is_transient(output.name)) continue;
-      const ir::TensorType& type = step_.update.type(output.value);
-      const auto donor = argument_of_.find(output.donated);
-      writer_.result(writer_.port(output.name, type, step_.inputs), left.at(output.name),
+  void leave(const FunctionRequest& update, const Values& left) {
+    for (const Slot& slot : update.outputs) {
+      const std::string& name = slot.names[0];
+      const auto donor = argument_of_.find(name);
+      writer_.result(port_of(slot, type_of_output(step_.update, name)), left.at(name),
                      donor == argument_of_.end() ? std::nullopt : std::optional(donor->second));
     }
     for (const auto& [name, value] : reports_) {
@@ -298,13 +367,15 @@ class StepWriter {
   }
 
   const Step& step_;
+  RolledStep rolled_;
   ModuleWriter writer_;
-  std::map<std::string, HloValue> values_;
+  std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state
+  std::set<std::string> transient_;  // set to zero by the update: begins a step as zeros
+  Values values_;
   std::map<std::string, HloValue> zeros_;      // by type
-  std::map<std::string, size_t> argument_of_;  // state, by name
+  std::map<std::string, size_t> argument_of_;  // state
   size_t next_argument_ = 0;
-  std::vector<std::string> reported_;
-  std::map<std::string, HloValue> reports_;
+  Values reports_;
 };
 
 }  // namespace
@@ -312,7 +383,8 @@ class StepWriter {
 Module write_program(const ir::Graph& graph, const ir::Mesh& mesh, const partition::Placements& inputs,
                      const partition::Placements& outputs, Placement placement, const FunctionOptions& options) {
   ModuleWriter writer("program", mesh, placement, options);
-  writer.add_function("program", graph);
+  const Outlined program = outlined(graph);
+  writer.add_function({"program", program, {}, input_slots(graph), output_slots(graph)});
   std::vector<HloValue> operands;
   std::map<std::string, size_t> argument_of;
   for (const ir::NodeId id : graph.inputs()) {
@@ -321,7 +393,9 @@ Module write_program(const ir::Graph& graph, const ir::Mesh& mesh, const partiti
     argument_of[name] = operands.size();
     operands.push_back(writer.argument(writer.port(name, type, inputs), type));
   }
-  const std::vector<HloValue> results = writer.body().call("program", operands, output_types(graph));
+  std::vector<HloType> types;
+  for (const ir::Output& output : graph.outputs()) types.push_back(ops::hlo_type(graph.type(output.value)));
+  const std::vector<HloValue> results = writer.body().call("program", operands, types);
   for (size_t i = 0; i < results.size(); ++i) {
     const ir::Output& output = graph.outputs()[i];
     const auto donor = argument_of.find(output.donated);

@@ -20,9 +20,10 @@ enum class Placement : uint8_t { xla, megacpp };
 /// dimension, split over them.
 struct Port {
   std::string name;
-  ir::TensorType whole;   // as the module sees it, padding of all chips included
-  ir::TensorType local;   // bytes of one chip
-  ir::Sharding sharding;  // of `whole`
+  std::vector<std::string> stacked;  // names along a new first dimension, `name` the first of them; empty: none
+  ir::TensorType whole;              // as the module sees it, padding of all chips included
+  ir::TensorType local;              // bytes of one chip
+  ir::Sharding sharding;             // of `whole`
 };
 
 struct Module {
@@ -36,7 +37,7 @@ Module write_program(const ir::Graph& graph, const ir::Mesh& mesh, const partiti
 
 /// One optimizer step: the micro-step once for each of `micro_steps` micro-batches, then the update. Micro-batches
 /// enter stacked, [micro_steps, ...]; of the reports, scalars leave, one for each micro-step. State that the update
-/// sets to zero, as gradients, neither enters nor leaves.
+/// sets to zero, as gradients, neither enters nor leaves; state of blocks that a loop runs over is stacked.
 struct Step {
   const ir::Graph& micro_step;
   const ir::Graph& update;

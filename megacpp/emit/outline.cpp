@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,16 +41,30 @@ class Outliner {
   bool is_input(size_t node) const { return graph_.nodes()[node].op == ir::kInputOp; }
 
   void cut() {
-    std::string_view block;
-    std::unordered_set<std::string_view> met;
+    std::unordered_map<std::string_view, size_t> last_of;  // block -> its last piece
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
       if (is_input(n)) continue;
-      const std::string_view own = ir::scope_block(graph_.nodes()[n].scope);
-      if (pieces_.empty() || own != block) pieces_.push_back({.first = n, .is_return = !met.insert(own).second});
-      block = own;
-      pieces_.back().last = n + 1;
-      piece_of_[n] = pieces_.size() - 1;
+      const std::string_view block = ir::scope_block(graph_.nodes()[n].scope);
+      const auto last = last_of.find(block);
+      const bool is_met = last != last_of.end();
+      if (!is_met || !can_join(n, last->second)) {
+        last_of[block] = pieces_.size();
+        pieces_.push_back({.is_return = is_met});
+      }
+      piece_of_[n] = last_of[block];
+      pieces_[piece_of_[n]].nodes.push_back(n);
     }
+  }
+
+  // Later nodes may join a backward pass when it has all they read; what is computed again, to be forgotten in between,
+  // may not join the forward pass.
+  bool can_join(size_t node, size_t piece) const {
+    if (piece + 1 == pieces_.size()) return true;
+    if (!pieces_[piece].is_return) return false;
+    return std::ranges::all_of(graph_.nodes()[node].operands, [&](ir::ValueId operand) {
+      const size_t maker = piece_of_[graph_.value(operand).producer.index];
+      return maker == SIZE_MAX || maker <= piece;
+    });
   }
 
   void connect() {
@@ -59,7 +72,7 @@ class Outliner {
     for (const ir::Output& output : graph_.outputs()) leaves[output.value.index] = true;
     for (size_t p = 0; p < pieces_.size(); ++p) {
       std::unordered_map<uint32_t, bool> is_read;
-      for (size_t n = pieces_[p].first; n < pieces_[p].last; ++n)
+      for (const size_t n : pieces_[p].nodes)
         for (const ir::ValueId operand : graph_.nodes()[n].operands) {
           if (piece_of_[graph_.value(operand).producer.index] == p) continue;
           if (is_read.emplace(operand.index, true).second) pieces_[p].reads.push_back(operand);
@@ -67,9 +80,9 @@ class Outliner {
         }
     }
     for (Piece& piece : pieces_)
-      for (size_t n = piece.first; n < piece.last; ++n)
+      for (const size_t n : piece.nodes)
         for (const ir::ValueId result : graph_.nodes()[n].results)
-          if (leaves[result.index] && !is_input(n)) piece.leaves.push_back(result);
+          if (leaves[result.index]) piece.leaves.push_back(result);
   }
 
   // What a piece computes, with its values numbered from its own start.
@@ -80,8 +93,7 @@ class Outliner {
       text += ir::to_string(graph_.type(value)) + ";";
       numbers.emplace(value.index, numbers.size());
     }
-    for (size_t n = piece.first; n < piece.last; ++n) {
-      if (is_input(n)) continue;
+    for (const size_t n : piece.nodes) {
       const ir::Node& node = graph_.nodes()[n];
       text += node.op;
       for (const ir::ValueId operand : node.operands) text += fmt::format(" {}", numbers.at(operand.index));

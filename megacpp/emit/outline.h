@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds what a program repeats. The nodes of a block stand together, once in the forward pass and once in the backward
-// pass; blocks of one kind differ only in the values they read. Each kind becomes one function, called once per block,
-// so that a program's text grows with its distinct blocks and not with its depth.
+// pass, and what comes after all blocks of the latter, as sums of gradients, is drawn to it; blocks of one kind differ
+// only in the values they read. Each kind becomes one function, called once per block, so that a program's text grows
+// with its distinct blocks and not with its depth.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 
 namespace megacpp::emit {
 
-/// Consecutive nodes [first, last); inputs of the graph among them are not part of it.
+/// Nodes of one block that can run one after the other.
 struct Piece {
-  size_t first = 0, last = 0;
+  std::vector<size_t> nodes;        // ascending
   std::vector<ir::ValueId> reads;   // made elsewhere, in order of first use
   std::vector<ir::ValueId> leaves;  // read elsewhere, in order of making
   /// The first piece of the same kind, maybe this one itself; nodes of equal place are equal but for scopes.

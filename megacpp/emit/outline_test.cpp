@@ -21,8 +21,8 @@ std::string numbers(const std::vector<ir::ValueId>& values) {
 std::string outlined(const std::string& text) {
   std::string lines;
   for (const Piece& piece : outline(ir::parse(text)))
-    lines += fmt::format("[{},{}) kind {}{} reads {} leaves {}\n", piece.first, piece.last, piece.kind,
-                         piece.is_repeated ? " repeated" : "", numbers(piece.reads), numbers(piece.leaves));
+    lines += fmt::format("[{},{}) kind {}{} reads {} leaves {}\n", piece.nodes.front(), piece.nodes.back() + 1,
+                         piece.kind, piece.is_repeated ? " repeated" : "", numbers(piece.reads), numbers(piece.leaves));
   return lines;
 }
 

@@ -70,22 +70,20 @@ class UpdateBuilder {
     return b_.one("reshard", {x}, {{"from", from}, {"to", to}});
   }
 
-  // Each block sums its squares by itself, as every block of its kind does; then they are added up.
+  // Blocks add their squares to the sum one after the other, each in its own scope, as every block of its kind does.
   ValueId global_norm() {
-    std::vector<ValueId> all_squares;
-    for (const State& state : states_) {
-      b_.set_scope(scope_of(state.parameter->name));
-      all_squares.push_back(b_.sum_all(b_.square(state.gradient)));
-    }
     b_.set_scope("update.norm");
     ValueId sum = b_.constant(0.0);
-    for (size_t i = 0; i < states_.size(); ++i) {
-      const StageLinks::Shared* shared = find_shared(states_[i].parameter->name);
+    for (const State& state : states_) {
+      b_.set_scope(scope_of(state.parameter->name));
+      const ValueId squares = b_.sum_all(b_.square(state.gradient));
+      const StageLinks::Shared* shared = find_shared(state.parameter->name);
       // Counted once, but read by every stage that holds it: so all of them exchange it before they add up the norm,
       // and none waits for a stage that waits for it.
       const bool is_counted = shared == nullptr || shared->is_counted;
-      sum = b_.add(sum, is_counted ? all_squares[i] : b_.scale(all_squares[i], 0.0));
+      sum = b_.add(sum, is_counted ? squares : b_.scale(squares, 0.0));
     }
+    b_.set_scope("update.norm");
     if (links_.stages > 1)
       sum = b_.one("all_reduce", {sum},
                    {{"axes", std::string("stage")},

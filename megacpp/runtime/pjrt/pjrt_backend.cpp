@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
@@ -14,6 +15,19 @@ namespace megacpp::runtime::pjrt {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+
+// Parts of an argument, gathered on the host.
+struct Staged {
+  Bytes bytes;
+  size_t written = 0;
+};
+
+// A stack of state as it was read last.
+struct Fetched {
+  int64_t chip = -1;
+  size_t argument = 0;
+  Bytes bytes;
+};
 
 emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement) {
   MEGACPP_REQUIRE(compiled.pipeline.size() == 1, E1505,
@@ -50,7 +64,11 @@ class PjrtExecutable : public Executable {
             "first use")),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
-    for (size_t i = 0; i < module_.arguments.size(); ++i) argument_[module_.arguments[i].name] = i;
+    for (size_t i = 0; i < module_.arguments.size(); ++i) {
+      const emit::Port& port = module_.arguments[i];
+      argument_[port.name] = {i, 0};
+      for (size_t k = 0; k < port.stacked.size(); ++k) argument_[port.stacked[k]] = {i, k};
+    }
     for (size_t i = 0; i < module_.results.size(); ++i) result_[module_.results[i].name] = i;
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
       arguments_[chip].resize(module_.arguments.size());
@@ -63,26 +81,42 @@ class PjrtExecutable : public Executable {
   void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) override {
     const auto at = argument_.find(name);
     if (at == argument_.end()) return;  // gradients begin every step as zeros and are no state here
-    const size_t index = at->second, c = static_cast<size_t>(chip);
-    const ir::TensorType& type = module_.arguments[index].local;
-    if (static_cast<int64_t>(bytes.size()) == type.bytes()) {
-      arguments_[c][index].emplace(client_, device_of(c), type, bytes);
+    const auto [index, place] = at->second;
+    const size_t c = static_cast<size_t>(chip);
+    const emit::Port& port = module_.arguments[index];
+    if (static_cast<int64_t>(bytes.size()) == port.local.bytes()) {
+      arguments_[c][index].emplace(client_, device_of(c), port.local, bytes);
       return;
     }
-    // One of the micro-batches that are handed over together.
-    Bytes& all = staged_[c][index];
-    all.resize(static_cast<size_t>(type.bytes()));
-    const size_t offset = static_cast<size_t>(micro_) * bytes.size();
-    MEGACPP_CHECK(offset + bytes.size() <= all.size()) << name << ": " << bytes.size() << " bytes of " << all.size();
-    std::memcpy(all.data() + offset, bytes.data(), bytes.size());
+    // One of several that are handed over together: tensors of a stack, or micro-batches.
+    Staged& staged = staged_[c][index];
+    staged.bytes.resize(static_cast<size_t>(port.local.bytes()));
+    const size_t offset = (port.stacked.empty() ? static_cast<size_t>(micro_) : place) * bytes.size();
+    MEGACPP_CHECK(offset + bytes.size() <= staged.bytes.size())
+        << name << ": " << bytes.size() << " bytes of " << staged.bytes.size();
+    std::memcpy(staged.bytes.data() + offset, bytes.data(), bytes.size());
+    staged.written += bytes.size();
+    if (staged.written >= staged.bytes.size()) hand_over(c, index);
   }
 
   void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const override {
     const auto at = argument_.find(name);
     MEGACPP_CHECK(at != argument_.end()) << "no state is named '" << name << "'";
-    const std::optional<Buffer>& buffer = arguments_[static_cast<size_t>(chip)][at->second];
+    const auto [index, place] = at->second;
+    const std::optional<Buffer>& buffer = arguments_[static_cast<size_t>(chip)][index];
     MEGACPP_CHECK(buffer.has_value()) << name << " was never written";
-    buffer->to_host(bytes);
+    if (module_.arguments[index].stacked.empty()) {
+      buffer->to_host(bytes);
+      return;
+    }
+    // Tensors of a stack are mostly read one after the other: it is fetched once.
+    if (fetched_.chip != chip || fetched_.argument != index) {
+      fetched_.bytes.resize(static_cast<size_t>(module_.arguments[index].local.bytes()));
+      buffer->to_host(fetched_.bytes);
+      fetched_.chip = chip;
+      fetched_.argument = index;
+    }
+    std::memcpy(bytes.data(), fetched_.bytes.data() + place * bytes.size(), bytes.size());
   }
 
   void run(size_t) override { execute(); }
@@ -131,18 +165,22 @@ class PjrtExecutable : public Executable {
  private:
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
 
+  void hand_over(size_t chip, size_t index) {
+    Staged staged = std::exchange(staged_[chip][index], {});
+    const ir::TensorType& type = module_.arguments[index].local;
+    staged.bytes.resize(static_cast<size_t>(type.bytes()));  // state begins as zeros
+    arguments_[chip][index].emplace(client_, device_of(chip), type, staged.bytes);
+    fetched_.chip = -1;
+  }
+
   void execute() {
     std::vector<std::vector<const Buffer*>> given(arguments_.size());
     for (size_t chip = 0; chip < arguments_.size(); ++chip)
       for (size_t i = 0; i < module_.arguments.size(); ++i) {
-        std::optional<Buffer>& buffer = arguments_[chip][i];
-        Bytes& staged = staged_[chip][i];
-        const ir::TensorType& type = module_.arguments[i].local;
-        if (!buffer && staged.empty()) staged.resize(static_cast<size_t>(type.bytes()));  // state begins as zeros
-        if (!staged.empty()) buffer.emplace(client_, device_of(chip), type, staged);
-        staged.clear();
-        given[chip].push_back(&*buffer);
+        if (!arguments_[chip][i] || staged_[chip][i].written > 0) hand_over(chip, i);
+        given[chip].push_back(&*arguments_[chip][i]);
       }
+    fetched_.chip = -1;
     Execution execution = program_.execute(given);
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
       results_[chip].clear();
@@ -152,7 +190,7 @@ class PjrtExecutable : public Executable {
         if (state == argument_.end()) {
           results_[chip].emplace_back(std::move(made));
         } else {
-          arguments_[chip][state->second].emplace(std::move(made));
+          arguments_[chip][state->second.first].emplace(std::move(made));
           results_[chip].emplace_back(std::nullopt);
         }
       }
@@ -163,10 +201,12 @@ class PjrtExecutable : public Executable {
   emit::Module module_;
   Client client_;
   LoadedProgram program_;
-  std::map<std::string, size_t> argument_, result_;            // by name
+  std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
+  std::map<std::string, size_t> result_;                       // by name
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
-  std::vector<std::vector<Bytes>> staged_;                     // [chip][argument]: on its way to the device
+  std::vector<std::vector<Staged>> staged_;                    // [chip][argument]: on its way to the device
   std::vector<std::vector<std::optional<Buffer>>> results_;    // [chip][result] of the last step; state has moved on
+  mutable Fetched fetched_;
   mutable std::map<std::pair<std::string, int64_t>, Bytes> read_;
   std::vector<TraceEvent> no_trace_;
   int64_t micro_ = 0;  // the micro-batch that is written or read
