@@ -1,102 +1,152 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two benchmark models: sizes, weights, FLOPs, and the layers that both styles write alike."""
+"""Weights of the models and the layers that both styles write alike."""
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-PATTERNS = {"dense": "AEAEAEAEAEAE", "hybrid": "AEMEAEMEAEMR"}
-SEQ, HIDDEN, VOCAB = 512, 384, 8192
-Q_HEADS, KV_HEADS, HEAD_DIM = 6, 2, 64
-MLP_INNER = 1536
-EXPERTS, TOP_K, EXPERT_INNER, CAPACITY_FACTOR, AUX_COEFF = 8, 2, 256, 1.25, 0.01
-CAPACITY = math.ceil(SEQ * TOP_K / EXPERTS * CAPACITY_FACTOR)
-SSM_INNER, SSM_HEADS, SSM_HEAD_DIM, SSM_STATE, CHUNK = 768, 12, 64, 64, 64
-CONV_WIDTH = 4
-LRU_WIDTH, LRU_BLOCKS, LRU_C = 384, 6, 8.0
+DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 NORM_EPS = 1e-5
+LRU_C = 8.0
+WIDE = {"router", "dt_bias", "a_log", "decay"}  # used in f32 whatever the precision
+UNDECAYED = {"norm", "gate_norm", "dt_bias", "a_log", "d", "decay", "conv_bias", "i_bias", "r_bias", "gates_bias",
+             "x_bias", "y_bias", "in_bias", "out_bias"}  # no weight decay: norms, biases and other vectors
 
 
-def init_block(kind, model, rng):
-    def normal(*shape, std=0.02):
-        return (std * rng.standard_normal(shape)).astype(np.float32)
+class HostNumbers:
+    """Drawn by NumPy one after another: what the small models start from, the same numbers in both styles."""
+    xp = np
 
-    def filled(value, *shape):
-        return np.full(shape, value, np.float32)
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
 
-    block = {"norm": filled(1, HIDDEN)}
+    def normal(self, *shape, std=0.02):
+        return (std * self.rng.standard_normal(shape)).astype(np.float32)
+
+    def uniform(self, low, high, count):
+        return self.rng.uniform(low, high, count)
+
+
+class DeviceNumbers:
+    """Drawn where they are used, under jit: large models never pass through the host."""
+    xp = jnp
+
+    def __init__(self, key):
+        self.key = key
+
+    def next_key(self):
+        self.key, key = jax.random.split(self.key)
+        return key
+
+    def normal(self, *shape, std=0.02):
+        return std * jax.random.normal(self.next_key(), shape)
+
+    def uniform(self, low, high, count):
+        return jax.random.uniform(self.next_key(), (count,), minval=low, maxval=high)
+
+
+def init_block(kind, model, draw):
+    hidden, xp = model.hidden, draw.xp
+    filled = lambda value, *shape: xp.full(shape, value, np.float32)  # noqa: E731
+    narrow = lambda values: values.astype(np.float32)  # noqa: E731
+    block = {"norm": filled(1, hidden)}
     if kind == "A":
-        q, kv = Q_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-        block |= {"q": normal(HIDDEN, q), "k": normal(HIDDEN, kv), "v": normal(HIDDEN, kv), "out": normal(q, HIDDEN)}
-    elif kind == "E" and model == "dense":
-        block |= {"gate": normal(HIDDEN, MLP_INNER), "up": normal(HIDDEN, MLP_INNER), "down": normal(MLP_INNER, HIDDEN)}
+        q, kv = model.q_heads * model.head_dim, model.kv_heads * model.head_dim
+        block |= {"q": draw.normal(hidden, q), "k": draw.normal(hidden, kv), "v": draw.normal(hidden, kv),
+                  "out": draw.normal(q, hidden)}
     elif kind == "E":
-        block |= {"router": normal(HIDDEN, EXPERTS), "gate": normal(EXPERTS, HIDDEN, EXPERT_INNER),
-                  "up": normal(EXPERTS, HIDDEN, EXPERT_INNER), "down": normal(EXPERTS, EXPERT_INNER, HIDDEN)}
+        if model.experts:
+            block["router"] = draw.normal(hidden, model.experts)
+        lead = (model.experts,) if model.experts else ()
+        block |= {"gate": draw.normal(*lead, hidden, model.inner), "up": draw.normal(*lead, hidden, model.inner),
+                  "down": draw.normal(*lead, model.inner, hidden)}
+        if model.shared_inner:
+            block |= {"shared_gate": draw.normal(hidden, model.shared_inner),
+                      "shared_up": draw.normal(hidden, model.shared_inner),
+                      "shared_down": draw.normal(model.shared_inner, hidden)}
     elif kind == "M":
-        channels = SSM_INNER + 2 * SSM_STATE
-        dt = np.exp(rng.uniform(math.log(1e-3), math.log(0.1), SSM_HEADS))
-        block |= {"in": normal(HIDDEN, SSM_INNER + channels + SSM_HEADS), "conv": normal(CONV_WIDTH, channels, std=0.3),
-                  "conv_bias": filled(0, channels), "a_log": np.log(rng.uniform(1, 16, SSM_HEADS)).astype(np.float32),
-                  "dt_bias": np.log(np.expm1(dt)).astype(np.float32), "d": filled(1, SSM_HEADS),
-                  "gate_norm": filled(1, SSM_INNER), "out": normal(SSM_INNER, HIDDEN)}
+        inner, channels, heads = model.ssm_inner, model.ssm_channels, model.ssm_heads
+        dt = xp.exp(draw.uniform(math.log(1e-3), math.log(0.1), heads))
+        block |= {"in": draw.normal(hidden, inner + channels + heads),
+                  "conv": draw.normal(model.conv_width, channels, std=0.3), "conv_bias": filled(0, channels),
+                  "a_log": narrow(xp.log(draw.uniform(1, 16, heads))), "dt_bias": narrow(xp.log(xp.expm1(dt))),
+                  "d": filled(1, heads), "gate_norm": filled(1, inner), "out": draw.normal(inner, hidden)}
     elif kind == "R":
-        width = LRU_WIDTH // LRU_BLOCKS
-        rho = np.sqrt(rng.uniform(0.9 ** 2, 0.999 ** 2, LRU_WIDTH))
-        gate = lambda: normal(LRU_BLOCKS, width, width, std=1 / math.sqrt(width))  # noqa: E731
-        block |= {"y": normal(HIDDEN, LRU_WIDTH), "y_bias": filled(0, LRU_WIDTH),
-                  "x": normal(HIDDEN, LRU_WIDTH), "x_bias": filled(0, LRU_WIDTH),
-                  "conv": normal(CONV_WIDTH, LRU_WIDTH, std=0.3), "conv_bias": filled(0, LRU_WIDTH),
-                  "i_gate": gate(), "i_bias": filled(0, LRU_BLOCKS, width),
-                  "r_gate": gate(), "r_bias": filled(0, LRU_BLOCKS, width),
-                  "decay": np.log(1 / rho - 1).astype(np.float32),
-                  "out": normal(LRU_WIDTH, HIDDEN), "out_bias": filled(0, HIDDEN)}
+        whole, blocks = model.lru_width, model.lru_blocks
+        width = whole // blocks
+        rho = xp.sqrt(draw.uniform(0.9 ** 2, 0.999 ** 2, whole))
+        gate = lambda: draw.normal(blocks, width, width, std=1 / math.sqrt(width))  # noqa: E731
+        block |= {"y": draw.normal(hidden, whole), "y_bias": filled(0, whole),
+                  "x": draw.normal(hidden, whole), "x_bias": filled(0, whole),
+                  "conv": draw.normal(model.conv_width, whole, std=0.3), "conv_bias": filled(0, whole),
+                  "i_gate": gate(), "i_bias": filled(0, blocks, width),
+                  "r_gate": gate(), "r_bias": filled(0, blocks, width),
+                  "decay": narrow(xp.log(1 / rho - 1)),
+                  "out": draw.normal(whole, hidden), "out_bias": filled(0, hidden)}
     return block
 
 
+def init_ends(model, draw):
+    return {"embed": draw.normal(model.vocab, model.hidden), "head": draw.normal(model.hidden, model.vocab),
+            "norm": draw.xp.ones(model.hidden, np.float32)}
+
+
 def init_params(model):
-    """NumPy arrays, one matrix per projection; both styles start from the same numbers."""
-    rng = np.random.default_rng(0)
-    table = lambda *shape: (0.02 * rng.standard_normal(shape)).astype(np.float32)  # noqa: E731
-    return {"embed": table(VOCAB, HIDDEN), "head": table(HIDDEN, VOCAB), "norm": np.ones(HIDDEN, np.float32),
-            "blocks": [init_block(kind, model, rng) for kind in PATTERNS[model]]}
+    """One matrix per projection. Repeated blocks are stacked: "periods" has one entry per letter of the pattern."""
+    if not model.periods:
+        draw = HostNumbers(0)
+        return init_ends(model, draw) | {"periods": [], "blocks": [init_block(kind, model, draw) for kind in model.tail]}
+
+    def period(key):
+        draw = DeviceNumbers(key)
+        return [init_block(kind, model, draw) for kind in model.pattern]
+
+    def whole(key):
+        draw = DeviceNumbers(key)
+        return init_ends(model, draw) | {"periods": jax.vmap(period)(jax.random.split(draw.next_key(), model.periods)),
+                                         "blocks": [init_block(kind, model, draw) for kind in model.tail]}
+
+    return jax.jit(whole)(jax.random.key(0))
 
 
-def forward_flops(model, tokens):
-    """Matrix products only, a multiply-add counts two.
-
-    Causal products (attention; inside a Mamba-2 chunk) count half, experts count the routed tokens, not the padding.
-    """
-    attn_width, kv_width = Q_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-    per_token = {
-        "A": 2 * HIDDEN * (2 * attn_width + 2 * kv_width) + 2 * SEQ * attn_width,
-        "M": 2 * HIDDEN * (3 * SSM_INNER + 2 * SSM_STATE + SSM_HEADS) + CHUNK * (SSM_STATE + SSM_INNER)
-        + 4 * SSM_STATE * SSM_INNER,
-        "R": 6 * HIDDEN * LRU_WIDTH + 4 * LRU_WIDTH * LRU_WIDTH // LRU_BLOCKS,
-        "E": 6 * HIDDEN * MLP_INNER if model == "dense" else 2 * HIDDEN * EXPERTS + 6 * HIDDEN * EXPERT_INNER * TOP_K,
-    }
-    return tokens * (sum(per_token[kind] for kind in PATTERNS[model]) + 2 * HIDDEN * VOCAB)
+def narrowed(block, model):
+    """The weights of a block as it computes with them."""
+    dtype = DTYPES[model.precision]
+    return {name: weight if name in WIDE else weight.astype(dtype) for name, weight in block.items()}
 
 
 def rms_norm(x, weight):
-    return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + NORM_EPS) * weight
+    wide = x.astype(jnp.float32)
+    return (wide * lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + NORM_EPS)).astype(x.dtype) * weight
 
 
-def rope(x):  # [batch, seq, heads, dim]
-    half = HEAD_DIM // 2
-    angle = np.arange(SEQ)[:, None] * 10000.0 ** (-np.arange(half) / half)
+def gate_norm(model, x, weight):
+    """RMS norm of each Mamba-2 group by itself."""
+    by_group = lambda t: t.reshape(*t.shape[:-1], model.ssm_groups, -1)  # noqa: E731
+    return rms_norm(by_group(x), by_group(weight)).reshape(x.shape)
+
+
+def rope(model, x):  # [batch, seq, heads, dim]
+    half = model.head_dim // 2
+    angle = np.arange(model.sequence)[:, None] * model.rope_theta ** (-np.arange(half) / half)
     cos, sin = (f(angle).astype(np.float32)[:, None, :] for f in (np.cos, np.sin))
     x1, x2 = x[..., :half], x[..., half:]
-    return jnp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
+    return jnp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1).astype(x.dtype)
 
 
 def causal_conv(x, weight, bias):  # x [batch, seq, channels], weight [width, channels]
-    padded = jnp.pad(x, ((0, 0), (CONV_WIDTH - 1, 0), (0, 0)))
-    return sum(padded[:, i:i + SEQ] * weight[i] for i in range(CONV_WIDTH)) + bias
+    width, seq = weight.shape[0], x.shape[1]
+    padded = jnp.pad(x, ((0, 0), (width - 1, 0), (0, 0)))
+    return sum(padded[:, i:i + seq] * weight[i] for i in range(width)) + bias
 
 
-def balance_loss(probs, count):
-    """probs [batch, seq, experts], count [batch, experts]: choices of each expert."""
-    tokens = probs.shape[0] * SEQ
-    return AUX_COEFF * EXPERTS / (TOP_K * tokens ** 2) * (probs.sum((0, 1)) * count.sum(0)).sum()
+def router_losses(model, logits, probs, count):
+    """logits, probs [batch, seq, experts], count [batch, experts]: choices of each expert."""
+    tokens = probs.shape[0] * probs.shape[1]
+    even = model.experts / (model.top_k * tokens ** 2) * (probs.sum((0, 1)) * count.sum(0)).sum()
+    loss = model.balance_loss * even
+    if model.z_loss:
+        loss += model.z_loss * jnp.mean(jax.nn.logsumexp(logits, -1) ** 2)
+    return loss
