@@ -46,7 +46,7 @@ def loss_fn(params, tokens, model, layers):  # tokens [batch, seq + 1]
     x, router_loss = stream
     logits = rms_norm(x, params["norm"].astype(x.dtype)) @ params["head"].astype(x.dtype)
     loss = layers.cross_entropy(logits.astype(jnp.float32), tokens[:, 1:])
-    return loss + router_loss
+    return loss + router_loss / max(1, model.letters.count("E"))  # the mean over blocks
 
 
 def loss_and_grads(params, tokens, model, layers):  # tokens [micro-batches, batch, seq + 1]
