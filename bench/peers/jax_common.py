@@ -124,6 +124,8 @@ def rms_norm(x, weight):
 
 def gate_norm(model, x, weight):
     """RMS norm of each Mamba-2 group by itself."""
+    if model.ssm_groups == 1:  # XLA does not look through an axis of one here
+        return rms_norm(x, weight)
     by_group = lambda t: t.reshape(*t.shape[:-1], model.ssm_groups, -1)  # noqa: E731
     return rms_norm(by_group(x), by_group(weight)).reshape(x.shape)
 
