@@ -140,6 +140,9 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
       {{"parity", golden, "--set", "layout.tensor_parallel=two"}, "E1002"},
       {{"parity", golden, "--set", "layout.zero=4"}, "E1003"},
       {{"parity", golden, "--set", "train.threads=none"}, "E1002"},
+      {{"parity", golden, "--backend", "gpu"}, "E1003"},
+      {tiny("train", {"--backend", "xl"}), "E1003"},
+      {tiny("compile", {"--backend"}), "E1007"},
       {tiny("train", {"--set", "model.mamba.chunk=0"}), "E1003"},
       {tiny("train", {"--set", "model.hidden=many"}), "E1002"},
       {tiny("train", {"--set", "model.attention.kv_heads=3"}), "E1005"},
@@ -335,6 +338,20 @@ TEST(CommandsTest, ParityComparesEveryTensorOnAnyNumberOfThreads) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(Json::parse(result.out)["passed"].get<bool>());
   }
+}
+
+// --backend is --set backend=..., and the last word where both are given.
+TEST(CommandsTest, TheBackendCanBeNamedByAFlagOfItsOwn) {
+  const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors";
+  EXPECT_EQ(megacpp({"parity", golden, "--backend", "cpu", "--set", "backend=xla"}).status, 0);
+  for (const char* command : {"train", "compile", "explain"}) {
+    const Json by_key = Json::parse(megacpp(tiny(command, {"--json", "--set", "backend=cpu"})).out);
+    const Json by_flag = Json::parse(megacpp(tiny(command, {"--backend", "cpu", "--json"})).out);
+    EXPECT_EQ(by_key["pattern"], by_flag["pattern"]) << command;
+    EXPECT_NE(megacpp({command, "--help"}).out.find("--backend NAME"), std::string::npos) << command;
+  }
+  const Result misspelt = megacpp(tiny("train", {"--backend", "xl"}));
+  EXPECT_NE(misspelt.err.find("did you mean 'xla'?"), std::string::npos) << misspelt.err;
 }
 
 TEST(CommandsTest, OpsListsEveryOpAsJson) {

@@ -99,19 +99,19 @@ int run_parity(const Flags& flags) {
 }  // namespace
 
 Command parity_command() {
-  return {
-      .name = "parity",
-      .summary = "compare outputs and every gradient with a golden file of a public reference model",
-      .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
-      .declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<Flags>();
-        app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
-        declare_overrides(
-            app, flags->overrides,
-            "override how it runs: layout.* or train.threads, e.g. --set layout.tensor_parallel=2; may be repeated");
-        app.add_flag("--json", flags->json, "print JSON");
-        return [flags] { return run_parity(*flags); };
-      }};
+  return {.name = "parity",
+          .summary = "compare outputs and every gradient with a golden file of a public reference model",
+          .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<Flags>();
+            app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
+            declare_overrides(app, flags->overrides,
+                              "override how it runs: layout.*, xla.* or train.threads, e.g. --set "
+                              "layout.tensor_parallel=2; may be repeated");
+            declare_backend(app, flags->overrides);
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_parity(*flags); };
+          }};
 }
 
 }  // namespace megacpp::cli

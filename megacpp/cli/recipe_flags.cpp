@@ -7,10 +7,19 @@ void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const
   app.add_option("--set", overrides, help)->type_name("KEY=VALUE")->take_all()->allow_extra_args(false);
 }
 
+void declare_backend(CLI::App& app, std::vector<std::string>& overrides) {
+  // Declared after --set, whose values are taken first: this one is the last word.
+  app.add_option_function<std::string>(
+         "--backend", [&overrides](const std::string& name) { overrides.push_back("backend=" + name); },
+         "what runs it, cpu or xla: short for --set backend=...")
+      ->type_name("NAME");
+}
+
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
   auto flags = std::make_shared<RecipeFlags>();
   app.add_option("recipe", flags->file, "recipe file (YAML)")->required()->type_name("FILE");
   declare_overrides(app, flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated");
+  declare_backend(app, flags->overrides);
   return flags;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags every command on a recipe shares: the file and --set overrides.
+// The flags every command on a recipe shares: the file, --set overrides and --backend.
 #pragma once
 
 #include <memory>
@@ -22,6 +22,9 @@ struct RecipeFlags {
 
 /// `--set KEY=VALUE`, one value a flag, as often as wanted.
 void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help);
+
+/// `--backend NAME`, one more override; call after declare_overrides with the same list.
+void declare_backend(CLI::App& app, std::vector<std::string>& overrides);
 
 /// Declared on `app`; shared with the command's body, which reads it after parsing.
 std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
