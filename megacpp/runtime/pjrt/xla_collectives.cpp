@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/pjrt/xla_collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/sent_bytes.h"
+
+namespace megacpp::runtime::pjrt {
+namespace {
+
+constexpr int64_t kMostRuns = int64_t{1} << 30;
+
+[[noreturn]] void damaged(const std::string& reason) {
+  base::raise(base::Code::E3201, {.where = "the compiled program",
+                                  .got = reason,
+                                  .wanted = "a program as XLA writes it",
+                                  .next = "compile again; if it stays, try another version of the plugin"});
+}
+
+/// How often a computation runs.
+struct Runs {
+  int64_t count = 0;
+  bool at_least = false;
+};
+
+bool ends_with(const std::string& text, std::string_view end) { return std::string_view(text).ends_with(end); }
+
+// What is called stands before what calls it, so from the end on every caller is known when a computation's turn comes.
+std::vector<Runs> runs_of(const HloProgram& program) {
+  std::map<int64_t, size_t> index;
+  for (size_t c = 0; c < program.computations.size(); ++c) index[program.computations[c].id] = c;
+  std::vector<Runs> runs(program.computations.size());
+  runs.at(index.at(program.entry)).count = 1;
+  for (size_t c = runs.size(); c-- > 0;) {
+    if (runs[c].count == 0) continue;
+    for (const HloInstruction& instruction : program.computations[c].instructions) {
+      // What was started and is waited for calls the same computation again in the program's text, not in its run.
+      if (ends_with(instruction.opcode, "-done") || ends_with(instruction.opcode, "-update")) continue;
+      const bool is_loop = instruction.opcode == "while";
+      const int64_t trips = is_loop ? instruction.trip_count.value_or(1) : 1;
+      if (trips < 0 || trips > kMostRuns / runs[c].count) damaged(instruction.name + " runs too often");
+      for (const int64_t id : instruction.called) {
+        const auto at = index.find(id);
+        if (at == index.end() || at->second >= c) damaged(instruction.name + " calls what is not there");
+        Runs& callee = runs[at->second];
+        callee.count = std::min(kMostRuns, callee.count + trips * runs[c].count);
+        callee.at_least = callee.at_least || runs[c].at_least || (is_loop && !instruction.trip_count);
+      }
+    }
+  }
+  return runs;
+}
+
+/// The kind of an instruction that moves data between chips; empty for all others.
+std::string kind_of(const std::string& opcode) {
+  static const std::map<std::string, std::string> kinds = {{"all-reduce", "all_reduce"},
+                                                           {"all-reduce-start", "all_reduce"},
+                                                           {"all-gather", "all_gather"},
+                                                           {"all-gather-start", "all_gather"},
+                                                           {"reduce-scatter", "reduce_scatter"},
+                                                           {"all-to-all", "all_to_all"},
+                                                           {"ragged-all-to-all", "ragged-all-to-all"},
+                                                           {"collective-broadcast", "collective-broadcast"},
+                                                           {"collective-permute", "permute"},
+                                                           {"collective-permute-start", "permute"}};
+  const auto at = kinds.find(opcode);
+  return at == kinds.end() ? "" : at->second;
+}
+
+// The TPU compiler writes a reduce-scatter as one fused computation of an all-reduce and the slice a chip keeps.
+bool is_scattered(const HloComputation& computation) {
+  return computation.name.find("all-reduce-scatter") != std::string::npos &&
+         std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                     [](const HloInstruction& each) { return each.opcode == "dynamic-slice"; });
+}
+
+/// What the collective leaves. Some that are only started stand for (operands, results, ...).
+int64_t result_bytes(const HloInstruction& instruction) {
+  const bool has_operands =
+      instruction.opcode == "all-gather-start" || instruction.opcode == "collective-permute-start";
+  if (has_operands && instruction.shape.parts.size() >= 2) return instruction.shape.parts[1].bytes();
+  return instruction.shape.bytes();
+}
+
+/// Names groups of chips by axes of a mesh.
+class AxesOfGroups {
+ public:
+  explicit AxesOfGroups(const ir::Mesh& mesh) : mesh_(mesh) {
+    ir::Axes real;
+    for (size_t a = 0; a < mesh.axes().size(); ++a)
+      if (mesh.axes()[a].size > 1) real.push_back(static_cast<ir::AxisId>(a));
+    for (size_t subset = 1; subset < size_t{1} << real.size(); ++subset) {
+      ir::Axes axes;
+      for (size_t i = 0; i < real.size(); ++i)
+        if ((subset >> i & 1) != 0) axes.push_back(real[i]);
+      std::set<std::vector<int64_t>> groups;
+      for (int64_t chip = 0; chip < mesh.chips(); ++chip) groups.insert(sorted(mesh.group(chip, axes)));
+      names_.emplace(std::move(groups), ir::to_string(axes, mesh));
+    }
+  }
+
+  std::string of(const std::vector<std::vector<int64_t>>& groups) const {
+    std::set<std::vector<int64_t>> wanted;
+    for (const std::vector<int64_t>& group : groups) wanted.insert(sorted(group));
+    const auto at = names_.find(wanted);
+    return at == names_.end() ? "?" : at->second;
+  }
+
+  /// Of a permute: the axes along which anything moves.
+  std::string of(const std::vector<std::pair<int64_t, int64_t>>& pairs) const {
+    std::set<ir::AxisId> moved;
+    for (const auto& [source, target] : pairs) {
+      if (std::min(source, target) < 0 || std::max(source, target) >= mesh_.chips()) return "?";
+      for (size_t a = 0; a < mesh_.axes().size(); ++a) {
+        const auto axis = static_cast<ir::AxisId>(a);
+        if (mesh_.coordinate(source, axis) != mesh_.coordinate(target, axis)) moved.insert(axis);
+      }
+    }
+    return moved.empty() ? "" : ir::to_string(ir::Axes(moved.begin(), moved.end()), mesh_);
+  }
+
+ private:
+  static std::vector<int64_t> sorted(std::vector<int64_t> group) {
+    std::sort(group.begin(), group.end());
+    return group;
+  }
+
+  const ir::Mesh& mesh_;
+  std::map<std::set<std::vector<int64_t>>, std::string> names_;
+};
+
+class Reader {
+ public:
+  explicit Reader(const ir::Mesh& mesh) : mesh_(mesh), axes_(mesh) {}
+
+  void add(const HloComputation& computation, const Runs& runs, std::vector<XlaCollective>& into) const {
+    const bool scattered = is_scattered(computation);
+    for (const HloInstruction& instruction : computation.instructions) {
+      std::string kind = kind_of(instruction.opcode);
+      if (kind.empty()) continue;
+      if (kind == "all_reduce" && scattered) kind = "reduce_scatter";
+      XlaCollective found{.kind = kind,
+                          .axes = {},
+                          .calls = runs.count,
+                          .at_least = runs.at_least,
+                          .name = instruction.name,
+                          .op_name = instruction.op_name};
+      place(instruction, found);
+      found.bytes = sent(found, result_bytes(instruction), instruction.opcode == "reduce-scatter");
+      if (found.parts > 1) into.push_back(std::move(found));
+    }
+  }
+
+ private:
+  void place(const HloInstruction& instruction, XlaCollective& found) const {
+    if (found.kind == "permute") {
+      found.axes = axes_.of(instruction.pairs);
+      found.parts = found.axes.empty() ? 1 : 2;
+      return;
+    }
+    std::vector<std::vector<int64_t>> groups = instruction.groups;
+    if (groups.empty()) {
+      groups.emplace_back();
+      for (int64_t chip = 0; chip < mesh_.chips(); ++chip) groups[0].push_back(chip);
+    }
+    found.axes = axes_.of(groups);
+    for (const std::vector<int64_t>& group : groups)
+      found.parts = std::max(found.parts, static_cast<int64_t>(group.size()));
+    if (found.parts > mesh_.chips()) damaged(found.name + " groups more chips than there are");
+  }
+
+  // A collective's operands follow from what it leaves.
+  static int64_t sent(const XlaCollective& found, int64_t result, bool result_is_part) {
+    int64_t own = result;
+    if (found.kind == "all_gather") own = result / found.parts;
+    if (result_is_part) own = result * found.parts;
+    return ops::sent_bytes(found.kind, own, found.parts).value_or(own);
+  }
+
+  const ir::Mesh& mesh_;
+  AxesOfGroups axes_;
+};
+
+}  // namespace
+
+std::vector<XlaCollective> collectives_of(const HloProgram& program, const ir::Mesh& mesh) {
+  const std::vector<Runs> runs = runs_of(program);
+  const Reader reader(mesh);
+  std::vector<XlaCollective> all;
+  for (size_t c = 0; c < runs.size(); ++c)
+    if (runs[c].count > 0) reader.add(program.computations[c], runs[c], all);
+  return all;
+}
+
+}  // namespace megacpp::runtime::pjrt
