@@ -103,16 +103,24 @@ struct Heard {
   bool in_time = true;
 };
 
-Heard listen(const Pipe& report, const Pipe& words, std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+Heard listen(const Pipe& report, const Pipe& words, std::chrono::milliseconds limit, const Waiting& waiting) {
+  using std::chrono::ceil, std::chrono::floor, std::chrono::milliseconds, std::chrono::steady_clock;
+  const auto start = steady_clock::now();
+  const auto deadline = start + limit;
+  auto next_word = start + waiting.every;
   std::array<pollfd, 2> watched = {pollfd{report.ends[0], POLLIN, 0}, pollfd{words.ends[0], POLLIN, 0}};
   Heard heard;
   while (watched[0].fd >= 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0) {
+    const auto now = steady_clock::now();
+    if (now >= deadline) {
       heard.in_time = false;
       return heard;
     }
+    if (now >= next_word) {
+      if (waiting.say) waiting.say(floor<milliseconds>(now - start));
+      next_word = now + waiting.every;
+    }
+    const int64_t left = ceil<milliseconds>(std::min(deadline, next_word) - now).count();
     ::poll(watched.data(), watched.size(), static_cast<int>(std::min<int64_t>(left, 60'000)));
     if (watched[0].revents != 0 && !drain(watched[0].fd, heard.report)) watched[0].fd = -1;
     if (watched[1].revents != 0 && !drain(watched[1].fd, heard.words)) watched[1].fd = -1;
@@ -136,7 +144,8 @@ std::string last_words(const std::string& words) {
 
 }  // namespace
 
-std::string run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds limit) {
+std::string run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds limit,
+                         const Waiting& waiting) {
   Pipe report;
   Pipe words;
   const pid_t child = ::fork();
@@ -145,7 +154,7 @@ std::string run_in_child(const std::function<std::string()>& work, std::chrono::
   report.close(1);
   words.close(1);
 
-  Heard heard = listen(report, words, limit);
+  Heard heard = listen(report, words, limit, waiting);
   if (!heard.in_time) ::kill(child, SIGKILL);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -13,7 +13,12 @@ namespace megacpp::runtime::pjrt {
 /// here. A child that ends by a signal, ends without an answer, or is not done in time (it is killed then) is E3202,
 /// with the signal's name and the last lines it wrote; what it writes to stdout or stderr is kept for that and shown
 /// nowhere else. Only the calling thread exists in the child, so `work` must not need threads or locks of this process:
-/// load the plugin inside it, not before.
-std::string run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds limit);
+/// load the plugin inside it, not before. `waiting` is told how long it takes so far, again and again.
+struct Waiting {
+  std::chrono::milliseconds every = std::chrono::seconds(10);
+  std::function<void(std::chrono::milliseconds elapsed)> say = {};
+};
+std::string run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds limit,
+                         const Waiting& waiting = {});
 
 }  // namespace megacpp::runtime::pjrt

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "tests/support/errors.h"
 
@@ -106,6 +107,19 @@ TEST(ChildProcessTest, OneThatHangsIsKilledInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
   EXPECT_NE(problem.got.find("no answer within 200 ms"), std::string::npos) << problem.got;
   EXPECT_NE(problem.got.find("metadata server"), std::string::npos) << problem.got;
+}
+
+TEST(ChildProcessTest, TheOneWhoWaitsIsToldHowLong) {
+  std::vector<std::chrono::milliseconds> told;
+  run_in_child(
+      [] {
+        std::this_thread::sleep_for(500ms);
+        return std::string("done");
+      },
+      20s, {.every = 50ms, .say = [&told](std::chrono::milliseconds elapsed) { told.push_back(elapsed); }});
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_GE(told[0], 50ms);
+  EXPECT_GT(told[1], told[0]);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
+#include "megacpp/runtime/pjrt/step_module.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -29,39 +30,13 @@ struct Fetched {
   Bytes bytes;
 };
 
-emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement) {
-  MEGACPP_REQUIRE(compiled.pipeline.size() == 1, E1505,
-                  {.where = "layout.pipeline_parallel",
-                   .got = std::to_string(compiled.pipeline.size()) + " stages",
-                   .wanted = "no pipeline: every device runs the same program",
-                   .next = "set layout.pipeline_parallel: 1, or backend: cpu"});
-  const compile::ChipPrograms& chip = compiled.pipeline[0];
-  if (chip.programs.size() == 1)
-    return emit::write_program(chip.programs[0], compiled.mesh, chip.inputs, chip.outputs[0], placement);
-  const int64_t micro_steps = static_cast<int64_t>(chip.step.size()) - 1;
-  return emit::write_step(
-      {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], micro_steps, chip.inputs}, compiled.mesh,
-      placement);
-}
-
-Client client_for(const Plugin& plugin, int64_t chips) {
-  // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
-  const bool is_cpu = plugin.file().filename().string().find("cpu") != std::string::npos;
-  std::vector<NamedValue> options;
-  if (is_cpu) options.push_back({"cpu_device_count", chips});
-  return Client(plugin, {.devices = chips, .options = options});
-}
-
 class PjrtExecutable : public Executable {
  public:
   PjrtExecutable(const compile::Compiled& compiled, const BackendOptions& options)
       : compiled_(compiled),
         module_(module_of(compiled, options.placement)),
         client_(client_for(Plugin::load(options.plugin), compiled.mesh.chips())),
-        program_(compile(
-            client_, module_.text,
-            {.partitions = chips(), .spmd_partitioning = chips() > 1, .shardy = chips() > 1, .flags = options.flags},
-            "first use")),
+        program_(compile(client_, module_.text, options_for(chips(), options.flags), "first use")),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
     for (size_t i = 0; i < module_.arguments.size(); ++i) {

@@ -39,12 +39,13 @@ std::optional<std::vector<int64_t>> shape_of(std::string_view text) {
 }  // namespace
 
 const std::vector<TpuPeaks>& tpu_peaks() {
-  // docs.cloud.google.com/tpu/docs, pages v5e, v5p, v6e and tpu7x (2026-11): bf16 TFLOP/s and HBM GB/s of a chip.
+  // docs.cloud.google.com/tpu/docs, pages v5e, v5p, v6e and tpu7x (2026-11): bf16 TFLOP/s and HBM GB/s of a chip. One
+  // of the last has two devices that share its rates.
   static const std::vector<TpuPeaks> table = {
       {"v5e", 197e12, 819e9},
       {"v5p", 459e12, 2765e9},
       {"v6e", 918e12, 1640e9},
-      {"v7x", 2307e12, 7380e9},
+      {"v7x", 2307e12 / 2, 7380e9 / 2, 2},
   };
   return table;
 }
@@ -59,6 +60,11 @@ int64_t TpuTarget::chips() const {
   int64_t chips = 1;
   for (const int64_t size : shape) chips *= size;
   return chips;
+}
+
+int64_t TpuTarget::devices() const {
+  const TpuPeaks* peaks = peaks_of(generation);
+  return chips() * (peaks == nullptr ? 1 : peaks->per_chip);
 }
 
 std::vector<std::pair<std::string, std::vector<int64_t>>> TpuTarget::options() const {

@@ -10,11 +10,12 @@
 
 namespace megacpp::runtime::plugins {
 
-/// A chip's own rates, for the time a program needs at least.
+/// A device's own rates, for the time a program needs at least.
 struct TpuPeaks {
   std::string generation;  // as generation_of_topology gives it
   double flops = 0;        // bf16, per second
   double bytes = 0;        // of HBM, per second
+  int64_t per_chip = 1;    // devices a chip shows itself as
 };
 const std::vector<TpuPeaks>& tpu_peaks();
 /// Null for a generation that is not in the table.
@@ -26,6 +27,7 @@ struct TpuTarget {
   std::vector<int64_t> shape;
 
   int64_t chips() const;
+  int64_t devices() const;  // what a mesh is made of
   /// Options of the topology, lists of three: hosts that hold fewer chips than usual, and axes that close to a ring.
   std::vector<std::pair<std::string, std::vector<int64_t>>> options() const;
 };

@@ -18,7 +18,9 @@ TEST(TpuTargetTest, ASliceIsReadFromItsName) {
   EXPECT_EQ(pod.chips(), 256);
   EXPECT_EQ(read_tpu_target("v5:4x4x8").chips(), 128);
   EXPECT_EQ(read_tpu_target("v5:4x4x8").generation, "v5p");
+  EXPECT_EQ(pod.devices(), 256);
   EXPECT_EQ(read_tpu_target("tpu7x:2x2x1").generation, "v7x");
+  EXPECT_EQ(read_tpu_target("tpu7x:2x2x1").devices(), 8);
 }
 
 TEST(TpuTargetTest, ThePluginIsToldOfRingsAndLoneChips) {

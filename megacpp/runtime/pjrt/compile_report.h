@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A module compiled to see what becomes of it: memory, cost and collectives as the compiler left them. Nothing is run,
+// and with a topology no device is needed. Numbers are those of one chip.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/json_text.h"
+#include "megacpp/ir/mesh.h"
+#include "megacpp/runtime/pjrt/child_process.h"
+#include "megacpp/runtime/pjrt/compile_options.h"
+#include "megacpp/runtime/pjrt/compiled_program.h"
+#include "megacpp/runtime/pjrt/named_value.h"
+#include "megacpp/runtime/pjrt/xla_collectives.h"
+
+namespace megacpp::runtime::pjrt {
+
+struct CompileRequest {
+  std::filesystem::path plugin;
+  const std::string& stablehlo;
+  const ir::Mesh& mesh;  // the module's
+  std::map<std::string, FlagValue> flags = {};
+  std::string topology = {};  // "v6e:4x4"; empty: the plugin's own devices
+  std::vector<NamedValue> topology_options = {};
+};
+
+struct CompileReport {
+  std::string plugin;       // its identity
+  std::string platform;     // "tpu", and the version it gives itself
+  std::string device_kind;  // "TPU v6 lite"
+  int64_t devices = 0;
+  std::optional<int64_t> memory_limit;  // bytes of a device, where the plugin says so
+  std::optional<CompiledMemory> memory;
+  std::optional<double> flops;
+  std::optional<double> bytes_accessed;
+  std::vector<XlaCollective> collectives;
+  std::string unread;         // why the optimized program could not be read; empty: it was
+  std::string out_of_memory;  // what the plugin said where the program does not fit; then nothing below `memory_limit`
+  double compile_seconds = 0;
+
+  /// What a chip must hold while the program runs, its code included. Some plugins give a peak that leaves temporaries
+  /// out; then it is the sum of what they say, which forgets that some of it is used twice.
+  std::optional<int64_t> needed_bytes() const {
+    if (!memory) return std::nullopt;
+    const int64_t sum = memory->argument + memory->output - memory->alias + memory->temp;
+    const bool is_whole = memory->peak >= memory->argument && memory->peak >= memory->temp;
+    return (is_whole ? memory->peak : sum) + memory->code;
+  }
+};
+
+/// E1504 when the plugin has fewer devices than the mesh, or the topology another number. A program that does not fit
+/// is no error here.
+CompileReport compile_to_report(const CompileRequest& request);
+
+/// The same in a child process; `prepare` runs there before the plugin is loaded. Errors as in child_process.h.
+struct ChildRun {
+  std::function<void()> prepare = {};
+  std::chrono::milliseconds limit = std::chrono::seconds(1800);
+  Waiting waiting = {};
+};
+CompileReport compile_in_child(const CompileRequest& request, const ChildRun& run);
+
+base::Json to_json(const CompileReport& report);
+CompileReport report_from_json(const base::Json& json);
+
+}  // namespace megacpp::runtime::pjrt

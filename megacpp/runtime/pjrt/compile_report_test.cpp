@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/pjrt/compile_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "megacpp/base/error.h"
+#include "tests/support/cpu_plugin.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::runtime::pjrt {
+namespace {
+
+using base::Code;
+using testing_support::problem_of;
+using namespace std::chrono_literals;
+
+class CompileReportTest : public testing_support::CpuPluginTest {
+ protected:
+  CompileRequest request(const std::string& text, const ir::Mesh& mesh) const {
+    return {.plugin = MEGACPP_PJRT_CPU_PLUGIN, .stablehlo = text, .mesh = mesh};
+  }
+  const ir::Mesh one_chip_;
+  const std::string add_ = testing_support::kAdd;
+};
+
+TEST_F(CompileReportTest, APluginsOwnDevicesAreCompiledForInThisProcess) {
+  const std::string text = R"(
+module @dot {
+  sdy.mesh @mesh = <["model"=4]>
+  func.func public @main(%x: tensor<8x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>},
+                         %w: tensor<64x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>})
+      -> (tensor<8x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
+    %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+        : (tensor<8x64xf32>, tensor<64x32xf32>) -> tensor<8x32xf32>
+    return %y : tensor<8x32xf32>
+  }
+}
+)";
+  const ir::Mesh mesh({{"model", 4}});
+  const CompileReport report = compile_to_report(request(text, mesh));
+  EXPECT_EQ(report.devices, 4);
+  EXPECT_EQ(report.device_kind, "cpu");
+  ASSERT_TRUE(report.memory.has_value());
+  EXPECT_EQ(report.memory->argument, (8 * 16 + 16 * 32) * 4);
+  EXPECT_GE(report.flops.value_or(0), 2 * 8 * 16 * 32);
+  ASSERT_EQ(report.collectives.size(), 1u) << report.unread;
+  EXPECT_EQ(report.collectives[0].axes, "model");
+  EXPECT_TRUE(report.out_of_memory.empty());
+  EXPECT_GT(report.compile_seconds, 0);
+}
+
+TEST_F(CompileReportTest, ATopologyThePluginDoesNotMakeIsRefusedFromTheChild) {
+  CompileRequest wanted = request(add_, one_chip_);
+  wanted.topology = "v6e:1x1";
+  wanted.topology_options = {{"chips_per_host_bounds", std::vector<int64_t>{1, 1, 1}}};
+  const base::Problem problem = problem_of(Code::E1505, [&] { compile_in_child(wanted, {.limit = 60s}); });
+  EXPECT_NE(problem.got.find("v6e:1x1"), std::string::npos) << problem.got;
+}
+
+TEST_F(CompileReportTest, AChildThatDiesOrHangsIsAnErrorHere) {
+  const CompileRequest wanted = request(add_, one_chip_);
+  const base::Problem died =
+      problem_of(Code::E3202, [&] { compile_in_child(wanted, {.prepare = [] { std::abort(); }, .limit = 60s}); });
+  EXPECT_NE(died.got.find("SIGABRT"), std::string::npos) << died.got;
+  problem_of(Code::E3202,
+             [&] { compile_in_child(wanted, {.prepare = [] { std::this_thread::sleep_for(60s); }, .limit = 200ms}); });
+}
+
+TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
+  CompileReport report;
+  report.plugin = "pjrt_api=0.115 \"quoted\"";
+  report.platform = "tpu";
+  report.device_kind = "TPU v6 lite";
+  report.devices = 256;
+  report.memory_limit = 33'546'039'296;
+  report.memory = CompiledMemory{.code = 1, .argument = 2, .output = 3, .alias = 4, .temp = 5, .peak = 6};
+  report.flops = 12.92e12;
+  report.bytes_accessed = 3;
+  report.collectives = {{"all_gather", "data", 16, 100, 24, true, "all-gather.1", "block0.A\n"}};
+  report.unread = "why";
+  report.out_of_memory = "used 2";
+  report.compile_seconds = 41.25;
+  const auto copy_of = [](const CompileReport& from) {
+    return report_from_json(base::parse_json(base::to_text(to_json(from)), Code::E9001, "test"));
+  };
+  const CompileReport copy = copy_of(report);
+  EXPECT_EQ(base::to_text(to_json(copy)), base::to_text(to_json(report)));
+  EXPECT_EQ(copy.memory->temp, 5);
+  EXPECT_EQ(copy.flops, report.flops);
+  EXPECT_EQ(copy.collectives[0].op_name, "block0.A\n");
+  EXPECT_TRUE(copy.collectives[0].at_least);
+  const CompileReport empty = copy_of({});
+  EXPECT_FALSE(empty.memory.has_value());
+  EXPECT_FALSE(empty.flops.has_value());
+  EXPECT_FALSE(empty.needed_bytes().has_value());
+}
+
+// Where the peak leaves temporaries out, as the CPU plugin's does, the parts are added up.
+TEST(CompileReportTextTest, WhatAChipNeedsHoldsTheCode) {
+  CompileReport report;
+  report.memory = CompiledMemory{.code = 10, .argument = 100, .output = 90, .alias = 80, .temp = 200, .peak = 250};
+  EXPECT_EQ(report.needed_bytes(), 260);
+  report.memory->peak = 120;
+  EXPECT_EQ(report.needed_bytes(), 100 + 90 - 80 + 200 + 10);
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::pjrt

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a compiled run is to XLA: the module of its step, the options to compile it with, and the client it runs on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/emit/module.h"
+#include "megacpp/runtime/pjrt/client.h"
+#include "megacpp/runtime/pjrt/compile_options.h"
+
+namespace megacpp::runtime::pjrt {
+
+/// `compiled` was made for xla_target(placement). E1505 for a pipeline.
+emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement);
+
+/// One partition a chip.
+CompileOptions options_for(int64_t chips, std::map<std::string, FlagValue> flags);
+
+/// E1504 when the plugin has too few devices.
+Client client_for(const Plugin& plugin, int64_t chips);
+
+}  // namespace megacpp::runtime::pjrt
