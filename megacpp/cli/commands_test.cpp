@@ -7,33 +7,19 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
+#include "tests/support/command_line.h"
 
 namespace megacpp::cli {
 namespace {
 
-struct Result {
-  int status;
-  std::string out;
-  std::string err;
-};
+using Result = testing_support::CommandResult;
 
-Result megacpp(std::vector<std::string> words) {
-  std::vector<const char*> argv = {"megacpp"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run(static_cast<int>(argv.size()), argv.data());
-  std::string err = testing::internal::GetCapturedStderr();
-  return {status, testing::internal::GetCapturedStdout(), std::move(err)};
-}
+Result megacpp(const std::vector<std::string>& words) { return testing_support::run_command(words); }
 
 // The smallest hybrid that has every family; trains in milliseconds.
-std::vector<std::string> tiny(const std::string& command, std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {command, std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml"};
-  for (const char* override : {"train.steps=3", "train.sequence=32", "train.batch=2", "model.depth=12"})
-    words.insert(words.end(), {"--set", override});
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
+  return testing_support::on_recipe(command, "nam56r-tiny.yaml",
+                                    {"train.steps=3", "train.sequence=32", "train.batch=2", "model.depth=12"}, more);
 }
 
 TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {

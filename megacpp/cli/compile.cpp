@@ -8,6 +8,8 @@
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/xla_compile.h"
+#include "megacpp/cli/xla_report.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -17,6 +19,7 @@ namespace {
 
 struct Flags {
   std::shared_ptr<RecipeFlags> recipe;
+  XlaFlags xla;
   std::string dump_dir;
   bool json = false;
 };
@@ -65,17 +68,47 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   fmt::print("{}", memory::to_text(compiled.largest().memory));
 }
 
-int run_compile(const Flags& flags) {
-  const recipe::Recipe recipe = flags.recipe->load();
-  const plan::Plan plan = plan::make_plan(recipe);
-  std::optional<compile::Dump> dump;
-  if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
+void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
+                  const std::optional<compile::Dump>& dump) {
   const compile::Compiled compiled =
       compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else
     print_as_text(recipe, compiled);
+}
+
+// What is known is printed even where the compiler failed; its error ends the command after that.
+void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
+                    const std::optional<compile::Dump>& dump) {
+  const XlaChoice choice = choose_xla(recipe, plan, flags.xla);
+  const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, dump));
+  if (flags.json) {
+    print_json({{"name", recipe.name},
+                {"pattern", recipe.model.pattern},
+                {"mesh", to_string(plan.parallel.mesh)},
+                {"chips", plan.chips},
+                {"placement", recipe.xla.placement},
+                {"micro_steps", recipe.train.micro_steps},
+                {"xla", xla_json(compilation)}});
+  } else {
+    fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+    fmt::print("mesh       {}  chips {}, collectives placed by {}\n", to_string(plan.parallel.mesh), plan.chips,
+               recipe.xla.placement);
+    print_xla_report(compilation);
+    if (!compilation.failure) print_xla_collectives(compilation);
+  }
+  std::fflush(stdout);
+  if (compilation.failure) throw base::Error(*compilation.failure);
+}
+
+int run_compile(const Flags& flags) {
+  const recipe::Recipe recipe = flags.recipe->load();
+  const plan::Plan plan = plan::make_plan(recipe);
+  std::optional<compile::Dump> dump;
+  if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
+  require_xla_for(flags.xla, recipe);
+  (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan, dump);
   if (dump) fmt::print(stderr, "stages written to {}\n", flags.dump_dir);
   return 0;
 }
@@ -84,11 +117,14 @@ int run_compile(const Flags& flags) {
 
 Command compile_command() {
   return {.name = "compile",
-          .summary = "compile a recipe, print stages and the memory plan, optionally dump every stage as text",
-          .example = "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/stages",
+          .summary = "compile a recipe, print stages and the memory plan, or what XLA makes of it",
+          .example =
+              "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/stages\n"
+              "  megacpp compile recipes/nam56r.yaml --backend xla --target v6e:16x16",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             flags->recipe = declare_recipe_flags(app);
+            declare_xla_flags(app, flags->xla);
             app.add_option("--dump-dir", flags->dump_dir, "write every stage there: 01-model.ir ... 10-memory.txt")
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print JSON");

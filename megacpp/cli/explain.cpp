@@ -10,6 +10,8 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/cli/xla_compile.h"
+#include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/memory/report.h"
@@ -28,6 +30,7 @@ using memory::human_bytes;
 
 struct Flags {
   std::shared_ptr<RecipeFlags> recipe;
+  XlaFlags xla;
   bool json = false;
 };
 
@@ -51,6 +54,7 @@ struct Explanation {
   std::vector<StageSummary> stages;  // the largest peak first
   double step_time = 0;              // of a pipeline, in forward passes of a chunk
   std::vector<CollectiveRow> collectives;
+  std::optional<XlaCompilation> xla;  // of backend xla: what its compiler made of the same step
 };
 
 void add_stages(Explanation& e, const compile::Compiled& compiled) {
@@ -78,15 +82,18 @@ void add_schedule(Explanation& e) {
   }
 }
 
-Explanation explain(const recipe::Recipe& recipe) {
+Explanation explain(const recipe::Recipe& recipe, const XlaFlags& xla_flags) {
   Explanation e{.recipe = recipe,
                 .plan = plan::make_plan(recipe),
                 .composition = {},
                 .rows = {},
                 .stages = {},
-                .collectives = {}};
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, e.plan, target_for(recipe, e.plan.parallel.mesh));
+                .collectives = {},
+                .xla = {}};
+  require_xla_for(xla_flags, recipe);
+  std::optional<XlaChoice> choice;
+  if (recipe.backend == "xla") choice = choose_xla(recipe, e.plan, xla_flags);
+  const compile::Compiled compiled = compile_our_placement(recipe, e.plan);
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   e.composition = plan::composition(e.plan, recipe);
   add_stages(e, compiled);
@@ -94,6 +101,7 @@ Explanation explain(const recipe::Recipe& recipe) {
   std::stable_sort(e.stages.begin(), e.stages.end(),
                    [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
   e.collectives = compile::collective_report(compiled, recipe, e.plan);
+  if (choice) e.xla = compile_on_xla(*choice, recipe, e.plan, compiled);
   return e;
 }
 
@@ -291,27 +299,35 @@ void print_as_json(const Explanation& e) {
   for (const StageSummary& stage : e.stages) stages.push_back(stage_json(stage));
   for (const CollectiveRow& row : e.collectives) collectives.push_back(collective_json(row));
   const StageSummary& largest = e.stages[0];
-  print_json({{"name", e.recipe.name},
-              {"pattern", e.recipe.model.pattern},
-              {"mesh", to_string(e.plan.parallel.mesh)},
-              {"chips", e.plan.chips},
-              {"layout", plan::layout_line(e.plan)},
-              {"resolved_layout", resolved_layout_json(e)},
-              {"composition", composition},
-              {"parameters", parameters},
-              {"parameter_count", e.parameters},
-              {"weight_bytes", largest.state.weights},
-              {"replicated_bytes", largest.replicated_bytes},
-              {"gradient_bytes", largest.state.gradients},
-              {"optimizer_bytes", largest.state.optimizer},
-              {"peak_bytes", largest.peak_bytes},
-              {"stages", stages},
-              {"collectives", collectives},
-              {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe.train.micro_steps)}});
+  Json json = {{"name", e.recipe.name},
+               {"pattern", e.recipe.model.pattern},
+               {"mesh", to_string(e.plan.parallel.mesh)},
+               {"chips", e.plan.chips},
+               {"layout", plan::layout_line(e.plan)},
+               {"resolved_layout", resolved_layout_json(e)},
+               {"composition", composition},
+               {"parameters", parameters},
+               {"parameter_count", e.parameters},
+               {"weight_bytes", largest.state.weights},
+               {"replicated_bytes", largest.replicated_bytes},
+               {"gradient_bytes", largest.state.gradients},
+               {"optimizer_bytes", largest.state.optimizer},
+               {"peak_bytes", largest.peak_bytes},
+               {"stages", stages},
+               {"collectives", collectives},
+               {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe.train.micro_steps)}};
+  if (e.xla) json["xla"] = xla_json(*e.xla);
+  print_json(json);
+}
+
+void print_xla(const XlaCompilation& xla, const std::string& placement) {
+  fmt::print("\nThe same step compiled by XLA, collectives placed by {}.\n", placement);
+  print_xla_report(xla);
+  if (!xla.failure) print_xla_collectives(xla);
 }
 
 int run_explain(const Flags& flags) {
-  const Explanation e = explain(flags.recipe->load());
+  const Explanation e = explain(flags.recipe->load(), flags.xla);
   if (flags.json) {
     print_as_json(e);
   } else {
@@ -319,7 +335,10 @@ int run_explain(const Flags& flags) {
     print_parameters(e);
     e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
+    if (e.xla) print_xla(*e.xla, e.recipe.xla.placement);
   }
+  std::fflush(stdout);
+  if (e.xla && e.xla->failure) throw base::Error(*e.xla->failure);
   return 0;
 }
 
@@ -328,10 +347,13 @@ int run_explain(const Flags& flags) {
 Command explain_command() {
   return {.name = "explain",
           .summary = "where every parameter lies on the mesh and why, and every collective with what would remove it",
-          .example = "megacpp explain recipes/nam52.yaml --set layout.tensor_parallel=8",
+          .example =
+              "megacpp explain recipes/nam52.yaml --set layout.tensor_parallel=8\n"
+              "  megacpp explain recipes/nam52-tiny.yaml --backend xla --set layout.tensor_parallel=2",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             flags->recipe = declare_recipe_flags(app);
+            declare_xla_flags(app, flags->xla);
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_explain(*flags); };
           }};

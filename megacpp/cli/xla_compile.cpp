@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/xla_compile.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/backend.h"
+#include "megacpp/runtime/plugins/tpu_layout.h"
+#ifdef MEGACPP_HAS_PJRT
+#include "megacpp/runtime/pjrt/step_module.h"
+#endif
+
+namespace megacpp::cli {
+
+namespace plugins = runtime::plugins;
+namespace pjrt = runtime::pjrt;
+
+namespace {
+
+constexpr int64_t kLongestWait = 7 * 24 * 3600;
+
+void require_devices(const plugins::TpuTarget& target, const plan::Plan& plan) {
+  if (target.devices() == plan.chips) return;
+  const int64_t others = plan.chips / plan.layout.data_parallel;  // degrees that stay
+  const bool fits = target.devices() % others == 0;
+  base::raise(base::Code::E1504,
+              {.where = "--target " + target.name,
+               .got = fmt::format("{} devices", target.devices()),
+               .wanted = fmt::format("{}, the chips of the mesh {}", plan.chips, to_string(plan.parallel.mesh)),
+               .next = fits ? fmt::format("set layout.data_parallel: {}", target.devices() / others)
+                            : fmt::format("change the degrees of the layout to a product of {}", target.devices())});
+}
+
+}  // namespace
+
+void declare_xla_flags(CLI::App& app, XlaFlags& flags) {
+  app.add_option("--target", flags.target,
+                 "with --backend xla: compile ahead of time for this slice, none needed here: v6e:16x16")
+      ->type_name("TOPOLOGY");
+  app.add_option("--time-limit", flags.time_limit, "seconds that may take before it is given up")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(int64_t{1}, kLongestWait))
+      ->capture_default_str();
+}
+
+void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe) {
+  MEGACPP_REQUIRE(flags.target.empty() || recipe.backend == "xla", E1007,
+                  ({.where = "--target " + flags.target,
+                    .got = "backend " + recipe.backend,
+                    .wanted = "backend xla: only XLA compiles for machines that are not here",
+                    .next = "add --backend xla"}));
+}
+
+XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags) {
+  plugins::PluginChoice named = plugins::choose_plugin(recipe.xla.plugin);
+  const bool is_default = recipe.xla.plugin == recipe::Xla{}.plugin;
+  if (is_default && plugins::names_tpu(flags.target)) named = {plugins::PluginKind::tpu, {}};
+  std::optional<plugins::TpuTarget> tpu;
+  const bool wants_slice = !flags.target.empty() && (is_default || named.kind == plugins::PluginKind::tpu);
+  if (wants_slice) {
+    tpu = plugins::read_tpu_target(flags.target);
+    require_devices(*tpu, plan);
+  }
+  plugins::ResolvedFlags xla_flags =
+      plugins::resolve_flags(recipe.xla.flags, {.platform = named.kind, .generation = tpu ? tpu->generation : ""});
+  return {.flags = flags,
+          .kind = named.kind,
+          .plugin = plugins::find_plugin(named.kind, named.named).file,
+          .tpu = std::move(tpu),
+          .xla_flags = std::move(xla_flags)};
+}
+
+void read_out_of_memory(XlaCompilation& result, const std::string& name) {
+  if (result.report.out_of_memory.empty()) return;
+  result.out_of_memory = plugins::read_oom_message(
+      result.report.out_of_memory, {.during = plugins::OomClass::compile, .platform = result.choice.kind});
+  const std::string where = name + (result.choice.tpu ? " on " + result.choice.tpu->name : "");
+  result.failure.emplace(plugins::code_of(result.out_of_memory->cls),
+                         plugins::problem_of(*result.out_of_memory, where));
+}
+
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                        const std::optional<compile::Dump>& dump) {
+  recipe::Recipe own = recipe;
+  own.xla.placement = "megacpp";
+  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh), dump);
+}
+
+#ifdef MEGACPP_HAS_PJRT
+
+namespace {
+
+int64_t planned_argument_bytes(const emit::Module& module, bool is_tpu) {
+  int64_t bytes = 0;
+  for (const emit::Port& port : module.arguments)
+    bytes += is_tpu ? plugins::tpu_argument_bytes(port.local) : port.local.bytes();
+  return bytes;
+}
+
+emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
+                        double& seconds) {
+  const bool is_ours = recipe.xla.placement == "megacpp";
+  std::optional<compile::Compiled> whole;
+  if (!is_ours) whole = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
+  const auto start = std::chrono::steady_clock::now();
+  emit::Module module =
+      is_ours ? pjrt::module_of(ours, emit::Placement::megacpp) : pjrt::module_of(*whole, emit::Placement::xla);
+  seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return module;
+}
+
+pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& module, const ir::Mesh& mesh) {
+  pjrt::CompileRequest request{.plugin = choice.plugin, .stablehlo = module.text, .mesh = mesh};
+  if (choice.flags.target.empty()) {
+    request.flags = plugins::override_form(choice.xla_flags);
+    return pjrt::compile_to_report(request);
+  }
+  request.topology = choice.flags.target;
+  if (choice.tpu)
+    for (const auto& [name, value] : choice.tpu->options()) request.topology_options.push_back({name, value});
+  const auto prepare = [&choice] {
+    plugins::set_ahead_of_time_environment(choice.kind);
+    plugins::apply_to_environment(choice.xla_flags);
+  };
+  const auto say = [&choice](std::chrono::milliseconds elapsed) {
+    fmt::print(stderr, "XLA compiles for {}: {} s\n", choice.flags.target,
+               std::chrono::duration_cast<std::chrono::seconds>(elapsed).count());
+  };
+  return pjrt::compile_in_child(
+      request, {.prepare = prepare, .limit = std::chrono::seconds(choice.flags.time_limit), .waiting = {.say = say}});
+}
+
+}  // namespace
+
+XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
+                              const compile::Compiled& ours) {
+  XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
+  const emit::Module module = module_for(recipe, plan, ours, result.emission_seconds);
+  result.text_bytes = module.text.size();
+  result.argument_bytes = planned_argument_bytes(module, choice.kind == plugins::PluginKind::tpu);
+  result.flops = ours.pipeline[0].flops;
+  try {
+    result.report = compile_module(choice, module, ours.mesh);
+  } catch (const base::Error& error) {
+    if (base::class_of(error.code()) != base::ErrorClass::environment) throw;
+    result.failure = error;
+    return result;
+  }
+  if (!result.report.out_of_memory.empty()) {
+    result.out_of_memory = plugins::read_oom_message(result.report.out_of_memory,
+                                                     {.during = plugins::OomClass::compile, .platform = choice.kind});
+    const std::string where = recipe.name + (choice.tpu ? " on " + choice.tpu->name : "");
+    result.failure.emplace(plugins::code_of(result.out_of_memory->cls),
+                           plugins::problem_of(*result.out_of_memory, where));
+    return result;
+  }
+  result.collectives = compare_collectives(result.report.collectives, compile::collective_report(ours, recipe, plan),
+                                           recipe.train.micro_steps, ours.mesh);
+  return result;
+}
+
+#else
+
+XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
+                              const compile::Compiled&) {
+  target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
+  return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
+}
+
+#endif
+
+}  // namespace megacpp::cli

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training step compiled by XLA to see what becomes of it, on the devices of a plugin or ahead of time for a slice
+// that is not here, with our own numbers beside the compiler's.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/cli/collective_comparison.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/pjrt/compile_report.h"
+#include "megacpp/runtime/plugins/flags.h"
+#include "megacpp/runtime/plugins/oom_message.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/plugins/tpu_target.h"
+
+namespace megacpp::cli {
+
+struct XlaFlags {
+  std::string target;         // topology to compile for; empty: the plugin's own devices
+  int64_t time_limit = 1800;  // seconds that may take
+};
+
+/// `--target` and `--time-limit`.
+void declare_xla_flags(CLI::App& app, XlaFlags& flags);
+
+/// E1007 for a target where the recipe has another backend.
+void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe);
+
+/// What was chosen, before anything is compiled.
+struct XlaChoice {
+  XlaFlags flags;
+  runtime::plugins::PluginKind kind;
+  std::filesystem::path plugin;
+  std::optional<runtime::plugins::TpuTarget> tpu;  // where the target is one
+  runtime::plugins::ResolvedFlags xla_flags;
+};
+
+/// E1501 no plugin, E1504 another number of chips than the target has, E1506 no
+/// such target, E1507 flags. A target that is a TPU's takes the plugin tpu unless the recipe names another.
+XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
+
+/// The step with our own collectives, whatever xla.placement says: what XLA's are compared with.
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                        const std::optional<compile::Dump>& dump = std::nullopt);
+
+struct XlaCompilation {
+  XlaChoice choice;
+  int64_t argument_bytes = 0;  // planned, of a chip; for a TPU with the padding of its tiles
+  double flops = 0;            // ours, of a chip, without the update
+  double emission_seconds = 0;
+  size_t text_bytes = 0;  // of the module
+  runtime::pjrt::CompileReport report;
+  std::vector<CollectiveComparison> collectives;
+  std::optional<runtime::plugins::OomMessage> out_of_memory;
+  /// The error to end with, once what is known was printed: it does not fit, or the plugin failed.
+  std::optional<base::Error> failure;
+};
+
+/// Reads what the plugin said where the program does not fit into numbers and the error to end with. `name` is the
+/// recipe's.
+void read_out_of_memory(XlaCompilation& result, const std::string& name);
+
+/// `ours` is compile_our_placement's. E1505 for what XLA cannot run.
+XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
+                              const compile::Compiled& ours);
+
+}  // namespace megacpp::cli

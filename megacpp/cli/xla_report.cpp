@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/xla_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/text_table.h"
+#include "megacpp/memory/report.h"
+
+namespace megacpp::cli {
+namespace {
+
+namespace plugins = runtime::plugins;
+using memory::human_bytes;
+
+/// The least time a step can take, by the chip's own rates.
+struct Roofline {
+  double compute_seconds = 0;
+  double memory_seconds = 0;
+  double seconds() const { return std::max(compute_seconds, memory_seconds); }
+};
+
+std::optional<Roofline> roofline_of(const XlaCompilation& c) {
+  const plugins::TpuPeaks* peaks = c.choice.tpu ? plugins::peaks_of(c.choice.tpu->generation) : nullptr;
+  if (peaks == nullptr || !c.report.flops || !c.report.bytes_accessed) return std::nullopt;
+  return Roofline{*c.report.flops / peaks->flops, *c.report.bytes_accessed / peaks->bytes};
+}
+
+/// Part of the chip's memory, where both are known.
+std::optional<double> share_of(const XlaCompilation& c) {
+  const std::optional<int64_t> needed = c.report.needed_bytes();
+  if (!needed || !c.report.memory_limit) return std::nullopt;
+  return static_cast<double>(*needed) / static_cast<double>(*c.report.memory_limit);
+}
+
+// ---- Text ----
+
+std::string ratio_text(double theirs, double ours) { return ours > 0 ? fmt::format("{:.3f}", theirs / ours) : "-"; }
+
+void print_place(const XlaCompilation& c) {
+  if (c.choice.tpu)
+    fmt::print("target     {}  {} chips, {} devices\n", c.choice.flags.target, c.choice.tpu->chips(),
+               c.choice.tpu->devices());
+  fmt::print("plugin     {}\n", c.choice.plugin.string());
+  if (!c.report.plugin.empty()) fmt::print("           {}\n           {}\n", c.report.plugin, c.report.platform);
+  if (!c.report.device_kind.empty())
+    fmt::print("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
+               c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
+  for (const plugins::ResolvedFlag& flag : c.choice.xla_flags.flags)
+    fmt::print("flag       {}={}  ({})\n", flag.name, flag.value_text(), flag.origin);
+  fmt::print("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
+  if (c.report.compile_seconds > 0) fmt::print("compile    {:.1f} s\n", c.report.compile_seconds);
+}
+
+void print_memory(const XlaCompilation& c) {
+  const runtime::pjrt::CompiledMemory& m = *c.report.memory;
+  TextTable table({"memory of a chip", ">bytes", ">", ">planned", ">XLA/planned"});
+  const auto add = [&table](const char* name, int64_t bytes) {
+    table.add({name, std::to_string(bytes), human_bytes(bytes), "", ""});
+  };
+  table.add({"argument", std::to_string(m.argument), human_bytes(m.argument), std::to_string(c.argument_bytes),
+             ratio_text(static_cast<double>(m.argument), static_cast<double>(c.argument_bytes))});
+  add("output", m.output);
+  add("alias, of the output in arguments", m.alias);
+  add("temp", m.temp);
+  add("peak", m.peak);
+  add("code", m.code);
+  add("needed, code included", c.report.needed_bytes().value_or(0));
+  fmt::print("\n{}", table.to_text());
+  if (const std::optional<double> share = share_of(c))
+    fmt::print("{:.1f}% of a chip's {}: it {}\n", 100 * *share, human_bytes(*c.report.memory_limit),
+               *share <= 1 ? "fits" : "does not fit");
+}
+
+void print_cost(const XlaCompilation& c) {
+  TextTable table({"a chip's step", ">XLA", ">ours", ">XLA/ours"});
+  const double flops = c.report.flops.value_or(0);
+  table.add({"FLOPs", fmt::format("{:.4e}", flops), fmt::format("{:.4e}", c.flops), ratio_text(flops, c.flops)});
+  if (c.report.bytes_accessed) table.add({"bytes accessed", fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
+  fmt::print("\n{}", table.to_text());
+  if (const std::optional<Roofline> roofline = roofline_of(c))
+    fmt::print("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
+               roofline->seconds() * 1e3, roofline->compute_seconds * 1e3, roofline->memory_seconds * 1e3);
+}
+
+std::string size_or_unknown(const plugins::Bytes& bytes) { return bytes ? human_bytes(*bytes) : "not said"; }
+
+void print_failure(const XlaCompilation& c) {
+  if (c.out_of_memory)
+    fmt::print("\nout of memory: {}; wanted {}, there {}, too much {}\n", plugins::oom_class_name(c.out_of_memory->cls),
+               size_or_unknown(c.out_of_memory->used), size_or_unknown(c.out_of_memory->limit),
+               size_or_unknown(c.out_of_memory->exceeded));
+  else
+    fmt::print("\nfailed: {} {}\n", base::code_name(c.failure->code()), base::code_title(c.failure->code()));
+  fmt::print("planned arguments {} bytes ({}), our FLOPs {:.4e} per chip and step\n", c.argument_bytes,
+             human_bytes(c.argument_bytes), c.flops);
+}
+
+// ---- JSON ----
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json from_base(const base::Json& json) { return Json::parse(base::to_text(json)); }
+
+Json memory_json(const runtime::pjrt::CompiledMemory& m) {
+  return {{"argument", m.argument}, {"output", m.output}, {"alias", m.alias},        {"temp", m.temp},
+          {"peak", m.peak},         {"code", m.code},     {"host_temp", m.host_temp}};
+}
+
+Json comparison_json(const CollectiveComparison& row) {
+  return {{"kind", row.kind},
+          {"axes", row.axes},
+          {"xla_calls", row.xla.calls},
+          {"xla_bytes", row.xla.bytes},
+          {"xla_at_least", row.xla_at_least},
+          {"our_calls", row.ours.calls},
+          {"our_bytes", row.ours.bytes},
+          {"difference", row.difference()}};
+}
+
+Json failure_json(const XlaCompilation& c) {
+  if (!c.failure) return {};
+  Json json = {{"code", std::string(base::code_name(c.failure->code()))},
+               {"title", std::string(base::code_title(c.failure->code()))},
+               {"got", c.failure->problem().got}};
+  json["out_of_memory"] = c.out_of_memory ? from_base(plugins::to_json(*c.out_of_memory)) : Json();
+  return json;
+}
+
+Json instruction_json(const runtime::pjrt::XlaCollective& each) {
+  return {{"kind", each.kind},   {"axes", each.axes}, {"parts", each.parts},    {"bytes_per_call", each.bytes},
+          {"calls", each.calls}, {"name", each.name}, {"op_name", each.op_name}};
+}
+
+}  // namespace
+
+void print_xla_report(const XlaCompilation& c) {
+  print_place(c);
+  if (c.failure) return print_failure(c);
+  if (c.report.memory) print_memory(c);
+  print_cost(c);
+}
+
+void print_xla_collectives(const XlaCompilation& c) {
+  if (!c.report.unread.empty()) return fmt::print("\nXLA's collectives: not read: {}\n", c.report.unread);
+  if (c.collectives.empty()) return fmt::print("\nXLA's collectives: none, and none of ours.\n");
+  fmt::print("\nCollectives of a step, XLA's beside ours: calls, and bytes one chip sends.\n");
+  TextTable table({"kind", "axes", ">XLA calls", ">XLA bytes", ">our calls", ">our bytes", "differs"});
+  CollectiveCount xla, ours;
+  for (const CollectiveComparison& row : c.collectives) {
+    table.add({row.kind, row.axes, fmt::format("{}{}", row.xla_at_least ? ">=" : "", row.xla.calls),
+               human_bytes(row.xla.bytes), std::to_string(row.ours.calls), human_bytes(row.ours.bytes),
+               row.difference()});
+    xla.calls += row.xla.calls;
+    xla.bytes += row.xla.bytes;
+    ours.calls += row.ours.calls;
+    ours.bytes += row.ours.bytes;
+  }
+  table.add({"all", "", std::to_string(xla.calls), human_bytes(xla.bytes), std::to_string(ours.calls),
+             human_bytes(ours.bytes), ""});
+  fmt::print("{}", table.to_text());
+}
+
+Json xla_json(const XlaCompilation& c) {
+  Json collectives = Json::array(), instructions = Json::array();
+  for (const CollectiveComparison& row : c.collectives) collectives.push_back(comparison_json(row));
+  for (const runtime::pjrt::XlaCollective& each : c.report.collectives) instructions.push_back(instruction_json(each));
+  const std::optional<double> share = share_of(c);
+  const std::optional<Roofline> roofline = roofline_of(c);
+  Json json = {{"target", c.choice.flags.target},
+               {"plugin", c.choice.plugin.string()},
+               {"plugin_identity", c.report.plugin},
+               {"platform", c.report.platform},
+               {"device_kind", c.report.device_kind},
+               {"devices", c.report.devices},
+               {"flags", from_base(plugins::to_json(c.choice.xla_flags))},
+               {"emission_seconds", c.emission_seconds},
+               {"text_bytes", c.text_bytes},
+               {"compile_seconds", c.report.compile_seconds},
+               {"planned_argument_bytes", c.argument_bytes}};
+  json["memory"] = c.report.memory ? memory_json(*c.report.memory) : Json();
+  json["needed_bytes"] = or_null(c.report.needed_bytes());
+  json["memory_limit_bytes"] = or_null(c.report.memory_limit);
+  json["memory_share"] = or_null(share);
+  json["fits"] = c.out_of_memory ? Json(false) : share ? Json(*share <= 1) : Json();
+  json["flops"] = or_null(c.report.flops);
+  json["our_flops"] = c.flops;
+  json["bytes_accessed"] = or_null(c.report.bytes_accessed);
+  json["roofline_seconds"] = roofline ? Json(roofline->seconds()) : Json();
+  json["roofline_compute_seconds"] = roofline ? Json(roofline->compute_seconds) : Json();
+  json["roofline_memory_seconds"] = roofline ? Json(roofline->memory_seconds) : Json();
+  json["collectives"] = std::move(collectives);
+  json["instructions"] = std::move(instructions);
+  json["unread"] = c.report.unread;
+  json["failure"] = failure_json(c);
+  return json;
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command as the user would type it, run in this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megacpp/cli/command.h"
+
+namespace megacpp::testing_support {
+
+struct CommandResult {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+inline CommandResult run_command(const std::vector<std::string>& words) {
+  std::vector<const char*> argv = {"megacpp"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = cli::run(static_cast<int>(argv.size()), argv.data());
+  std::string err = testing::internal::GetCapturedStderr();
+  return {status, testing::internal::GetCapturedStdout(), std::move(err)};
+}
+
+/// A recipe of the source tree with keys set: {"train.steps=3"}.
+inline std::vector<std::string> on_recipe(const std::string& command, const std::string& recipe,
+                                          const std::vector<std::string>& settings,
+                                          const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {command, std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + recipe};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace megacpp::testing_support
