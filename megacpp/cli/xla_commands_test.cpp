@@ -4,18 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <optional>
-
 #include "megacpp/cli/command.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
+#include "tests/support/environment.h"
 
 namespace megacpp::cli {
 namespace {
 
 using testing_support::CommandResult;
 using testing_support::run_command;
+using testing_support::Variable;
 
 // One block, compiled without optimizations: a second of XLA's time.
 std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
@@ -79,22 +78,6 @@ TEST_F(XlaCommandsTest, ExplainPutsXlasOwnCollectivesBesideOurs) {
                                "XLA's beside ours", "our bytes", "ours only"})
     EXPECT_NE(text.out.find(expected), std::string::npos) << expected << "\n" << text.out;
 }
-
-// Sets a variable for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 TEST_F(XlaCommandsTest, APluginThatIsNotThereIsToldHowToFetch) {
   const Variable cache("XDG_CACHE_HOME", "/no/such/cache"), home("HOME", "/no/such/home"), path("PATH", "/no/such");

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile and explain with --target, from the command line to the child process and back.
+#include <gtest/gtest.h>
+
+#include "megacpp/cli/command.h"
+#include "tests/support/command_line.h"
+#include "tests/support/environment.h"
+
+namespace megacpp {
+namespace {
+
+using cli::Json;
+using testing_support::CommandResult;
+using testing_support::run_command;
+using testing_support::Variable;
+
+class AheadOfTimeTest : public testing::Test {
+ protected:
+  CommandResult run(const std::string& command, const std::string& target, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"--backend", "xla", "--target", target};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_command(testing_support::on_recipe(
+        command, "nam52-tiny.yaml",
+        {"train.sequence=16", "train.batch=16", "model.pattern=E", "model.depth=1", "model.vocab=256"}, words));
+  }
+
+  const std::vector<std::string> four_chips_ = {"--set", "layout.data_parallel=2", "--set", "layout.tensor_parallel=2"};
+  Variable plugin_{"MEGACPP_PJRT_TPU", STAND_IN_TPU_FILE};
+  Variable flags_{"LIBTPU_INIT_ARGS", ""};
+};
+
+TEST_F(AheadOfTimeTest, ASliceThatIsNotHereIsReportedOn) {
+  std::vector<std::string> words = four_chips_;
+  words.insert(words.end(), {"--json", "--set", "xla.flags=[v6e-dense]"});
+  const CommandResult result = run("compile", "v6e:2x2", words);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json xla = Json::parse(result.out)["xla"];
+  EXPECT_EQ(xla["device_kind"], "TPU v6 lite");
+  EXPECT_EQ(xla["devices"], 4);
+  EXPECT_EQ(xla["memory_limit_bytes"], 33'546'039'296);
+  EXPECT_EQ(xla["needed_bytes"], 5'722'190'592 + 495'963'648);
+  EXPECT_EQ(xla["fits"], true);
+  EXPECT_NEAR(xla["roofline_seconds"].get<double>(), 1.5e11 / 1640e9, 1e-6);
+  // Flags reached the child's environment and did not stay in ours.
+  const std::string platform = xla["platform"];
+  EXPECT_NE(platform.find("--xla_tpu_scoped_vmem_limit_kib=98304"), std::string::npos) << platform;
+  EXPECT_STREQ(std::getenv("LIBTPU_INIT_ARGS"), "");
+  EXPECT_EQ(xla["flags"][0]["origin"], "profile v6e-dense");
+  // Planned in whole tiles.
+  EXPECT_GT(xla["planned_argument_bytes"].get<int64_t>(), 500'000);
+  EXPECT_EQ(xla["planned_argument_bytes"].get<int64_t>() % 512, 0);
+  ASSERT_EQ(xla["instructions"].size(), 1u);
+  EXPECT_EQ(xla["instructions"][0]["axes"], "model");
+  EXPECT_EQ(xla["instructions"][0]["bytes_per_call"], 16);
+}
+
+TEST_F(AheadOfTimeTest, ExplainSetsTheTwoBesideEachOther) {
+  const CommandResult result = run("explain", "v6e:2x2", four_chips_);
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* expected : {"v6e:2x2  4 chips", "18.5% of a chip's 31.24 GiB: it fits", "ours only"})
+    EXPECT_NE(result.out.find(expected), std::string::npos) << expected << "\n" << result.out;
+}
+
+// Lone chips and rings are told to the plugin; the stand-in refuses a slice of which it was told wrongly.
+TEST_F(AheadOfTimeTest, SlicesOfAllSizes) {
+  EXPECT_EQ(run("compile", "v6e:1x1", {}).status, 0);
+  EXPECT_EQ(run("compile", "v6e:4x4", {"--set", "layout.data_parallel=16"}).status, 0);
+  const std::vector<std::string> pod = {"--set", "layout.data_parallel=256", "--set", "train.batch=256"};
+  EXPECT_EQ(run("compile", "v6e:16x16", pod).status, 0);
+  const CommandResult odd = run("compile", "v6e:3x3", {"--set", "layout.data_parallel=9", "--set", "train.batch=9"});
+  EXPECT_EQ(odd.status, 2);
+  EXPECT_NE(odd.err.find("error E1506"), std::string::npos) << odd.err;
+}
+
+TEST_F(AheadOfTimeTest, WhatDoesNotFitEndsInItsClassAfterTheReport) {
+  const Variable behaviour("STAND_IN_TPU", "full");
+  const CommandResult text = run("compile", "v6e:1x1", {});
+  EXPECT_EQ(text.status, 3);
+  EXPECT_NE(text.out.find("out of memory: compile-time HBM"), std::string::npos) << text.out;
+  EXPECT_NE(text.err.find("error E2002"), std::string::npos) << text.err;
+  EXPECT_NE(text.err.find("62.12"), std::string::npos) << text.err;
+  const Json xla = Json::parse(run("compile", "v6e:1x1", {"--json"}).out)["xla"];
+  EXPECT_EQ(xla["fits"], false);
+  EXPECT_EQ(xla["failure"]["code"], "E2002");
+  EXPECT_EQ(xla["devices"], 1);
+}
+
+TEST_F(AheadOfTimeTest, APluginThatAbortsHangsOrFailsIsReported) {
+  struct Row {
+    const char* behaviour;
+    const char* code;
+    const char* said;
+  };
+  for (const Row& row : {Row{"abort", "E3202", "Check failed: shape.IsArray()"},
+                         Row{"hang", "E3202", "no answer within"}, Row{"odd", "E3201", "Mosaic failed to compile"}}) {
+    const Variable behaviour("STAND_IN_TPU", row.behaviour);
+    const CommandResult result = run("compile", "v6e:1x1", {"--time-limit", "1"});
+    EXPECT_EQ(result.status, 1) << row.behaviour;
+    EXPECT_NE(result.err.find(std::string("error ") + row.code), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+    EXPECT_NE(result.out.find(std::string("failed: ") + row.code), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("planned arguments"), std::string::npos) << result.out;
+  }
+}
+
+}  // namespace
+}  // namespace megacpp
