@@ -14,7 +14,8 @@ namespace {
 namespace plugins = runtime::plugins;
 using memory::human_bytes;
 
-/// The least time a step can take, by the chip's own rates.
+/// The least time a step can take, by the chip's own rates. XLA counts the body of a loop once; what the loops add to
+/// the products they are taken to add to all.
 struct Roofline {
   double compute_seconds = 0;
   double memory_seconds = 0;
@@ -24,7 +25,8 @@ struct Roofline {
 std::optional<Roofline> roofline_of(const XlaCompilation& c) {
   const plugins::TpuPeaks* peaks = c.choice.tpu ? plugins::peaks_of(c.choice.tpu->generation) : nullptr;
   if (peaks == nullptr || !c.report.flops || !c.report.bytes_accessed) return std::nullopt;
-  return Roofline{*c.report.flops / peaks->flops, *c.report.bytes_accessed / peaks->bytes};
+  return Roofline{*c.report.flops * c.report.loop_factor / peaks->flops,
+                  *c.report.bytes_accessed * c.report.loop_factor / peaks->bytes};
 }
 
 /// Part of the chip's memory, where both are known.
@@ -75,9 +77,13 @@ void print_memory(const XlaCompilation& c) {
 
 void print_cost(const XlaCompilation& c) {
   TextTable table({"a chip's step", ">XLA", ">ours", ">XLA/ours"});
-  const double flops = c.report.flops.value_or(0);
-  table.add({"FLOPs", fmt::format("{:.4e}", flops), fmt::format("{:.4e}", c.flops), ratio_text(flops, c.flops)});
-  if (c.report.bytes_accessed) table.add({"bytes accessed", fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
+  const double flops = c.report.flops.value_or(0), all = flops * c.report.loop_factor;
+  table.add({"FLOPs", fmt::format("{:.4e}", all), fmt::format("{:.4e}", c.flops), ratio_text(all, c.flops)});
+  const bool has_loops = c.report.loop_factor != 1;
+  if (has_loops) table.add({"  loops taken once", fmt::format("{:.4e}", flops), "", ""});
+  if (c.report.bytes_accessed)
+    table.add({has_loops ? "bytes accessed, loops taken once" : "bytes accessed",
+               fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
   fmt::print("\n{}", table.to_text());
   if (const std::optional<Roofline> roofline = roofline_of(c))
     fmt::print("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
@@ -188,6 +194,7 @@ Json xla_json(const XlaCompilation& c) {
   json["memory_share"] = or_null(share);
   json["fits"] = c.out_of_memory ? Json(false) : share ? Json(*share <= 1) : Json();
   json["flops"] = or_null(c.report.flops);
+  json["loop_factor"] = c.report.loop_factor;
   json["our_flops"] = c.flops;
   json["bytes_accessed"] = or_null(c.report.bytes_accessed);
   json["roofline_seconds"] = roofline ? Json(roofline->seconds()) : Json();

@@ -69,6 +69,12 @@ TEST(XlaReportTest, AStepTakesAtLeastWhatTheChipsRatesAllow) {
   EXPECT_NEAR(json["roofline_memory_seconds"].get<double>(), 0.1, 1e-6);
   EXPECT_EQ(json["roofline_seconds"], json["roofline_memory_seconds"]);
   EXPECT_NE(text_of(on_v6e()).find("at least 100.00 ms"), std::string::npos);
+  // XLA's cost takes the body of a loop once.
+  XlaCompilation loops = on_v6e();
+  loops.report.loop_factor = 2.5;
+  EXPECT_NEAR(xla_json(loops)["roofline_seconds"].get<double>(), 0.25, 1e-6);
+  for (const char* expected : {"3.2300e+13", "1.2920e+13", "bytes accessed, loops taken once"})
+    EXPECT_NE(text_of(loops).find(expected), std::string::npos) << expected << "\n" << text_of(loops);
 }
 
 TEST(XlaReportTest, WhatDiffersFromOursIsMarked) {

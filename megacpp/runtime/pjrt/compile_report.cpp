@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/pjrt/hlo_runs.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/status.h"
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -28,7 +29,9 @@ void read_back(const CompiledProgram& program, const ir::Mesh& mesh, CompileRepo
   if (const auto at = cost.find("flops"); at != cost.end()) report.flops = at->second;
   if (const auto at = cost.find("bytes accessed"); at != cost.end()) report.bytes_accessed = at->second;
   try {
-    report.collectives = collectives_of(read_hlo_program(program.optimized()), mesh);
+    const HloProgram optimized = read_hlo_program(program.optimized());
+    report.collectives = collectives_of(optimized, mesh);
+    report.loop_factor = loop_factor(optimized);
   } catch (const base::Error& error) {
     report.unread = error.problem().where + ": " + error.problem().got;  // the rest of the report stands
   }
@@ -166,6 +169,7 @@ base::Json to_json(const CompileReport& report) {
                                   {"needed_bytes", json_of(report.needed_bytes())},
                                   {"flops", json_of(report.flops)},
                                   {"bytes_accessed", json_of(report.bytes_accessed)},
+                                  {"loop_factor", Json::Value(report.loop_factor)},
                                   {"collectives", Json::Value(std::move(collectives))},
                                   {"unread", Json::Value(report.unread)},
                                   {"out_of_memory", Json::Value(report.out_of_memory)},
@@ -186,6 +190,7 @@ CompileReport report_from_json(const base::Json& json) {
   // A whole number is written without a point and read as an integer.
   report.flops = json.find("flops")->number();
   report.bytes_accessed = json.find("bytes_accessed")->number();
+  report.loop_factor = json.find("loop_factor")->number().value_or(1);
   for (const Json& each : get<Json::Array>(json, "collectives")) report.collectives.push_back(collective_of(each));
   report.unread = get<std::string>(json, "unread");
   report.out_of_memory = get<std::string>(json, "out_of_memory");

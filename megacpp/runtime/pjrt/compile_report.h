@@ -37,8 +37,9 @@ struct CompileReport {
   int64_t devices = 0;
   std::optional<int64_t> memory_limit;  // bytes of a device, where the plugin says so
   std::optional<CompiledMemory> memory;
-  std::optional<double> flops;
+  std::optional<double> flops;  // XLA's cost: the body of a loop counts once
   std::optional<double> bytes_accessed;
+  double loop_factor = 1;  // how much more is multiplied with loops as often as they run
   std::vector<XlaCollective> collectives;
   std::string unread;         // why the optimized program could not be read; empty: it was
   std::string out_of_memory;  // what the plugin said where the program does not fit; then nothing below `memory_limit`

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/pjrt/hlo_product.h"
 #include "megacpp/runtime/pjrt/protobuf_reader.h"
 #include "megacpp/runtime/pjrt/replica_groups.h"
 
@@ -72,7 +75,7 @@ HloShape read_shape(std::string_view bytes, int depth = 0) {
   double size = static_cast<double>(shape.element_bits) / 8;
   for (const int64_t dim : shape.dims) {
     if (dim < 0) reader.fail("a dimension of " + std::to_string(dim));
-    size *= static_cast<double>(dim);
+    size *= static_cast<double>(std::max<int64_t>(dim, 1));  // an empty tensor's other dimensions are no larger
   }
   for (const HloShape& part : shape.parts) size += static_cast<double>(part.bytes());
   if (size > kMostBytes) reader.fail("a tensor larger than any memory");
@@ -109,7 +112,15 @@ std::optional<int64_t> read_trip_count(std::string_view config) {
   return error == std::errc() ? std::optional(count) : std::nullopt;
 }
 
-HloInstruction read_instruction(std::string_view bytes) {
+/// How instructions of a computation name each other. Later versions put the computation's number into the upper half.
+constexpr int64_t kLowHalf = 0xffffffff;
+
+struct Links {
+  int64_t id = 0;
+  std::vector<int64_t> operands;
+};
+
+HloInstruction read_instruction(std::string_view bytes, Links& links) {
   ProtobufReader reader(bytes, "HloInstructionProto");
   HloInstruction instruction;
   while (reader.next()) {
@@ -125,6 +136,12 @@ HloInstruction read_instruction(std::string_view bytes) {
         break;
       case 7:
         instruction.op_name = read_op_name(reader.bytes());
+        break;
+      case 35:
+        links.id = reader.integer() & kLowHalf;
+        break;
+      case 36:
+        reader.append_integers(links.operands);
         break;
       case 38:
         reader.append_integers(instruction.called);
@@ -154,13 +171,28 @@ HloInstruction read_instruction(std::string_view bytes) {
   return instruction;
 }
 
+double flops_of(std::string_view bytes, const HloInstruction& instruction, const std::vector<int64_t>& lhs) {
+  const bool is_dot = instruction.opcode == "dot";
+  return (is_dot ? dot_flops : convolution_flops)(bytes, lhs, instruction.shape.dims);
+}
+
 HloComputation read_computation(std::string_view bytes) {
   ProtobufReader reader(bytes, "HloComputationProto");
   HloComputation computation;
+  std::map<int64_t, size_t> by_id;
   while (reader.next()) {
     if (reader.field() == 1) computation.name = reader.text();
-    if (reader.field() == 2) computation.instructions.push_back(read_instruction(reader.bytes()));
     if (reader.field() == 5) computation.id = reader.integer();
+    if (reader.field() != 2) continue;
+    Links links;
+    HloInstruction instruction = read_instruction(reader.bytes(), links);
+    if (instruction.opcode == "dot" || instruction.opcode == "convolution") {
+      const auto lhs = links.operands.empty() ? by_id.end() : by_id.find(links.operands[0] & kLowHalf);
+      if (lhs == by_id.end()) reader.fail(instruction.name + " has no operand before it");
+      instruction.flops = flops_of(reader.bytes(), instruction, computation.instructions[lhs->second].shape.dims);
+    }
+    by_id[links.id] = computation.instructions.size();
+    computation.instructions.push_back(std::move(instruction));
   }
   return computation;
 }

@@ -33,6 +33,7 @@ struct HloInstruction {
   std::vector<std::vector<int64_t>> groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // source and target of a permute
   std::optional<int64_t> trip_count;               // of a `while`, where the compiler knows it
+  double flops = 0;                                // of a dot or a convolution, run once; 0: it is neither
 };
 
 struct HloComputation {

@@ -7,52 +7,10 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/sent_bytes.h"
+#include "megacpp/runtime/pjrt/hlo_runs.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
-
-constexpr int64_t kMostRuns = int64_t{1} << 30;
-
-[[noreturn]] void damaged(const std::string& reason) {
-  base::raise(base::Code::E3201, {.where = "the compiled program",
-                                  .got = reason,
-                                  .wanted = "a program as XLA writes it",
-                                  .next = "compile again; if it stays, try another version of the plugin"});
-}
-
-/// How often a computation runs.
-struct Runs {
-  int64_t count = 0;
-  bool at_least = false;
-};
-
-bool ends_with(const std::string& text, std::string_view end) { return std::string_view(text).ends_with(end); }
-
-// What is called stands before what calls it, so from the end on every caller is known when a computation's turn comes.
-std::vector<Runs> runs_of(const HloProgram& program) {
-  std::map<int64_t, size_t> index;
-  for (size_t c = 0; c < program.computations.size(); ++c) index[program.computations[c].id] = c;
-  std::vector<Runs> runs(program.computations.size());
-  runs.at(index.at(program.entry)).count = 1;
-  for (size_t c = runs.size(); c-- > 0;) {
-    if (runs[c].count == 0) continue;
-    for (const HloInstruction& instruction : program.computations[c].instructions) {
-      // What was started and is waited for calls the same computation again in the program's text, not in its run.
-      if (ends_with(instruction.opcode, "-done") || ends_with(instruction.opcode, "-update")) continue;
-      const bool is_loop = instruction.opcode == "while";
-      const int64_t trips = is_loop ? instruction.trip_count.value_or(1) : 1;
-      if (trips < 0 || trips > kMostRuns / runs[c].count) damaged(instruction.name + " runs too often");
-      for (const int64_t id : instruction.called) {
-        const auto at = index.find(id);
-        if (at == index.end() || at->second >= c) damaged(instruction.name + " calls what is not there");
-        Runs& callee = runs[at->second];
-        callee.count = std::min(kMostRuns, callee.count + trips * runs[c].count);
-        callee.at_least = callee.at_least || runs[c].at_least || (is_loop && !instruction.trip_count);
-      }
-    }
-  }
-  return runs;
-}
 
 /// The kind of an instruction that moves data between chips; empty for all others.
 std::string kind_of(const std::string& opcode) {
@@ -136,7 +94,7 @@ class Reader {
  public:
   explicit Reader(const ir::Mesh& mesh) : mesh_(mesh), axes_(mesh) {}
 
-  void add(const HloComputation& computation, const Runs& runs, std::vector<XlaCollective>& into) const {
+  void add(const HloComputation& computation, const HloRuns& runs, std::vector<XlaCollective>& into) const {
     const bool scattered = is_scattered(computation);
     for (const HloInstruction& instruction : computation.instructions) {
       std::string kind = kind_of(instruction.opcode);
@@ -169,7 +127,11 @@ class Reader {
     found.axes = axes_.of(groups);
     for (const std::vector<int64_t>& group : groups)
       found.parts = std::max(found.parts, static_cast<int64_t>(group.size()));
-    if (found.parts > mesh_.chips()) damaged(found.name + " groups more chips than there are");
+    MEGACPP_REQUIRE(found.parts <= mesh_.chips(), E3201,
+                    ({.where = "the compiled program, " + found.name,
+                      .got = "a group of " + std::to_string(found.parts) + " chips",
+                      .wanted = "at most " + std::to_string(mesh_.chips()),
+                      .next = "compile again; if it stays, try another version of the plugin"}));
   }
 
   // A collective's operands follow from what it leaves.
@@ -187,7 +149,7 @@ class Reader {
 }  // namespace
 
 std::vector<XlaCollective> collectives_of(const HloProgram& program, const ir::Mesh& mesh) {
-  const std::vector<Runs> runs = runs_of(program);
+  const std::vector<HloRuns> runs = runs_of(program);
   const Reader reader(mesh);
   std::vector<XlaCollective> all;
   for (size_t c = 0; c < runs.size(); ++c)

@@ -215,7 +215,8 @@ HloInstruction instruction(std::string opcode, HloShape shape, std::vector<int64
           .called = std::move(called),
           .groups = {},
           .pairs = {},
-          .trip_count = {}};
+          .trip_count = {},
+          .flops = 0};
 }
 
 HloInstruction over_model(HloInstruction it) {
