@@ -6,35 +6,13 @@
 
 #include <iostream>
 
-#include "megacpp/recipe/parse.h"
+#include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"
 
 namespace megacpp::testing_support {
 namespace {
 
-struct Row {
-  std::string recipe;  // "nam52-tiny"
-  std::string blocks;  // overrides of all rows of its list
-  std::string words;
-};
-
-void PrintTo(const Row& row, std::ostream* out) { *out << row.recipe << " " << row.blocks << row.words; }
-
-// Small, and with everything in the loss and the update that could be summed over the wrong chips: clipping at work
-// from the first step, a z-loss, micro-steps. eps is above the rounding of the gradients: where a gradient is nothing
-// but rounding, Adam would blow it up to a full step.
-constexpr std::string_view kSmall =
-    "train.batch=4 train.sequence=32 train.steps=5 train.threads=2 train.micro_steps=2 optimizer.warmup_steps=2 "
-    "optimizer.lr=0.001 optimizer.clip=0.5 optimizer.eps=1e-6 model.z_loss=0.001 model.mamba.chunk=8 ";
-
-recipe::Recipe recipe_of(const Row& row, int64_t seed) {
-  std::vector<std::string> overrides = overrides_of(kSmall);
-  for (std::string& word : overrides_of(row.blocks + row.words)) overrides.push_back(std::move(word));
-  overrides.push_back("train.seed=" + std::to_string(seed));
-  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + row.recipe + ".yaml", overrides);
-}
-
-class LayoutParityTest : public testing::TestWithParam<Row> {};
+class LayoutParityTest : public testing::TestWithParam<LayoutRow> {};
 
 TEST_P(LayoutParityTest, TrainsAsOnOneChip) {
   for (const int64_t seed : {1, 2, 3}) {
@@ -47,18 +25,6 @@ TEST_P(LayoutParityTest, TrainsAsOnOneChip) {
   }
   FAIL() << "every seed stands on an edge";
 }
-
-// Every family, experts in two blocks; stages get the recipe's own twelve blocks.
-constexpr std::string_view kFewBlocks52 = "model.depth=4 ";
-constexpr std::string_view kFewBlocks56r = "model.pattern=AEMER model.depth=5 ";
-
-std::vector<Row> rows_of(const std::string& recipe, std::string_view blocks, const std::vector<std::string>& lines) {
-  std::vector<Row> rows;
-  for (const std::string& line : lines) rows.push_back({recipe, std::string(blocks), line});
-  return rows;
-}
-
-std::string name_of(const testing::TestParamInfo<Row>& info) { return test_name(info.param.words); }
 
 // What both recipes can do: A and E blocks, 4 query heads over 2 key-value heads.
 const std::vector<std::string> kCommonLayouts = {
@@ -208,18 +174,19 @@ const std::vector<std::string> kExpertStages = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Nam52, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kCommonLayouts)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", "", kStages)), name_of);
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kCommonLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", "", kStages)),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52Heads, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), name_of);
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kCommonLayouts)), name_of);
+                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kCommonLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rStages, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", "", kStages)),
-                         name_of);
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), name_of);
+                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExpertStages, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", "", kExpertStages)), name_of);
+                         testing::ValuesIn(rows_of("nam56r-tiny", "", kExpertStages)), row_name);
 
 }  // namespace
 }  // namespace megacpp::testing_support

@@ -87,28 +87,38 @@ double relative(const std::vector<float>& got, const std::vector<float>& wanted)
   return std::sqrt(norm > 0 ? error / norm : error);
 }
 
-void compare_steps(const train::StepReport& got, const train::StepReport& wanted, Differences& differences) {
+void compare_steps(const train::StepReport& got, const train::StepReport& wanted, const Tolerances& tolerances,
+                   Differences& differences) {
   const std::string step = fmt::format("step {}: ", wanted.step);
-  differences.check(step + "loss", relative(got.loss, wanted.loss), kRunTolerance);
-  differences.check(step + "cross-entropy", relative(got.cross_entropy, wanted.cross_entropy), kRunTolerance);
-  differences.check(step + "balance loss", relative(got.balance, wanted.balance), kRunTolerance);
-  differences.check(step + "dropped requests", relative(got.dropped, wanted.dropped), 0);
-  differences.check(step + "gradient norm", relative(got.grad_norm, wanted.grad_norm), kNormTolerance);
+  differences.check(step + "loss", relative(got.loss, wanted.loss), tolerances.losses);
+  differences.check(step + "cross-entropy", relative(got.cross_entropy, wanted.cross_entropy), tolerances.losses);
+  differences.check(step + "balance loss", relative(got.balance, wanted.balance), tolerances.losses);
+  differences.check(step + "dropped requests", relative(got.dropped, wanted.dropped), tolerances.dropped);
+  differences.check(step + "gradient norm", relative(got.grad_norm, wanted.grad_norm), tolerances.norms);
+}
+
+train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
+  const int threads = static_cast<int>(recipe.train.threads);
+  return {
+      .target =
+          [threads](const ir::Mesh& mesh) {
+            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+          },
+      .load =
+          [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }};
 }
 
 /// A shake above 0 shakes the initial weights.
-TrainingRun train_recipe(const recipe::Recipe& recipe, uint64_t shake = 0) {
+TrainingRun train_recipe(const recipe::Recipe& recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
   static const data::TextCorpus corpus = short_documents();
   const data::Batches batches(corpus, {.batch = recipe.train.batch,
                                        .sequence = recipe.train.sequence,
                                        .micro_steps = recipe.train.micro_steps,
                                        .vocab = recipe.model.vocab,
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const int threads = static_cast<int>(recipe.train.threads);
-  const ir::Mesh mesh = plan::make_plan(recipe).parallel.mesh;
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh)));
-  const auto run = runtime::cpu::load(compiled, {.threads = threads});
+  const plan::Plan plan = plan::make_plan(recipe);
+  const compile::Compiled compiled = compile::compile_training(recipe, plan, backend.target(plan.parallel.mesh));
+  const auto run = backend.load(compiled);
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   if (shake > 0) shake_weights(compiled.parameters, state, shake);
@@ -119,16 +129,16 @@ TrainingRun train_recipe(const recipe::Recipe& recipe, uint64_t shake = 0) {
   return result;
 }
 
-std::string difference(const TrainingRun& got, const TrainingRun& wanted) {
+std::string difference(const TrainingRun& got, const TrainingRun& wanted, const Tolerances& tolerances) {
   Differences differences;
   differences.check("number of steps",
                     relative(static_cast<double>(got.steps.size()), static_cast<double>(wanted.steps.size())), 0);
   for (size_t i = 0; i < std::min(got.steps.size(), wanted.steps.size()); ++i)
-    compare_steps(got.steps[i], wanted.steps[i], differences);
+    compare_steps(got.steps[i], wanted.steps[i], tolerances, differences);
   for (const auto& [name, values] : wanted.parameters) {
     const auto ours = got.parameters.find(name);
     const double error = ours == got.parameters.end() ? INFINITY : relative(ours->second, values);
-    differences.check("parameter " + name, error, kRunTolerance);
+    differences.check("parameter " + name, error, tolerances.parameters);
   }
   return differences.text();
 }
@@ -149,24 +159,35 @@ const TrainingRun& one_chip_run(const recipe::Recipe& alone) {
   static std::deque<std::pair<recipe::Recipe, TrainingRun>> runs;
   for (const auto& [known, run] : runs)
     if (known == alone) return run;
-  return runs.emplace_back(alone, train_recipe(alone)).second;
+  return runs.emplace_back(alone, train_recipe(alone, cpu_backend(alone))).second;
 }
 
-bool is_on_edge(const recipe::Recipe& alone, const TrainingRun& run) {
+bool is_on_edge(const recipe::Recipe& alone, const TrainingRun& run, const Tolerances& tolerances) {
   for (uint64_t shake = 1; shake <= kShakes; ++shake)
-    if (!difference(train_recipe(alone, shake), run).empty()) return true;
+    if (!difference(train_recipe(alone, cpu_backend(alone), shake), run, tolerances).empty()) return true;
   return false;
+}
+
+Comparison compare(const TrainingRun& got, const recipe::Recipe& recipe, const Tolerances& tolerances) {
+  recipe::Recipe alone = recipe;
+  alone.layout = {};
+  const TrainingRun& wanted = one_chip_run(alone);
+  const std::string differs = difference(got, wanted, tolerances);
+  return {differs, !differs.empty() && is_on_edge(alone, wanted, tolerances)};
 }
 
 }  // namespace
 
 Comparison compare_with_one_chip(const recipe::Recipe& recipe) {
-  recipe::Recipe alone = recipe;
-  alone.layout = {};
-  const TrainingRun& wanted = one_chip_run(alone);
-  const TrainingRun got = train_recipe(recipe);
-  const std::string differs = difference(got, wanted);
-  return {differs + memory_surprises(got), !differs.empty() && is_on_edge(alone, wanted)};
+  const TrainingRun got = train_recipe(recipe, cpu_backend(recipe));
+  Comparison comparison = compare(got, recipe, {});
+  comparison.problems += memory_surprises(got);
+  return comparison;
+}
+
+Comparison compare_with_one_chip(const recipe::Recipe& recipe, const train::ParityBackend& backend,
+                                 const Tolerances& tolerances) {
+  return compare(train_recipe(recipe, backend), recipe, tolerances);
 }
 
 std::vector<std::string> overrides_of(std::string_view words) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/train/parity.h"
 
 namespace megacpp::testing_support {
 
@@ -21,10 +22,22 @@ struct Comparison {
   bool on_edge = false;  // the problems say nothing about the layout
 };
 
-/// Trains the recipe in its layout and on one chip: losses, gradient norms, requests that experts dropped (counted, so
-/// they must be equal), the final parameters, and on every chip measured against planned memory. The text is of this
+/// Relative; infinity: not compared.
+struct Tolerances {
+  double losses = kRunTolerance;
+  double norms = kNormTolerance;
+  double dropped = 0;  // requests are counted, so they must be equal
+  double parameters = kRunTolerance;
+};
+
+/// Trains the recipe in its layout and on one chip, both on the CPU backend: losses, gradient norms, requests that
+/// experts dropped, the final parameters, and on every chip measured against planned memory. The text is of this
 /// repository, cut into short documents so that sequences of a few tokens cross their borders.
 Comparison compare_with_one_chip(const recipe::Recipe& recipe);
+
+/// The same with the layout on another backend, whose memory is not ours to plan; one chip is of the CPU backend.
+Comparison compare_with_one_chip(const recipe::Recipe& recipe, const train::ParityBackend& backend,
+                                 const Tolerances& tolerances = {});
 
 /// "data_parallel=2 train.batch=4" as --set takes it: a word without a dot is a key of the layout.
 std::vector<std::string> overrides_of(std::string_view words);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of tables of layouts: a tiny recipe, made smaller still, and one line of --set overrides; see overrides_of.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/recipe/parse.h"
+#include "tests/parity/training_comparison.h"
+
+namespace megacpp::testing_support {
+
+struct LayoutRow {
+  std::string recipe;  // "nam52-tiny"
+  std::string blocks;  // overrides of all rows of its list
+  std::string words;
+};
+
+inline void PrintTo(const LayoutRow& row, std::ostream* out) { *out << row.recipe << " " << row.blocks << row.words; }
+
+// Small, and with everything in the loss and the update that could be summed over the wrong chips: clipping at work
+// from the first step, a z-loss, micro-steps. eps is above the rounding of the gradients: where a gradient is nothing
+// but rounding, Adam would blow it up to a full step.
+inline constexpr std::string_view kSmall =
+    "train.batch=4 train.sequence=32 train.steps=5 train.threads=2 train.micro_steps=2 optimizer.warmup_steps=2 "
+    "optimizer.lr=0.001 optimizer.clip=0.5 optimizer.eps=1e-6 model.z_loss=0.001 model.mamba.chunk=8 ";
+
+// Every family, experts in two blocks; stages get the recipe's own twelve blocks.
+inline constexpr std::string_view kFewBlocks52 = "model.depth=4 ";
+inline constexpr std::string_view kFewBlocks56r = "model.pattern=AEMER model.depth=5 ";
+
+inline recipe::Recipe recipe_of(const LayoutRow& row, int64_t seed) {
+  std::vector<std::string> overrides = overrides_of(kSmall);
+  for (std::string& word : overrides_of(row.blocks + row.words)) overrides.push_back(std::move(word));
+  overrides.push_back("train.seed=" + std::to_string(seed));
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + row.recipe + ".yaml", overrides);
+}
+
+inline std::vector<LayoutRow> rows_of(const std::string& recipe, std::string_view blocks,
+                                      const std::vector<std::string>& lines) {
+  std::vector<LayoutRow> rows;
+  for (const std::string& line : lines) rows.push_back({recipe, std::string(blocks), line});
+  return rows;
+}
+
+inline std::string row_name(const testing::TestParamInfo<LayoutRow>& info) { return test_name(info.param.words); }
+
+}  // namespace megacpp::testing_support

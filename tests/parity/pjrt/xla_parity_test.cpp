@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The XLA lane on the devices of the CPU plugin, in both placements: golden files of public reference models, and the
+// tiny recipes in many layouts against one chip of the CPU backend.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include "megacpp/plan/plan.h"
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "tests/parity/layout_rows.h"
+#include "tests/parity/training_comparison.h"
+#include "tests/support/cpu_plugin.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+using emit::Placement;
+
+constexpr Placement kPlacements[] = {Placement::megacpp, Placement::xla};
+
+// XLA is to compile fast here, not to make fast programs: a fourth of the time.
+train::ParityBackend xla_backend(Placement placement) {
+  return {.target = [placement](const ir::Mesh&) { return runtime::pjrt::xla_target(placement); },
+          .load =
+              [placement](const compile::Compiled& compiled) {
+                return runtime::pjrt::load(compiled, {.placement = placement,
+                                                      .plugin = MEGACPP_PJRT_CPU_PLUGIN,
+                                                      .flags = {{"xla_backend_optimization_level", int64_t{0}},
+                                                                {"xla_cpu_use_fusion_emitters", false}}});
+              }};
+}
+
+const char* name_of(Placement placement) { return placement == Placement::xla ? "placement xla" : "placement megacpp"; }
+
+// ---- Golden files ----
+
+const std::filesystem::path kModels = std::filesystem::path(MEGACPP_SOURCE_DIR) / "tests/golden/models";
+
+struct GoldenRow {
+  std::string file;
+  std::string words;
+};
+
+void PrintTo(const GoldenRow& row, std::ostream* out) { *out << row.file << " " << row.words; }
+
+class XlaGoldenParityTest : public CpuPluginTest, public testing::WithParamInterface<GoldenRow> {};
+
+TEST_P(XlaGoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
+  recipe::Recipe wish;
+  recipe::apply_overrides(wish, overrides_of(GetParam().words));
+  for (const Placement placement : kPlacements) {
+    SCOPED_TRACE(name_of(placement));
+    const train::ParityReport report =
+        train::run_parity(kModels / (GetParam().file + ".safetensors"), wish.layout, xla_backend(placement));
+    EXPECT_TRUE(report.passed());
+    for (const train::ParityRow& row : report.rows)
+      EXPECT_TRUE(row.passed) << row.name << " is off by " << row.relative_error << ", allowed is " << row.tolerance;
+    if (wish.layout == recipe::Layout{}) break;  // on one device both placements are one
+  }
+}
+
+// Every file on one device, and some in layouts that their sizes do not divide by.
+std::vector<GoldenRow> golden_rows() {
+  std::vector<GoldenRow> rows;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels))
+    rows.push_back({entry.path().stem().string(), ""});
+  std::ranges::sort(rows, {}, &GoldenRow::file);
+  rows.push_back({"llama_odd", "data_parallel=2"});
+  rows.push_back({"mamba2_groups", "tensor_parallel=3 sequence_parallel=false"});
+  rows.push_back({"mixtral_four", "expert_parallel=4"});
+  rows.push_back({"rglru_block", "context_parallel=3 load_balance=false"});
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, XlaGoldenParityTest, testing::ValuesIn(golden_rows()), [](const auto& info) {
+  return info.param.file + (info.param.words.empty() ? "" : "_" + test_name(info.param.words));
+});
+
+// ---- Layouts ----
+
+class XlaLayoutParityTest : public CpuPluginTest, public testing::WithParamInterface<LayoutRow> {};
+
+void expect_trains_as_one_chip(const LayoutRow& row, Placement placement, const Tolerances& tolerances) {
+  for (const int64_t seed : {1, 2, 3}) {
+    const Comparison comparison = compare_with_one_chip(recipe_of(row, seed), xla_backend(placement), tolerances);
+    if (!comparison.on_edge) {
+      EXPECT_EQ(comparison.problems, "") << "with seed " << seed;
+      return;
+    }
+    std::cout << "seed " << seed << " stands on an edge:\n" << comparison.problems;
+  }
+  FAIL() << "every seed stands on an edge";
+}
+
+TEST_P(XlaLayoutParityTest, TrainsAsOneChipOfTheCpuBackend) {
+  for (const Placement placement : kPlacements) {
+    SCOPED_TRACE(name_of(placement));
+    expect_trains_as_one_chip(GetParam(), placement, {});
+    if (plan::make_plan(recipe_of(GetParam(), 1)).parallel.mesh.chips() == 1) break;
+  }
+}
+
+// The hybrid's blocks cost XLA more than the dense ones: fewer of them, and fewer layouts.
+constexpr std::string_view kEachFamilyOnce = "model.pattern=AEMR model.depth=4 ";
+
+const std::vector<std::string> kDenseLayouts = {
+    "chips=1",
+    "chips=1 train.micro_steps=1 model.tie_embeddings=true",
+    "data_parallel=2",
+    "data_parallel=3",  // 4 sequences over 3 chips
+    "data_parallel=4 zero=1",
+    "data_parallel=4 zero=2 train.micro_steps=1",
+    "data_parallel=4 zero=3 model.tie_embeddings=true",
+    "data_parallel=2 lane=fsdp",
+    "data_parallel=2 lane=megatron",
+    "tensor_parallel=2",
+    "tensor_parallel=4 sequence_parallel=false model.vocab=259",  // 2 chips share a key-value head
+    "data_parallel=2 tensor_parallel=2",
+    "data_parallel=3 tensor_parallel=2 zero=3 model.vocab=257",  // padding inside shares
+    "context_parallel=2",
+    "context_parallel=2 context_attention=alltoall",
+    "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+};
+
+const std::vector<std::string> kHybridLayouts = {
+    "chips=1",
+    "data_parallel=3",
+    "data_parallel=2 zero=3 train.micro_steps=1 model.tie_embeddings=true",
+    "data_parallel=2 lane=megatron",
+    "tensor_parallel=2",
+    "data_parallel=2 tensor_parallel=2 zero=3",
+    "context_parallel=2",
+    "context_parallel=2 load_balance=false context_attention=alltoall",
+    "data_parallel=2 context_parallel=2 tensor_parallel=2",
+};
+
+const std::vector<std::string> kExpertLayouts = {
+    "expert_parallel=2",
+    "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
+    "expert_parallel=2 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
+    "data_parallel=2 expert_parallel=2 zero=1",
+    "expert_parallel=2 tensor_parallel=2 lane=fsdp",
+    "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3",
+};
+
+INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
+
+// ---- bf16 ----
+
+class XlaHalfPrecisionTest : public CpuPluginTest, public testing::WithParamInterface<LayoutRow> {};
+
+TEST_P(XlaHalfPrecisionTest, LossesFollowTheCpuBackend) {
+  const Tolerances tolerances{.losses = 1e-2, .norms = INFINITY, .dropped = INFINITY, .parameters = INFINITY};
+  expect_trains_as_one_chip(GetParam(), Placement::megacpp, tolerances);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nam52, XlaHalfPrecisionTest,
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52,
+                                                   {"train.precision=bf16", "train.precision=bf16 tensor_parallel=2"})),
+                         row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56r, XlaHalfPrecisionTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, {"train.precision=bf16"})),
+                         row_name);
+
+}  // namespace
+}  // namespace megacpp::testing_support
