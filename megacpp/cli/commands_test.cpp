@@ -137,6 +137,11 @@ TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
       {tiny("train", {"--set", "data.text=/no/such/text"}), "E1101"},
       {tiny("train", {"--set", "model.vocab=100"}), "E1102"},
       {tiny("train", {"--set", "optimizer.lr=1e9", "--set", "optimizer.warmup_steps=0"}), "E1302"},
+      {tiny("train", {"--set", "backend=xla", "--check-nans"}), "E1505"},
+      {tiny("train", {"--set", "backend=xla", "--profile"}), "E1505"},
+      {tiny("train", {"--set", "backend=xla", "--trace", "/no/such/file"}), "E1505"},
+      {tiny("train", {"--set", "backend=xla", "--set", "layout.pipeline_parallel=2"}), "E1505"},
+      {{"parity", golden, "--set", "backend=xla", "--set", "layout.pipeline_parallel=2"}, "E1505"},
   };
   for (const auto& [words, code] : mistakes) {
     const Result result = megacpp(words);

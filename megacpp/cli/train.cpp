@@ -152,8 +152,19 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
              worst.memory.measured_peak_bytes, worst.memory.planned_peak_bytes, where);
 }
 
+// XLA shows neither what its nodes compute nor when: said before anything is compiled.
+void refuse_what_xla_hides(const Flags& flags) {
+  const char* flag = flags.check_nans ? "--check-nans" : flags.profile ? "--profile" : "--trace";
+  MEGACPP_REQUIRE(!flags.check_nans && !flags.profile && flags.trace.empty(), E1505,
+                  {.where = flag,
+                   .got = "backend xla, which runs a whole step as one program",
+                   .wanted = "a backend that runs one op after the other",
+                   .next = "leave it out, or set backend: cpu"});
+}
+
 int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
+  if (recipe.backend == "xla") refuse_what_xla_hides(flags);
   const plan::Plan plan = plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   const int threads = threads_for(recipe);
   const data::TextCorpus corpus = data::load_text(recipe.data.text);

@@ -8,7 +8,7 @@
 
 namespace megacpp::plan {
 
-/// The recipe is validated. Raises E1401 to E1407 on the first problem.
+/// The recipe is validated. Raises E1401 to E1407 on the first problem, E1505 for what its backend cannot run.
 void check_layout(const recipe::Recipe& recipe, Adjustable adjustable);
 
 }  // namespace megacpp::plan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gates of a pipeline: chunks and schedules that agree, a block for every chunk, cuts that make as many parts.
+// The gates of a pipeline: a backend that has one, chunks and schedules that agree, a block for every chunk, cuts that
+// make as many parts.
 #pragma once
 
 #include <array>
@@ -9,6 +10,6 @@
 namespace megacpp::plan {
 
 /// Later ones rely on earlier ones.
-const std::array<Gate, 5>& stage_gates();
+const std::array<Gate, 6>& stage_gates();
 
 }  // namespace megacpp::plan
