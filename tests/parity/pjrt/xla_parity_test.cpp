@@ -120,7 +120,7 @@ const std::vector<std::string> kDenseLayouts = {
     "tensor_parallel=4 sequence_parallel=false model.vocab=259",  // 2 chips share a key-value head
     "data_parallel=2 tensor_parallel=2",
     "data_parallel=3 tensor_parallel=2 zero=3 model.vocab=257",  // padding inside shares
-    "context_parallel=2",
+    "context_parallel=2 model.attention.document_mask=true",
     "context_parallel=2 context_attention=alltoall",
     "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
 };
@@ -129,12 +129,10 @@ const std::vector<std::string> kHybridLayouts = {
     "chips=1",
     "data_parallel=3",
     "data_parallel=2 zero=3 train.micro_steps=1 model.tie_embeddings=true",
-    "data_parallel=2 lane=megatron",
     "tensor_parallel=2",
     "data_parallel=2 tensor_parallel=2 zero=3",
     "context_parallel=2",
     "context_parallel=2 load_balance=false context_attention=alltoall",
-    "data_parallel=2 context_parallel=2 tensor_parallel=2",
 };
 
 const std::vector<std::string> kExpertLayouts = {
