@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread_pool.h"
 
 namespace megacpp::train {
 
@@ -27,6 +29,8 @@ void RunState::collect(int64_t chip, size_t program, const std::string& output, 
 }
 
 void RunState::initialise_weights(uint64_t seed) {
+  constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
+  base::ThreadPool threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   for (const blocks::Parameter& parameter : compiled_.parameters)
     for (int64_t chip = 0; chip < run_.chips(); ++chip) {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
@@ -35,7 +39,10 @@ void RunState::initialise_weights(uint64_t seed) {
       float* const part = reinterpret_cast<float*>(scratch().data());
       for (const ir::LocalRun& piece :
            ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
-        blocks::initialise(parameter, seed, piece.whole, {part + piece.local, static_cast<size_t>(piece.count)});
+        threads.parallel_for(piece.count, kGrain, [&](int64_t begin, int64_t end, int) {
+          blocks::initialise(parameter, seed, piece.whole + begin,
+                             {part + piece.local + begin, static_cast<size_t>(end - begin)});
+        });
       run_.write_state(parameter.name, chip, scratch());
     }
 }
