@@ -4,11 +4,12 @@
 #include "megacpp/base/error.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
-#include "megacpp/runtime/plugins/flags.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
 #endif
 
 namespace megacpp::cli {
+
+namespace plugins = runtime::plugins;
+
 namespace {
 
 #ifdef MEGACPP_HAS_PJRT
@@ -19,14 +20,23 @@ emit::Placement placement_of(const recipe::Recipe& recipe) {
 
 schedule::Target xla_target(const recipe::Recipe& recipe) { return runtime::pjrt::xla_target(placement_of(recipe)); }
 
-// Flags are checked before the plugin is loaded: it would end the process at one it does not know.
+std::filesystem::path cache_of(const recipe::Recipe& recipe) {
+  if (recipe.xla.cache == "off") return {};
+  return recipe.xla.cache == "auto" ? plugins::program_folder() : std::filesystem::path(recipe.xla.cache);
+}
+
+// Flags are checked before the plugin is loaded: it would end the process at one it does not know. The TPU's reads them
+// when it is loaded, the others take them with each compilation.
 std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  namespace plugins = runtime::plugins;
   const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
-  const plugins::ResolvedFlags flags = plugins::resolve_flags(recipe.xla.flags, {.platform = choice.kind});
-  return runtime::pjrt::load(compiled, {.placement = placement_of(recipe),
+  const plugins::ResolvedFlags flags = xla_flags(recipe);
+  const bool is_tpu = choice.kind == plugins::PluginKind::tpu;
+  if (is_tpu) plugins::apply_to_environment(flags);
+  runtime::pjrt::BackendOptions options{.placement = placement_of(recipe),
                                         .plugin = plugins::find_plugin(choice.kind, choice.named).file,
-                                        .flags = plugins::override_form(flags)});
+                                        .cache = cache_of(recipe)};
+  if (!is_tpu) options.flags = plugins::override_form(flags);
+  return runtime::pjrt::load(compiled, options);
 }
 
 #else
@@ -44,6 +54,10 @@ std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe&, const co
 #endif
 
 }  // namespace
+
+plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
+  return plugins::resolve_flags(recipe.xla.flags, {.platform = plugins::choose_plugin(recipe.xla.plugin).kind});
+}
 
 int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();

@@ -9,12 +9,16 @@
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::cli {
 
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
+
+/// The flags that a recipe gives to XLA, checked: E1507.
+runtime::plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe);
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
 

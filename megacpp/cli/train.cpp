@@ -55,13 +55,34 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
   if (compiled.mesh.chips() > 1)
     fmt::print(stderr, "mesh       {} chips: {}\n", compiled.mesh.chips(), ir::to_string(compiled.mesh));
   if (recipe.backend == "xla") {
-    fmt::print(stderr, "compile    {:.0f} ms, then by XLA ({}, {})\n", compile_seconds(compiled) * 1e3,
-               recipe.xla.plugin, recipe.xla.placement);
+    fmt::print(stderr, "compile    {:.0f} ms, now by XLA ({}, collectives placed by {})\n",
+               compile_seconds(compiled) * 1e3, recipe.xla.plugin, recipe.xla.placement);
+    for (const runtime::plugins::ResolvedFlag& flag : xla_flags(recipe).flags)
+      fmt::print(stderr, "flag       {}={}  ({})\n", flag.name, flag.value_text(), flag.origin);
     return;
   }
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
              compiled.fallbacks.size(), threads);
   fmt::print(stderr, "{}\n", memory::to_text(compiled.largest().memory));
+}
+
+// What the plugin did with the program: compiled it, and why, or found it compiled.
+void print_loaded(const runtime::Executable& run) {
+  const runtime::Counters counters = run.counters();
+  for (const auto& [cause, count] : counters.compiles)
+    fmt::print(stderr, "xla        compiled in {:.1f} s ({})\n", counters.compile_seconds, cause);
+  if (counters.cache_hits > 0) fmt::print(stderr, "xla        compiled before, loaded from the cache\n");
+  fmt::print(stderr, "           {}\n", run.path());
+}
+
+Json counters_json(const runtime::Counters& counters) {
+  const auto transfers = [](const runtime::Transfers& one) { return Json{{"count", one.count}, {"bytes", one.bytes}}; };
+  return {{"compiles", counters.compiles},
+          {"cache_hits", counters.cache_hits},
+          {"executions", counters.executions},
+          {"host_syncs", counters.host_syncs},
+          {"host_to_device", transfers(counters.host_to_device)},
+          {"device_to_host", transfers(counters.device_to_host)}};
 }
 
 // The chip that has used the most memory so far; of equals the one that was planned to, then the first.
@@ -94,16 +115,21 @@ class Progress {
     if (!logged && !live_) return;
     const double left =
         seconds_ / static_cast<double>(report.step + 1) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    const std::string line = fmt::format(
-        "step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s  peak {}{}  {:.0f}s left", report.step + 1,
-        recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-        static_cast<double>(tokens_) / seconds_, memory::human_bytes(worst_chip(run_).memory.measured_peak_bytes),
-        report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
+    const std::string line =
+        fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s{}{}  {:.0f}s left",
+                    report.step + 1, recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+                    static_cast<double>(tokens_) / seconds_, peak_text(),
+                    report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
     fmt::print(stderr, "{}{}{}", live_ ? "\r\033[K" : "", line, logged ? "\n" : "");
     std::fflush(stderr);
   }
 
  private:
+  std::string peak_text() const {
+    const int64_t peak = worst_chip(run_).memory.measured_peak_bytes;
+    return peak > 0 ? "  peak " + memory::human_bytes(peak) : "";
+  }
+
   const recipe::Recipe& recipe_;
   const runtime::Executable& run_;
   bool live_;
@@ -136,7 +162,11 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                 {"steps", static_cast<int64_t>(reports.size())},
                 {"losses", losses},
                 {"tokens_per_second", rate},
+                {"path", run.path()},
                 {"compile_seconds", compile_seconds(compiled)},
+                {"xla_compile_seconds", run.counters().compile_seconds},
+                {"counters", counters_json(run.counters())},
+                {"xla_flags", Json::parse(base::to_text(runtime::plugins::to_json(xla_flags(recipe))))},
                 {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
                 {"planned_peak_bytes", worst.memory.planned_peak_bytes},
                 {"measured_peak_bytes", worst.memory.measured_peak_bytes},
@@ -147,9 +177,12 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
   if (reports.empty()) return;
   const std::string where =
       run.chips() > 1 ? fmt::format(" (the largest: {})", train::chip_name(worst.chip, compiled.mesh)) : "";
-  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {} bytes measured, {} planned{}\n",
-             recipe.name, reports.size(), reports.front().loss, reports.back().loss, rate,
-             worst.memory.measured_peak_bytes, worst.memory.planned_peak_bytes, where);
+  const std::string measured = worst.memory.measured_peak_bytes > 0
+                                   ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
+                                   : "not measured by this plugin";
+  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n", recipe.name,
+             reports.size(), reports.front().loss, reports.back().loss, rate, measured, worst.memory.planned_peak_bytes,
+             where);
 }
 
 // XLA shows neither what its nodes compute nor when: said before anything is compiled.
@@ -180,6 +213,7 @@ int run_train(const Flags& flags) {
                              .profile = flags.profile,
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
+  if (recipe.backend == "xla") print_loaded(*run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);

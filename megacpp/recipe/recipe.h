@@ -99,6 +99,7 @@ struct Xla {
   std::string placement = "megacpp";  // xla | megacpp
   std::string plugin = "cpu";         // cpu | tpu | cuda | a path
   std::vector<std::string> flags;     // profiles, name=value, raw:name=value
+  std::string cache = "auto";         // folder of compiled programs; auto: the user's cache; off: none
 
   bool operator==(const Xla&) const = default;
 };

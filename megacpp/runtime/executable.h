@@ -13,6 +13,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/graph.h"
+#include "megacpp/runtime/counters.h"
 
 namespace megacpp::runtime {
 
@@ -73,6 +74,11 @@ class Executable {
   virtual std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip = 0) const = 0;
   float scalar_output(size_t program, const std::string& name, int64_t chip = 0) const;  // f32
   virtual ChipMemory memory(int64_t chip = 0) const = 0;
+
+  /// What runs the programs: "cpu", or a plugin and the versions it names. Two runs compare only on the same path.
+  virtual std::string path() const = 0;
+  /// Compilations after compile::, transfers, waits; all zero where programs run in this process's own memory.
+  virtual Counters counters() const { return {}; }
 
   /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;

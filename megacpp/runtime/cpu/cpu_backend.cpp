@@ -70,6 +70,7 @@ class CpuExecutable : public Executable {
     });
   }
 
+  std::string path() const override { return "cpu"; }
   std::vector<std::pair<std::string, double>> op_seconds() const override {
     std::map<std::string, double> by_op;
     for (const auto& chip : chips_)

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/runtime/pjrt/counters.h"
+#include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/pjrt/device_description.h"
 #include "megacpp/runtime/pjrt/named_value.h"
 #include "megacpp/runtime/pjrt/plugin.h"

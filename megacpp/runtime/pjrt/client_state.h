@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/pjrt/api.h"
-#include "megacpp/runtime/pjrt/counters.h"
 #include "megacpp/runtime/pjrt/plugin.h"
 
 namespace megacpp::runtime::pjrt {

@@ -68,8 +68,12 @@ void compile_for_topology(const Plugin& plugin, const CompileRequest& request, C
         .got = std::to_string(report.devices) + " devices",
         .wanted = std::to_string(request.mesh.chips()) + ", the chips of the mesh " + to_string(request.mesh),
         .next = "change the degrees of the layout, or the topology"}));
-  compile_timed([&] { return topology.compile(request.stablehlo, options_for(request.mesh.chips(), request.flags)); },
-                request.mesh, report);
+  compile_timed(
+      [&] {
+        return topology.compile(request.stablehlo,
+                                options_for(topology.devices(), request.mesh.chips(), request.flags));
+      },
+      request.mesh, report);
 }
 
 void compile_for_devices(const Plugin& plugin, const CompileRequest& request, CompileReport& report) {
@@ -77,8 +81,11 @@ void compile_for_devices(const Plugin& plugin, const CompileRequest& request, Co
   report.platform = client.platform_name() + ", " + client.platform_version();
   describe_devices(client.devices(), report);
   if (const auto memory = client.memory(0); memory && !report.memory_limit) report.memory_limit = memory->bytes_limit;
-  compile_timed([&] { return compile(client, request.stablehlo, options_for(request.mesh.chips(), request.flags)); },
-                request.mesh, report);
+  compile_timed(
+      [&] {
+        return compile(client, request.stablehlo, options_for(client.devices(), request.mesh.chips(), request.flags));
+      },
+      request.mesh, report);
 }
 
 // ---- As text between processes ----

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
+#include "megacpp/runtime/pjrt/program_cache.h"
 #include "megacpp/runtime/pjrt/step_module.h"
 
 namespace megacpp::runtime::pjrt {
@@ -30,13 +31,21 @@ struct Fetched {
   Bytes bytes;
 };
 
+LoadedProgram load_program(const Client& client, const std::string& text, const CompileOptions& options,
+                           const std::filesystem::path& cache) {
+  if (cache.empty()) return compile(client, text, options, "no cache");
+  return ProgramCache(cache).compile(client, text, options);
+}
+
 class PjrtExecutable : public Executable {
  public:
   PjrtExecutable(const compile::Compiled& compiled, const BackendOptions& options)
       : compiled_(compiled),
         module_(module_of(compiled, options.placement)),
-        client_(client_for(Plugin::load(options.plugin), compiled.mesh.chips())),
-        program_(compile(client_, module_.text, options_for(chips(), options.flags), "first use")),
+        plugin_(Plugin::load(options.plugin)),
+        client_(client_for(plugin_, compiled.mesh.chips())),
+        program_(
+            load_program(client_, module_.text, options_for(client_.devices(), chips(), options.flags), options.cache)),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
     for (size_t i = 0; i < module_.arguments.size(); ++i) {
@@ -134,6 +143,9 @@ class PjrtExecutable : public Executable {
             .measured_peak_bytes = measured ? measured->peak_bytes_in_use.value_or(measured->bytes_in_use) : 0};
   }
 
+  std::string path() const override { return plugin_.file().filename().string() + ", " + plugin_.identity(); }
+  Counters counters() const override { return client_.counters(); }
+
   std::vector<std::pair<std::string, double>> op_seconds() const override { return {}; }
   const std::vector<TraceEvent>& trace(int64_t) const override { return no_trace_; }
 
@@ -174,6 +186,7 @@ class PjrtExecutable : public Executable {
 
   const compile::Compiled& compiled_;
   emit::Module module_;
+  const Plugin& plugin_;
   Client client_;
   LoadedProgram program_;
   std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack

@@ -22,10 +22,12 @@ struct BackendOptions {
   emit::Placement placement = emit::Placement::megacpp;
   std::filesystem::path plugin;
   std::map<std::string, FlagValue> flags = {};
+  std::filesystem::path cache = {};  // of compiled programs; empty: none
 };
 
 /// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the
-/// devices. E1505 for a pipeline, E1504 when the plugin has too few devices; errors of the plugin as in status.h.
+/// devices. E1505 for a pipeline, E1504 when the plugin has too few devices, E3001 for a cache that cannot be written;
+/// errors of the plugin as in status.h.
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const BackendOptions& options);
 
 }  // namespace megacpp::runtime::pjrt

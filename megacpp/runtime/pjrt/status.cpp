@@ -2,7 +2,11 @@
 #include "megacpp/runtime/pjrt/status.h"
 
 #include <array>
+#include <optional>
 #include <utility>
+
+#include "megacpp/runtime/plugins/oom_message.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -23,15 +27,39 @@ std::string next_step(base::Code code) {
       return "take another plugin or a newer version of it, or leave out what it names";
     case base::Code::E1506:
       return "check the name against the chips and sizes that are sold";
-    case base::Code::E2002:
-      return "shard more, recompute, or reduce the batch";
-    case base::Code::E2003:
-      return "free the device, or reduce what stays on it";
-    case base::Code::E2004:
-      return "reduce the batch, shard more, or free the device";
     default:
       return "search for the plugin's words, or try another version of it";
   }
+}
+
+// Where memory runs out unless the message says otherwise; nothing for phases that have no such class.
+std::optional<plugins::OomClass> oom_class_of(Phase phase) {
+  switch (phase) {
+    case Phase::compile:
+      return plugins::OomClass::compile;
+    case Phase::load:
+      return plugins::OomClass::load;
+    case Phase::transfer:
+    case Phase::execute:
+      return plugins::OomClass::runtime;
+    default:
+      return std::nullopt;
+  }
+}
+
+base::Error error_of(const Failure& failure, Phase phase, const std::string& plugin) {
+  const std::string where = plugin + ", " + std::string(phase_name(phase));
+  const auto during = oom_class_of(phase);
+  if (failure.code == StatusCode::resource_exhausted && during) {
+    const plugins::OomMessage message =
+        plugins::read_oom_message(failure.message, {.during = *during, .platform = plugins::kind_of_file(plugin)});
+    return {plugins::code_of(message.cls), plugins::problem_of(message, where)};
+  }
+  const base::Code code = code_of(failure.code, phase);
+  return {code,
+          {.where = where,
+           .got = std::string(status_name(failure.code)) + ": " + failure.message,
+           .next = next_step(code)}};
 }
 
 }  // namespace
@@ -69,10 +97,6 @@ base::Code code_of(StatusCode code, Phase phase) {
 }
 
 PluginError::PluginError(Failure failure, Phase phase, const std::string& plugin)
-    : base::Error(code_of(failure.code, phase), {.where = plugin + ", " + std::string(phase_name(phase)),
-                                                 .got = std::string(status_name(failure.code)) + ": " + failure.message,
-                                                 .next = next_step(code_of(failure.code, phase))}),
-      failure_(std::move(failure)),
-      phase_(phase) {}
+    : base::Error(error_of(failure, phase, plugin)), failure_(std::move(failure)), phase_(phase) {}
 
 }  // namespace megacpp::runtime::pjrt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plugin answers when a call fails, and the error of ours it becomes. The decision rests on the status code and
-// on what was being done, never on words in the message; the message is kept whole. Who can read more from it (sizes of
-// an out-of-memory message) catches PluginError and looks at its failure.
+// on what was being done; of messages that memory ran out, the numbers are read (oom_message.h). The message itself is
+// kept whole in the failure.
 #pragma once
 
 #include <string>

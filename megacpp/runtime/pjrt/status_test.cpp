@@ -35,9 +35,17 @@ TEST(StatusTest, AnErrorKeepsTheMessageWholeAndTheFailureApart) {
   const PluginError error({StatusCode::resource_exhausted, message}, Phase::compile, "libtpu.so");
   EXPECT_EQ(error.code(), Code::E2002);
   EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
-  EXPECT_EQ(error.problem().got, "RESOURCE_EXHAUSTED: " + message);
+  EXPECT_EQ(error.problem().got, "compile-time HBM: " + message);
   EXPECT_EQ(error.failure().message, message);
   EXPECT_EQ(error.phase(), Phase::compile);
+}
+
+TEST(StatusTest, AMessageThatMemoryRanOutIsReadIntoNumbers) {
+  const PluginError error({StatusCode::resource_exhausted,
+                           "Out of memory while trying to allocate 128.79GiB with allocator GPU_0_bfc on device 0."},
+                          Phase::execute, "xla_cuda_plugin.so");
+  EXPECT_EQ(error.code(), Code::E2004);
+  EXPECT_NE(error.problem().got.find("128.79 GiB wanted"), std::string::npos) << error.problem().got;
 }
 
 TEST(StatusTest, ACodeOfALaterVersionIsUnknown) { EXPECT_EQ(status_name(static_cast<StatusCode>(99)), "UNKNOWN"); }

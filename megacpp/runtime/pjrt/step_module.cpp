@@ -22,8 +22,13 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
       placement);
 }
 
-CompileOptions options_for(int64_t chips, std::map<std::string, FlagValue> flags) {
-  return {.partitions = chips, .spmd_partitioning = chips > 1, .shardy = chips > 1, .flags = std::move(flags)};
+CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
+                           std::map<std::string, FlagValue> flags) {
+  CompileOptions options{
+      .partitions = chips, .spmd_partitioning = chips > 1, .shardy = chips > 1, .flags = std::move(flags)};
+  for (const DeviceDescription& device : devices.first(static_cast<size_t>(chips)))
+    options.device_ids.push_back(device.id);
+  return options;
 }
 
 Client client_for(const Plugin& plugin, int64_t chips) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "megacpp/compile/compile.h"
@@ -16,8 +17,9 @@ namespace megacpp::runtime::pjrt {
 /// `compiled` was made for xla_target(placement). E1505 for a pipeline.
 emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement);
 
-/// One partition a chip.
-CompileOptions options_for(int64_t chips, std::map<std::string, FlagValue> flags);
+/// One partition a chip, on the first of these devices in their order.
+CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
+                           std::map<std::string, FlagValue> flags);
 
 /// E1504 when the plugin has too few devices.
 Client client_for(const Plugin& plugin, int64_t chips);

@@ -159,6 +159,13 @@ std::string looked_text(const PluginKindInfo& info, const Surroundings& around,
   return text + fmt::format("no package {} in {}", fmt::join(packages, " or "), fmt::join(folders, ", "));
 }
 
+// The user's cache of this program; empty without a home folder.
+fs::path user_folder(const Surroundings& surroundings) {
+  const std::string home = surroundings.variable("HOME"), cache = surroundings.variable("XDG_CACHE_HOME");
+  if (!cache.empty()) return fs::path(cache) / "megacpp";
+  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "megacpp";
+}
+
 }  // namespace
 
 const std::vector<PluginKindInfo>& plugin_kinds() {
@@ -193,14 +200,19 @@ std::string Surroundings::variable(const std::string& name) const {
   return found == variables.end() ? "" : found->second;
 }
 
+fs::path program_folder(const Surroundings& surroundings) {
+  const fs::path folder = user_folder(surroundings);
+  return folder.empty() ? folder : folder / "programs";
+}
+
 fs::path cache_folder(PluginKind kind, const Surroundings& surroundings) {
-  const std::string home = surroundings.variable("HOME"), cache = surroundings.variable("XDG_CACHE_HOME");
-  MEGACPP_REQUIRE(!home.empty() || !cache.empty(), E1501,
+  const fs::path folder = user_folder(surroundings);
+  MEGACPP_REQUIRE(!folder.empty(), E1501,
                   {.where = "the user's cache",
                    .got = "neither XDG_CACHE_HOME nor HOME is set",
                    .wanted = "a folder for plugins",
                    .next = "set XDG_CACHE_HOME"});
-  return (cache.empty() ? fs::path(home) / ".cache" : fs::path(cache)) / "megacpp" / "plugins" / info_of(kind).name;
+  return folder / "plugins" / info_of(kind).name;
 }
 
 std::vector<PluginPlace> plugin_places(PluginKind kind, const fs::path& named, const Surroundings& surroundings) {
@@ -214,7 +226,7 @@ std::vector<PluginPlace> plugin_places(PluginKind kind, const fs::path& named, c
   for (const std::string& variable : info.variables) {
     if (const std::string value = surroundings.variable(variable); !value.empty()) add(value, variable, "", true);
   }
-  if (!surroundings.variable("HOME").empty() || !surroundings.variable("XDG_CACHE_HOME").empty()) {
+  if (!user_folder(surroundings).empty()) {
     const fs::path cache = cache_folder(kind, surroundings);
     add(cache / info.library, kFromCache, fetched_version(cache), false);
   }
@@ -242,6 +254,13 @@ PluginPlace find_plugin(PluginKind kind, const fs::path& named, const Surroundin
                                   .next = fetch_advice(info_of(kind))});
 }
 
+PluginKind kind_of_file(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const auto mentions = [&](std::string_view word) { return name.find(word) != std::string::npos; };
+  if (mentions("tpu")) return PluginKind::tpu;
+  return mentions("cuda") || mentions("gpu") ? PluginKind::cuda : PluginKind::cpu;
+}
+
 PluginChoice choose_plugin(const std::string& text) {
   if (const auto kind = kind_named(text)) return {*kind, {}};
   std::vector<std::string> names;
@@ -251,12 +270,7 @@ PluginChoice choose_plugin(const std::string& text) {
                    .got = "'" + text + "'",
                    .wanted = "cpu, tpu, cuda, or the path of a library",
                    .next = base::did_you_mean(text, names, "megacpp plugins list shows what is there")});
-  const std::string file = fs::path(text).filename().string();
-  const auto mentions = [&](std::string_view word) { return file.find(word) != std::string::npos; };
-  const PluginKind kind = mentions("tpu")                       ? PluginKind::tpu
-                          : mentions("cuda") || mentions("gpu") ? PluginKind::cuda
-                                                                : PluginKind::cpu;
-  return {kind, text};
+  return {kind_of_file(text), text};
 }
 
 void set_ahead_of_time_environment(PluginKind kind) {

@@ -56,6 +56,8 @@ struct Surroundings {
 
 /// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/plugins/<kind>, where `fetch` puts plugins; E1501 without a home folder.
 std::filesystem::path cache_folder(PluginKind kind, const Surroundings& surroundings);
+/// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/programs, where compiled programs are kept; empty without a home folder.
+std::filesystem::path program_folder(const Surroundings& surroundings = Surroundings::current());
 
 /// A place a plugin may be in, whether or not it is there.
 struct PluginPlace {
@@ -75,8 +77,10 @@ std::vector<PluginPlace> plugin_places(PluginKind kind, const std::filesystem::p
 PluginPlace find_plugin(PluginKind kind, const std::filesystem::path& named = {},
                         const Surroundings& surroundings = Surroundings::current());
 
-/// What `xla.plugin` says: a kind, or a file. The kind of a file follows from its name and is cpu where that says
-/// nothing. E1501 for a word that is neither.
+/// The kind of a library by its file's name; cpu where that says nothing.
+PluginKind kind_of_file(const std::filesystem::path& file);
+
+/// What `xla.plugin` says: a kind, or a file of a kind that follows from its name. E1501 for a word that is neither.
 struct PluginChoice {
   PluginKind kind;
   std::filesystem::path named;  // empty: search

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was asked of a client so far. A steady run adds executions and nothing else but its batch and its loss.
+// What a run asked of its devices so far. A steady one adds executions and nothing else but its batch and its loss.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::runtime {
 
 struct Transfers {
   int64_t count = 0;
@@ -23,4 +23,4 @@ struct Counters {
   int64_t host_syncs = 0;  // times the host waited for a device
 };
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::runtime
