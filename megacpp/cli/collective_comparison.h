@@ -22,7 +22,7 @@ struct CollectiveComparison {
   std::string axes;  // in the order of the mesh
   CollectiveCount xla;
   CollectiveCount ours;
-  bool xla_at_least = false;  // some of XLA's stand in a loop of unknown length, counted as one
+  bool xla_at_least = false;  // some of XLA's stand in a loop whose length is a guess
 
   /// What differs, in a few words; empty: nothing. XLA joins collectives, so fewer calls alone may be the same data.
   std::string difference() const;

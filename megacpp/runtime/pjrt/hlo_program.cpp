@@ -112,6 +112,15 @@ std::optional<int64_t> read_trip_count(std::string_view config) {
   return error == std::errc() ? std::optional(count) : std::nullopt;
 }
 
+// Of a LiteralProto that holds one integer of 32 or 64 bits; scalars are all that is asked for.
+std::optional<int64_t> read_integer_literal(std::string_view bytes) {
+  ProtobufReader reader(bytes, "LiteralProto");
+  std::vector<int64_t> values;
+  while (reader.next())
+    if (reader.field() >= 4 && reader.field() <= 7) reader.append_integers(values);  // s32s, s64s, u32s, u64s
+  return values.size() == 1 ? std::optional(values[0]) : std::nullopt;
+}
+
 /// How instructions of a computation name each other. Later versions put the computation's number into the upper half.
 constexpr int64_t kLowHalf = 0xffffffff;
 
@@ -137,6 +146,9 @@ HloInstruction read_instruction(std::string_view bytes, Links& links) {
       case 7:
         instruction.op_name = read_op_name(reader.bytes());
         break;
+      case 8:
+        if (instruction.shape.dims.empty()) instruction.constant = read_integer_literal(reader.bytes());
+        break;
       case 35:
         links.id = reader.integer() & kLowHalf;
         break;
@@ -154,6 +166,9 @@ HloInstruction read_instruction(std::string_view bytes, Links& links) {
         break;
       case 52:
         instruction.pairs.push_back(read_pair(reader.bytes()));
+        break;
+      case 63:
+        instruction.is_less_than = reader.bytes() == "LT";
         break;
       case 87:
         instruction.groups = read_collective_device_list(reader.bytes());

@@ -33,6 +33,8 @@ struct HloInstruction {
   std::vector<std::vector<int64_t>> groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // source and target of a permute
   std::optional<int64_t> trip_count;               // of a `while`, where the compiler knows it
+  std::optional<int64_t> constant;                 // of a scalar that is one, if it is an integer
+  bool is_less_than = false;                       // a comparison of that kind
   double flops = 0;                                // of a dot or a convolution, run once; 0: it is neither
 };
 

@@ -13,7 +13,9 @@ enum class Loops : uint8_t { as_they_run, once };
 
 struct HloRuns {
   int64_t count = 0;
-  bool at_least = false;  // a loop around it has an unknown length and was counted as one
+  /// A loop around it has a length the compiler did not note: counted as the bound in its condition says, if it counts
+  /// from 0 by 1 to a constant, otherwise as one.
+  bool at_least = false;
 };
 
 /// By index into program.computations, for one run of the program; branches count as if all were taken. E3201 for calls

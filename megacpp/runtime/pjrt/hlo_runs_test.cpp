@@ -79,6 +79,25 @@ TEST_F(HloRunsTest, ALoopMultipliesWhatXlaCountsOnce) {
   EXPECT_LT(flops, 2.1 * 2 * 64 * 64 * 64);  // which is why the factor is needed
 }
 
+// A compiler that does not note how long a loop is leaves the bound in its condition.
+TEST_F(HloRunsTest, TheBoundOfALoopStandsInItsCondition) {
+  double flops = 0;
+  HloProgram program = compiled(kLoop, flops);
+  int loops = 0;
+  for (HloComputation& computation : program.computations)
+    for (HloInstruction& instruction : computation.instructions)
+      if (instruction.opcode == "while") {
+        EXPECT_EQ(instruction.trip_count, 9);
+        instruction.trip_count.reset();
+        ++loops;
+      }
+  ASSERT_EQ(loops, 1);
+  EXPECT_DOUBLE_EQ(loop_factor(program), (1.0 + 9.0) / 2);
+  bool at_least = false;
+  for (const HloRuns& runs : runs_of(program)) at_least = at_least || runs.at_least;
+  EXPECT_TRUE(at_least);
+}
+
 TEST_F(HloRunsTest, DamagedProductsAreAnErrorOfOurs) {
   const OptimizedProgram whole = compile(testing_support::cpu_client(1), kLoop, {}).compiled().optimized();
   std::mt19937 random(2);

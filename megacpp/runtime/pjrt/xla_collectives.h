@@ -18,7 +18,7 @@ struct XlaCollective {
   int64_t parts = 1;      // chips in a group
   int64_t bytes = 0;      // that a chip sends in one call
   int64_t calls = 0;      // per run of the program
-  bool at_least = false;  // a loop around it runs an unknown number of times, counted as one
+  bool at_least = false;  // a loop around it has a length the compiler did not note
   std::string name;       // XLA's
   std::string op_name;    // what the program's text says it is for
 

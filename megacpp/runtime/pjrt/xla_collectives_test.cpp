@@ -216,7 +216,7 @@ HloInstruction instruction(std::string opcode, HloShape shape, std::vector<int64
           .groups = {},
           .pairs = {},
           .trip_count = {},
-          .flops = 0};
+          .constant = {}};
 }
 
 HloInstruction over_model(HloInstruction it) {
@@ -250,6 +250,16 @@ TEST(XlaCollectivesByHandTest, StartAndDoneAreOne) {
   EXPECT_EQ(inside[0].kind, "reduce_scatter");
   EXPECT_EQ(inside[0].calls, 1);
   EXPECT_EQ(inside[0].bytes, 3 * 2 * 8 * 4);
+}
+
+// The TPU compiler may make a fusion of each end.
+TEST(XlaCollectivesByHandTest, TheFusionThatWaitsIsNoOtherCollective) {
+  HloInstruction start = instruction("fusion", f32({2, 8}), {1}), done = instruction("fusion", f32({8, 8}), {2});
+  start.name = "async-collective-start.1";
+  done.name = "async-collective-done.1";
+  const HloInstruction gather = over_model(instruction("all-gather", f32({8, 8})));
+  const HloProgram program{"p", 3, {{1, "start", {gather}}, {2, "done", {gather}}, {3, "main", {start, done}}}};
+  EXPECT_EQ(collectives_of(program, kMesh).size(), 1u);
 }
 
 TEST(XlaCollectivesByHandTest, LoopsWithinLoopsMultiply) {
