@@ -99,13 +99,13 @@ int64_t planned_argument_bytes(const emit::Module& module, bool is_tpu) {
 }
 
 emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
-                        double& seconds) {
+                        const std::filesystem::path& plugin, double& seconds) {
   const bool is_ours = recipe.xla.placement == "megacpp";
   std::optional<compile::Compiled> whole;
   if (!is_ours) whole = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
   const auto start = std::chrono::steady_clock::now();
-  emit::Module module =
-      is_ours ? pjrt::module_of(ours, emit::Placement::megacpp) : pjrt::module_of(*whole, emit::Placement::xla);
+  emit::Module module = is_ours ? pjrt::module_of(ours, emit::Placement::megacpp, plugin)
+                                : pjrt::module_of(*whole, emit::Placement::xla, plugin);
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return module;
 }
@@ -136,7 +136,7 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
                               const compile::Compiled& ours) {
   XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
-  const emit::Module module = module_for(recipe, plan, ours, result.emission_seconds);
+  const emit::Module module = module_for(recipe, plan, ours, choice.plugin, result.emission_seconds);
   result.text_bytes = module.text.size();
   result.argument_bytes = planned_argument_bytes(module, choice.kind == plugins::PluginKind::tpu);
   result.flops = ours.pipeline[0].flops;
@@ -147,14 +147,8 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
     result.failure = error;
     return result;
   }
-  if (!result.report.out_of_memory.empty()) {
-    result.out_of_memory = plugins::read_oom_message(result.report.out_of_memory,
-                                                     {.during = plugins::OomClass::compile, .platform = choice.kind});
-    const std::string where = recipe.name + (choice.tpu ? " on " + choice.tpu->name : "");
-    result.failure.emplace(plugins::code_of(result.out_of_memory->cls),
-                           plugins::problem_of(*result.out_of_memory, where));
-    return result;
-  }
+  read_out_of_memory(result, recipe.name);
+  if (result.failure) return result;
   result.collectives = compare_collectives(result.report.collectives, compile::collective_report(ours, recipe, plan),
                                            recipe.train.micro_steps, ours.mesh);
   return result;

@@ -98,7 +98,7 @@ class FunctionWriter {
   std::string write() {
     std::vector<std::string> arguments, results, types;
     enter(arguments);
-    HloWriter w(mesh_, next_channel_);
+    HloWriter w(mesh_, next_channel_, options_.has_mixed_products);
     auto pass = request_.passes.begin();
     for (size_t p = 0; p < pieces_.size();) {
       if (pass != request_.passes.end() && pass->first == p) {
@@ -206,7 +206,7 @@ class FunctionWriter {
       names[value.index] = {fmt::format("%arg{}", arguments.size()), ops::hlo_type(graph_.type(value))};
       arguments.push_back(fmt::format("{}: {}", names[value.index].name, ops::to_text(names[value.index].type)));
     }
-    HloWriter w(mesh_, next_channel_);
+    HloWriter w(mesh_, next_channel_, options_.has_mixed_products);
     write_nodes(w, piece, names);
     for (const ir::ValueId value : piece.leaves) {
       results.push_back(names[value.index].name);

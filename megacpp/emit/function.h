@@ -14,7 +14,8 @@
 namespace megacpp::emit {
 
 struct FunctionOptions {
-  bool is_rolled = true;  // blocks that repeat become calls of one function, and loops
+  bool is_rolled = true;           // blocks that repeat become calls of one function, and loops
+  bool has_mixed_products = true;  // bf16 factors may have an f32 product
 };
 
 /// One parameter or result of a function: a tensor, or several of one type stacked along a new first dimension.

@@ -26,7 +26,11 @@ using ops::HloWriter;
 class ModuleWriter {
  public:
   ModuleWriter(std::string name, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options)
-      : name_(std::move(name)), mesh_(mesh), placement_(placement), options_(options), body_(mesh, next_channel_) {}
+      : name_(std::move(name)),
+        mesh_(mesh),
+        placement_(placement),
+        options_(options),
+        body_(mesh, next_channel_, options.has_mixed_products) {}
 
   HloWriter& body() { return body_; }
 

@@ -180,6 +180,10 @@ HloValue HloWriter::reduce(const HloValue& a, const std::vector<int64_t>& dims, 
 }
 
 HloValue HloWriter::dot(const HloValue& lhs, const HloValue& rhs, const DotDims& dims, const std::string& element) {
+  if (!has_mixed_products_ && lhs.type.element != element && element == "f32") {
+    const HloValue wide = convert(lhs, element);
+    return dot(wide, convert(rhs, element), dims, element);
+  }
   HloType type{element, {}};
   for (const int64_t d : dims.lhs_batch) type.shape.push_back(lhs.type.shape[static_cast<size_t>(d)]);
   const auto add_free = [&](const HloValue& side, const std::vector<int64_t>& batch, const std::vector<int64_t>& sum) {

@@ -37,8 +37,10 @@ struct HloValue {
 
 class HloWriter {
  public:
-  /// `mesh` is what collectives run over; `next_channel` numbers them throughout a module.
-  HloWriter(const ir::Mesh& mesh, int64_t& next_channel) : mesh_(mesh), next_channel_(next_channel) {}
+  /// `mesh` is what collectives run over; `next_channel` numbers them throughout a module. Without `has_mixed_products`
+  /// bf16 factors of an f32 product are widened first, for plugins that multiply only what they return.
+  HloWriter(const ir::Mesh& mesh, int64_t& next_channel, bool has_mixed_products = true)
+      : mesh_(mesh), has_mixed_products_(has_mixed_products), next_channel_(next_channel) {}
 
   const std::string& text() const { return text_; }
   const ir::Mesh& mesh() const { return mesh_; }
@@ -121,6 +123,7 @@ class HloWriter {
                               const std::vector<HloType>& results);
 
   const ir::Mesh& mesh_;
+  const bool has_mixed_products_;
   std::string text_;
   std::string location_;
   int64_t next_ = 0;

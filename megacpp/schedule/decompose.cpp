@@ -18,7 +18,8 @@ Decomposed decompose(const ir::Graph& graph, const Target& target) {
       rewriter.copy(node);
       continue;
     }
-    fallbacks.push_back({node.op, node.scope, runs.reason()});
+    // A target that fuses by itself wants primitives: nothing is lost.
+    if (!target.schedules_itself) fallbacks.push_back({node.op, node.scope, runs.reason()});
     ops::Builder builder(rewriter.graph());
     builder.set_scope(node.scope);
     builder.set_role(node.role);

@@ -41,7 +41,7 @@ class PjrtExecutable : public Executable {
  public:
   PjrtExecutable(const compile::Compiled& compiled, const BackendOptions& options)
       : compiled_(compiled),
-        module_(module_of(compiled, options.placement)),
+        module_(module_of(compiled, options.placement, options.plugin)),
         plugin_(Plugin::load(options.plugin)),
         client_(client_for(plugin_, compiled.mesh.chips())),
         program_(

@@ -4,22 +4,25 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::pjrt {
 
-emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement) {
+emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
+                       const std::filesystem::path& plugin) {
   MEGACPP_REQUIRE(compiled.pipeline.size() == 1, E1505,
                   {.where = "layout.pipeline_parallel",
                    .got = std::to_string(compiled.pipeline.size()) + " stages",
                    .wanted = "no pipeline: every device runs the same program",
                    .next = "set layout.pipeline_parallel: 1, or backend: cpu"});
   const compile::ChipPrograms& chip = compiled.pipeline[0];
+  const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
   if (chip.programs.size() == 1)
-    return emit::write_program(chip.programs[0], compiled.mesh, chip.inputs, chip.outputs[0], placement);
+    return emit::write_program(chip.programs[0], compiled.mesh, chip.inputs, chip.outputs[0], placement, options);
   const int64_t micro_steps = static_cast<int64_t>(chip.step.size()) - 1;
   return emit::write_step(
       {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], micro_steps, chip.inputs}, compiled.mesh,
-      placement);
+      placement, options);
 }
 
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
@@ -33,7 +36,7 @@ CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t c
 
 Client client_for(const Plugin& plugin, int64_t chips) {
   // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
-  const bool is_cpu = plugin.file().filename().string().find("cpu") != std::string::npos;
+  const bool is_cpu = plugins::kind_of_file(plugin.file()) == plugins::PluginKind::cpu;
   std::vector<NamedValue> options;
   if (is_cpu) options.push_back({"cpu_device_count", chips});
   return Client(plugin, {.devices = chips, .options = options});

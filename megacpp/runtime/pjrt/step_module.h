@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -14,8 +15,10 @@
 
 namespace megacpp::runtime::pjrt {
 
-/// `compiled` was made for xla_target(placement). E1505 for a pipeline.
-emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement);
+/// `compiled` was made for xla_target(placement); the plugin's kind decides what its compiler can take. E1505 for a
+/// pipeline.
+emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
+                       const std::filesystem::path& plugin);
 
 /// One partition a chip, on the first of these devices in their order.
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
