@@ -28,8 +28,8 @@ struct AttentionDims {
   int64_t lse_at(int64_t batch, int64_t i, int64_t head) const { return (batch * heads + head) * s + i; }
 };
 
-/// Blocks of a sequence: a quarter of it, within these sizes. Many small blocks skip more of what a mask hides (four skip
-/// three quarters of it); few large ones make fewer, better products and a shorter program.
+/// Blocks of a sequence: a quarter of it, within these sizes. Many small blocks skip more of what a mask hides (four
+/// skip three quarters of it); few large ones make fewer, better products and a shorter program.
 inline constexpr int64_t kQueryBlocks = 4, kSmallestQueryBlock = 128, kLargestQueryBlock = 512;
 
 /// Queries [first, first + size) and the keys any of them may see, by position alone.
