@@ -25,18 +25,14 @@ std::filesystem::path cache_of(const recipe::Recipe& recipe) {
   return recipe.xla.cache == "auto" ? plugins::program_folder() : std::filesystem::path(recipe.xla.cache);
 }
 
-// Flags are checked before the plugin is loaded: it would end the process at one it does not know. The TPU's reads them
-// when it is loaded, the others take them with each compilation.
+// Flags are checked before the plugin is loaded: it would end the process at one it does not know.
 std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
-  const plugins::ResolvedFlags flags = xla_flags(recipe);
-  const bool is_tpu = choice.kind == plugins::PluginKind::tpu;
-  if (is_tpu) plugins::apply_to_environment(flags);
-  runtime::pjrt::BackendOptions options{.placement = placement_of(recipe),
-                                        .plugin = plugins::find_plugin(choice.kind, choice.named).file,
-                                        .cache = cache_of(recipe)};
-  if (!is_tpu) options.flags = plugins::override_form(flags);
-  return runtime::pjrt::load(compiled, options);
+  const std::filesystem::path plugin = plugins::find_plugin(choice.kind, choice.named).file;
+  return runtime::pjrt::load(compiled, {.placement = placement_of(recipe),
+                                        .plugin = plugin,
+                                        .flags = plugins::hand_over(xla_flags(recipe)),
+                                        .cache = cache_of(recipe)});
 }
 
 #else

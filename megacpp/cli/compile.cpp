@@ -82,7 +82,7 @@ void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::
 void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
                     const std::optional<compile::Dump>& dump) {
   const XlaChoice choice = choose_xla(recipe, plan, flags.xla);
-  const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, dump));
+  const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan), dump);
   if (flags.json) {
     print_json({{"name", recipe.name},
                 {"pattern", recipe.model.pattern},
@@ -125,7 +125,8 @@ Command compile_command() {
             auto flags = std::make_shared<Flags>();
             flags->recipe = declare_recipe_flags(app);
             declare_xla_flags(app, flags->xla);
-            app.add_option("--dump-dir", flags->dump_dir, "write every stage there: 01-model.ir ... 10-memory.txt")
+            app.add_option("--dump-dir", flags->dump_dir,
+                           "write every stage there: 01-model.ir ... 10-memory.txt, or 05-stablehlo.mlir")
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_compile(*flags); };

@@ -101,7 +101,10 @@ Explanation explain(const recipe::Recipe& recipe, const XlaFlags& xla_flags) {
   std::stable_sort(e.stages.begin(), e.stages.end(),
                    [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
   e.collectives = compile::collective_report(compiled, recipe, e.plan);
-  if (choice) e.xla = compile_on_xla(*choice, recipe, e.plan, compiled);
+  if (choice) {
+    e.xla = compile_on_xla(*choice, recipe, e.plan, compiled);
+    for (StageSummary& stage : e.stages) stage.peak_bytes = e.xla->report.needed_bytes().value_or(0);
+  }
   return e;
 }
 
@@ -138,7 +141,8 @@ void print_header(const Explanation& e) {
   fmt::print("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
   fmt::print("layout  {}\n", plan::layout_line(e.plan));
   fmt::print("decided {}\n", decided_text(e));
-  fmt::print("peak    {} per chip{}\n\n", human_bytes(e.stages[0].peak_bytes),
+  fmt::print("peak    {} per chip{}\n\n",
+             e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
              e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
   fmt::print("Composition, in this order for every model:\n");
   for (size_t i = 0; i < e.composition.size(); ++i)

@@ -157,21 +157,23 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
   if (flags.json) {
     Json losses = Json::array();
     for (const train::StepReport& report : reports) losses.push_back(report.loss);
-    print_json({{"name", recipe.name},
-                {"pattern", recipe.model.pattern},
-                {"steps", static_cast<int64_t>(reports.size())},
-                {"losses", losses},
-                {"tokens_per_second", rate},
-                {"path", run.path()},
-                {"compile_seconds", compile_seconds(compiled)},
-                {"xla_compile_seconds", run.counters().compile_seconds},
-                {"counters", counters_json(run.counters())},
-                {"xla_flags", Json::parse(base::to_text(runtime::plugins::to_json(xla_flags(recipe))))},
-                {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-                {"planned_peak_bytes", worst.memory.planned_peak_bytes},
-                {"measured_peak_bytes", worst.memory.measured_peak_bytes},
-                {"peak_chip", train::chip_name(worst.chip, compiled.mesh)},
-                {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}});
+    Json summary = {{"name", recipe.name},
+                    {"pattern", recipe.model.pattern},
+                    {"steps", static_cast<int64_t>(reports.size())},
+                    {"losses", losses},
+                    {"tokens_per_second", rate},
+                    {"path", run.path()},
+                    {"compile_seconds", compile_seconds(compiled)},
+                    {"xla_compile_seconds", run.counters().compile_seconds},
+                    {"counters", counters_json(run.counters())},
+                    {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
+                    {"planned_peak_bytes", worst.memory.planned_peak_bytes},
+                    {"measured_peak_bytes", worst.memory.measured_peak_bytes},
+                    {"peak_chip", train::chip_name(worst.chip, compiled.mesh)},
+                    {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
+    if (recipe.backend == "xla")
+      summary["xla_flags"] = Json::parse(base::to_text(runtime::plugins::to_json(xla_flags(recipe))));
+    print_json(summary);
     return;
   }
   if (reports.empty()) return;

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
@@ -48,6 +51,41 @@ class XlaCommandsTest : public testing::Test {
 
   std::string cpu_plugin_;
 };
+
+TEST_F(XlaCommandsTest, TrainCompilesOnceAndThenLoadsFromItsCache) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_commands_test";
+  std::filesystem::remove_all(folder);
+  const auto train = [&](const std::string& cache) {
+    const CommandResult result = run_command(tiny(
+        "train", {"--set", "train.steps=2", "--set", "xla.cache=" + cache, "--set", "data.text=[docs]", "--json"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return Json::parse(result.out);
+  };
+  const Json first = train(folder.string()), second = train(folder.string()), third = train("off");
+  EXPECT_EQ(first["counters"]["compiles"].size(), 1u);
+  EXPECT_EQ(first["counters"]["cache_hits"], 0);
+  EXPECT_GT(first["xla_compile_seconds"], 0);
+  EXPECT_EQ(second["counters"]["compiles"].size(), 0u);
+  EXPECT_EQ(second["counters"]["cache_hits"], 1);
+  EXPECT_EQ(third["counters"]["compiles"]["no cache"], 1);
+  EXPECT_EQ(first["losses"], second["losses"]);
+  EXPECT_EQ(first["counters"]["executions"], 2);
+  EXPECT_EQ(first["fallbacks"], 0);
+  EXPECT_NE(first["path"].get<std::string>().find("pjrt_api="), std::string::npos);
+  EXPECT_EQ(first["xla_flags"][0]["name"], "xla_backend_optimization_level");
+  std::filesystem::remove_all(folder);
+}
+
+// The stages of what was compiled, and the text XLA got.
+TEST_F(XlaCommandsTest, CompileWritesTheModuleWithTheOtherStages) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_dump_test";
+  std::filesystem::remove_all(folder);
+  const CommandResult result = run_command(tiny("compile", {"--dump-dir", folder.string()}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "01-model.ir"));
+  EXPECT_NE(base::read_file(folder / "05-stablehlo.mlir").find("func.func public @main"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
 
 TEST_F(XlaCommandsTest, CompileReportsWhatXlaMadeOfAStep) {
   const CommandResult result = run_command(on_four_chips("compile", {"--json"}));
@@ -103,11 +141,13 @@ TEST_F(XlaCommandsTest, EveryBadInputIsNamedWithTheNextStep) {
   const auto on_cpu = [](const char* command) {
     return testing_support::on_recipe(command, "nam52-tiny.yaml", {}, {"--target", "v6e:2x2"});
   };
+  const std::string recipe_folder = std::string("xla.cache=") + MEGACPP_SOURCE_DIR + "/LICENSE/programs";
   const std::string license = std::string("xla.plugin=") + MEGACPP_SOURCE_DIR + "/LICENSE";
   const std::vector<Row> rows = {
       {tiny("train", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "/no/such/plugin.so"},
       {tiny("compile", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "mend the path"},
       {tiny("compile", {"--set", "xla.plugin=gpu"}), 2, "E1501", "gpu"},
+      {tiny("train", {"--set", recipe_folder}), 1, "E3001", "LICENSE/programs"},
       {tiny("explain", {"--set", license}), 2, "E1502", "fetch the plugin again"},
       {tiny("compile", {"--set", license}), 2, "E1502", "GetPjrtApi"},
       {tiny("compile", {"--target", "v6e:2x2"}), 2, "E1504", "set layout.data_parallel: 4"},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/runtime/plugins/tpu_layout.h"
 #ifdef MEGACPP_HAS_PJRT
@@ -80,11 +81,10 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
                          plugins::problem_of(*result.out_of_memory, where));
 }
 
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const std::optional<compile::Dump>& dump) {
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan) {
   recipe::Recipe own = recipe;
   own.xla.placement = "megacpp";
-  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh), dump);
+  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh));
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -99,21 +99,22 @@ int64_t planned_argument_bytes(const emit::Module& module, bool is_tpu) {
 }
 
 emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
-                        const std::filesystem::path& plugin, double& seconds) {
+                        const XlaChoice& choice, const std::optional<compile::Dump>& dump, double& seconds) {
   const bool is_ours = recipe.xla.placement == "megacpp";
-  std::optional<compile::Compiled> whole;
-  if (!is_ours) whole = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
+  std::optional<compile::Compiled> own;  // of what is compiled, where `ours` is not it or was not written out
+  if (!is_ours || dump) own = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
   const auto start = std::chrono::steady_clock::now();
-  emit::Module module = is_ours ? pjrt::module_of(ours, emit::Placement::megacpp, plugin)
-                                : pjrt::module_of(*whole, emit::Placement::xla, plugin);
+  emit::Module module =
+      pjrt::module_of(own ? *own : ours, is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (dump) base::write_file_atomically(dump->folder / "05-stablehlo.mlir", module.text);
   return module;
 }
 
 pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& module, const ir::Mesh& mesh) {
   pjrt::CompileRequest request{.plugin = choice.plugin, .stablehlo = module.text, .mesh = mesh};
   if (choice.flags.target.empty()) {
-    request.flags = plugins::override_form(choice.xla_flags);
+    request.flags = plugins::hand_over(choice.xla_flags);
     return pjrt::compile_to_report(request);
   }
   request.topology = choice.flags.target;
@@ -134,9 +135,9 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
 }  // namespace
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled& ours) {
+                              const compile::Compiled& ours, const std::optional<compile::Dump>& dump) {
   XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
-  const emit::Module module = module_for(recipe, plan, ours, choice.plugin, result.emission_seconds);
+  const emit::Module module = module_for(recipe, plan, ours, choice, dump, result.emission_seconds);
   result.text_bytes = module.text.size();
   result.argument_bytes = planned_argument_bytes(module, choice.kind == plugins::PluginKind::tpu);
   result.flops = ours.pipeline[0].flops;
@@ -157,7 +158,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
 #else
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled&) {
+                              const compile::Compiled&, const std::optional<compile::Dump>&) {
   target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
   return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
 }

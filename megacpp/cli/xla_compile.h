@@ -49,8 +49,7 @@ struct XlaChoice {
 XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
 
 /// The step with our own collectives, whatever xla.placement says: what XLA's are compared with.
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const std::optional<compile::Dump>& dump = std::nullopt);
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan);
 
 struct XlaCompilation {
   XlaChoice choice;
@@ -69,8 +68,9 @@ struct XlaCompilation {
 /// recipe's.
 void read_out_of_memory(XlaCompilation& result, const std::string& name);
 
-/// `ours` is compile_our_placement's. E1505 for what XLA cannot run.
+/// `ours` is compile_our_placement's. With `dump` the stages of what is compiled are written there, the module's text
+/// last. E1505 for what XLA cannot run.
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled& ours);
+                              const compile::Compiled& ours, const std::optional<compile::Dump>& dump = std::nullopt);
 
 }  // namespace megacpp::cli

@@ -118,7 +118,12 @@ class PassFinder {
       for (size_t r = 0; r < outlined_.pieces[pass.first + q].reads.size(); ++r) {
         const std::optional<PassRead> read = wiring_of(pass, made, q, r);
         if (!read) return false;
-        if (read->from == PassRead::From::previous_iteration) pass.leaves[read->piece][read->leaf].is_carried = true;
+        if (read->from == PassRead::From::previous_iteration) {
+          PassLeaf& leaf = pass.leaves[read->piece][read->leaf];
+          if (leaf.is_carried && leaf.entering != read->values[0]) return false;  // one place, two first values
+          leaf.is_carried = true;
+          leaf.entering = read->values[0];
+        }
         pass.reads[q].push_back(*read);
       }
     return true;

@@ -48,6 +48,7 @@ struct PassRead {
 struct PassLeaf {
   std::vector<ir::ValueId> values;  // by iteration
   bool is_carried = false;          // the next iteration reads it
+  ir::ValueId entering = {};        // what the first iteration reads there
 };
 
 /// `width` pieces, `count` times: pieces [first, first + width x count) of the graph.

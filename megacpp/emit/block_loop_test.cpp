@@ -7,9 +7,12 @@
 
 #include "megacpp/emit/function.h"
 #include "megacpp/ir/text.h"
+#include "tests/support/text.h"
 
 namespace megacpp::emit {
 namespace {
+
+using testing_support::count_of;
 
 using Names = std::vector<std::string>;
 
@@ -97,12 +100,6 @@ std::string function_text(const ir::Graph& graph, const std::vector<Slot>& input
   int64_t channel = 1;
   return write_function({"p", program, passes_of(program, *loop_of(program)), inputs, outputs}, ir::Mesh(), {},
                         channel);
-}
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 TEST(BlockLoopTest, APassIsOneLoopOverStacks) {

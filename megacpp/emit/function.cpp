@@ -216,7 +216,7 @@ class FunctionWriter {
   }
 
   void write_nodes(HloWriter& w, const Piece& piece, Names& names) const {
-    if (piece.is_return) hold_back(w, piece, names);
+    if (piece.is_return && !piece.reads.empty()) hold_back(w, piece, names);
     for (const size_t n : piece.nodes) {
       const ir::Node& node = graph_.nodes()[n];
       const ops::OpDef& op = ops::op_def(node.op);
@@ -312,7 +312,7 @@ class FunctionWriter {
         const PassLeaf& leaf = pass.leaves[q][l];
         if (leaf.is_carried) {
           state.handed_on.push_back({q, l, state.carried.size()});
-          state.carried.push_back(at_hand(w, first_of(pass, q, l)));
+          state.carried.push_back(at_hand(w, leaf.entering));
         }
         if (!is_needed_later(pass, leaf)) continue;
         const std::optional<size_t> entered = leaf.is_carried ? std::optional(state.carried.size() - 1) : std::nullopt;
@@ -325,16 +325,6 @@ class FunctionWriter {
                      : w.constant(0, {type.element, with_first(static_cast<int64_t>(pass.count), type.shape)}));
       }
     return state;
-  }
-
-  // What the first iteration reads where later ones read this leaf.
-  static ir::ValueId first_of(const Pass& pass, size_t piece, size_t leaf) {
-    for (const std::vector<PassRead>& reads : pass.reads)
-      for (const PassRead& read : reads)
-        if (read.from == PassRead::From::previous_iteration && read.piece == piece && read.leaf == leaf)
-          return read.values[0];
-    MEGACPP_CHECK(false) << "nobody reads this leaf of the previous iteration";
-    return {};
   }
 
   static HloValue place_in(HloWriter& w, const HloValue& iteration, int64_t start, int64_t step) {
@@ -390,9 +380,7 @@ class FunctionWriter {
       const size_t stack = stacks_.add(last[kept.carried]);
       const PassLeaf& leaf = pass.leaves[kept.piece][kept.leaf];
       for (size_t j = 0; j < pass.count; ++j) {
-        const ir::ValueId value = !kept.entered ? leaf.values[j]
-                                  : j > 0       ? leaf.values[j - 1]
-                                                : first_of(pass, kept.piece, kept.leaf);
+        const ir::ValueId value = !kept.entered ? leaf.values[j] : j > 0 ? leaf.values[j - 1] : leaf.entering;
         if (!stacks_.holds(value)) stacks_.put(value, {stack, static_cast<int64_t>(pass.place(j))});
       }
     }

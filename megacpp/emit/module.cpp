@@ -41,7 +41,7 @@ class ModuleWriter {
   /// How a tensor of a program's type lies, seen by the module.
   Port port(const std::string& name, const ir::TensorType& type, const partition::Placements& placements) const {
     const auto at = placements.find(name);
-    Port port{name, {}, type, type, ir::Sharding::replicated(type.shape.size())};
+    Port port{name, {}, false, type, type, ir::Sharding::replicated(type.shape.size())};
     if (at == placements.end()) return port;
     port.sharding = at->second.sharding;
     if (placement_ == Placement::xla) {
@@ -62,9 +62,14 @@ class ModuleWriter {
   /// The same for tensors of this type that are stacked along a new first dimension.
   Port stack_port(const std::vector<std::string>& names, int64_t size, const ir::TensorType& type,
                   const partition::Placements& placements) const {
-    Port port = this->port(names[0], type, placements);
+    const Port first = this->port(names[0], type, placements);
+    Port port = first;
     for (ir::TensorType* seen : {&port.whole, &port.local}) seen->shape.insert(seen->shape.begin(), size);
     port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
+    for (const std::string& name : names) {
+      const Port other = this->port(name, type, placements);
+      MEGACPP_CHECK(other.sharding == first.sharding) << name << " lies otherwise than " << names[0];
+    }
     if (names.size() > 1) port.stacked = names;
     return port;
   }
@@ -216,6 +221,10 @@ class StepWriter {
       : step_(step), rolled_(step, options), writer_("step", mesh, placement, options) {
     for (const std::vector<std::string>& names : rolled_.stacks)
       for (const std::string& name : names) stack_of_[name] = &names;
+    for (const ir::Graph* graph : {&step.micro_step, &step.update})
+      for (const ir::Output& output : graph->outputs())
+        MEGACPP_CHECK(output.donated.empty() || output.donated == output.name)
+            << "state " << output.donated << " leaves as " << output.name;
     for (const ir::Output& output : step.update.outputs()) {
       const ir::Node& maker = step.update.producer(output.value);
       if (!output.donated.empty() && maker.op == "constant" && maker.attrs.real("value") == 0.0)
@@ -263,14 +272,16 @@ class StepWriter {
 
   std::vector<Slot> slots(const std::vector<std::string>& names) const {
     std::vector<Slot> slots;
-    std::set<const std::vector<std::string>*> met;
+    std::map<const std::vector<std::string>*, size_t> met;  // how many of a stack's tensors
     for (const std::string& name : names) {
       const auto stack = stack_of_.find(name);
       if (stack == stack_of_.end())
         slots.push_back({{name}});
-      else if (met.insert(stack->second).second)
+      else if (++met[stack->second] == 1)
         slots.push_back({*stack->second});
     }
+    for (const auto& [stack, count] : met)
+      MEGACPP_CHECK(count == stack->size()) << "only " << count << " tensors of the stack of " << (*stack)[0];
     return slots;
   }
 
@@ -365,8 +376,10 @@ class StepWriter {
                      donor == argument_of_.end() ? std::nullopt : std::optional(donor->second));
     }
     for (const auto& [name, value] : reports_) {
-      const ir::TensorType type{ir::DType::f32, value.type.shape};
-      writer_.result(writer_.port(name, type, {}), value, std::nullopt);
+      const ir::TensorType type{type_of_output(step_.micro_step, name).dtype, value.type.shape};
+      Port port = writer_.port(name, type, {});
+      port.is_per_micro_step = true;
+      writer_.result(port, value, std::nullopt);
     }
   }
 

@@ -8,15 +8,12 @@
 #include <fmt/format.h>
 
 #include "megacpp/ir/text.h"
+#include "tests/support/text.h"
 
 namespace megacpp::emit {
 namespace {
 
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
+using testing_support::count_of;
 
 std::vector<std::string> names_of(const std::vector<Port>& ports) {
   std::vector<std::string> names;

@@ -12,8 +12,9 @@ namespace {
 
 constexpr double kNever = -1e30;  // exp of it is zero
 
-// A difference of running sums inside the chunk: at most its length of roundings, for steps that in sum matter only
-// where they are small. Masked before exp, which would overflow above the diagonal.
+// A difference of running sums from the chunk's start, as published kernels take it: it carries the rounding of the
+// whole sum, 1e-5 for chunks of 128 and steps of dt A about one. Masked before exp, which would overflow above the
+// diagonal.
 ValueId build_decay(Builder& b, const SsdChunks& k, ValueId sums) {
   const SsdSizes& z = k.sizes;
   const ir::Shape pairs = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length};

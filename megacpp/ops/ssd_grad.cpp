@@ -155,7 +155,7 @@ ValueId build_dlog_decay(Builder& b, const Backward& w) {
   const ValueId is_earlier = b.compare(position, b.iota(square, 1), "lt");
   const ValueId none = b.constant(0, square);
   const ValueId earlier = b.select(is_earlier, b.constant(1, square), none);
-  const ValueId before = b.dot(terms, earlier, {.lhs_contract = {5}, .rhs_contract = {0}});
+  const ValueId before = ssd_product(b, k, terms, earlier, {.lhs_contract = {5}, .rhs_contract = {0}});
   const ValueId is_causal = pair_mask(b, k, "ge");
   const ValueId crossing = b.select(is_causal, before, b.constant_like(0.0, before));
   const ValueId inside = heads_last(b, b.reduce_sum(crossing, {4}));

@@ -45,14 +45,7 @@ struct CompileReport {
   std::string out_of_memory;  // what the plugin said where the program does not fit; then nothing below `memory_limit`
   double compile_seconds = 0;
 
-  /// What a chip must hold while the program runs, its code included. Some plugins give a peak that leaves temporaries
-  /// out; then it is the sum of what they say, which forgets that some of it is used twice.
-  std::optional<int64_t> needed_bytes() const {
-    if (!memory) return std::nullopt;
-    const int64_t sum = memory->argument + memory->output - memory->alias + memory->temp;
-    const bool is_whole = memory->peak >= memory->argument && memory->peak >= memory->temp;
-    return (is_whole ? memory->peak : sum) + memory->code;
-  }
+  std::optional<int64_t> needed_bytes() const { return memory ? std::optional(memory->needed()) : std::nullopt; }
 };
 
 /// E1504 when the plugin has fewer devices than the mesh, or the topology another number. A program that does not fit

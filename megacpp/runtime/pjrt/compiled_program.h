@@ -27,6 +27,13 @@ struct CompiledMemory {
   int64_t host_output = 0;
   int64_t host_alias = 0;
   int64_t host_temp = 0;
+
+  /// What a chip must hold while the program runs, its code included. Some plugins give a peak that leaves temporaries
+  /// out; then it is the sum of what they say, which forgets that some of it is used twice.
+  int64_t needed() const {
+    const bool is_whole = peak >= argument && peak >= temp;
+    return (is_whole ? peak : argument + output - alias + temp) + code;
+  }
 };
 
 /// The program after all optimizations, in the plugin's format: "hlo_with_config" and "hlo" are serialized protobufs.

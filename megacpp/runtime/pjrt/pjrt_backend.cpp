@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -21,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 // Parts of an argument, gathered on the host.
 struct Staged {
   Bytes bytes;
-  size_t written = 0;
+  std::set<size_t> written;  // which of them
 };
 
 // A stack of state as it was read last.
@@ -73,14 +74,14 @@ class PjrtExecutable : public Executable {
       return;
     }
     // One of several that are handed over together: tensors of a stack, or micro-batches.
+    const size_t member = port.stacked.empty() ? static_cast<size_t>(micro_) : place;
     Staged& staged = staged_[c][index];
-    staged.bytes.resize(static_cast<size_t>(port.local.bytes()));
-    const size_t offset = (port.stacked.empty() ? static_cast<size_t>(micro_) : place) * bytes.size();
-    MEGACPP_CHECK(offset + bytes.size() <= staged.bytes.size())
+    if (staged.bytes.empty()) begin_staging(c, index, staged);
+    MEGACPP_CHECK((member + 1) * bytes.size() <= staged.bytes.size())
         << name << ": " << bytes.size() << " bytes of " << staged.bytes.size();
-    std::memcpy(staged.bytes.data() + offset, bytes.data(), bytes.size());
-    staged.written += bytes.size();
-    if (staged.written >= staged.bytes.size()) hand_over(c, index);
+    std::memcpy(staged.bytes.data() + member * bytes.size(), bytes.data(), bytes.size());
+    staged.written.insert(member);
+    if (staged.written.size() * bytes.size() == staged.bytes.size()) hand_over(c, index);
   }
 
   void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const override {
@@ -88,7 +89,15 @@ class PjrtExecutable : public Executable {
     MEGACPP_CHECK(at != argument_.end()) << "no state is named '" << name << "'";
     const auto [index, place] = at->second;
     const std::optional<Buffer>& buffer = arguments_[static_cast<size_t>(chip)][index];
-    MEGACPP_CHECK(buffer.has_value()) << name << " was never written";
+    const Staged& staged = staged_[static_cast<size_t>(chip)][index];
+    if (!buffer && staged.bytes.empty()) {
+      std::ranges::fill(bytes, std::byte{0});
+      return;
+    }
+    if (staged.written.contains(place)) {
+      std::memcpy(bytes.data(), staged.bytes.data() + place * bytes.size(), bytes.size());
+      return;
+    }
     if (module_.arguments[index].stacked.empty()) {
       buffer->to_host(bytes);
       return;
@@ -128,10 +137,11 @@ class PjrtExecutable : public Executable {
     MEGACPP_CHECK(at != result_.end()) << "the program has no output '" << name << "'";
     const ir::TensorType& type = module_.results[at->second].local;
     Bytes& bytes = read_[{name, chip}];
-    bytes.resize(static_cast<size_t>(type.bytes()));
-    results_[static_cast<size_t>(chip)][at->second]->to_host(bytes);
-    const bool is_per_micro_step = type.shape.size() == 1 && compiled_.pipeline[0].programs.size() > 1;
-    if (!is_per_micro_step) return bytes;
+    if (bytes.empty()) {
+      bytes.resize(static_cast<size_t>(type.bytes()));
+      results_[static_cast<size_t>(chip)][at->second]->to_host(bytes);
+    }
+    if (!module_.results[at->second].is_per_micro_step) return bytes;
     const size_t size = static_cast<size_t>(dtype_bytes(type.dtype));
     return std::span(bytes).subspan(static_cast<size_t>(micro_) * size, size);
   }
@@ -139,8 +149,11 @@ class PjrtExecutable : public Executable {
   ChipMemory memory(int64_t chip) const override {
     const std::optional<CompiledMemory> planned = program_.compiled().memory();
     const std::optional<DeviceMemory> measured = client_.memory(device_of(static_cast<size_t>(chip)));
-    return {.planned_peak_bytes = planned ? planned->peak : 0,
-            .measured_peak_bytes = measured ? measured->peak_bytes_in_use.value_or(measured->bytes_in_use) : 0};
+    // A TPU keeps the temporaries of programs apart, as reserved.
+    return {.planned_peak_bytes = planned ? planned->needed() : 0,
+            .measured_peak_bytes = measured ? measured->peak_bytes_in_use.value_or(measured->bytes_in_use) +
+                                                  measured->peak_bytes_reserved.value_or(0)
+                                            : 0};
   }
 
   std::string path() const override { return plugin_.file().filename().string() + ", " + plugin_.identity(); }
@@ -152,10 +165,17 @@ class PjrtExecutable : public Executable {
  private:
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
 
+  // What is not written keeps its value: that on the device, or zeros, as state begins.
+  void begin_staging(size_t chip, size_t index, Staged& staged) const {
+    staged.bytes.resize(static_cast<size_t>(module_.arguments[index].local.bytes()));
+    const std::optional<Buffer>& buffer = arguments_[chip][index];
+    if (buffer && !module_.arguments[index].stacked.empty()) buffer->to_host(staged.bytes);
+  }
+
   void hand_over(size_t chip, size_t index) {
-    Staged staged = std::exchange(staged_[chip][index], {});
+    if (staged_[chip][index].bytes.empty()) begin_staging(chip, index, staged_[chip][index]);
+    const Staged staged = std::exchange(staged_[chip][index], {});
     const ir::TensorType& type = module_.arguments[index].local;
-    staged.bytes.resize(static_cast<size_t>(type.bytes()));  // state begins as zeros
     arguments_[chip][index].emplace(client_, device_of(chip), type, staged.bytes);
     fetched_.chip = -1;
   }
@@ -164,10 +184,11 @@ class PjrtExecutable : public Executable {
     std::vector<std::vector<const Buffer*>> given(arguments_.size());
     for (size_t chip = 0; chip < arguments_.size(); ++chip)
       for (size_t i = 0; i < module_.arguments.size(); ++i) {
-        if (!arguments_[chip][i] || staged_[chip][i].written > 0) hand_over(chip, i);
+        if (!arguments_[chip][i] || !staged_[chip][i].written.empty()) hand_over(chip, i);
         given[chip].push_back(&*arguments_[chip][i]);
       }
     fetched_.chip = -1;
+    read_.clear();
     Execution execution = program_.execute(given);
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
       results_[chip].clear();

@@ -58,13 +58,19 @@ std::string key_of(const Client& client, std::string_view stablehlo, const Compi
   const std::string platform = client.platform_name();
   std::string devices;
   for (const DeviceDescription& device : client.devices()) devices += device.kind + "\n";
-  const std::array<std::string, 7> about = {encode(options),
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::array<std::string, 9> about = {encode(options),
                                             platform,
                                             client.platform_version(),
                                             client.plugin().identity(),
                                             file_stamp(client.plugin().file()),
                                             devices,
-                                            platform == "cpu" ? processor() : ""};
+                                            platform == "cpu" ? processor() : "",
+                                            variable("XLA_FLAGS"),
+                                            variable("LIBTPU_INIT_ARGS")};
   // Hashes one after another have fixed lengths, so that no text can pass for another by where it is cut.
   std::string parts = hash_of(stablehlo);
   for (const std::string& part : about) parts += hash_of(part);

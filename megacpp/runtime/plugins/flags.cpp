@@ -247,6 +247,12 @@ std::map<std::string, TypedFlagValue> override_form(const ResolvedFlags& flags) 
   return overrides;
 }
 
+std::map<std::string, TypedFlagValue> hand_over(const ResolvedFlags& flags) {
+  if (flags.platform != PluginKind::tpu) return override_form(flags);
+  apply_to_environment(flags);
+  return {};
+}
+
 std::string to_text(const ResolvedFlags& flags) {
   std::string text;
   for (const ResolvedFlag& flag : flags.flags)

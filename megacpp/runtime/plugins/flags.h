@@ -84,6 +84,10 @@ void apply_to_environment(const ResolvedFlags& flags);
 /// For one compilation: names without dashes, typed values.
 std::map<std::string, TypedFlagValue> override_form(const ResolvedFlags& flags);
 
+/// Gives the flags to a plugin the way its kind takes them; call before it is loaded. The TPU's reads its environment
+/// then; what the others take with each compilation is returned.
+std::map<std::string, TypedFlagValue> hand_over(const ResolvedFlags& flags);
+
 /// One line per flag with its origin; empty without flags.
 std::string to_text(const ResolvedFlags& flags);
 /// [{"name": ..., "value": ..., "origin": ...}] for the record of a run.

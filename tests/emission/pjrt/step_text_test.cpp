@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a full-size step grows with its distinct blocks and not with its depth: a block more costs the lines that
-// call its functions and name its tensors.
+// The text of a full-size step grows with its distinct blocks and not with its depth: a period more of the
+// pattern is one more iteration of its loops.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -9,17 +9,12 @@
 #include "megacpp/emit/module.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "tests/support/text.h"
 
 namespace megacpp::testing_support {
 namespace {
 
 using emit::Placement;
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 struct Row {
   std::string name;

@@ -135,6 +135,13 @@ const std::vector<std::string> kHybridLayouts = {
     "context_parallel=2 load_balance=false context_attention=alltoall",
 };
 
+// Three times the pattern: the passes are loops over stacked state.
+constexpr std::string_view kEachFamilyInLoops = "model.pattern=AEMR model.depth=12 ";
+const std::vector<std::string> kLoopLayouts = {
+    "chips=1",
+    "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
+};
+
 const std::vector<std::string> kExpertLayouts = {
     "expert_parallel=2",
     "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
@@ -148,6 +155,8 @@ INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rLoops, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
 
