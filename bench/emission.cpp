@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/emit/module.h"
+#include "megacpp/emit/step.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 

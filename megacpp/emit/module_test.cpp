@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/emit/step.h"
 #include "megacpp/ir/text.h"
 #include "tests/support/text.h"
 

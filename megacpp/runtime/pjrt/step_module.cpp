@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/emit/step.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::pjrt {

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/emit/module.h"
+#include "megacpp/emit/step.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #include "tests/support/text.h"

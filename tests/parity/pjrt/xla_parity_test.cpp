@@ -29,7 +29,8 @@ train::ParityBackend xla_backend(Placement placement) {
                 return runtime::pjrt::load(compiled, {.placement = placement,
                                                       .plugin = MEGACPP_PJRT_CPU_PLUGIN,
                                                       .flags = {{"xla_backend_optimization_level", int64_t{0}},
-                                                                {"xla_cpu_use_fusion_emitters", false}}});
+                                                                {"xla_cpu_use_fusion_emitters", false},
+                                                                {"xla_llvm_disable_expensive_passes", true}}});
               }};
 }
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/emit/step.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/emit/block_loop.h"
+#include "megacpp/emit/module_writer.h"
+
+namespace megacpp::emit {
+namespace {
+
+using ops::HloType;
+using ops::HloValue;
+using ops::HloWriter;
+
+// Both programs of a step, cut alike, and which of their state is stacked.
+struct RolledStep {
+  Outlined micro_step, update;
+  std::vector<Pass> micro_passes = {}, update_passes = {};
+  std::vector<std::vector<std::string>> stacks = {};  // by blocks, disjoint
+
+  RolledStep(const Step& step, const FunctionOptions& options)
+      : micro_step(outlined(step.micro_step)), update(outlined(step.update)) {
+    const Outlined* const both[] = {&micro_step, &update};
+    const std::optional<BlockLoop> loop = options.is_rolled ? find_block_loop(both) : std::nullopt;
+    if (!loop) return;
+    micro_passes = passes_of(micro_step, *loop);
+    update_passes = passes_of(update, *loop);
+    std::set<std::string> taken;
+    for (auto stacks_of_program : {stacked_inputs(micro_step, micro_passes), stacked_inputs(update, update_passes)})
+      for (std::vector<std::string>& names : stacks_of_program) {
+        if (std::ranges::any_of(names, [&](const std::string& name) { return taken.contains(name); })) continue;
+        taken.insert(names.begin(), names.end());
+        stacks.push_back(std::move(names));
+      }
+  }
+};
+
+// The state of one step while it is written: what every slot holds at this point, by the first of its names.
+class StepWriter {
+ public:
+  StepWriter(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options)
+      : step_(step), rolled_(step, options), writer_("step", mesh, placement, options) {
+    for (const std::vector<std::string>& names : rolled_.stacks)
+      for (const std::string& name : names) stack_of_[name] = &names;
+    for (const ir::Graph* graph : {&step.micro_step, &step.update})
+      for (const ir::Output& output : graph->outputs())
+        MEGACPP_CHECK(output.donated.empty() || output.donated == output.name)
+            << "state " << output.donated << " leaves as " << output.name;
+    for (const ir::Output& output : step.update.outputs()) {
+      const ir::Node& maker = step.update.producer(output.value);
+      if (!output.donated.empty() && maker.op == "constant" && maker.attrs.real("value") == 0.0)
+        transient_.insert(output.donated);
+    }
+  }
+
+  Module write() {
+    const FunctionRequest micro_step{"micro_step", rolled_.micro_step, rolled_.micro_passes,
+                                     slots(names_of_inputs(step_.micro_step)),
+                                     slots(names_of_outputs(step_.micro_step))};
+    const FunctionRequest update{"update", rolled_.update, rolled_.update_passes, slots(names_of_inputs(step_.update)),
+                                 slots(names_of_outputs(step_.update))};
+    for (const FunctionRequest* request : {&micro_step, &update}) {
+      writer_.add_function(*request);
+      enter(*request);
+    }
+    run_micro_steps(micro_step);
+    leave(update, call(writer_.body(), update, values_));
+    return writer_.finish();
+  }
+
+ private:
+  using Values = std::map<std::string, HloValue>;
+
+  static bool is_batch(const std::string& name) { return name.rfind("batch.", 0) == 0; }
+
+  static std::vector<std::string> names_of_inputs(const ir::Graph& graph) {
+    std::vector<std::string> names;
+    for (const ir::NodeId id : graph.inputs()) names.push_back(name_of(graph, id));
+    return names;
+  }
+
+  // What a step needs of a program: state it replaces, unless it begins every step as zeros anyway, and reports.
+  std::vector<std::string> names_of_outputs(const ir::Graph& graph) const {
+    const bool is_update = &graph == &step_.update;
+    std::vector<std::string> names;
+    for (const ir::Output& output : graph.outputs()) {
+      const bool is_scalar = graph.type(output.value).shape.empty();
+      if (is_update ? !transient_.contains(output.name) : !output.donated.empty() || is_scalar)
+        names.push_back(output.name);
+    }
+    return names;
+  }
+
+  std::vector<Slot> slots(const std::vector<std::string>& names) const {
+    std::vector<Slot> slots;
+    std::map<const std::vector<std::string>*, size_t> met;  // how many of a stack's tensors
+    for (const std::string& name : names) {
+      const auto stack = stack_of_.find(name);
+      if (stack == stack_of_.end())
+        slots.push_back({{name}});
+      else if (++met[stack->second] == 1)
+        slots.push_back({*stack->second});
+    }
+    for (const auto& [stack, count] : met)
+      MEGACPP_CHECK(count == stack->size()) << "only " << count << " tensors of the stack of " << (*stack)[0];
+    return slots;
+  }
+
+  void enter(const FunctionRequest& request) {
+    const ir::Graph& graph = request.program.graph;
+    std::unordered_map<std::string, ir::ValueId> inputs;
+    for (const ir::NodeId id : graph.inputs()) inputs[name_of(graph, id)] = graph.node(id).results[0];
+    for (const Slot& slot : request.inputs) {
+      const std::string& name = slot.names[0];
+      const ir::TensorType& type = graph.type(inputs.at(name));
+      if (values_.contains(name)) continue;
+      if (transient_.contains(name)) {
+        values_[name] = zeros(ops::hlo_type(slot_type(slot, type)));
+        continue;
+      }
+      if (is_batch(name)) {
+        ir::TensorType stacked = type;
+        stacked.shape.insert(stacked.shape.begin(), step_.micro_steps);
+        values_[name] = writer_.argument(writer_.stack_port({name}, step_.micro_steps, type, step_.inputs), stacked);
+      } else {
+        argument_of_[name] = next_argument_;
+        values_[name] = writer_.argument(port_of(slot, type), slot_type(slot, type));
+      }
+      ++next_argument_;
+    }
+  }
+
+  static const ir::TensorType& type_of_output(const ir::Graph& graph, const std::string& name) {
+    return graph.type(*graph.find_output(name));
+  }
+
+  Port port_of(const Slot& slot, const ir::TensorType& type) const {
+    return slot.is_stack() ? writer_.stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, step_.inputs)
+                           : writer_.port(slot.names[0], type, step_.inputs);
+  }
+
+  // One constant for all of a type.
+  const HloValue& zeros(const HloType& type) {
+    HloValue& known = zeros_[ops::to_text(type)];
+    if (known.name.empty()) known = writer_.body().constant(0, type);
+    return known;
+  }
+
+  static Values call(HloWriter& w, const FunctionRequest& request, const Values& values) {
+    std::vector<HloValue> operands;
+    std::vector<HloType> types;
+    for (const Slot& slot : request.inputs) operands.push_back(values.at(slot.names[0]));
+    for (const Slot& slot : request.outputs)
+      types.push_back(ops::hlo_type(slot_type(slot, type_of_output(request.program.graph, slot.names[0]))));
+    const std::vector<HloValue> results = w.call(request.name, operands, types);
+    Values left;
+    for (size_t i = 0; i < results.size(); ++i) left[request.outputs[i].names[0]] = results[i];
+    return left;
+  }
+
+  // Loop-carried: the reports so far, then the state that micro-steps add to.
+  void run_micro_steps(const FunctionRequest& request) {
+    HloWriter& w = writer_.body();
+    std::vector<std::string> reported, state;
+    std::vector<HloValue> carried;
+    for (const Slot& slot : request.outputs)
+      (values_.contains(slot.names[0]) ? state : reported).push_back(slot.names[0]);
+    for (const std::string& name : reported)
+      carried.push_back(
+          w.constant(0, {ops::hlo_type(type_of_output(step_.micro_step, name)).element, {step_.micro_steps}}));
+    for (const std::string& name : state) carried.push_back(values_.at(name));
+    const auto body = [&](const HloValue& micro, const std::vector<HloValue>& given) {
+      Values values = values_;
+      for (size_t i = 0; i < state.size(); ++i) values[state[i]] = given[reported.size() + i];
+      for (auto& [name, value] : values)
+        if (is_batch(name)) {
+          const ir::Shape one(value.type.shape.begin() + 1, value.type.shape.end());
+          value = w.reshape(w.dynamic_slice(value, 0, micro, 1), one);
+        }
+      const Values left = call(w, request, values);
+      std::vector<HloValue> next;
+      for (size_t i = 0; i < reported.size(); ++i)
+        next.push_back(w.dynamic_update_slice(given[i], w.reshape(left.at(reported[i]), {1}), micro));
+      for (const std::string& name : state) next.push_back(left.at(name));
+      return next;
+    };
+    const std::vector<HloValue> last = w.loop(step_.micro_steps, carried, body);
+    for (size_t i = 0; i < reported.size(); ++i) reports_[reported[i]] = last[i];
+    for (size_t i = 0; i < state.size(); ++i) values_[state[i]] = last[reported.size() + i];
+  }
+
+  void leave(const FunctionRequest& update, const Values& left) {
+    for (const Slot& slot : update.outputs) {
+      const std::string& name = slot.names[0];
+      const auto donor = argument_of_.find(name);
+      writer_.result(port_of(slot, type_of_output(step_.update, name)), left.at(name),
+                     donor == argument_of_.end() ? std::nullopt : std::optional(donor->second));
+    }
+    for (const auto& [name, value] : reports_) {
+      const ir::TensorType type{type_of_output(step_.micro_step, name).dtype, value.type.shape};
+      Port port = writer_.port(name, type, {});
+      port.is_per_micro_step = true;
+      writer_.result(port, value, std::nullopt);
+    }
+  }
+
+  const Step& step_;
+  RolledStep rolled_;
+  ModuleWriter writer_;
+  std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state
+  std::set<std::string> transient_;  // set to zero by the update: begins a step as zeros
+  Values values_;
+  std::map<std::string, HloValue> zeros_;      // by type
+  std::map<std::string, size_t> argument_of_;  // state
+  size_t next_argument_ = 0;
+  Values reports_;
+};
+
+}  // namespace
+
+Module write_step(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options) {
+  return StepWriter(step, mesh, placement, options).write();
+}
+
+}  // namespace megacpp::emit

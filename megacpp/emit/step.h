@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module of a whole optimizer step.
+#pragma once
+
+#include <cstdint>
+
+#include "megacpp/emit/module.h"
+
+namespace megacpp::emit {
+
+/// One optimizer step: the micro-step once for each of `micro_steps` micro-batches, then the update. Micro-batches
+/// enter stacked, [micro_steps, ...]; of the reports, scalars leave, one for each micro-step. State that the update
+/// sets to zero, as gradients, neither enters nor leaves; state of blocks that a loop runs over is stacked.
+struct Step {
+  const ir::Graph& micro_step;
+  const ir::Graph& update;
+  int64_t micro_steps = 1;
+  const partition::Placements& inputs;
+};
+Module write_step(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options = {});
+
+}  // namespace megacpp::emit
