@@ -17,6 +17,8 @@ namespace megacpp::cli {
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
 
+/// Before each flag where they are printed.
+inline constexpr std::string_view kFlagLabel = "flag       ";
 /// The flags that a recipe gives to XLA, checked: E1507.
 runtime::plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe);
 

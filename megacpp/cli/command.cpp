@@ -115,6 +115,8 @@ int run(int argc, const char* const* argv) {
   }
 }
 
+Json from_base(const base::Json& json) { return Json::parse(base::to_text(json)); }
+
 void print_json(const Json& object) { std::printf("%s\n", object.dump(2).c_str()); }
 
 }  // namespace megacpp::cli

@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/json_text.h"
+
 namespace megacpp::cli {
 
 using Json = nlohmann::ordered_json;
@@ -26,6 +28,9 @@ const std::vector<Command>& all_commands();
 
 /// Runs one command line; errors are printed to stderr and become the exit status.
 int run(int argc, const char* const* argv);
+
+/// A value of our own kind, as printed.
+Json from_base(const base::Json& json);
 
 /// What --json prints: one object on stdout.
 void print_json(const Json& object);

@@ -82,7 +82,8 @@ void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::
 void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
                     const std::optional<compile::Dump>& dump) {
   const XlaChoice choice = choose_xla(recipe, plan, flags.xla);
-  const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan), dump);
+  const XlaCompilation compilation =
+      compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, dump), dump);
   if (flags.json) {
     print_json({{"name", recipe.name},
                 {"pattern", recipe.model.pattern},

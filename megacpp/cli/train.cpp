@@ -57,8 +57,7 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
   if (recipe.backend == "xla") {
     fmt::print(stderr, "compile    {:.0f} ms, now by XLA ({}, collectives placed by {})\n",
                compile_seconds(compiled) * 1e3, recipe.xla.plugin, recipe.xla.placement);
-    for (const runtime::plugins::ResolvedFlag& flag : xla_flags(recipe).flags)
-      fmt::print(stderr, "flag       {}={}  ({})\n", flag.name, flag.value_text(), flag.origin);
+    fmt::print(stderr, "{}", runtime::plugins::to_text(xla_flags(recipe), kFlagLabel));
     return;
   }
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
@@ -171,8 +170,7 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                     {"measured_peak_bytes", worst.memory.measured_peak_bytes},
                     {"peak_chip", train::chip_name(worst.chip, compiled.mesh)},
                     {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-    if (recipe.backend == "xla")
-      summary["xla_flags"] = Json::parse(base::to_text(runtime::plugins::to_json(xla_flags(recipe))));
+    if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
     print_json(summary);
     return;
   }

@@ -81,10 +81,11 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
                          plugins::problem_of(*result.out_of_memory, where));
 }
 
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan) {
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                        const std::optional<compile::Dump>& dump) {
   recipe::Recipe own = recipe;
   own.xla.placement = "megacpp";
-  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh));
+  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh), own == recipe ? dump : std::nullopt);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -101,11 +102,11 @@ int64_t planned_argument_bytes(const emit::Module& module, bool is_tpu) {
 emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
                         const XlaChoice& choice, const std::optional<compile::Dump>& dump, double& seconds) {
   const bool is_ours = recipe.xla.placement == "megacpp";
-  std::optional<compile::Compiled> own;  // of what is compiled, where `ours` is not it or was not written out
-  if (!is_ours || dump) own = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
+  std::optional<compile::Compiled> whole;
+  if (!is_ours) whole = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
   const auto start = std::chrono::steady_clock::now();
-  emit::Module module =
-      pjrt::module_of(own ? *own : ours, is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
+  emit::Module module = pjrt::module_of(is_ours ? ours : *whole,
+                                        is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (dump) base::write_file_atomically(dump->folder / "05-stablehlo.mlir", module.text);
   return module;

@@ -48,8 +48,10 @@ struct XlaChoice {
 /// such target, E1507 flags. A target that is a TPU's takes the plugin tpu unless the recipe names another.
 XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
 
-/// The step with our own collectives, whatever xla.placement says: what XLA's are compared with.
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan);
+/// The step with our own collectives, whatever xla.placement says: what XLA's are compared with. Its stages are written
+/// to `dump` where it is what XLA gets.
+compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                        const std::optional<compile::Dump>& dump = std::nullopt);
 
 struct XlaCompilation {
   XlaChoice choice;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/cli/backend.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 
@@ -49,8 +50,7 @@ void print_place(const XlaCompilation& c) {
   if (!c.report.device_kind.empty())
     fmt::print("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
                c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
-  for (const plugins::ResolvedFlag& flag : c.choice.xla_flags.flags)
-    fmt::print("flag       {}={}  ({})\n", flag.name, flag.value_text(), flag.origin);
+  fmt::print("{}", plugins::to_text(c.choice.xla_flags, kFlagLabel));
   fmt::print("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
   if (c.report.compile_seconds > 0) fmt::print("compile    {:.1f} s\n", c.report.compile_seconds);
 }
@@ -109,8 +109,6 @@ template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
-
-Json from_base(const base::Json& json) { return Json::parse(base::to_text(json)); }
 
 Json memory_json(const runtime::pjrt::CompiledMemory& m) {
   return {{"argument", m.argument}, {"output", m.output}, {"alias", m.alias},        {"temp", m.temp},

@@ -155,6 +155,11 @@ std::vector<Slot> output_slots(const ir::Graph& graph) {
   return slots;
 }
 
+ir::Shape with_first(int64_t size, ir::Shape shape) {
+  shape.insert(shape.begin(), size);
+  return shape;
+}
+
 ir::TensorType slot_type(const Slot& slot, ir::TensorType type) {
   if (slot.is_stack()) type.shape = with_first(static_cast<int64_t>(slot.names.size()), std::move(type.shape));
   return type;

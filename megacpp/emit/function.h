@@ -41,6 +41,8 @@ std::string write_function(const FunctionRequest& request, const ir::Mesh& mesh,
 std::vector<Slot> input_slots(const ir::Graph& graph);
 std::vector<Slot> output_slots(const ir::Graph& graph);
 
+/// A dimension of this size before the others.
+ir::Shape with_first(int64_t size, ir::Shape shape);
 /// The type of a slot whose tensors have this type.
 ir::TensorType slot_type(const Slot& slot, ir::TensorType type);
 

@@ -79,9 +79,4 @@ std::optional<ir::ValueId> FunctionValues::replaced_by(ir::ValueId value) const 
   return at == replaces_.end() ? std::nullopt : std::optional(at->second);
 }
 
-ir::Shape with_first(int64_t size, ir::Shape shape) {
-  shape.insert(shape.begin(), size);
-  return shape;
-}
-
 }  // namespace megacpp::emit

@@ -94,7 +94,4 @@ class FunctionValues {
   std::unordered_map<uint32_t, ir::ValueId> replaces_;
 };
 
-/// A dimension of this size before the others.
-ir::Shape with_first(int64_t size, ir::Shape shape);
-
 }  // namespace megacpp::emit

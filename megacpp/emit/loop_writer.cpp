@@ -139,7 +139,7 @@ class LoopWriter {
         const auto replaced = state_.replaced.find(given.line->stack);
         const HloValue& stack =
             replaced == state_.replaced.end() ? values_.stacks().stack(given.line->stack) : carried[replaced->second];
-        return one_of(stack, place_in(iteration, given.line->start, given.line->step));
+        return w_.take_member(stack, place_in(iteration, given.line->start, given.line->step));
       }
     }
     return {};
@@ -159,14 +159,9 @@ class LoopWriter {
     const HloValue place = place_in(iteration, pass_.is_descending ? last : 0, pass_.is_descending ? -1 : 1);
     for (const Kept& kept : state_.collected) {
       const HloValue& one = kept.entered ? carried[*kept.entered] : made[kept.piece][kept.leaf];
-      next[kept.carried] =
-          w_.dynamic_update_slice(carried[kept.carried], w_.reshape(one, with_first(1, one.type.shape)), place);
+      next[kept.carried] = w_.put_member(carried[kept.carried], one, place);
     }
     return next;
-  }
-
-  HloValue one_of(const HloValue& stack, const HloValue& index) {
-    return w_.reshape(w_.dynamic_slice(stack, 0, index, 1), {stack.type.shape.begin() + 1, stack.type.shape.end()});
   }
 
   HloWriter& w_;

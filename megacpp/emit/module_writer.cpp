@@ -41,7 +41,7 @@ Port ModuleWriter::stack_port(const std::vector<std::string>& names, int64_t siz
                               const partition::Placements& placements) const {
   const Port first = this->port(names[0], type, placements);
   Port port = first;
-  for (ir::TensorType* seen : {&port.whole, &port.local}) seen->shape.insert(seen->shape.begin(), size);
+  for (ir::TensorType* seen : {&port.whole, &port.local}) seen->shape = with_first(size, std::move(seen->shape));
   port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
   for (const std::string& name : names) {
     const Port other = this->port(name, type, placements);

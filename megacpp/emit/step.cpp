@@ -125,8 +125,7 @@ class StepWriter {
         continue;
       }
       if (is_batch(name)) {
-        ir::TensorType stacked = type;
-        stacked.shape.insert(stacked.shape.begin(), step_.micro_steps);
+        const ir::TensorType stacked{type.dtype, with_first(step_.micro_steps, type.shape)};
         values_[name] = writer_.argument(writer_.stack_port({name}, step_.micro_steps, type, step_.inputs), stacked);
       } else {
         argument_of_[name] = next_argument_;
@@ -179,14 +178,10 @@ class StepWriter {
       Values values = values_;
       for (size_t i = 0; i < state.size(); ++i) values[state[i]] = given[reported.size() + i];
       for (auto& [name, value] : values)
-        if (is_batch(name)) {
-          const ir::Shape one(value.type.shape.begin() + 1, value.type.shape.end());
-          value = w.reshape(w.dynamic_slice(value, 0, micro, 1), one);
-        }
+        if (is_batch(name)) value = w.take_member(value, micro);
       const Values left = call(w, request, values);
       std::vector<HloValue> next;
-      for (size_t i = 0; i < reported.size(); ++i)
-        next.push_back(w.dynamic_update_slice(given[i], w.reshape(left.at(reported[i]), {1}), micro));
+      for (size_t i = 0; i < reported.size(); ++i) next.push_back(w.put_member(given[i], left.at(reported[i]), micro));
       for (const std::string& name : state) next.push_back(left.at(name));
       return next;
     };

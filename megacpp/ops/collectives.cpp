@@ -109,14 +109,14 @@ std::string group_attrs(HloWriter& w, const ir::Attrs& attrs) {
   return "replica_groups = " + w.replica_groups(axes) + ", channel_handle = " + w.next_channel();
 }
 
-HloResults each(HloWriter&, const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
+HloResults each(const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
   HloResults results;
   for (size_t i = 0; i < args.operands.size(); ++i) results.push_back(write(args.operands[i], i));
   return results;
 }
 
 HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
-  return each(w, args, [&](const HloValue& x, size_t i) {
+  return each(args, [&](const HloValue& x, size_t i) {
     return w.op("all_gather", {x}, args.result(i),
                 "all_gather_dim = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
                     group_attrs(w, args.attrs()) + ", use_global_device_ids");
@@ -124,7 +124,7 @@ HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
 }
 
 HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
-  return each(w, args, [&](const HloValue& x, size_t i) {
+  return each(args, [&](const HloValue& x, size_t i) {
     return w.ops("reduce_scatter", std::span(&x, 1),
                  "scatter_dimension = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
                      group_attrs(w, args.attrs()) + ", use_global_device_ids",
@@ -134,7 +134,7 @@ HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
 
 HloResults hlo_all_reduce(HloWriter& w, const HloArgs& args) {
   const std::string_view kind = args.attrs().text("kind") == "sum" ? "add" : "maximum";
-  return each(w, args, [&](const HloValue& x, size_t i) {
+  return each(args, [&](const HloValue& x, size_t i) {
     return w.ops("all_reduce", std::span(&x, 1), group_attrs(w, args.attrs()) + ", use_global_device_ids",
                  {args.result(i)}, w.scalar_region(kind, x.type.element))[0];
   });
@@ -142,7 +142,7 @@ HloResults hlo_all_reduce(HloWriter& w, const HloArgs& args) {
 
 HloResults hlo_all_to_all(HloWriter& w, const HloArgs& args) {
   const auto number = [&](const char* name) { return std::to_string(args.attrs().integer(name)) + " : i64, "; };
-  return each(w, args, [&](const HloValue& x, size_t i) {
+  return each(args, [&](const HloValue& x, size_t i) {
     return w.op("all_to_all", {x}, args.result(i),
                 "split_dimension = " + number("split") + "concat_dimension = " + number("concat") +
                     "split_count = " + number("parts") + group_attrs(w, args.attrs()));
@@ -160,7 +160,7 @@ HloResults hlo_permute(HloWriter& w, const HloArgs& args) {
         (chip == 0 ? "[" : ", [") + std::to_string(chip) + ", " + std::to_string(group[static_cast<size_t>(to)]) + "]";
   }
   const std::string count = std::to_string(w.mesh().chips());
-  return each(w, args, [&](const HloValue& x, size_t i) {
+  return each(args, [&](const HloValue& x, size_t i) {
     return w.op("collective_permute", {x}, args.result(i),
                 "source_target_pairs = dense<[" + pairs + "]> : tensor<" + count +
                     "x2xi64>, channel_handle = " + w.next_channel());

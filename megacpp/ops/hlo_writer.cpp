@@ -294,10 +294,16 @@ HloValue HloWriter::dynamic_slice(const HloValue& a, int64_t dim, const HloValue
   return ops("dynamic_slice", operands, "slice_sizes = " + array(type.shape), {type})[0];
 }
 
-HloValue HloWriter::dynamic_update_slice(const HloValue& a, const HloValue& update, const HloValue& start) {
-  std::vector<HloValue> operands = {a, update, start};
-  if (a.type.shape.size() > 1) operands.resize(a.type.shape.size() + 2, constant(0, start.type));
-  return ops("dynamic_update_slice", operands, "", {a.type})[0];
+HloValue HloWriter::take_member(const HloValue& stack, const HloValue& place) {
+  return reshape(dynamic_slice(stack, 0, place, 1), {stack.type.shape.begin() + 1, stack.type.shape.end()});
+}
+
+HloValue HloWriter::put_member(const HloValue& stack, const HloValue& member, const HloValue& place) {
+  ir::Shape alone = stack.type.shape;
+  alone[0] = 1;
+  std::vector<HloValue> operands = {stack, reshape(member, alone), place};
+  if (alone.size() > 1) operands.resize(alone.size() + 2, constant(0, place.type));
+  return ops("dynamic_update_slice", operands, "", {stack.type})[0];
 }
 
 std::vector<HloValue> HloWriter::loop(int64_t count, const std::vector<HloValue>& carried, const LoopBody& body) {

@@ -99,8 +99,10 @@ class HloWriter {
   /// `size` elements along dim from a runtime start (a scalar).
   HloValue dynamic_slice(const HloValue& a, int64_t dim, const HloValue& start, int64_t size);
 
-  /// `update` in place of the elements of the first dimension from a runtime start.
-  HloValue dynamic_update_slice(const HloValue& a, const HloValue& update, const HloValue& start);
+  /// The member of a stack [n, ..] at a runtime place (a scalar): [..].
+  HloValue take_member(const HloValue& stack, const HloValue& place);
+  /// The stack with this member at that place.
+  HloValue put_member(const HloValue& stack, const HloValue& member, const HloValue& place);
 
   /// Runs `body` (the count so far, what is carried) -> what is carried next, `count` times; once: without a loop.
   using LoopBody = std::function<std::vector<HloValue>(const HloValue& index, const std::vector<HloValue>& carried)>;

@@ -6,7 +6,9 @@
 #include "megacpp/emit/module.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/spmd_evaluator.h"
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
 #include "megacpp/runtime/pjrt/program.h"
+#include "megacpp/runtime/pjrt/step_module.h"
 #include "megacpp/schedule/decompose.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/sample_cases.h"
@@ -48,14 +50,7 @@ ir::Graph graph_of(const Case& c) {
     operands.push_back(builder.input("x" + std::to_string(i), c.sample.operands[i], ir::Role::batch));
   const std::vector<ir::ValueId> results = builder.node(c.op->name, operands, c.sample.attrs);
   for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = "y" + std::to_string(r), .value = results[r]});
-  const schedule::Target target{.name = "xla",
-                                .runs =
-                                    [](std::string_view op, const ops::NodeView&) {
-                                      return ops::op_def(op).is_composite() ? base::Decision::no("is composite")
-                                                                            : base::Decision::yes();
-                                    },
-                                .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
-  return schedule::decompose(graph, target).graph;
+  return schedule::decompose(graph, xla_target(emit::Placement::megacpp)).graph;
 }
 
 std::map<std::string, Tensor> inputs_of(const Case& c, int64_t chip) {
@@ -98,9 +93,7 @@ TEST_P(OpSamplesTest, EqualsTheReference) {
       emit::write_program(graph, mesh, apart(mesh, in), apart(mesh, out), emit::Placement::megacpp);
 
   const Client client = testing_support::cpu_client(mesh.chips());
-  const LoadedProgram program =
-      compile(client, module.text,
-              {.partitions = mesh.chips(), .spmd_partitioning = mesh.chips() > 1, .shardy = mesh.chips() > 1}, "test");
+  const LoadedProgram program = compile(client, module.text, options_for(client.devices(), mesh.chips(), {}), "test");
   std::vector<Buffer> buffers;
   std::vector<std::vector<const Buffer*>> arguments(static_cast<size_t>(mesh.chips()));
   buffers.reserve(arguments.size() * module.arguments.size());

@@ -49,6 +49,7 @@ class PjrtExecutable : public Executable {
             load_program(client_, module_.text, options_for(client_.devices(), chips(), options.flags), options.cache)),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
+    if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
     for (size_t i = 0; i < module_.arguments.size(); ++i) {
       const emit::Port& port = module_.arguments[i];
       argument_[port.name] = {i, 0};
@@ -147,10 +148,9 @@ class PjrtExecutable : public Executable {
   }
 
   ChipMemory memory(int64_t chip) const override {
-    const std::optional<CompiledMemory> planned = program_.compiled().memory();
     const std::optional<DeviceMemory> measured = client_.memory(device_of(static_cast<size_t>(chip)));
     // A TPU keeps the temporaries of programs apart, as reserved.
-    return {.planned_peak_bytes = planned ? planned->needed() : 0,
+    return {.planned_peak_bytes = planned_bytes_,
             .measured_peak_bytes = measured ? measured->peak_bytes_in_use.value_or(measured->bytes_in_use) +
                                                   measured->peak_bytes_reserved.value_or(0)
                                             : 0};
@@ -218,7 +218,8 @@ class PjrtExecutable : public Executable {
   mutable Fetched fetched_;
   mutable std::map<std::pair<std::string, int64_t>, Bytes> read_;
   std::vector<TraceEvent> no_trace_;
-  int64_t micro_ = 0;  // the micro-batch that is written or read
+  int64_t planned_bytes_ = 0;  // of a chip; 0 where the plugin keeps no account
+  int64_t micro_ = 0;          // the micro-batch that is written or read
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/runtime/pjrt/client_state.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -58,10 +58,7 @@ std::string key_of(const Client& client, std::string_view stablehlo, const Compi
   const std::string platform = client.platform_name();
   std::string devices;
   for (const DeviceDescription& device : client.devices()) devices += device.kind + "\n";
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
+  const plugins::Surroundings around = plugins::Surroundings::current();
   const std::array<std::string, 9> about = {encode(options),
                                             platform,
                                             client.platform_version(),
@@ -69,8 +66,8 @@ std::string key_of(const Client& client, std::string_view stablehlo, const Compi
                                             file_stamp(client.plugin().file()),
                                             devices,
                                             platform == "cpu" ? processor() : "",
-                                            variable("XLA_FLAGS"),
-                                            variable("LIBTPU_INIT_ARGS")};
+                                            around.variable("XLA_FLAGS"),
+                                            around.variable("LIBTPU_INIT_ARGS")};
   // Hashes one after another have fixed lengths, so that no text can pass for another by where it is cut.
   std::string parts = hash_of(stablehlo);
   for (const std::string& part : about) parts += hash_of(part);

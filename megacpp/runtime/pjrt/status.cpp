@@ -72,28 +72,20 @@ std::string_view status_name(StatusCode code) {
 std::string_view phase_name(Phase phase) { return kPhaseNames.at(static_cast<size_t>(phase)); }
 
 base::Code code_of(StatusCode code, Phase phase) {
-  const bool no_memory = code == StatusCode::resource_exhausted;
+  if (const auto cls = oom_class_of(phase); cls && code == StatusCode::resource_exhausted)
+    return plugins::code_of(*cls);
   const bool no_implementation = code == StatusCode::unimplemented;
   switch (phase) {
     case Phase::compile:
-      if (no_memory) return base::Code::E2002;
       // NOT_FOUND is a custom call that nobody registered.
       return no_implementation || code == StatusCode::not_found ? base::Code::E1505 : base::Code::E3201;
-    case Phase::load:
-      return no_memory ? base::Code::E2003 : base::Code::E3201;
-    case Phase::transfer:
-    case Phase::execute:
-      return no_memory ? base::Code::E2004 : base::Code::E3201;
     case Phase::create_topology:
       if (no_implementation) return base::Code::E1505;
       return code == StatusCode::invalid_argument || code == StatusCode::not_found ? base::Code::E1506
                                                                                    : base::Code::E3201;
-    case Phase::set_up:
-    case Phase::create_client:
-    case Phase::query:
+    default:
       return base::Code::E3201;
   }
-  return base::Code::E3201;
 }
 
 PluginError::PluginError(Failure failure, Phase phase, const std::string& plugin)

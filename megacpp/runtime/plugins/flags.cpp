@@ -253,10 +253,10 @@ std::map<std::string, TypedFlagValue> hand_over(const ResolvedFlags& flags) {
   return {};
 }
 
-std::string to_text(const ResolvedFlags& flags) {
+std::string to_text(const ResolvedFlags& flags, std::string_view label) {
   std::string text;
   for (const ResolvedFlag& flag : flags.flags)
-    text += fmt::format("{}={}  ({})\n", flag.name, flag.value_text(), flag.origin);
+    text += fmt::format("{}{}={}  ({})\n", label, flag.name, flag.value_text(), flag.origin);
   return text;
 }
 
