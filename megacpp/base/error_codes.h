@@ -37,6 +37,10 @@
   X(E1505, user,        "XLA lane cannot run this")                                 \
   X(E1506, user,        "topology is not known")                                    \
   X(E1507, user,        "XLA flag is not valid")                                    \
+  X(E1601, user,        "hardware is not known")                                    \
+  X(E1602, user,        "slice is not possible")                                    \
+  X(E1603, user,        "hardware file is not valid")                               \
+  X(E1604, user,        "shape or layout is not valid")                             \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E2002, does_not_fit,"program exceeds a chip's memory")                          \
   X(E2003, does_not_fit,"program cannot be loaded")                                 \

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/hw/chip_library.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/suggest.h"
+#include "megacpp/hw/builtin_chips.h"
+#include "megacpp/hw/chip_file.h"
+
+namespace megacpp::hw {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+ChipText builtin(std::string_view name, std::string_view text) {
+  return {.name = std::string(name),
+          .file = "chips/" + std::string(name) + ".yaml",
+          .origin = "built in",
+          .text = std::string(text)};
+}
+
+ChipText from_file(const fs::path& file) {
+  return {.name = file.stem().string(), .file = file.string(), .origin = file.string(), .text = base::read_file(file)};
+}
+
+/// Every text that stands for the name, the one that counts first.
+std::vector<ChipText> texts_named(const std::string& name, const ChipPlaces& places) {
+  std::vector<ChipText> texts;
+  for (const fs::path& folder : places.folders)
+    for (const char* ending : {".yaml", ".yml"}) {
+      std::error_code ignored;
+      if (const fs::path file = folder / (name + ending); fs::is_regular_file(file, ignored))
+        texts.push_back(from_file(file));
+    }
+  for (const auto& [builtin_name, text] : builtin_chips())
+    if (builtin_name == name) texts.push_back(builtin(builtin_name, text));
+  return texts;
+}
+
+/// Other names of the built-in chips. Reading them all takes milliseconds, and only where a name is no chip's own.
+std::map<std::string, std::string> builtin_aliases() {
+  std::map<std::string, std::string> aliases;
+  for (const auto& [name, text] : builtin_chips()) {
+    const Chip chip = read_chip(builtin(name, text), {});
+    for (const std::string& alias : chip.aliases) aliases[alias] = chip.name;
+  }
+  return aliases;
+}
+
+std::set<std::string> all_names(const ChipPlaces& places) {
+  std::set<std::string> names;
+  for (const auto& [name, text] : builtin_chips()) names.insert(std::string(name));
+  for (const fs::path& folder : places.folders) {
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().extension() == ".yaml" || entry.path().extension() == ".yml")
+        names.insert(entry.path().stem().string());
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, const std::string& where, const ChipPlaces& places) {
+  std::string all;
+  std::vector<std::string> known;
+  for (const std::string& one : all_names(places)) {
+    all += (all.empty() ? "" : ", ") + one;
+    known.push_back(one);
+  }
+  for (const auto& [alias, chip] : builtin_aliases()) known.push_back(alias);
+  known.push_back("host");
+  base::raise(base::Code::E1601, {.where = where,
+                                  .got = "'" + name + "'",
+                                  .wanted = "one of " + all + ", host, or a file of yours",
+                                  .next = base::did_you_mean(
+                                      name, known, "megacpp hw lists what is known; docs/hardware.md adds a chip")});
+}
+
+/// Reads chips that may extend each other. `open` are the files being read: none of them is read again inside.
+class Finder {
+ public:
+  explicit Finder(const ChipPlaces& places) : places_(places) {}
+
+  Chip named(const std::string& name, const std::string& where) {
+    std::vector<ChipText> texts = texts_named(name, places_);
+    if (texts.empty()) {
+      const auto aliases = builtin_aliases();
+      if (const auto alias = aliases.find(name); alias != aliases.end()) texts = texts_named(alias->second, places_);
+    }
+    if (texts.empty()) refuse_unknown(name, where, places_);
+    for (const ChipText& text : texts)
+      if (!open_.contains(text.file)) return read(text);
+    base::raise(base::Code::E1603, {.where = where,
+                                    .got = "extends: " + name + ", which extends this",
+                                    .wanted = "a chip that stands without this file",
+                                    .next = "extend one that is built in"});
+  }
+
+  Chip read(const ChipText& text) {
+    open_.insert(text.file);
+    Chip chip =
+        read_chip(text, [this](const std::string& name, const std::string& where) { return named(name, where); });
+    open_.erase(text.file);
+    return chip;
+  }
+
+ private:
+  const ChipPlaces& places_;
+  std::set<std::string> open_;
+};
+
+}  // namespace
+
+ChipPlaces ChipPlaces::current() {
+  ChipPlaces places;
+  std::istringstream folders(variable("MEGACPP_HW_PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (!folder.empty()) places.folders.push_back(folder);
+  const std::string config = variable("XDG_CONFIG_HOME"), home = variable("HOME");
+  if (!config.empty()) places.folders.push_back(fs::path(config) / "megacpp/hw");
+  if (config.empty() && !home.empty()) places.folders.push_back(fs::path(home) / ".config/megacpp/hw");
+  return places;
+}
+
+bool names_file(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml");
+}
+
+Chip find_chip(const std::string& name, const ChipPlaces& places) {
+  Finder finder(places);
+  return names_file(name) ? finder.read(from_file(name)) : finder.named(name, "hardware '" + name + "'");
+}
+
+std::vector<Chip> all_chips(const ChipPlaces& places) {
+  std::vector<Chip> chips;
+  for (const std::string& name : all_names(places)) chips.push_back(find_chip(name, places));
+  return chips;
+}
+
+}  // namespace megacpp::hw

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/hw/chip_library.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "megacpp/base/file.h"
+#include "megacpp/hw/slice.h"
+#include "tests/support/environment.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::hw {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Code;
+using testing_support::problem_of;
+using testing_support::Variable;
+
+class ChipLibraryTest : public testing::Test {
+ protected:
+  ChipLibraryTest()
+      : folder_(fs::temp_directory_path() / ("megacpp_hw_" + std::to_string(getpid()) + "_" +
+                                             testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::create_directories(folder_);
+  }
+  ~ChipLibraryTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    base::write_file_atomically(folder_ / name, text);
+    return (folder_ / name).string();
+  }
+  ChipPlaces places() const { return {{folder_}}; }
+
+  /// What is said of a file with this text, which has to be refused.
+  base::Problem refused(const std::string& text) {
+    const std::string file = write("bad.yaml", text);
+    return problem_of(Code::E1603, [&] { find_chip(file, {}); });
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* kMine = R"(title: A chip of mine
+kind: gpu
+memory: {nominal: 16GiB, usable: 15GiB, alignment: 512, bandwidth: 500e9}
+compute: {bf16: 50e12}
+links:
+  - {name: pcie, scope: node, bytes_per_second: 16e9, latency: 5e-6}
+slices: {shape: nodes, host: 4}
+)";
+
+TEST_F(ChipLibraryTest, AFileIsNamedInTheTarget) {
+  const std::string file = write("my-chip.yaml", kMine);
+  const Slice slice = parse_target(file + ":8", {.places = {}});
+  EXPECT_EQ(slice.chip.name, "my-chip");
+  EXPECT_EQ(slice.chip.origin, file);
+  EXPECT_EQ(slice.chip.usable_bytes, int64_t{15} << 30);
+  EXPECT_EQ(slice.sizes, (Sizes{4, 2}));
+  EXPECT_EQ(slice.chip.facts[0].source, file);
+  problem_of(Code::E1008, [] { parse_target("no-such.yaml:8"); });
+}
+
+TEST_F(ChipLibraryTest, AFileInAFolderIsAChipOfItsName) {
+  write("my-chip.yaml", kMine);
+  EXPECT_EQ(parse_target("my-chip:4", {.places = places()}).chip.title, "A chip of mine");
+  EXPECT_EQ(all_chips(places()).size(), all_chips(ChipPlaces{}).size() + 1);
+  EXPECT_EQ(problem_of(Code::E1601, [&] { find_chip("my-chp", places()); }).next, "did you mean 'my-chip'?");
+}
+
+TEST_F(ChipLibraryTest, FoldersComeFromTheEnvironment) {
+  const Variable path("MEGACPP_HW_PATH", "/one:" + folder_.string()), home("HOME", "/home/me"),
+      config("XDG_CONFIG_HOME", "");
+  const std::vector<fs::path> folders = ChipPlaces::current().folders;
+  EXPECT_EQ(folders, (std::vector<fs::path>{"/one", folder_, "/home/me/.config/megacpp/hw"}));
+  const Variable elsewhere("XDG_CONFIG_HOME", "/etc/me");
+  EXPECT_EQ(ChipPlaces::current().folders.back(), "/etc/me/megacpp/hw");
+  write("my-chip.yml", kMine);
+  EXPECT_EQ(parse_target("my-chip:4").chips(), 4);
+}
+
+TEST_F(ChipLibraryTest, AFileExtendsAChipAndSaysWhatDiffers) {
+  write("slow-v6e.yaml", R"(extends: v6e
+sources:
+  log: {text: our own log, date: 2026-10-01}
+memory:
+  usable: {value: 30GiB, source: log}
+links:
+  - {name: ici, bytes_per_second: 200e9}
+  - {name: ethernet, scope: cluster, bytes_per_second: 1e9}
+)");
+  const Chip chip = find_chip("slow-v6e", places()), v6e = find_chip("v6e", {});
+  EXPECT_EQ(chip.usable_bytes, int64_t{30} << 30);
+  EXPECT_EQ(chip.nominal_bytes, v6e.nominal_bytes);
+  EXPECT_EQ(chip.link("ici")->bytes_per_second, 200e9);
+  EXPECT_EQ(chip.link("ici")->ports, 4);
+  EXPECT_EQ(chip.link("ethernet")->ports, 1);
+  EXPECT_EQ(chip.plugin_name, "v6e");
+  EXPECT_EQ(chip.slices.valid, v6e.slices.valid);
+  std::map<std::string, std::string> sources;
+  for (const Fact& fact : chip.facts) sources[fact.name] = fact.source + " " + fact.date;
+  EXPECT_EQ(sources["memory.usable"], "our own log 2026-10-01");
+  EXPECT_NE(sources["memory.nominal"].find("docs.cloud.google.com"), std::string::npos);
+}
+
+TEST_F(ChipLibraryTest, AFileMayStandBeforeABuiltInChipAndExtendIt) {
+  write("v6e.yaml", "extends: v6e\nmemory: {usable: 20GiB}\n");
+  EXPECT_EQ(find_chip("v6e", places()).usable_bytes, int64_t{20} << 30);
+  EXPECT_EQ(find_chip("v6e", {}).usable_bytes, 33'546'039'296);
+  EXPECT_EQ(all_chips(places()).size(), all_chips(ChipPlaces{}).size());
+}
+
+TEST_F(ChipLibraryTest, ChipsThatExtendEachOtherAreRefused) {
+  write("one.yaml", "extends: two\n");
+  write("two.yaml", "extends: one\n");
+  const base::Problem problem = problem_of(Code::E1603, [&] { find_chip("one", places()); });
+  EXPECT_NE(problem.where.find("two.yaml:1"), std::string::npos) << problem.where;
+  const base::Problem lost = problem_of(Code::E1601, [&] { find_chip(write("x.yaml", "extends: v6\n"), {}); });
+  EXPECT_NE(lost.where.find("x.yaml:1"), std::string::npos) << lost.where;
+  EXPECT_EQ(lost.next, "did you mean 'v6e'?");
+}
+
+TEST_F(ChipLibraryTest, ABrokenFileHurtsOnlyItsOwnChip) {
+  write("broken.yaml", "kind: [\n");
+  EXPECT_EQ(find_chip("v6e", places()).name, "v6e");
+  problem_of(Code::E1603, [&] { find_chip("broken", places()); });
+}
+
+TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
+  struct Case {
+    std::string text, line, got, next;
+  };
+  const std::string mine = kMine;
+  const auto with = [&](const std::string& old, const std::string& replacement) {
+    std::string text = mine;
+    return text.replace(text.find(old), old.size(), replacement);
+  };
+  const std::vector<Case> cases = {
+      {"kind: [", ":1", "", "docs/hardware.md"},
+      {"", "", "nothing", "docs/hardware.md"},
+      {"- a list", ":1", "a list", "docs/hardware.md"},
+      {with("memory:", "memroy:"), ":3", "'memroy'", "did you mean 'memory'?"},
+      {with("usable:", "usabel:"), ":3", "'usabel'", "did you mean 'usable'?"},
+      {with("15GiB", "17GiB"), ":1", "memory.usable above", "mend"},
+      {with("15GiB", "15GoB"), ":3", "15GoB", "write"},
+      {with("15GiB", "-1"), ":3", "-1", "write"},
+      {with("15GiB", "1.5"), ":3", "1.5", "write"},
+      {with("15GiB", "1e40"), ":3", "1e40", "write"},
+      {with("15GiB", "nan"), ":3", "nan", "write"},
+      {with("15GiB", "{value: 15GiB, source: page}"), ":3", "'page'", "sources"},
+      {with("15GiB", "{source: page}"), ":3", "without value", "value"},
+      {with("15GiB", "{value: 15GiB, date: 2026-01-01}"), ":3", "'date'", "remove"},
+      {with("16GiB", "[1]"), ":3", "a list", "write"},
+      {with("500e9", "500GB"), ":3", "500GB", "write"},
+      {with("bf16", "bf61"), ":4", "'bf61'", "did you mean 'bf16'?"},
+      {with("kind: gpu", "kind: gpo"), ":2", "'gpo'", "did you mean 'gpu'?"},
+      {with("kind: gpu\n", ""), ":1", "no kind", "extend"},
+      {with("name: pcie, ", ""), ":6", "without name", "name"},
+      {with("scope: node", "scope: rack"), ":6", "'rack'", "these"},
+      {with("host: 4", "host: 4x"), ":7", "'4x'", "numbers"},
+      {with("host: 4", "host: 2x2"), ":1", "several dimensions", "node"},
+      {with("shape: nodes", "shape: torus"), ":1", "without slices", "list"},
+      {with("kind: gpu", "kind: gpu\nkind: gpu"), ":3", "again", "remove"},
+      {mine + "tiles: {lanes: 128}\n", ":1", "not whole", "missing"},
+      {mine + "sources: {a: {text: b}}\n", ":8", "without date", "missing"},
+      {mine + "sources: {a: {text: b, date: today}}\n", ":8", "'today'", "day"},
+  };
+  for (const Case& one : cases) {
+    const base::Problem problem = refused(one.text);
+    EXPECT_NE(problem.where.find("bad.yaml" + one.line), std::string::npos) << problem.where << "\n" << one.text;
+    EXPECT_NE(problem.got.find(one.got), std::string::npos) << problem.got << "\n" << one.text;
+    EXPECT_NE(problem.next.find(one.next), std::string::npos) << problem.next << "\n" << one.text;
+    EXPECT_FALSE(problem.wanted.empty()) << one.text;
+  }
+}
+
+// docs/hardware.md promises that its example is a whole file.
+TEST_F(ChipLibraryTest, TheExampleOfTheDocumentationIsAWholeFile) {
+  const std::string page = base::read_file(fs::path(MEGACPP_SOURCE_DIR) / "docs/hardware.md");
+  std::vector<std::string> examples;
+  for (size_t at = 0; (at = page.find("```yaml\n", at)) != std::string::npos;) {
+    at += 8;
+    examples.push_back(page.substr(at, page.find("```", at) - at));
+  }
+  ASSERT_EQ(examples.size(), 2U);
+  const Slice whole = parse_target(write("my-chip.yaml", examples[0]) + ":4x4", {.places = {}});
+  EXPECT_EQ(whole.chips(), 16);
+  for (const Fact& fact : whole.chip.facts) EXPECT_EQ(fact.date.size(), 10U) << fact.name;
+  EXPECT_EQ(parse_target(write("v6e-ours.yaml", examples[1]) + ":2x2", {.places = {}}).chip.kind, ChipKind::tpu);
+}
+
+}  // namespace
+}  // namespace megacpp::hw

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chips that are built in: complete, plausible, and with a source and a date for each number.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "megacpp/hw/builtin_chips.h"
+#include "megacpp/hw/chip_library.h"
+
+namespace megacpp::hw {
+namespace {
+
+std::vector<Chip> chips() { return all_chips(ChipPlaces{}); }
+
+TEST(ChipsTest, AllAreThere) {
+  std::set<std::string> names;
+  for (const Chip& chip : chips()) {
+    EXPECT_EQ(chip.origin, "built in");
+    EXPECT_FALSE(chip.title.empty()) << chip.name;
+    EXPECT_TRUE(names.insert(chip.name).second) << chip.name;
+    for (const std::string& alias : chip.aliases) EXPECT_TRUE(names.insert(alias).second) << alias;
+  }
+  EXPECT_EQ(chips().size(), builtin_chips().size());
+  for (const char* name : {"v5e", "v5p", "v6e", "tpu7x", "7x", "a100", "h100", "h200", "b200"})
+    EXPECT_TRUE(names.contains(name)) << name;
+}
+
+TEST(ChipsTest, EveryNumberHasASourceAndADate) {
+  for (const Chip& chip : chips()) {
+    EXPECT_GE(chip.facts.size(), 15U) << chip.name;
+    for (const Fact& fact : chip.facts) {
+      EXPECT_FALSE(fact.source.empty()) << chip.name << " " << fact.name;
+      EXPECT_EQ(fact.date.size(), 10U) << chip.name << " " << fact.name << " has no date";
+    }
+  }
+}
+
+TEST(ChipsTest, EachIsComplete) {
+  for (const Chip& chip : chips()) {
+    EXPECT_GT(chip.alignment, 1) << chip.name;
+    EXPECT_TRUE(chip.peak("bf16")) << chip.name;
+    ASSERT_NE(chip.fastest_link(), nullptr) << chip.name;
+    bool reaches_all = false;
+    for (const Link& link : chip.links) {
+      EXPECT_GT(link.latency, 0) << chip.name << " " << link.name;
+      reaches_all = reaches_all || link.scope == LinkScope::cluster;
+    }
+    EXPECT_TRUE(reaches_all) << chip.name;
+    EXPECT_EQ(chip.tiling.exists(), chip.kind == ChipKind::tpu) << chip.name;
+    EXPECT_EQ(chip.code_bytes_most > 0, chip.kind == ChipKind::tpu) << chip.name;
+    const int64_t neighbours = 2 * static_cast<int64_t>(chip.slices.host.size());
+    EXPECT_EQ(chip.fastest_link()->ports, chip.slices.shape == SliceShape::torus ? neighbours : 1) << chip.name;
+  }
+}
+
+TEST(ChipsTest, NumbersArePlausible) {
+  for (const Chip& chip : chips()) {
+    const double usable = static_cast<double>(chip.usable_bytes), nominal = static_cast<double>(chip.nominal_bytes);
+    EXPECT_GT(usable, 0.95 * nominal) << chip.name;
+    const double intensity = *chip.peak("bf16") / chip.memory_bytes_per_second;
+    EXPECT_GT(intensity, 100) << chip.name;  // all can do more work than they can read
+    EXPECT_LT(intensity, 1000) << chip.name;
+    EXPECT_LT(chip.fastest_link()->bytes_per_second, chip.memory_bytes_per_second) << chip.name;
+    const int64_t difference = chip.nominal_bytes - chip.usable_bytes;
+    EXPECT_EQ(chip.reserved_bytes.value_or(difference), difference) << chip.name;
+  }
+}
+
+TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
+  const Chip v6e = find_chip("v6e", ChipPlaces{});
+  EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);
+  EXPECT_EQ(v6e.code_bytes_least, 300'000'000);
+  EXPECT_EQ(v6e.code_bytes_most, 500'000'000);
+  EXPECT_EQ(v6e.link("ici")->port_bytes_per_second(), 100e9);
+}
+
+}  // namespace
+}  // namespace megacpp::hw

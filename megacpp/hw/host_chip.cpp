@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/hw/host_chip.h"
+
+#include <sstream>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::hw {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+constexpr double kWakeUp = 5e-6;  // seconds until a waiting thread runs: an estimate, good enough beside the copies
+
+std::string text_of(double value) {
+  std::ostringstream text;
+  text.precision(4);
+  text << value;
+  return text.str();
+}
+
+}  // namespace
+
+Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
+  MEGACPP_CHECK(virtual_chips > 0 && rates.matrix_flops > 0 && rates.bytes_per_second > 0 && rates.memory > 0)
+      << "rates of the host are not measured";
+  const double share = 1.0 / static_cast<double>(virtual_chips);
+  Chip chip;
+  chip.name = chip.plugin_name = "host";
+  chip.title = "this machine: " + std::to_string(rates.cores) + " cores" +
+               (rates.processor.empty() ? "" : " of " + rates.processor);
+  chip.origin = "measured";
+  chip.kind = ChipKind::host;
+  chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
+  chip.alignment = kCacheLine;
+  chip.memory_bytes_per_second = rates.bytes_per_second * share;
+  // Kernels compute in f32 whatever they store.
+  for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
+  // Chips read straight from each other's buffers: every byte is read once and written once.
+  chip.links.push_back({.name = "memory",
+                        .scope = LinkScope::node,
+                        .bytes_per_second = rates.bytes_per_second * share / 2,
+                        .latency = kWakeUp});
+  chip.slices.shape = SliceShape::nodes;
+  chip.slices.host = {virtual_chips};
+
+  const auto fact = [&](const char* name, const std::string& value) {
+    chip.facts.push_back({name, value, "measured on this machine", rates.date});
+  };
+  fact("cores", std::to_string(rates.cores));
+  fact("memory.nominal", std::to_string(rates.memory));
+  fact("memory.bandwidth", text_of(rates.bytes_per_second));
+  fact("compute.f32", text_of(rates.matrix_flops));
+  chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});
+  return chip;
+}
+
+}  // namespace megacpp::hw

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tensor takes in a chip's memory, padding included, and how it lies there. The arguments of a TPU program lie
+// in the order of dimensions that pads least (measured from the compiler for v6e: every row of
+// tests/golden/v6e_argument_bytes.jsonl); of what lies between, the compiler chooses. Chips without tiles round to
+// their alignment.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/hw/chip.h"
+
+namespace megacpp::hw {
+
+struct ElementType {
+  std::string name;  // as XLA writes it: "bf16"
+  int bits;
+};
+/// By XLA's, NumPy's or our own name. E1604 with the nearest.
+ElementType element_type(std::string_view name);
+
+struct TensorLayout {
+  int64_t bytes = 0;
+  std::vector<int64_t> minor_to_major;
+  std::string text;  // as XLA prints it: "bf16[16,1280,40]{1,2,0:T(8,128)(2,1)}"
+};
+
+/// As an argument of a program: the order that pads least, row-major where orders tie.
+TensorLayout argument_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape);
+int64_t argument_bytes(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape);
+
+/// In a given order of dimensions, the minor one first. E1604 for what is no order of them.
+TensorLayout forced_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape,
+                           std::span<const int64_t> minor_to_major);
+int64_t bytes_in_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape,
+                        std::span<const int64_t> minor_to_major);
+
+}  // namespace megacpp::hw
