@@ -7,7 +7,8 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"
-#include "megacpp/runtime/plugins/tpu_layout.h"
+#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/step_module.h"
 #endif
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int64_t kLongestWait = 7 * 24 * 3600;
 
-void require_devices(const plugins::TpuTarget& target, const plan::Plan& plan) {
+void require_devices(const hw::Slice& target, const plan::Plan& plan) {
   if (target.devices() == plan.chips) return;
   const int64_t others = plan.chips / plan.layout.data_parallel;  // degrees that stay
   const bool fits = target.devices() % others == 0;
@@ -56,15 +57,17 @@ void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe) {
 XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags) {
   plugins::PluginChoice named = plugins::choose_plugin(recipe.xla.plugin);
   const bool is_default = recipe.xla.plugin == recipe::Xla{}.plugin;
-  if (is_default && plugins::names_tpu(flags.target)) named = {plugins::PluginKind::tpu, {}};
-  std::optional<plugins::TpuTarget> tpu;
+  std::optional<hw::Slice> tpu;
+  std::string generation;
   const bool wants_slice = !flags.target.empty() && (is_default || named.kind == plugins::PluginKind::tpu);
   if (wants_slice) {
-    tpu = plugins::read_tpu_target(flags.target);
+    if (is_default) named = {plugins::PluginKind::tpu, {}};
+    tpu = hw::parse_target(flags.target);
+    generation = plugins::generation_of_topology(plugins::tpu_topology(*tpu).name);
     require_devices(*tpu, plan);
   }
   plugins::ResolvedFlags xla_flags =
-      plugins::resolve_flags(recipe.xla.flags, {.platform = named.kind, .generation = tpu ? tpu->generation : ""});
+      plugins::resolve_flags(recipe.xla.flags, {.platform = named.kind, .generation = generation});
   return {.flags = flags,
           .kind = named.kind,
           .plugin = plugins::find_plugin(named.kind, named.named).file,
@@ -92,10 +95,16 @@ compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan
 
 namespace {
 
-int64_t planned_argument_bytes(const emit::Module& module, bool is_tpu) {
+/// With the padding of the slice's tiles; of those of v6e for a TPU that is not named.
+int64_t planned_argument_bytes(const emit::Module& module, const XlaChoice& choice) {
   int64_t bytes = 0;
+  if (choice.kind != plugins::PluginKind::tpu) {
+    for (const emit::Port& port : module.arguments) bytes += port.local.bytes();
+    return bytes;
+  }
+  const hw::Chip chip = choice.tpu ? choice.tpu->chip : hw::find_chip("v6e", {});
   for (const emit::Port& port : module.arguments)
-    bytes += is_tpu ? plugins::tpu_argument_bytes(port.local) : port.local.bytes();
+    bytes += hw::argument_bytes(chip, ir::dtype_name(port.local.dtype), port.local.shape);
   return bytes;
 }
 
@@ -119,8 +128,11 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
     return pjrt::compile_to_report(request);
   }
   request.topology = choice.flags.target;
-  if (choice.tpu)
-    for (const auto& [name, value] : choice.tpu->options()) request.topology_options.push_back({name, value});
+  if (choice.tpu) {
+    const plugins::TpuTopology topology = plugins::tpu_topology(*choice.tpu);
+    request.topology = topology.name;
+    for (const auto& [name, value] : topology.options) request.topology_options.push_back({name, value});
+  }
   const auto prepare = [&choice] {
     plugins::set_ahead_of_time_environment(choice.kind);
     plugins::apply_to_environment(choice.xla_flags);
@@ -140,7 +152,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
   XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
   const emit::Module module = module_for(recipe, plan, ours, choice, dump, result.emission_seconds);
   result.text_bytes = module.text.size();
-  result.argument_bytes = planned_argument_bytes(module, choice.kind == plugins::PluginKind::tpu);
+  result.argument_bytes = planned_argument_bytes(module, choice);
   result.flops = ours.pipeline[0].flops;
   try {
     result.report = compile_module(choice, module, ours.mesh);

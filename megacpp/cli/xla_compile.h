@@ -14,13 +14,13 @@
 #include "megacpp/base/error.h"
 #include "megacpp/cli/collective_comparison.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/hw/slice.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/pjrt/compile_report.h"
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/runtime/plugins/oom_message.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
-#include "megacpp/runtime/plugins/tpu_target.h"
 
 namespace megacpp::cli {
 
@@ -40,12 +40,13 @@ struct XlaChoice {
   XlaFlags flags;
   runtime::plugins::PluginKind kind;
   std::filesystem::path plugin;
-  std::optional<runtime::plugins::TpuTarget> tpu;  // where the target is one
+  std::optional<hw::Slice> tpu;  // where the target is one
   runtime::plugins::ResolvedFlags xla_flags;
 };
 
-/// E1501 no plugin, E1504 another number of chips than the target has, E1506 no
-/// such target, E1507 flags. A target that is a TPU's takes the plugin tpu unless the recipe names another.
+/// E1501 no plugin, E1504 another number of chips than the target has, E1506 a
+/// target that is no TPU's, E1507 flags, E1601 and E1602 no such slice. A target takes the plugin tpu unless the recipe
+/// names another.
 XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
 
 /// The step with our own collectives, whatever xla.placement says: what XLA's are compared with. Its stages are written

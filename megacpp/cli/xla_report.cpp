@@ -24,10 +24,12 @@ struct Roofline {
 };
 
 std::optional<Roofline> roofline_of(const XlaCompilation& c) {
-  const plugins::TpuPeaks* peaks = c.choice.tpu ? plugins::peaks_of(c.choice.tpu->generation) : nullptr;
-  if (peaks == nullptr || !c.report.flops || !c.report.bytes_accessed) return std::nullopt;
-  return Roofline{*c.report.flops * c.report.loop_factor / peaks->flops,
-                  *c.report.bytes_accessed * c.report.loop_factor / peaks->bytes};
+  if (!c.choice.tpu || !c.report.flops || !c.report.bytes_accessed) return std::nullopt;
+  const hw::Chip device = hw::device_of(c.choice.tpu->chip);
+  const std::optional<double> peak = device.peak("bf16");
+  if (!peak) return std::nullopt;
+  return Roofline{*c.report.flops * c.report.loop_factor / *peak,
+                  *c.report.bytes_accessed * c.report.loop_factor / device.memory_bytes_per_second};
 }
 
 /// Part of the chip's memory, where both are known.

@@ -13,7 +13,7 @@ XlaCompilation on_v6e() {
   XlaCompilation c{.choice = {.flags = {.target = "v6e:2x4"},
                               .kind = plugins::PluginKind::tpu,
                               .plugin = "/opt/libtpu.so",
-                              .tpu = plugins::read_tpu_target("v6e:2x4"),
+                              .tpu = hw::parse_target("v6e:2x4", {.places = {}}),
                               .xla_flags = {plugins::PluginKind::tpu, {}}},
                    .argument_bytes = 1'661'772'288,
                    .flops = 12.40e12,

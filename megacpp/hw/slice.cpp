@@ -113,7 +113,7 @@ Sizes node_sizes(const Name& name, const Chip& chip) {
 Slice host_target(const Name& name, const TargetOptions& options) {
   const std::optional<Sizes> sizes = name.whole == "host" ? Sizes{1} : read_sizes(name.shape);
   if (!sizes || sizes->size() != 1) refuse(name, got_shape(name), "host, or host:N for N virtual chips", "take host:1");
-  MEGACPP_CHECK(options.host_rates != nullptr) << "nobody measures this machine";
+  if (!options.host_rates) refuse(name, "this machine", "hardware elsewhere", "name a slice, such as v6e:2x2");
   return {name.whole, host_chip(options.host_rates(), sizes->front()), *sizes};
 }
 

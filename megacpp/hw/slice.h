@@ -38,7 +38,7 @@ struct Slice {
 
 struct TargetOptions {
   ChipPlaces places = ChipPlaces::current();
-  std::function<HostRates()> host_rates = {};  // asked only for "host"; required there
+  std::function<HostRates()> host_rates = {};  // asked only for "host"; E1602 there without
 };
 
 /// E1601 for a chip that is not known, with the nearest; E1602 for a slice it does not come in, with the nearest ones.

@@ -125,6 +125,7 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   EXPECT_EQ(asked, 2);
   for (const char* name : {"host:", "host:0", "host:2x2", "host:many"})
     problem_of(Code::E1602, [&] { parse_target(name, options); });
+  problem_of(Code::E1602, [] { target("host"); });
 }
 
 TEST(SliceTest, AllValidSlicesAreTargets) {

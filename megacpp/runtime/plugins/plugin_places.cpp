@@ -159,14 +159,13 @@ std::string looked_text(const PluginKindInfo& info, const Surroundings& around,
   return text + fmt::format("no package {} in {}", fmt::join(packages, " or "), fmt::join(folders, ", "));
 }
 
-// The user's cache of this program; empty without a home folder.
-fs::path user_folder(const Surroundings& surroundings) {
+}  // namespace
+
+fs::path user_cache_folder(const Surroundings& surroundings) {
   const std::string home = surroundings.variable("HOME"), cache = surroundings.variable("XDG_CACHE_HOME");
   if (!cache.empty()) return fs::path(cache) / "megacpp";
   return home.empty() ? fs::path() : fs::path(home) / ".cache" / "megacpp";
 }
-
-}  // namespace
 
 const std::vector<PluginKindInfo>& plugin_kinds() {
   static const std::vector<PluginKindInfo> table = make_kinds();
@@ -201,12 +200,12 @@ std::string Surroundings::variable(const std::string& name) const {
 }
 
 fs::path program_folder(const Surroundings& surroundings) {
-  const fs::path folder = user_folder(surroundings);
+  const fs::path folder = user_cache_folder(surroundings);
   return folder.empty() ? folder : folder / "programs";
 }
 
 fs::path cache_folder(PluginKind kind, const Surroundings& surroundings) {
-  const fs::path folder = user_folder(surroundings);
+  const fs::path folder = user_cache_folder(surroundings);
   MEGACPP_REQUIRE(!folder.empty(), E1501,
                   {.where = "the user's cache",
                    .got = "neither XDG_CACHE_HOME nor HOME is set",
@@ -226,7 +225,7 @@ std::vector<PluginPlace> plugin_places(PluginKind kind, const fs::path& named, c
   for (const std::string& variable : info.variables) {
     if (const std::string value = surroundings.variable(variable); !value.empty()) add(value, variable, "", true);
   }
-  if (!user_folder(surroundings).empty()) {
+  if (!user_cache_folder(surroundings).empty()) {
     const fs::path cache = cache_folder(kind, surroundings);
     add(cache / info.library, kFromCache, fetched_version(cache), false);
   }

@@ -54,6 +54,8 @@ struct Surroundings {
   std::string variable(const std::string& name) const;
 };
 
+/// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp; empty without a home folder.
+std::filesystem::path user_cache_folder(const Surroundings& surroundings);
 /// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/plugins/<kind>, where `fetch` puts plugins; E1501 without a home folder.
 std::filesystem::path cache_folder(PluginKind kind, const Surroundings& surroundings);
 /// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/programs, where compiled programs are kept; empty without a home folder.

@@ -69,7 +69,7 @@ TEST_F(AheadOfTimeTest, SlicesOfAllSizes) {
   EXPECT_EQ(run("compile", "v6e:16x16", pod).status, 0);
   const CommandResult odd = run("compile", "v6e:3x3", {"--set", "layout.data_parallel=9", "--set", "train.batch=9"});
   EXPECT_EQ(odd.status, 2);
-  EXPECT_NE(odd.err.find("error E1506"), std::string::npos) << odd.err;
+  EXPECT_NE(odd.err.find("error E1602"), std::string::npos) << odd.err;
 }
 
 TEST_F(AheadOfTimeTest, WhatDoesNotFitEndsInItsClassAfterTheReport) {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/hw_text.h"
+#include "megacpp/hw/chip_library.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/runtime/cpu/host_rates.h"
+
+namespace megacpp::cli {
+namespace {
+
+hw::Chip chip_of(const std::string& name) {
+  return name == "host" ? hw::host_chip(runtime::cpu::host_rates(), 1) : hw::find_chip(name);
+}
+
+int list(bool json) {
+  std::vector<hw::Chip> chips = hw::all_chips();
+  chips.push_back(chip_of("host"));
+  if (!json) {
+    fmt::print("{}", chip_table(chips));
+    return 0;
+  }
+  Json rows = Json::array();
+  for (const hw::Chip& chip : chips) rows.push_back(chip_json(chip));
+  print_json({{"hardware", rows}});
+  return 0;
+}
+
+// ---- show
+
+int show(const std::string& name, bool json) {
+  std::optional<hw::Slice> slice;
+  if (name.find(':') != std::string::npos)
+    slice = hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
+  const hw::Chip chip = slice ? slice->chip : chip_of(name);
+  if (!json) {
+    fmt::print("{}", chip_text(chip, slice));
+    return 0;
+  }
+  Json object = chip_json(chip);
+  object["numbers"] = numbers_json(chip);
+  if (slice) object["slice"] = slice_json(*slice);
+  print_json(object);
+  return 0;
+}
+
+// ---- bytes
+
+struct BytesFlags {
+  std::string chip;
+  std::string dtype;
+  std::string shape;
+  std::optional<std::string> layout;
+};
+
+/// "16,1280,40"; nothing in it is a scalar.
+std::vector<int64_t> numbers(const std::string& text, const std::string& what) {
+  std::vector<int64_t> numbers;
+  const char *at = text.data(), *end = text.data() + text.size();
+  while (at != end) {
+    int64_t number = 0;
+    const auto [behind, error] = std::from_chars(at, end, number);
+    const bool goes_on = behind != end && *behind == ',' && behind + 1 != end;
+    MEGACPP_REQUIRE(error == std::errc() && (behind == end || goes_on), E1604,
+                    ({.where = what,
+                      .got = "'" + text + "'",
+                      .wanted = "whole numbers with commas between them, such as 16,1280,40",
+                      .next = "mend it; '' is a scalar"}));
+    numbers.push_back(number);
+    at = goes_on ? behind + 1 : behind;
+  }
+  return numbers;
+}
+
+int bytes(const BytesFlags& flags, bool json) {
+  const hw::Chip chip = chip_of(flags.chip);
+  const std::vector<int64_t> shape = numbers(flags.shape, "SHAPE");
+  const hw::TensorLayout layout = flags.layout
+                                      ? hw::forced_layout(chip, flags.dtype, shape, numbers(*flags.layout, "--layout"))
+                                      : hw::argument_layout(chip, flags.dtype, shape);
+  int64_t elements = hw::element_type(flags.dtype).bits;
+  for (const int64_t size : shape) elements *= size;
+  const int64_t unpadded = elements / 8;
+  if (json) {
+    print_json({{"chip", chip.name},
+                {"layout", layout.text},
+                {"minor_to_major", layout.minor_to_major},
+                {"bytes", layout.bytes},
+                {"unpadded_bytes", unpadded}});
+    return 0;
+  }
+  fmt::print("{}\n{} bytes, {}", layout.text, layout.bytes, memory::human_bytes(layout.bytes));
+  if (layout.bytes > unpadded)
+    fmt::print("; {} without padding, {:.2f} times as much", unpadded,
+               static_cast<double>(layout.bytes) / static_cast<double>(unpadded));
+  fmt::print("\n");
+  return 0;
+}
+
+// ---- measure
+
+int measure(bool json) {
+  const hw::HostRates rates = runtime::cpu::renew_host_rates();
+  if (json) print_json(rates_json(rates));
+  if (!json) fmt::print("{}kept in {}\n", rates_text(rates), runtime::cpu::host_rates_file().string());
+  return 0;
+}
+
+// ---- the command
+
+/// One flag for the command and its words, so that it may stand behind either.
+using Flag = std::shared_ptr<bool>;
+
+std::function<int()> declare_show(CLI::App& app, const Flag& json) {
+  auto name = std::make_shared<std::string>();
+  app.add_option("HARDWARE", *name, "a chip, a slice of it, or a file: v6e, v6e:16x16, my-chip.yaml")->required();
+  app.footer("Example:\n  megacpp hw show v6e\n  megacpp hw show v6e:8x16\n  megacpp hw show my-chip.yaml --json\n");
+  return [name, json] { return show(*name, *json); };
+}
+
+std::function<int()> declare_bytes(CLI::App& app, const Flag& json) {
+  auto flags = std::make_shared<BytesFlags>();
+  app.add_option("CHIP", flags->chip, "a chip or a file")->required();
+  app.add_option("DTYPE", flags->dtype, "f32, bf16, s32, s8, ...")->required();
+  app.add_option("SHAPE", flags->shape, "sizes with commas: 16,1280,40; '' for a scalar")->required();
+  app.add_option("--layout", flags->layout, "dimensions in this order, the minor one first; else as an argument lies")
+      ->type_name("ORDER");
+  app.footer(
+      "Example:\n  megacpp hw bytes v6e bf16 16,1280,40\n  megacpp hw bytes v6e bf16 16,1280,40 --layout 2,1,0\n"
+      "  megacpp hw bytes h100 f32 4096,56 --json\n");
+  return [flags, json] { return bytes(*flags, *json); };
+}
+
+std::function<int()> declare_measure(CLI::App& app, const Flag& json) {
+  app.footer("Example:\n  megacpp hw measure\n");
+  return [json] { return measure(*json); };
+}
+
+}  // namespace
+
+Command hw_command() {
+  return {.name = "hw",
+          .summary = "list chips, show their numbers and sources, count a tensor's bytes on one",
+          .example = "megacpp hw\n  megacpp hw show v6e\n  megacpp hw bytes v6e bf16 16,1280,40",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            app.require_subcommand(0, 1);
+            const Flag json = std::make_shared<bool>(false);
+            app.add_flag("--json", *json, "print JSON");
+            struct Word {
+              CLI::App* app;
+              std::function<int()> body;
+            };
+            std::vector<Word> words;
+            const auto add = [&](const char* name, const char* summary, auto declare) {
+              CLI::App* word = app.add_subcommand(name, summary);
+              word->add_flag("--json", *json, "print JSON");
+              words.push_back({word, declare(*word, json)});
+            };
+            add("show", "every number of one chip with its source and date", declare_show);
+            add("bytes", "what a tensor takes in a chip's memory, and how it lies there", declare_bytes);
+            add("measure", "measure what this machine can do and keep it for the hardware 'host'", declare_measure);
+            return [words, json] {
+              for (const Word& word : words)
+                if (word.app->parsed()) return word.body();
+              return list(*json);
+            };
+          }};
+}
+
+}  // namespace megacpp::cli

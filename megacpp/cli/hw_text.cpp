@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/hw_text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/cli/text_table.h"
+#include "megacpp/memory/report.h"
+
+namespace megacpp::cli {
+namespace {
+
+using memory::human_bytes;
+
+std::string giga(double per_second) { return fmt::format("{:.4g}", per_second / 1e9); }
+
+std::string slices_text(const hw::Chip& chip) {
+  const hw::SliceRules& rules = chip.slices;
+  if (chip.kind == hw::ChipKind::host) return "host:N, N virtual chips";
+  if (rules.shape == hw::SliceShape::nodes) return fmt::format("nodes of {}", rules.host[0]);
+  std::vector<std::string> texts;
+  for (const hw::Sizes& slice : rules.valid) texts.push_back(hw::to_text(slice));
+  if (rules.block > 0) texts.push_back(fmt::format("cubes of {} up to {} chips", rules.block, rules.largest));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string peak_text(const hw::Chip& chip) {
+  const std::optional<double> peak = chip.peak("bf16");
+  return peak ? fmt::format("{:.4g}", *peak / 1e12) : "-";
+}
+
+std::string link_text(const hw::Chip& chip) {
+  const hw::Link* link = chip.fastest_link();
+  return link == nullptr ? "-" : link->name + " " + giga(link->bytes_per_second);
+}
+
+std::string slice_text(const hw::Slice& slice) {
+  std::string text =
+      fmt::format("\n{}: {} chips, {} devices, {} hosts\n", slice.name, slice.chips(), slice.devices(), slice.hosts());
+  for (size_t i = 0; i < slice.sizes.size(); ++i)
+    text += fmt::format("dimension {}: {} chips, {}, {} links\n", i, slice.sizes[i],
+                        slice.wraps(i) ? "a ring" : "a line", slice.links_along(i));
+  return text;
+}
+
+Json rows_json(const std::map<int, int64_t>& rows) {
+  Json json = Json::object();
+  for (const auto& [bits, count] : rows) json[std::to_string(bits)] = count;
+  return json;
+}
+
+}  // namespace
+
+std::string chip_table(const std::vector<hw::Chip>& chips) {
+  TextTable table({"chip", ">memory", ">usable bytes", ">bf16 TFLOP/s", ">memory GB/s", "link GB/s", "slices", "from"});
+  for (const hw::Chip& chip : chips)
+    table.add({chip.name, human_bytes(chip.nominal_bytes), std::to_string(chip.usable_bytes), peak_text(chip),
+               giga(chip.memory_bytes_per_second), link_text(chip), slices_text(chip), chip.origin});
+  return table.to_text();
+}
+
+std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice) {
+  std::string text = fmt::format("{}: {} ({})\n", chip.name, chip.title, chip.origin);
+  if (!chip.aliases.empty()) text += fmt::format("also {}\n", fmt::join(chip.aliases, ", "));
+  std::vector<std::string> sources;
+  TextTable table({"number", "value", ">source"});
+  for (const hw::Fact& fact : chip.facts) {
+    const std::string source = fact.source + (fact.date.empty() ? "" : ", " + fact.date);
+    const auto found = std::find(sources.begin(), sources.end(), source);
+    const auto number = found - sources.begin() + 1;
+    if (found == sources.end()) sources.push_back(source);
+    table.add({fact.name, fact.value, fmt::format("[{}]", number)});
+  }
+  text += "\n" + table.to_text() + "\n";
+  for (size_t i = 0; i < sources.size(); ++i) text += fmt::format("[{}] {}\n", i + 1, sources[i]);
+  return text + (slice ? slice_text(*slice) : "");
+}
+
+std::string rates_text(const hw::HostRates& rates) {
+  return fmt::format("{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, {:.1f} GB/s read and written; measured {}\n",
+                     rates.cores, rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory),
+                     rates.matrix_flops / 1e9, rates.bytes_per_second / 1e9, rates.date);
+}
+
+Json chip_json(const hw::Chip& chip) {
+  Json links = Json::array(), valid = Json::array();
+  for (const hw::Link& link : chip.links)
+    links.push_back(Json{{"name", link.name},
+                         {"scope", hw::to_string(link.scope)},
+                         {"bytes_per_second", link.bytes_per_second},
+                         {"ports", link.ports},
+                         {"latency", link.latency}});
+  for (const hw::Sizes& slice : chip.slices.valid) valid.push_back(hw::to_text(slice));
+  Json memory = {{"nominal", chip.nominal_bytes},       {"usable", chip.usable_bytes},
+                 {"alignment", chip.alignment},         {"bandwidth", chip.memory_bytes_per_second},
+                 {"code_least", chip.code_bytes_least}, {"code_most", chip.code_bytes_most}};
+  memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
+  return {{"name", chip.name},
+          {"title", chip.title},
+          {"kind", hw::to_string(chip.kind)},
+          {"aliases", chip.aliases},
+          {"from", chip.origin},
+          {"memory", memory},
+          {"peak_flops", chip.peak_flops},
+          {"devices", chip.devices},
+          {"tiles", chip.tiling.exists() ? Json{{"lanes", chip.tiling.lanes},
+                                                {"rows", rows_json(chip.tiling.rows)},
+                                                {"tall_rows", rows_json(chip.tiling.tall_rows)}}
+                                         : Json()},
+          {"links", links},
+          {"slices", Json{{"shape", hw::to_string(chip.slices.shape)},
+                          {"valid", valid},
+                          {"block", chip.slices.block},
+                          {"largest", chip.slices.largest},
+                          {"ring_multiple", chip.slices.ring_multiple},
+                          {"rings_need_all", chip.slices.rings_need_all},
+                          {"host", hw::to_text(chip.slices.host)}}}};
+}
+
+Json numbers_json(const hw::Chip& chip) {
+  Json rows = Json::array();
+  for (const hw::Fact& fact : chip.facts)
+    rows.push_back(Json{{"name", fact.name}, {"value", fact.value}, {"source", fact.source}, {"date", fact.date}});
+  return rows;
+}
+
+Json slice_json(const hw::Slice& slice) {
+  Json dimensions = Json::array();
+  for (size_t i = 0; i < slice.sizes.size(); ++i)
+    dimensions.push_back(Json{{"chips", slice.sizes[i]}, {"ring", slice.wraps(i)}, {"links", slice.links_along(i)}});
+  return {{"name", slice.name},
+          {"chips", slice.chips()},
+          {"devices", slice.devices()},
+          {"hosts", slice.hosts()},
+          {"dimensions", dimensions}};
+}
+
+Json rates_json(const hw::HostRates& rates) {
+  return {{"processor", rates.processor},
+          {"cores", rates.cores},
+          {"memory", rates.memory},
+          {"matrix_flops", rates.matrix_flops},
+          {"bytes_per_second", rates.bytes_per_second},
+          {"date", rates.date}};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chips and slices as `megacpp hw` prints them: tables for people, objects for --json.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/cli/command.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/hw/tiled_layout.h"
+
+namespace megacpp::cli {
+
+std::string chip_table(const std::vector<hw::Chip>& chips);
+/// Every number with its source; of a slice also where its chips lie.
+std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice);
+std::string rates_text(const hw::HostRates& rates);
+
+/// Without the sources.
+Json chip_json(const hw::Chip& chip);
+/// [{"name": ..., "value": ..., "source": ..., "date": ...}]
+Json numbers_json(const hw::Chip& chip);
+Json slice_json(const hw::Slice& slice);
+Json rates_json(const hw::HostRates& rates);
+
+}  // namespace megacpp::cli

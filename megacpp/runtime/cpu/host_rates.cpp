@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/host_rates.h"
+
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/json_text.h"
+#include "megacpp/base/thread_pool.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/cpu/gemm.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+using base::Json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 0.3;           // for each of the two
+constexpr double kLongEnough = 0.02;       // of one product, to be measured well
+constexpr int64_t kSmallestProduct = 512;  // rows and columns
+constexpr int64_t kLargestProduct = 4096;
+constexpr int64_t kCopied = int64_t{128} << 20;  // bytes: beyond the last cache
+
+template <typename Body>
+double seconds_of(const Body& body) {
+  const auto start = Clock::now();
+  body();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The shortest of several runs: what the machine can do when nothing disturbs it.
+template <typename Body>
+double best_seconds(const Body& body) {
+  double best = seconds_of(body);
+  for (double spent = best; spent < kSeconds;) {
+    const double seconds = seconds_of(body);
+    best = std::min(best, seconds);
+    spent += seconds;
+  }
+  return best;
+}
+
+double measure_products(base::ThreadPool& pool) {
+  for (int64_t side = kSmallestProduct;; side *= 2) {
+    const size_t elements = static_cast<size_t>(side * side);
+    const std::vector<float> a(elements, 1.0F), b(elements, 0.5F);
+    std::vector<float> c(elements);
+    const Gemm product{.m = side,
+                       .n = side,
+                       .k = side,
+                       .a = a.data(),
+                       .lda = side,
+                       .b = b.data(),
+                       .ldb = side,
+                       .c = c.data(),
+                       .ldc = side};
+    const auto run = [&] { parallel_gemm(product, pool); };
+    run();  // warms caches and threads
+    if (seconds_of(run) < kLongEnough && side < kLargestProduct) continue;
+    return 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) / best_seconds(run);
+  }
+}
+
+double measure_copies(base::ThreadPool& pool) {
+  std::vector<char> from(kCopied, 1), to(kCopied, 2);
+  const double seconds = best_seconds([&] {
+    pool.parallel_for(kCopied, 4096, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+    });
+  });
+  return 2.0 * static_cast<double>(kCopied) / seconds;  // read and written
+}
+
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string implementer, part;
+  for (std::string line; std::getline(info, line) && !line.empty();) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) return line.substr(colon + 2);
+    if (line.starts_with("CPU implementer")) implementer = line.substr(colon + 2);
+    if (line.starts_with("CPU part")) part = line.substr(colon + 2);
+  }
+  return part.empty() ? "" : "Arm implementer " + implementer + " part " + part;
+}
+
+/// Of the machine, or of the container around us if that is less.
+int64_t memory_bytes() {
+  int64_t bytes = 0, limit = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;)
+    if (int64_t kibibytes = 0; word == "MemTotal:" && meminfo >> kibibytes) bytes = kibibytes * 1024;
+  std::ifstream cgroup("/sys/fs/cgroup/memory.max");  // a number, or "max"
+  return cgroup >> limit ? std::min(bytes, limit) : bytes;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+void write(const hw::HostRates& rates, const std::filesystem::path& file) {
+  base::make_folder(file.parent_path());
+  base::write_file_atomically(file, base::to_text(Json(Json::Object{{"processor", Json(rates.processor)},
+                                                                    {"cores", Json(rates.cores)},
+                                                                    {"matrix_flops", Json(rates.matrix_flops)},
+                                                                    {"bytes_per_second", Json(rates.bytes_per_second)},
+                                                                    {"date", Json(rates.date)}})) +
+                                        "\n");
+}
+
+/// What is kept of this very machine; nothing where the file is missing, damaged or another's.
+std::optional<hw::HostRates> read(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return std::nullopt;
+  try {
+    const Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
+    const auto number = [&](const char* key) {
+      const Json* value = json.find(key);
+      return value == nullptr ? 0 : value->number().value_or(0);
+    };
+    const auto text = [&](const char* key) {
+      const Json* value = json.find(key);
+      const std::string* text = value == nullptr ? nullptr : value->get_if<std::string>();
+      return text == nullptr ? "" : *text;
+    };
+    hw::HostRates rates{.matrix_flops = number("matrix_flops"),
+                        .bytes_per_second = number("bytes_per_second"),
+                        .cores = static_cast<int64_t>(number("cores")),
+                        .memory = memory_bytes(),
+                        .processor = text("processor"),
+                        .date = text("date")};
+    const bool is_ours = rates.processor == processor() && rates.cores == available_threads();
+    if (!is_ours || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
+    return rates;
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+hw::HostRates measure_host_rates() {
+  base::ThreadPool pool(available_threads());
+  return {.matrix_flops = measure_products(pool),
+          .bytes_per_second = measure_copies(pool),
+          .cores = available_threads(),
+          .memory = memory_bytes(),
+          .processor = processor(),
+          .date = today()};
+}
+
+std::filesystem::path host_rates_file() {
+  const std::filesystem::path folder = plugins::user_cache_folder(plugins::Surroundings::current());
+  return folder.empty() ? folder : folder / "host-rates.json";
+}
+
+hw::HostRates renew_host_rates(const std::filesystem::path& file) {
+  const hw::HostRates rates = measure_host_rates();
+  if (!file.empty()) write(rates, file);
+  return rates;
+}
+
+hw::HostRates host_rates(const std::filesystem::path& file) {
+  if (const std::optional<hw::HostRates> kept = read(file)) return *kept;
+  const hw::HostRates rates = measure_host_rates();
+  try {
+    if (!file.empty()) write(rates, file);
+  } catch (const base::Error&) {
+    // It is measured again the next time.
+  }
+  return rates;
+}
+
+}  // namespace megacpp::runtime::cpu

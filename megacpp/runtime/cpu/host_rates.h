@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine can do, measured: f32 products with all threads, and a copy too large for its caches. Takes well
+// under two seconds and is kept in the user's cache, for as long as processor and number of cores stay the same.
+#pragma once
+
+#include <filesystem>
+
+#include "megacpp/hw/host_chip.h"
+
+namespace megacpp::runtime::cpu {
+
+hw::HostRates measure_host_rates();
+
+/// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/host-rates.json; empty without a home folder.
+std::filesystem::path host_rates_file();
+
+/// Measures and writes the file: E3001 where that fails.
+hw::HostRates renew_host_rates(const std::filesystem::path& file = host_rates_file());
+
+/// From the file; measured where there is none that holds for this machine, and then kept if the file can be written.
+hw::HostRates host_rates(const std::filesystem::path& file = host_rates_file());
+
+}  // namespace megacpp::runtime::cpu

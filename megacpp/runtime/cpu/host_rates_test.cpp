@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/host_rates.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "megacpp/base/file.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+class HostRatesTest : public testing::Test {
+ protected:
+  HostRatesTest()
+      : folder_(fs::temp_directory_path() / ("megacpp_rates_" + std::to_string(getpid()))),
+        file_(folder_ / "cache/host-rates.json") {}
+  ~HostRatesTest() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+  fs::path file_;
+};
+
+TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
+  const auto start = std::chrono::steady_clock::now();
+  const hw::HostRates rates = measure_host_rates();
+  // Twice the promise, for machines that are busy with other tests.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 4.0);
+  EXPECT_EQ(rates.cores, available_threads());
+  EXPECT_GT(rates.matrix_flops, 1e8);
+  EXPECT_LT(rates.matrix_flops, 1e15);
+  EXPECT_GT(rates.bytes_per_second, 1e8);
+  EXPECT_LT(rates.bytes_per_second, 1e14);
+  EXPECT_GT(rates.memory, 1 << 20);
+  EXPECT_EQ(rates.date.size(), 10U);
+}
+
+TEST_F(HostRatesTest, WhatWasMeasuredIsKept) {
+  const hw::HostRates first = host_rates(file_);
+  const std::string text = base::read_file(file_);
+  EXPECT_EQ(host_rates(file_).matrix_flops, first.matrix_flops);
+  EXPECT_EQ(base::read_file(file_), text);
+  renew_host_rates(file_);
+  EXPECT_NE(base::read_file(file_), text);
+}
+
+TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
+  for (const char* text :
+       {"{", "[]", "",
+        R"({"processor":"another","cores":4096,"matrix_flops":1,"bytes_per_second":1,"date":"2020-01-01"})"}) {
+    base::make_folder(file_.parent_path());
+    base::write_file_atomically(file_, text);
+    EXPECT_EQ(host_rates(file_).cores, available_threads());
+    EXPECT_NE(base::read_file(file_), text);
+  }
+}
+
+TEST_F(HostRatesTest, AFolderThatCannotBeWrittenIsNoReasonToFail) {
+  base::make_folder(folder_);
+  base::write_file_atomically(folder_ / "file", "x");
+  EXPECT_GT(host_rates(folder_ / "file/host-rates.json").matrix_flops, 0);
+  testing_support::problem_of(base::Code::E3001, [&] { renew_host_rates(folder_ / "file/host-rates.json"); });
+}
+
+}  // namespace
+}  // namespace megacpp::runtime::cpu
