@@ -4,6 +4,7 @@
 set(MEGACPP_FOLDERS
   base
   hw
+  catalog
   ir
   ops
   blocks

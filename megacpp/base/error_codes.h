@@ -41,6 +41,8 @@
   X(E1602, user,        "slice is not possible")                                    \
   X(E1603, user,        "hardware file is not valid")                               \
   X(E1604, user,        "shape or layout is not valid")                             \
+  X(E1701, user,        "file is not a sound catalog")                              \
+  X(E1702, user,        "catalog is of a newer version")                            \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E2002, does_not_fit,"program exceeds a chip's memory")                          \
   X(E2003, does_not_fit,"program cannot be loaded")                                 \
@@ -53,5 +55,6 @@
   X(E3201, environment, "plugin call failed")                                       \
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \
+  X(E3301, environment, "catalog stays locked by others")                           \
   X(E9001, internal,    "invariant violated")
 // clang-format on

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/catalog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/catalog/rows.h"
+#include "megacpp/catalog/schema.h"
+
+namespace megacpp::catalog {
+namespace {
+
+// Fitting with each sample left out once grows with the square of their number; old ones teach little about new code.
+constexpr int kMostSamples = 100;
+
+/// Every row of a statement, as what `read` makes of it.
+template <typename Read>
+auto all_rows(Statement statement, const Read& read) {
+  std::vector<decltype(read(statement))> rows;
+  while (statement.step()) rows.push_back(read(statement));
+  return rows;
+}
+
+std::optional<int64_t> find_id(const Database& database, const Signature& signature) {
+  Statement row = database.prepare("SELECT id FROM signature WHERE key = ?");
+  return row.bind(key_text(signature)).step() ? std::optional(row.integer(0)) : std::nullopt;
+}
+
+Statement rows_of(const Database& database, const char* table, const char* columns, int64_t signature) {
+  Statement rows = database.prepare(fmt::format("SELECT {} FROM {} WHERE signature = ? ORDER BY id", columns, table));
+  rows.bind(signature);
+  return rows;
+}
+
+Entry read_entry(const Database& database, int64_t id, const Signature& signature) {
+  Entry entry = {.id = id, .signature = signature};
+  entry.outcomes = all_rows(rows_of(database, "outcome", kOutcomeColumns, id), [&](const Statement& row) {
+    Outcome outcome = read_outcome(row, 0);
+    outcome.signature = signature;
+    return outcome;
+  });
+  entry.starts =
+      all_rows(rows_of(database, "start", kStartColumns, id), [](const Statement& row) { return read_start(row, 0); });
+  entry.samples = all_rows(rows_of(database, "sample", kSampleColumns, id), [&](const Statement& row) {
+    Sample sample = read_sample(row, 0);
+    sample.signature = signature;
+    return sample;
+  });
+  return entry;
+}
+
+/// The newest start, unless the signature has run as asked since it was written.
+std::optional<Start> start_of(const Database& database, int64_t signature) {
+  Statement row = database.prepare(
+      fmt::format("SELECT {} FROM start WHERE signature = ?1 AND after_outcome >= "
+                  "(SELECT coalesce(max(id), 0) FROM outcome WHERE signature = ?1 AND fits) ORDER BY id DESC LIMIT 1",
+                  kStartColumns));
+  return row.bind(signature).step() ? std::optional(read_start(row, 0)) : std::nullopt;
+}
+
+}  // namespace
+
+std::string last_written(const Entry& entry) {
+  std::string last;
+  if (!entry.outcomes.empty()) last = std::max(last, entry.outcomes.back().at);
+  if (!entry.starts.empty()) last = std::max(last, entry.starts.back().at);
+  if (!entry.samples.empty()) last = std::max(last, entry.samples.back().at);
+  return last;
+}
+
+Catalog Catalog::open(const std::filesystem::path& path, const Database::Options& options) {
+  return Catalog(path, open_catalog_file(path, options));
+}
+
+MaybeCatalog Catalog::open_or_none(const std::filesystem::path& path, const Database::Options& options) {
+  try {
+    return {.catalog = open(path, options)};
+  } catch (const base::Error& error) {
+    if (base::class_of(error.code()) == base::ErrorClass::internal) throw;
+    return {.why_not = error};
+  }
+}
+
+int64_t Catalog::id_of(const Signature& signature) {
+  if (const auto known = find_id(database_, signature)) return *known;
+  database_
+      .prepare(
+          "INSERT INTO signature (key, subject, code_version, hardware, model, model_hash, layout, features, shape) "
+          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(key_text(signature), subject_text(signature), signature.code_version, signature.hardware, signature.model,
+            signature.model_hash, signature.layout, signature.features, signature.shape)
+      .run();
+  return database_.last_id();
+}
+
+void Catalog::record(const Outcome& outcome) {
+  Transaction transaction(database_);
+  database_
+      .prepare(fmt::format("INSERT INTO outcome (signature, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                           kOutcomeColumns))
+      .bind(id_of(outcome.signature), outcome.at, outcome.ending == Ending::fits, outcome.oom_class, outcome.stage,
+            outcome.rung, outcome.chip, outcome.predicted_bytes, outcome.measured_bytes, outcome.limit_bytes,
+            outcome.predicted_seconds, outcome.measured_seconds, outcome.note)
+      .run();
+  transaction.commit();
+}
+
+void Catalog::remember_start(const Signature& asked, const Start& start) {
+  Transaction transaction(database_);
+  const int64_t after = database_.integer("SELECT coalesce(max(id), 0) FROM outcome");
+  database_
+      .prepare(fmt::format("INSERT INTO start (signature, {}, after_outcome) VALUES (?, ?, ?, ?, ?, ?)", kStartColumns))
+      .bind(id_of(asked), start.at, start.rung, settings_text(start.settings), reasons_text(start.reasons), after)
+      .run();
+  transaction.commit();
+}
+
+std::optional<Remembered> Catalog::remembered(const Signature& signature) const {
+  const std::optional<int64_t> id = find_id(database_, signature);
+  if (!id) return std::nullopt;
+  Remembered remembered;
+  for (Outcome& outcome : read_entry(database_, *id, signature).outcomes) {
+    (outcome.ending == Ending::fits ? remembered.fits : remembered.fails) += 1;
+    if (outcome.measured_seconds) remembered.step_seconds = outcome.measured_seconds;
+    remembered.last = std::move(outcome);
+  }
+  remembered.start = start_of(database_, *id);
+  return remembered;
+}
+
+void Catalog::record_calibration(const Sample& sample) {
+  MEGACPP_CHECK(std::isfinite(sample.measured) && sample.measured > 0) << sample.quantity << " " << sample.measured;
+  MEGACPP_CHECK(std::isfinite(total(sample.parts)) && total(sample.parts) > 0) << sample.quantity << ": no prediction";
+  Transaction transaction(database_);
+  database_.prepare(fmt::format("INSERT INTO sample (signature, {}) VALUES (?, ?, ?, ?, ?, ?)", kSampleColumns))
+      .bind(id_of(sample.signature), sample.at, sample.lane, sample.quantity, parts_text(sample.parts), sample.measured)
+      .run();
+  transaction.commit();
+}
+
+std::vector<Sample> Catalog::samples(const std::string& lane, const std::string& quantity,
+                                     const std::optional<Signature>& excluding) const {
+  Statement rows = database_.prepare(
+      fmt::format("SELECT {}, {} FROM sample JOIN signature ON signature.id = sample.signature WHERE sample.id IN "
+                  "(SELECT max(sample.id) FROM sample JOIN signature ON signature.id = sample.signature "
+                  "WHERE lane = ? AND quantity = ? AND subject <> ? GROUP BY subject) ORDER BY sample.id DESC LIMIT {}",
+                  kSignatureColumns, kSampleColumns, kMostSamples));
+  rows.bind(lane, quantity, excluding ? subject_text(*excluding) : "");
+  std::vector<Sample> found = all_rows(std::move(rows), [](const Statement& row) {
+    Sample sample = read_sample(row, kSignatureWidth);
+    sample.signature = read_signature(row, 0);
+    return sample;
+  });
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+Correction Catalog::correction(const std::string& lane, const std::string& quantity,
+                               const std::optional<Signature>& excluding) const {
+  return fit_correction(samples(lane, quantity, excluding));
+}
+
+std::vector<std::pair<std::string, std::string>> Catalog::measured_lanes() const {
+  return all_rows(database_.prepare("SELECT DISTINCT lane, quantity FROM sample ORDER BY lane, quantity"),
+                  [](const Statement& row) { return std::pair(row.text(0), row.text(1)); });
+}
+
+std::vector<Entry> Catalog::entries() const {
+  std::vector<Entry> found =
+      all_rows(database_.prepare(fmt::format("SELECT id, {} FROM signature ORDER BY id DESC", kSignatureColumns)),
+               [&](const Statement& row) { return read_entry(database_, row.integer(0), read_signature(row, 1)); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Entry& a, const Entry& b) { return last_written(a) > last_written(b); });
+  return found;
+}
+
+std::optional<Entry> Catalog::entry(int64_t id) const {
+  Statement row = database_.prepare(fmt::format("SELECT {} FROM signature WHERE id = ?", kSignatureColumns));
+  if (!row.bind(id).step()) return std::nullopt;
+  return read_entry(database_, id, read_signature(row, 0));
+}
+
+Forgotten Catalog::forget_where(const std::string& condition) {
+  Transaction transaction(database_);
+  const auto count = [&](const char* table, const char* column) {
+    return database_.integer(fmt::format("SELECT count(*) FROM {} WHERE {} {}", table, column, condition));
+  };
+  const Forgotten forgotten = {.signatures = count("signature", "id"),
+                               .outcomes = count("outcome", "signature"),
+                               .starts = count("start", "signature"),
+                               .samples = count("sample", "signature")};
+  database_.execute("DELETE FROM signature WHERE id " + condition);  // takes the rows of the others with it
+  transaction.commit();
+  return forgotten;
+}
+
+Forgotten Catalog::forget(int64_t id) { return forget_where(fmt::format("= {}", id)); }
+Forgotten Catalog::forget_all() { return forget_where("IS NOT NULL"); }
+
+}  // namespace megacpp::catalog

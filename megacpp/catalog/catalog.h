@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The catalog: one SQLite file that launches on a machine share, several at once. A launch asks what is remembered of
+// its signature before it compiles, and writes down how it went; rows are only ever added, until someone forgets them.
+// Every call is one transaction: a process that dies leaves all of it or nothing. Failures are those of database.h; a
+// launch goes on without remembering when it meets one (open_or_none), a command ends with it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/catalog/calibration.h"
+#include "megacpp/catalog/database.h"
+#include "megacpp/catalog/records.h"
+
+namespace megacpp::catalog {
+
+/// Everything about one signature.
+struct Entry {
+  int64_t id = 0;
+  Signature signature = {};
+  std::vector<Outcome> outcomes = {};  // oldest first, as the others
+  std::vector<Start> starts = {};
+  std::vector<Sample> samples = {};
+};
+
+/// When it was last written to, in UTC; times are text that sorts.
+std::string last_written(const Entry& entry);
+
+/// How many rows forgetting removed.
+struct Forgotten {
+  int64_t signatures = 0;
+  int64_t outcomes = 0;
+  int64_t starts = 0;
+  int64_t samples = 0;
+};
+
+struct MaybeCatalog;
+
+class Catalog {
+ public:
+  static Catalog open(const std::filesystem::path& path, const Database::Options& options = {});
+  /// Never fails for reasons that lie in the file or the machine: says them instead.
+  static MaybeCatalog open_or_none(const std::filesystem::path& path, const Database::Options& options = {});
+
+  const std::filesystem::path& path() const { return path_; }
+
+  void record(const Outcome& outcome);
+  /// For the next launch that asks for `asked`: `start` is what worked instead.
+  void remember_start(const Signature& asked, const Start& start);
+  std::optional<Remembered> remembered(const Signature& signature) const;
+
+  void record_calibration(const Sample& sample);
+  /// What was measured on a lane, the newest of each subject (signature without code version), oldest first. With
+  /// `excluding` nothing of that one's subject, whatever version of the program measured it.
+  std::vector<Sample> samples(const std::string& lane, const std::string& quantity,
+                              const std::optional<Signature>& excluding = {}) const;
+  /// How to correct predictions of that lane, learnt from everything but `excluding`.
+  Correction correction(const std::string& lane, const std::string& quantity,
+                        const std::optional<Signature>& excluding = {}) const;
+
+  /// Every lane and quantity that was measured, sorted.
+  std::vector<std::pair<std::string, std::string>> measured_lanes() const;
+
+  /// All signatures, the one last written to first.
+  std::vector<Entry> entries() const;
+  std::optional<Entry> entry(int64_t id) const;
+  /// Removes a signature with everything about it; nothing removed when there is none of that id.
+  Forgotten forget(int64_t id);
+  Forgotten forget_all();
+
+ private:
+  Catalog(const std::filesystem::path& path, Database database) : path_(path), database_(std::move(database)) {}
+
+  int64_t id_of(const Signature& signature);  // adds it when it is new
+  Forgotten forget_where(const std::string& condition);
+
+  std::filesystem::path path_;
+  Database database_;
+};
+
+struct MaybeCatalog {
+  std::optional<Catalog> catalog = {};
+  std::optional<base::Error> why_not = {};  // set when there is no catalog
+};
+
+}  // namespace megacpp::catalog

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace megacpp::catalog {
+namespace {
+
+std::string failure_text(const Outcome& outcome) {
+  std::string text = "failed on " + outcome.at;
+  if (!outcome.stage.empty()) text += " at " + outcome.stage;
+  if (!outcome.oom_class.empty()) text += fmt::format(" ({} out of memory)", outcome.oom_class);
+  if (!outcome.chip.empty()) text += " on " + outcome.chip;
+  return text;
+}
+
+Ranked of_known(size_t index, const Remembered& known, std::optional<double> predicted) {
+  const Outcome& last = *known.last;
+  if (last.ending == Ending::fails)
+    return {.candidate = index, .standing = Standing::failed, .seconds = {}, .reason = failure_text(last)};
+  const std::optional<double> measured = known.step_seconds;
+  return {.candidate = index,
+          .standing = Standing::runs,
+          .seconds = measured ? measured : predicted,
+          .reason = measured ? fmt::format("ran on {} at {:.4g} s a step", last.at, *measured)
+                             : fmt::format("fitted on {}, step not timed", last.at)};
+}
+
+Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double> predicted,
+                  const Correction& correction) {
+  if (!candidate.fits)
+    return {.candidate = index,
+            .standing = Standing::too_large,
+            .seconds = {},
+            .reason = candidate.why_not.empty() ? "does not fit on paper" : candidate.why_not};
+  Ranked ranked = {.candidate = index, .standing = Standing::unknown, .seconds = predicted, .reason = "never tried"};
+  if (!predicted) return ranked;
+  ranked.reason += fmt::format(", {:.4g} s a step predicted", *predicted);
+  if (correction.method != Method::none)
+    ranked.reason += fmt::format(" (corrected by {} measured)", correction.samples);
+  return ranked;
+}
+
+}  // namespace
+
+std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const std::vector<Candidate>& candidates) {
+  const Correction correction = catalog.correction(lane, kStepSeconds);
+  std::vector<Ranked> order;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    std::optional<double> predicted;
+    if (!candidate.step_seconds.empty()) predicted = correction.corrected(candidate.step_seconds);
+    const std::optional<Remembered> known = catalog.remembered(candidate.signature);
+    order.push_back(known && known->last ? of_known(i, *known, predicted)
+                                         : of_unknown(i, candidate, predicted, correction));
+  }
+  const auto seconds = [](const Ranked& ranked) {
+    return ranked.seconds.value_or(std::numeric_limits<double>::infinity());
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const Ranked& a, const Ranked& b) {
+    if (a.standing != b.standing) return a.standing < b.standing;
+    return seconds(a) < seconds(b);
+  });
+  return order;
+}
+
+}  // namespace megacpp::catalog

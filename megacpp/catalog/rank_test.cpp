@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/rank.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::catalog {
+namespace {
+
+class RankTest : public testing::Test {
+ protected:
+  static Signature layout(const std::string& name) { return {.model = "m", .layout = name}; }
+  static Candidate candidate(const std::string& name, double seconds) {
+    return {.signature = layout(name), .step_seconds = {{"step", seconds}}};
+  }
+  std::vector<std::string> order(const std::vector<Candidate>& candidates) {
+    std::vector<std::string> names;
+    ranked_ = rank(catalog_, "cpu", candidates);
+    for (const Ranked& ranked : ranked_) names.push_back(candidates[ranked.candidate].signature.layout);
+    return names;
+  }
+
+  testing_support::TemporaryFolder folder_;
+  Catalog catalog_ = Catalog::open(folder_ / "c.sqlite");
+  std::vector<Ranked> ranked_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(RankTest, WithoutMemoryThePredictionDecides) {
+  EXPECT_EQ(order({candidate("slow", 2), candidate("fast", 1), candidate("also fast", 1)}),
+            (Names{"fast", "also fast", "slow"}));
+  EXPECT_EQ(ranked_[0].reason, "never tried, 1 s a step predicted");
+}
+
+TEST_F(RankTest, WhatRanComesFirstByItsMeasuredTimeAndWhatFailedLast) {
+  catalog_.record({.signature = layout("ran slowly"), .at = "t1", .measured_seconds = 9});
+  catalog_.record({.signature = layout("ran"), .at = "t2", .measured_seconds = 5});
+  catalog_.record({.signature = layout("failed"),
+                   .at = "t3",
+                   .ending = Ending::fails,
+                   .oom_class = "runtime",
+                   .stage = "run step 2",
+                   .chip = "chip 3"});
+  Candidate large = candidate("large", 0.1);
+  large.fits = false;
+  large.why_not = "chip 0 needs 3 GiB more";
+  EXPECT_EQ(
+      order({candidate("failed", 0.1), large, candidate("new", 1), candidate("ran slowly", 1), candidate("ran", 2)}),
+      (Names{"ran", "ran slowly", "new", "large", "failed"}));
+  EXPECT_EQ(ranked_[0].reason, "ran on t2 at 5 s a step");
+  EXPECT_EQ(ranked_[3].reason, "chip 0 needs 3 GiB more");
+  EXPECT_EQ(ranked_[3].standing, Standing::too_large);
+  EXPECT_EQ(ranked_[4].reason, "failed on t3 at run step 2 (runtime out of memory) on chip 3");
+  EXPECT_EQ(ranked_[4].standing, Standing::failed);
+}
+
+TEST_F(RankTest, WhatRanBeatsThePaperThatSaysItDoesNotFit) {
+  catalog_.record({.signature = layout("ran"), .at = "t"});
+  Candidate ran = candidate("ran", 3);
+  ran.fits = false;
+  EXPECT_EQ(order({candidate("new", 1), ran}), (Names{"ran", "new"}));
+  EXPECT_EQ(ranked_[0].reason, "fitted on t, step not timed");
+}
+
+TEST_F(RankTest, TheNewestOutcomeCounts) {
+  catalog_.record({.signature = layout("a"), .at = "1", .measured_seconds = 1});
+  catalog_.record({.signature = layout("a"), .at = "2", .ending = Ending::fails});
+  EXPECT_EQ(order({candidate("a", 1), candidate("b", 2)}), (Names{"b", "a"}));
+}
+
+// Time spent waiting for links was predicted far too short, so a candidate that computes more but waits less wins.
+TEST_F(RankTest, UnknownOnesAreOrderedByTheCorrectedPrediction) {
+  const auto parts = [](double compute, double links) {
+    return std::vector<Part>{{"compute", compute}, {"links", links}};
+  };
+  for (int i = 0; i < 8; ++i) {
+    const double compute = 1 + i % 3, links = 1 + i % 4;
+    catalog_.record_calibration({.signature = layout("measured " + std::to_string(i)),
+                                 .at = "t",
+                                 .lane = "cpu",
+                                 .quantity = kStepSeconds,
+                                 .parts = parts(compute, links),
+                                 .measured = compute + 3 * links});
+  }
+  EXPECT_EQ(order({{.signature = layout("waits"), .step_seconds = parts(1, 2)},
+                   {.signature = layout("computes"), .step_seconds = parts(3, 0.5)}}),
+            (Names{"computes", "waits"}));
+  EXPECT_NEAR(*ranked_[0].seconds, 4.5, 0.2);
+  EXPECT_NE(ranked_[0].reason.find("corrected by 8 measured"), std::string::npos) << ranked_[0].reason;
+}
+
+}  // namespace
+}  // namespace megacpp::catalog

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the catalog keeps: how launches ended, what a launch ended up running, predicted against measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "megacpp/catalog/signature.h"
+
+namespace megacpp::catalog {
+
+enum class Ending { fits, fails };
+std::string_view ending_name(Ending ending);  // "fits", "fails"
+
+/// How one launch, or one rung of a launch, ended. What was not predicted or measured is absent.
+struct Outcome {
+  Signature signature = {};  // of what was tried, with the rung's changes in it
+  std::string at = {};       // UTC: "2026-11-15T17:03:21Z"
+  Ending ending = Ending::fits;
+  std::string oom_class = {};                    // of a failure: "compile", "load", "runtime", "host"
+  std::string stage = {};                        // "compile", "load", "run step 3"
+  int64_t rung = 0;                              // of the ladder; 0: as asked
+  std::string chip = {};                         // the worst one: "chip 3 (data 1, model 1) on host a"
+  std::optional<int64_t> predicted_bytes = {};   // peak of that chip
+  std::optional<int64_t> measured_bytes = {};    //
+  std::optional<int64_t> limit_bytes = {};       //
+  std::optional<double> predicted_seconds = {};  // of a step
+  std::optional<double> measured_seconds = {};   //
+  std::string note = {};
+};
+
+using Setting = std::pair<std::string, std::string>;  // recipe key, value
+
+/// Where the ladder ended for a launch: settings that worked in place of those asked for.
+struct Start {
+  std::string at = {};  // UTC
+  int64_t rung = 0;
+  std::vector<Setting> settings = {};
+  std::vector<std::string> reasons = {};  // why each rung was taken or skipped
+};
+
+/// What is known of a signature.
+struct Remembered {
+  std::optional<Outcome> last = {};
+  int64_t fits = 0;                         // launches that ended so
+  int64_t fails = 0;                        //
+  std::optional<double> step_seconds = {};  // the last that was measured
+  /// Absent when the signature has run as asked since.
+  std::optional<Start> start = {};
+};
+
+/// A named share of a prediction: {"weights", 1.5e9}.
+struct Part {
+  std::string name = {};
+  double value = 0;
+};
+double total(const std::vector<Part>& parts);
+
+/// One prediction in its parts, and the number that was measured.
+struct Sample {
+  Signature signature = {};
+  std::string at = {};        // UTC
+  std::string lane = {};      // whose predictions are alike: "xla v6e"
+  std::string quantity = {};  // "peak bytes", "argument bytes", "flops", "step seconds"
+  std::vector<Part> parts = {};
+  double measured = 0;  // positive
+};
+
+inline constexpr const char* kPeakBytes = "peak bytes";
+inline constexpr const char* kArgumentBytes = "argument bytes";
+inline constexpr const char* kFlops = "flops";
+inline constexpr const char* kStepSeconds = "step seconds";
+
+}  // namespace megacpp::catalog

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/rows.h"
+
+#include "megacpp/base/json_text.h"
+
+namespace megacpp::catalog {
+namespace {
+
+using base::Json;
+
+Json parsed(const std::string& text) { return base::parse_json(text, base::Code::E1701, "a row of the catalog"); }
+
+/// Calls `use(name, value)` for every member of an object.
+template <typename Use>
+void for_members(const std::string& text, const Use& use) {
+  const Json object = parsed(text);
+  if (const auto* members = object.get_if<Json::Object>())
+    for (const auto& [name, value] : *members) use(name, value);
+}
+
+std::string text_of(const Json& value) {
+  const auto* text = value.get_if<std::string>();
+  return text == nullptr ? base::to_text(value) : *text;
+}
+
+}  // namespace
+
+Signature read_signature(const Statement& row, int first) {
+  return {.code_version = row.text(first),
+          .hardware = row.text(first + 1),
+          .model = row.text(first + 2),
+          .model_hash = row.text(first + 3),
+          .layout = row.text(first + 4),
+          .features = row.text(first + 5),
+          .shape = row.text(first + 6)};
+}
+
+Outcome read_outcome(const Statement& row, int first) {
+  return {.at = row.text(first),
+          .ending = row.integer(first + 1) != 0 ? Ending::fits : Ending::fails,
+          .oom_class = row.text(first + 2),
+          .stage = row.text(first + 3),
+          .rung = row.integer(first + 4),
+          .chip = row.text(first + 5),
+          .predicted_bytes = row.maybe_integer(first + 6),
+          .measured_bytes = row.maybe_integer(first + 7),
+          .limit_bytes = row.maybe_integer(first + 8),
+          .predicted_seconds = row.maybe_real(first + 9),
+          .measured_seconds = row.maybe_real(first + 10),
+          .note = row.text(first + 11)};
+}
+
+Start read_start(const Statement& row, int first) {
+  Start start = {.at = row.text(first), .rung = row.integer(first + 1)};
+  for_members(row.text(first + 2),
+              [&](const std::string& key, const Json& value) { start.settings.emplace_back(key, text_of(value)); });
+  const Json reasons = parsed(row.text(first + 3));
+  if (const auto* items = reasons.get_if<Json::Array>())
+    for (const Json& reason : *items) start.reasons.push_back(text_of(reason));
+  return start;
+}
+
+std::string settings_text(const std::vector<Setting>& settings) {
+  Json::Object members;
+  for (const auto& [key, value] : settings) members.emplace_back(key, Json(value));
+  return base::to_text(Json(std::move(members)));
+}
+
+std::string reasons_text(const std::vector<std::string>& reasons) {
+  Json::Array items;
+  for (const std::string& reason : reasons) items.push_back(Json(reason));
+  return base::to_text(Json(std::move(items)));
+}
+
+Sample read_sample(const Statement& row, int first) {
+  Sample sample = {.at = row.text(first),
+                   .lane = row.text(first + 1),
+                   .quantity = row.text(first + 2),
+                   .measured = row.real(first + 4)};
+  for_members(row.text(first + 3), [&](const std::string& name, const Json& value) {
+    sample.parts.push_back({name, value.number().value_or(0)});
+  });
+  return sample;
+}
+
+std::string parts_text(const std::vector<Part>& parts) {
+  Json::Object members;
+  for (const Part& part : parts) members.emplace_back(part.name, Json(part.value));
+  return base::to_text(Json(std::move(members)));
+}
+
+}  // namespace megacpp::catalog

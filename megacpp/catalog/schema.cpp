@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/schema.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/catalog/location.h"
+
+namespace megacpp::catalog {
+namespace {
+
+/// Step n brings version n to n + 1. A step that was released never changes; a new version is a new step.
+constexpr const char* kSteps[] = {
+    R"(
+CREATE TABLE signature (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  key TEXT NOT NULL UNIQUE,
+  subject TEXT NOT NULL,       -- key without the code version
+  code_version TEXT NOT NULL,
+  hardware TEXT NOT NULL,
+  model TEXT NOT NULL,
+  model_hash TEXT NOT NULL,
+  layout TEXT NOT NULL,
+  features TEXT NOT NULL,
+  shape TEXT NOT NULL
+);
+CREATE TABLE outcome (         -- one launch, or one rung of a launch
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
+  at TEXT NOT NULL,            -- UTC
+  fits INTEGER NOT NULL,
+  oom_class TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  rung INTEGER NOT NULL,
+  chip TEXT NOT NULL,
+  predicted_bytes INTEGER,
+  measured_bytes INTEGER,
+  limit_bytes INTEGER,
+  predicted_seconds REAL,      -- of a step
+  measured_seconds REAL,
+  note TEXT NOT NULL
+);
+CREATE INDEX outcome_signature ON outcome (signature);
+CREATE TABLE start (           -- settings that worked for a launch that asked for the signature
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
+  at TEXT NOT NULL,
+  rung INTEGER NOT NULL,
+  settings TEXT NOT NULL,      -- JSON: {"train.batch": "2"}
+  reasons TEXT NOT NULL,       -- JSON: ["..."]
+  after_outcome INTEGER NOT NULL
+);
+CREATE INDEX start_signature ON start (signature);
+CREATE TABLE sample (          -- predicted parts against one measured number
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
+  at TEXT NOT NULL,
+  lane TEXT NOT NULL,
+  quantity TEXT NOT NULL,
+  parts TEXT NOT NULL,         -- JSON: {"weights": 1.5e9}
+  measured REAL NOT NULL
+);
+CREATE INDEX sample_signature ON sample (signature);
+CREATE INDEX sample_lane ON sample (lane, quantity);
+)",
+};
+static_assert(std::size(kSteps) == kSchemaVersion);
+
+constexpr size_t kVersionAt = 60, kApplicationAt = 68;  // of SQLite's file header, big-endian
+
+int64_t number_at(const std::array<unsigned char, Database::kHeaderSize>& header, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | header[at + i];
+  return static_cast<int32_t>(value);
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& got) {
+  base::raise(base::Code::E1701, {.where = path.string(),
+                                  .got = got,
+                                  .wanted = "a catalog that megacpp made",
+                                  .next = "move the file away and let a new one be made, or name another file with "
+                                          "--catalog or MEGACPP_CATALOG"});
+}
+
+/// SQLite would write its journal beside a device, too.
+void check_kind(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool known = std::filesystem::exists(path, ignored);
+  if (known && !std::filesystem::is_regular_file(path, ignored)) refuse(path, "a folder or a device");
+}
+
+void refuse_newer(const std::filesystem::path& path, int64_t version) {
+  MEGACPP_REQUIRE(version <= kSchemaVersion, E1702,
+                  {.where = path.string(),
+                   .got = fmt::format("schema version {}", version),
+                   .wanted = fmt::format("at most {}, which this program knows", kSchemaVersion),
+                   .next = "use the newer megacpp, or name another file with --catalog or MEGACPP_CATALOG"});
+}
+
+/// Judged from the bytes on disk, before SQLite may recover, lock or create anything around a file that is not ours.
+void check_header(const Database& database, const std::filesystem::path& path) {
+  if (database.size() == 0) return;  // about to become a catalog
+  const auto header = database.header();
+  constexpr char kMagic[] = "SQLite format 3";
+  if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) refuse(path, "a file that is no SQLite database");
+  if (number_at(header, kApplicationAt) != kApplicationId) refuse(path, "a SQLite database of another program");
+  refuse_newer(path, number_at(header, kVersionAt));
+}
+
+void check_content(const Database& database, const std::filesystem::path& path) {
+  const std::string finding = database.text("PRAGMA quick_check(1)");
+  if (finding != "ok") refuse(path, "a damaged file: " + finding);
+}
+
+/// Several processes may come here at once: the first one does the work, the others find it done.
+void bring_up_to_date(const Database& database, const std::filesystem::path& path) {
+  if (database.integer("PRAGMA user_version") == kSchemaVersion) return;
+  Transaction transaction(database);
+  const int64_t version = database.integer("PRAGMA user_version");
+  refuse_newer(path, version);
+  for (int64_t step = version; step < kSchemaVersion; ++step) database.execute(kSteps[step]);
+  database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion));
+  transaction.commit();
+}
+
+/// A matter of speed only: where others keep the file from changing its journal, the next one to open it will.
+void choose_journal(const Database& database, const std::filesystem::path& path) {
+  const std::string wanted = is_on_network(path) ? "delete" : "wal";
+  if (database.text("PRAGMA journal_mode") == wanted) return;
+  try {
+    database.execute("PRAGMA journal_mode = " + wanted);
+  } catch (const base::Error& error) {
+    if (error.code() != base::Code::E3301) throw;
+  }
+}
+
+Database open_for_writing(const std::filesystem::path& path, const Database::Options& options) {
+  check_kind(path);
+  if (path.has_parent_path()) base::make_folder(path.parent_path());
+  Database database(path, options);
+  check_header(database, path);
+  MEGACPP_REQUIRE(!database.is_read_only(), E3001,
+                  {.where = path.string(),
+                   .got = "a file that may only be read",
+                   .wanted = "",
+                   .next = "allow writing, or name another file with --catalog or MEGACPP_CATALOG"});
+  bring_up_to_date(database, path);
+  check_content(database, path);
+  choose_journal(database, path);
+  database.execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL");
+  return database;
+}
+
+Database open_for_reading(const std::filesystem::path& path, const Database::Options& options) {
+  check_kind(path);
+  Database database(path, options);
+  check_header(database, path);
+  if (database.size() == 0) refuse(path, "an empty file");
+  database.execute("PRAGMA query_only = ON");
+  refuse_newer(path, database.integer("PRAGMA user_version"));
+  check_content(database, path);
+  return database;
+}
+
+}  // namespace
+
+Database open_catalog_file(const std::filesystem::path& path, const Database::Options& options) {
+  if (options.access == Access::write) return open_for_writing(path, options);
+  try {
+    return open_for_reading(path, options);
+  } catch (const base::Error& error) {
+    // The log of a catalog needs a file beside it, which a folder that is not ours cannot get. Without such a file
+    // everything is in the catalog itself, and nobody who could not make one writes to it.
+    const bool has_log = std::filesystem::exists(path.string() + "-wal");
+    if (error.code() != base::Code::E3001 || options.immutable || has_log) throw;
+    return open_for_reading(path, {.access = Access::read, .wait = options.wait, .immutable = true});
+  }
+}
+
+}  // namespace megacpp::catalog

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A catalog's file: what marks it as one, its tables, and how an older file becomes a newer one.
+#pragma once
+
+#include "megacpp/catalog/database.h"
+
+namespace megacpp::catalog {
+
+inline constexpr int64_t kApplicationId = 0x4D656743;  // "MegC" in the file's header
+inline constexpr int64_t kSchemaVersion = 1;
+
+/// Opens a catalog. With write access a missing or empty file becomes one, in one transaction, and an older one is
+/// brought up to date. E1701 for any other file or a damaged one, E1702 for a newer one; both are left as they are.
+Database open_catalog_file(const std::filesystem::path& path, const Database::Options& options);
+
+}  // namespace megacpp::catalog

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/catalog/signature.h"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "megacpp/base/json_text.h"
+
+namespace megacpp::catalog {
+namespace {
+
+std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+uint64_t hash_of(const std::string& text) { return XXH64(text.data(), text.size(), 0); }
+
+}  // namespace
+
+std::string canonical_text(const Signature& signature) {
+  std::string text;
+  const auto add = [&text](const char* name, const std::string& value) {
+    text += fmt::format("{}: {}\n", name, base::json_quoted(value));
+  };
+  add("code_version", signature.code_version);
+  add("hardware", signature.hardware);
+  add("model", signature.model);
+  add("model_hash", signature.model_hash);
+  add("layout", signature.layout);
+  add("features", signature.features);
+  add("shape", signature.shape);
+  return text;
+}
+
+uint64_t key(const Signature& signature) { return hash_of(canonical_text(signature)); }
+
+std::string key_text(const Signature& signature) { return hex(key(signature)); }
+
+std::string subject_text(const Signature& signature) {
+  Signature subject = signature;
+  subject.code_version.clear();
+  return hex(key(subject));
+}
+
+}  // namespace megacpp::catalog

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch was: everything that decides whether it fits and how fast it runs. Two launches with the same texts are
+// the same; the key is a hash of them that never changes between versions and machines, the texts are for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megacpp::catalog {
+
+struct Signature {
+  std::string code_version = {};
+  std::string hardware = {};    // "v6e:16x16", "cpu 8 chips limit 512MiB"
+  std::string model = {};       // name: "nam56r-tiny"
+  std::string model_hash = {};  // of the model section, so that one name may hold several models
+  std::string layout = {};      // "data=2 expert=2 model=2 zero=3"
+  std::string features = {};    // what can be switched off: "z_loss balance_loss"
+  std::string shape = {};       // batch, sequence, micro-steps, precision, recompute
+
+  bool operator==(const Signature&) const = default;
+};
+
+/// One "name: text" line per field, each text quoted; equal exactly for equal signatures.
+std::string canonical_text(const Signature& signature);
+
+uint64_t key(const Signature& signature);
+/// The key as 16 hex digits.
+std::string key_text(const Signature& signature);
+
+/// The key without the code version: the same launch by any version of the program has the same subject.
+std::string subject_text(const Signature& signature);
+
+}  // namespace megacpp::catalog
