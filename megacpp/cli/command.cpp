@@ -24,6 +24,22 @@ const std::vector<Command>& all_commands() {
   return table;
 }
 
+std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words) {
+  app.require_subcommand(1);
+  std::vector<std::pair<const CLI::App*, std::function<int()>>> bodies;
+  for (const Word& word : words) {
+    CLI::App* sub = app.add_subcommand(word.name, word.summary);
+    sub->footer("Example:\n  " + word.examples + "\n");
+    bodies.emplace_back(sub, word.declare(*sub));
+  }
+  return [bodies] {
+    for (const auto& [sub, body] : bodies)
+      if (sub->parsed()) return body();
+    MEGACPP_CHECK(false) << "no word of the command was parsed";
+    return 0;
+  };
+}
+
 namespace {
 
 constexpr const char* kAbout =

@@ -24,6 +24,16 @@ struct Command {
   std::function<std::function<int()>(CLI::App& app)> declare;
 };
 
+/// A word below a command: `megacpp plugins list`.
+struct Word {
+  std::string name;
+  std::string summary;   // one line
+  std::string examples;  // printed under the word's help, one a line
+  std::function<std::function<int()>(CLI::App& app)> declare;
+};
+/// Declares the words of a command that wants exactly one of them; what it returns runs the one that was given.
+std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words);
+
 const std::vector<Command>& all_commands();
 
 /// Runs one command line; errors are printed to stderr and become the exit status.

@@ -214,7 +214,6 @@ int flags(const FlagsFlags& given) {
 std::function<int()> declare_list(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "print JSON, with the places that were looked at in vain");
-  app.footer("Example:\n  megacpp plugins list --json\n");
   return [json] { return list(*json); };
 }
 
@@ -224,10 +223,6 @@ std::function<int()> declare_fetch(CLI::App& app) {
   app.add_option("--version", given->version, "version of the package; the newest without it");
   app.add_option("--package", given->package, "another package of that kind, e.g. jax-cuda12-pjrt");
   app.add_option("--wheel", given->wheel, "take it from this wheel file instead of downloading");
-  app.footer(
-      "Example:\n  megacpp plugins fetch cpu\n  megacpp plugins fetch tpu --version 0.0.48.1\n"
-      "  megacpp plugins fetch cuda --package jax-cuda12-pjrt\n  megacpp plugins fetch tpu --wheel "
-      "libtpu-0.0.48.1.whl\n");
   return [given] { return fetch(*given); };
 }
 
@@ -236,37 +231,28 @@ std::function<int()> declare_flags(CLI::App& app) {
   app.add_option("--profile", given->profile, "show the flags of one profile");
   app.add_option("--platform", given->platform, "only those of cpu, tpu or cuda");
   app.add_flag("--json", given->json, "print JSON");
-  app.footer("Example:\n  megacpp plugins flags --profile v6e-dense\n  megacpp plugins flags --platform tpu\n");
   return [given] { return flags(*given); };
 }
 
 }  // namespace
 
 Command plugins_command() {
-  return {.name = "plugins",
-          .summary = "find and fetch PJRT plugins; list the XLA flags recipes may set",
-          .example = "megacpp plugins list",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            app.require_subcommand(1);
-            struct Word {
-              CLI::App* app;
-              std::function<int()> body;
-            };
-            std::vector<Word> words;
-            const auto add = [&](const char* name, const char* summary, auto declare) {
-              CLI::App* word = app.add_subcommand(name, summary);
-              words.push_back({word, declare(*word)});
-            };
-            add("list", "the plugins of this machine and which one is used", declare_list);
-            add("fetch", "download a packaged plugin with pip and keep its library in the user's cache", declare_fetch);
-            add("flags", "the XLA flags and profiles xla.flags may name", declare_flags);
-            return [words] {
-              for (const Word& word : words)
-                if (word.app->parsed()) return word.body();
-              MEGACPP_CHECK(false) << "no word of the plugins command was parsed";
-              return 0;
-            };
-          }};
+  return {
+      .name = "plugins",
+      .summary = "find and fetch PJRT plugins; list the XLA flags recipes may set",
+      .example = "megacpp plugins list",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        return declare_words(
+            app,
+            {{"list", "the plugins of this machine and which one is used", "megacpp plugins list --json", declare_list},
+             {"fetch", "download a packaged plugin with pip and keep its library in the user's cache",
+              "megacpp plugins fetch cpu\n  megacpp plugins fetch tpu --version 0.0.48.1\n"
+              "  megacpp plugins fetch cuda --package jax-cuda12-pjrt\n"
+              "  megacpp plugins fetch tpu --wheel libtpu-0.0.48.1.whl",
+              declare_fetch},
+             {"flags", "the XLA flags and profiles xla.flags may name",
+              "megacpp plugins flags --profile v6e-dense\n  megacpp plugins flags --platform tpu", declare_flags}});
+      }};
 }
 
 }  // namespace megacpp::cli

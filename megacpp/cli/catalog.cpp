@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/catalog/location.h"
+#include "megacpp/cli/catalog_report.h"
+#include "megacpp/cli/command.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct CatalogFlags {
+  std::string file;
+  std::optional<int64_t> id;
+  bool json = false;
+  bool all = false;
+  bool yes = false;
+
+  std::filesystem::path path() const { return file.empty() ? catalog::default_path() : std::filesystem::path(file); }
+};
+
+/// The catalog that is there. Nothing while the default one has not been made yet; a file that was named must exist.
+std::optional<catalog::Catalog> open_existing(const CatalogFlags& flags, catalog::Access access) {
+  const std::filesystem::path path = flags.path();
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return catalog::Catalog::open(path, {.access = access});
+  MEGACPP_REQUIRE(flags.file.empty(), E1008,
+                  {.where = "--catalog",
+                   .got = path.string() + ": no such file",
+                   .wanted = "a catalog",
+                   .next = "check the path; launches make their catalog themselves"});
+  return std::nullopt;
+}
+
+catalog::Entry entry_or_refuse(const std::optional<catalog::Catalog>& catalog, const CatalogFlags& flags) {
+  std::optional<catalog::Entry> entry = catalog ? catalog->entry(*flags.id) : std::nullopt;
+  MEGACPP_REQUIRE(entry.has_value(), E1007,
+                  {.where = "ID",
+                   .got = std::to_string(*flags.id),
+                   .wanted = "an entry of " + flags.path().string(),
+                   .next = "megacpp catalog list shows the entries"});
+  return *entry;
+}
+
+int list(const CatalogFlags& flags) {
+  const std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::read);
+  std::vector<catalog::Entry> entries;
+  std::vector<LaneCorrection> corrections;
+  if (catalog) {
+    entries = catalog->entries();
+    for (const auto& [lane, quantity] : catalog->measured_lanes())
+      corrections.push_back({lane, quantity, catalog->correction(lane, quantity)});
+  }
+  if (flags.json) {
+    Json object = {{"catalog", flags.path().string()}};
+    object.update(list_json(entries, corrections));
+    print_json(object);
+  } else if (entries.empty()) {
+    fmt::print(stderr, "{}: nothing is remembered yet\n", flags.path().string());
+  } else {
+    fmt::print("{}", list_text(entries, corrections));
+  }
+  return 0;
+}
+
+int show(const CatalogFlags& flags) {
+  const std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::read);
+  const catalog::Entry entry = entry_or_refuse(catalog, flags);
+  std::vector<double> corrected;
+  for (const catalog::Sample& sample : entry.samples)
+    corrected.push_back(catalog->correction(sample.lane, sample.quantity, entry.signature).corrected(sample.parts));
+  if (flags.json) print_json(entry_json(entry, corrected));
+  if (!flags.json) fmt::print("{}", entry_text(entry, corrected));
+  return 0;
+}
+
+int forget_everything(const CatalogFlags& flags) {
+  MEGACPP_REQUIRE(flags.yes, E1007,
+                  {.where = "megacpp catalog forget --all",
+                   .got = "no --yes",
+                   .wanted = "",
+                   .next = "add --yes to remove every entry of " + flags.path().string()});
+  std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::write);
+  const catalog::Forgotten gone = catalog ? catalog->forget_all() : catalog::Forgotten{};
+  fmt::print("forgot everything: {}, {}\n", counted(gone.signatures, "signature"), counts_text(gone));
+  return 0;
+}
+
+int forget(const CatalogFlags& flags) {
+  if (flags.all) return forget_everything(flags);
+  MEGACPP_REQUIRE(flags.id.has_value(), E1007,
+                  {.where = "megacpp catalog forget",
+                   .got = "neither ID nor --all",
+                   .wanted = "what to forget",
+                   .next = "megacpp catalog list shows the entries"});
+  std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::write);
+  const catalog::Entry entry = entry_or_refuse(catalog, flags);
+  const catalog::Forgotten gone = catalog->forget(entry.id);
+  fmt::print("forgot {}: {}: {}\n", entry.id, subject_line(entry.signature), counts_text(gone));
+  return 0;
+}
+
+std::shared_ptr<CatalogFlags> declare_file(CLI::App& app) {
+  auto flags = std::make_shared<CatalogFlags>();
+  app.add_option("--catalog", flags->file, "the catalog's file; else MEGACPP_CATALOG, else the user's own");
+  return flags;
+}
+
+std::function<int()> declare_list(CLI::App& app) {
+  auto flags = declare_file(app);
+  app.add_flag("--json", flags->json, "print JSON");
+  return [flags] { return list(*flags); };
+}
+
+std::function<int()> declare_show(CLI::App& app) {
+  auto flags = declare_file(app);
+  app.add_option("ID", flags->id, "as in megacpp catalog list")->required();
+  app.add_flag("--json", flags->json, "print JSON");
+  return [flags] { return show(*flags); };
+}
+
+std::function<int()> declare_forget(CLI::App& app) {
+  auto flags = declare_file(app);
+  CLI::Option* id = app.add_option("ID", flags->id, "the entry to forget, as in megacpp catalog list");
+  app.add_flag("--all", flags->all, "forget every entry; needs --yes")->excludes(id);
+  app.add_flag("--yes", flags->yes, "with --all: yes, everything");
+  return [flags] { return forget(*flags); };
+}
+
+}  // namespace
+
+Command catalog_command() {
+  return {.name = "catalog",
+          .summary = "what launches have learnt: which shapes fit, predicted against measured",
+          .example = "megacpp catalog list",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            return declare_words(
+                app, {{"list", "every signature: outcome, predicted, measured",
+                       "megacpp catalog list\n  megacpp catalog list --catalog team.sqlite --json", declare_list},
+                      {"show", "one entry in full: its launches, what ran instead, measurements",
+                       "megacpp catalog show 3\n  megacpp catalog show 3 --json", declare_show},
+                      {"forget", "remove an entry, or all, so that launches try it again",
+                       "megacpp catalog forget 3\n  megacpp catalog forget --all --yes", declare_forget}});
+          }};
+}
+
+}  // namespace megacpp::cli

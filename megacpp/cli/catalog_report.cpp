@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/catalog_report.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/text_table.h"
+#include "megacpp/memory/report.h"
+
+namespace megacpp::cli {
+namespace {
+
+using catalog::Ending;
+using catalog::Entry;
+using catalog::Outcome;
+using catalog::Sample;
+
+/// A prediction beside what was measured; either may be missing.
+struct Pair {
+  std::optional<double> predicted = {};
+  std::optional<double> measured = {};
+  std::optional<double> error() const {  // relative, above 0 where too much was predicted
+    return predicted && measured && *measured > 0 ? std::optional(*predicted / *measured - 1) : std::nullopt;
+  }
+};
+
+template <typename T>
+Pair pair_of(const std::optional<T>& predicted, const std::optional<T>& measured) {
+  Pair pair;
+  if (predicted) pair.predicted = static_cast<double>(*predicted);
+  if (measured) pair.measured = static_cast<double>(*measured);
+  return pair;
+}
+
+std::string bytes_text(std::optional<double> bytes) {
+  return bytes ? memory::human_bytes(static_cast<int64_t>(*bytes)) : "-";
+}
+std::string seconds_text(std::optional<double> seconds) { return seconds ? fmt::format("{:.4g} s", *seconds) : "-"; }
+std::string percent_text(std::optional<double> error) { return error ? fmt::format("{:+.1f} %", 100 * *error) : "-"; }
+
+std::string quantity_text(const std::string& quantity, double value) {
+  if (quantity.ends_with("bytes")) return bytes_text(value);
+  return quantity.ends_with("seconds") ? seconds_text(value) : fmt::format("{:.4g}", value);
+}
+
+/// Peak of the worst chip: of the last launch, or of the last measurement where none was launched.
+Pair peak_of(const Entry& entry) {
+  if (!entry.outcomes.empty()) {
+    const Outcome& last = entry.outcomes.back();
+    return pair_of(last.predicted_bytes, last.measured_bytes);
+  }
+  for (auto sample = entry.samples.rbegin(); sample != entry.samples.rend(); ++sample)
+    if (sample->quantity == catalog::kPeakBytes) return {catalog::total(sample->parts), sample->measured};
+  return {};
+}
+
+std::string outcome_text(const Outcome& outcome) {
+  std::string text(catalog::ending_name(outcome.ending));
+  if (!outcome.oom_class.empty()) text += fmt::format(" ({})", outcome.oom_class);
+  return text;
+}
+
+std::string outcome_text(const Entry& entry) {
+  std::string text = entry.outcomes.empty() ? "measured" : outcome_text(entry.outcomes.back());
+  if (entry.outcomes.size() > 1)
+    text += fmt::format(", {}", counted(static_cast<int64_t>(entry.outcomes.size()), "launch"));
+  if (!entry.starts.empty()) text += fmt::format(", start at rung {}", entry.starts.back().rung);
+  return text;
+}
+
+std::string errors_text(const catalog::Errors& errors) {
+  return fmt::format("median {:.1f} %, worst {:.1f} %", 100 * errors.median, 100 * errors.worst);
+}
+
+std::string settings_text(const catalog::Start& start) {
+  std::string text;
+  for (const auto& [key, value] : start.settings) text += fmt::format(" {}={}", key, value);
+  return text;
+}
+
+std::string launches_text(const Entry& entry) {
+  TextTable table({"when", "outcome", "stage", ">rung", ">predicted", ">measured", ">limit", ">error",
+                   ">step predicted", ">step measured", "chip", "note"});
+  for (const Outcome& outcome : entry.outcomes) {
+    const Pair bytes = pair_of(outcome.predicted_bytes, outcome.measured_bytes);
+    table.add({outcome.at, outcome_text(outcome), outcome.stage, std::to_string(outcome.rung),
+               bytes_text(bytes.predicted), bytes_text(bytes.measured), bytes_text(outcome.limit_bytes),
+               percent_text(bytes.error()), seconds_text(outcome.predicted_seconds),
+               seconds_text(outcome.measured_seconds), outcome.chip, outcome.note});
+  }
+  return "\nlaunches\n" + table.to_text();
+}
+
+std::string starts_text(const Entry& entry) {
+  std::string text = "\nwhat ran instead\n";
+  for (const catalog::Start& start : entry.starts) {
+    text += fmt::format("{}  rung {}:{}\n", start.at, start.rung, settings_text(start));
+    for (const std::string& reason : start.reasons) text += "  " + reason + "\n";
+  }
+  return text;
+}
+
+std::string samples_text(const Entry& entry, const std::vector<double>& corrected) {
+  TextTable table({"when", "lane", "quantity", ">predicted", ">measured", ">error", ">corrected", ">error", "parts"});
+  for (size_t i = 0; i < entry.samples.size(); ++i) {
+    const Sample& sample = entry.samples[i];
+    std::string parts;
+    for (const catalog::Part& part : sample.parts)
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.name, quantity_text(sample.quantity, part.value));
+    const double predicted = catalog::total(sample.parts);
+    table.add({sample.at, sample.lane, sample.quantity, quantity_text(sample.quantity, predicted),
+               quantity_text(sample.quantity, sample.measured), percent_text(predicted / sample.measured - 1),
+               quantity_text(sample.quantity, corrected[i]), percent_text(corrected[i] / sample.measured - 1), parts});
+  }
+  return "\nmeasurements; corrected by what other layouts taught\n" + table.to_text();
+}
+
+// ---- JSON
+
+template <typename T>
+Json json_of(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json json_of(const catalog::Errors& errors) { return Json{{"median", errors.median}, {"worst", errors.worst}}; }
+
+Json signature_json(const Entry& entry) {
+  const catalog::Signature& signature = entry.signature;
+  return Json{{"id", entry.id},
+              {"key", catalog::key_text(signature)},
+              {"when", catalog::last_written(entry)},
+              {"code_version", signature.code_version},
+              {"hardware", signature.hardware},
+              {"model", signature.model},
+              {"model_hash", signature.model_hash},
+              {"layout", signature.layout},
+              {"features", signature.features},
+              {"shape", signature.shape}};
+}
+
+Json json_of(const Outcome& outcome) {
+  const Pair bytes = pair_of(outcome.predicted_bytes, outcome.measured_bytes);
+  return Json{{"when", outcome.at},
+              {"outcome", catalog::ending_name(outcome.ending)},
+              {"oom_class", outcome.oom_class},
+              {"stage", outcome.stage},
+              {"rung", outcome.rung},
+              {"chip", outcome.chip},
+              {"predicted_bytes", json_of(outcome.predicted_bytes)},
+              {"measured_bytes", json_of(outcome.measured_bytes)},
+              {"limit_bytes", json_of(outcome.limit_bytes)},
+              {"error", json_of(bytes.error())},
+              {"predicted_seconds", json_of(outcome.predicted_seconds)},
+              {"measured_seconds", json_of(outcome.measured_seconds)},
+              {"note", outcome.note}};
+}
+
+Json json_of(const catalog::Start& start) {
+  Json settings = Json::object();
+  for (const auto& [key, value] : start.settings) settings[key] = value;
+  return Json{{"when", start.at}, {"rung", start.rung}, {"settings", settings}, {"reasons", start.reasons}};
+}
+
+Json json_of(const Sample& sample, double corrected) {
+  Json parts = Json::object();
+  for (const catalog::Part& part : sample.parts) parts[part.name] = part.value;
+  return Json{{"when", sample.at},
+              {"lane", sample.lane},
+              {"quantity", sample.quantity},
+              {"parts", parts},
+              {"predicted", catalog::total(sample.parts)},
+              {"measured", sample.measured},
+              {"corrected", corrected}};
+}
+
+Json json_of(const LaneCorrection& lane) {
+  const catalog::Correction& correction = lane.correction;
+  Json factors = Json::object();
+  for (const auto& [part, factor] : correction.factors) factors[part] = factor;
+  return Json{{"lane", lane.lane},
+              {"quantity", lane.quantity},
+              {"samples", correction.samples},
+              {"method", catalog::method_name(correction.method)},
+              {"factor", correction.factor},
+              {"factors", factors},
+              {"error_before", json_of(correction.before)},
+              {"error_after", correction.after ? json_of(*correction.after) : Json()}};
+}
+
+}  // namespace
+
+std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
+  TextTable table(
+      {">id", "when", "model", "hardware", "layout", "shape", "outcome", ">predicted", ">measured", ">error"});
+  for (const Entry& entry : entries) {
+    const Pair peak = peak_of(entry);
+    table.add({std::to_string(entry.id), catalog::last_written(entry), entry.signature.model, entry.signature.hardware,
+               entry.signature.layout, entry.signature.shape, outcome_text(entry), bytes_text(peak.predicted),
+               bytes_text(peak.measured), percent_text(peak.error())});
+  }
+  std::string text = table.to_text();
+  if (!corrections.empty()) text += "\nerror of predictions as made, and corrected by what the other layouts taught\n";
+  for (const LaneCorrection& lane : corrections) {
+    text += fmt::format("{}, {}, {}: {}", lane.lane, lane.quantity,
+                        counted(static_cast<int64_t>(lane.correction.samples), "layout"),
+                        errors_text(lane.correction.before));
+    text += lane.correction.after ? fmt::format("; corrected {}\n", errors_text(*lane.correction.after)) : "\n";
+  }
+  return text;
+}
+
+Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
+  Json rows = Json::array(), lanes = Json::array();
+  for (const Entry& entry : entries) {
+    const Pair peak = peak_of(entry);
+    const auto fits = std::count_if(entry.outcomes.begin(), entry.outcomes.end(),
+                                    [](const Outcome& outcome) { return outcome.ending == Ending::fits; });
+    Json row = signature_json(entry);
+    row["outcome"] = entry.outcomes.empty() ? Json() : Json(catalog::ending_name(entry.outcomes.back().ending));
+    row["fits"] = fits;
+    row["fails"] = static_cast<int64_t>(entry.outcomes.size()) - fits;
+    row["start_rung"] = entry.starts.empty() ? Json() : Json(entry.starts.back().rung);
+    row["predicted_bytes"] = json_of(peak.predicted);
+    row["measured_bytes"] = json_of(peak.measured);
+    row["error"] = json_of(peak.error());
+    rows.push_back(std::move(row));
+  }
+  for (const LaneCorrection& lane : corrections) lanes.push_back(json_of(lane));
+  return Json{{"entries", rows}, {"corrections", lanes}};
+}
+
+std::string entry_text(const Entry& entry, const std::vector<double>& corrected) {
+  const catalog::Signature& signature = entry.signature;
+  std::string text;
+  const auto add = [&text](const char* name, const std::string& value) {
+    text += fmt::format("{:<13} {}\n", name, value);
+  };
+  add("entry", fmt::format("{} (key {})", entry.id, catalog::key_text(signature)));
+  add("model", fmt::format("{} ({})", signature.model, signature.model_hash));
+  add("hardware", signature.hardware);
+  add("layout", signature.layout);
+  add("features", signature.features);
+  add("shape", signature.shape);
+  add("code version", signature.code_version);
+  if (!entry.outcomes.empty()) text += launches_text(entry);
+  if (!entry.starts.empty()) text += starts_text(entry);
+  if (!entry.samples.empty()) text += samples_text(entry, corrected);
+  return text;
+}
+
+Json entry_json(const Entry& entry, const std::vector<double>& corrected) {
+  Json object = signature_json(entry);
+  object["launches"] = Json::array();
+  object["starts"] = Json::array();
+  object["measurements"] = Json::array();
+  for (const Outcome& outcome : entry.outcomes) object["launches"].push_back(json_of(outcome));
+  for (const catalog::Start& start : entry.starts) object["starts"].push_back(json_of(start));
+  for (size_t i = 0; i < entry.samples.size(); ++i)
+    object["measurements"].push_back(json_of(entry.samples[i], corrected[i]));
+  return object;
+}
+
+std::string subject_line(const catalog::Signature& signature) {
+  return fmt::format("{} on {}, {}, {}", signature.model, signature.hardware, signature.layout, signature.shape);
+}
+
+std::string counted(int64_t count, const std::string& noun) {
+  const char* ending = count == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, noun, ending);
+}
+
+std::string counts_text(const catalog::Forgotten& forgotten) {
+  return fmt::format("{}, {}, {}", counted(forgotten.outcomes, "launch"), counted(forgotten.starts, "start"),
+                     counted(forgotten.samples, "measurement"));
+}
+
+}  // namespace megacpp::cli
