@@ -258,10 +258,15 @@ Json parameter_json(const plan::ParameterRow& row) {
           {"why", row.why}};
 }
 
+struct ValueJson {
+  Json operator()(const recipe::ByteSize* size) const { return size->bytes; }
+  Json operator()(const auto* value) const { return *value; }
+};
+
 Json resolved_layout_json(const Explanation& e) {
   Json json;
   for_layout_keys(e, [&json](const recipe::Key& key, const recipe::Member&, const recipe::Member& resolved) {
-    json[key.path] = std::visit([](const auto* value) { return Json(*value); }, resolved);
+    json[key.path] = std::visit(ValueJson{}, resolved);
   });
   return json;
 }

@@ -25,11 +25,18 @@ std::string line_of(const std::string& file, const YAML::Node& node) {
   return fmt::format("{}:{}", file, node.Mark().line + 1);
 }
 
-[[noreturn]] void refuse_kind(const Key& key, const std::string& where, const std::string& got) {
+std::string next_for(const Key& key, const std::string& text) {
+  const auto size = key.kind == Kind::bytes ? nearest_byte_size(text) : std::nullopt;
+  return size ? "did you mean '" + *size + "'?" : meaning_of(key);
+}
+
+/// `text` is the scalar that was given, if one was.
+[[noreturn]] void refuse_kind(const Key& key, const std::string& where, const std::string& got,
+                              const std::string& text = "") {
   base::raise(base::Code::E1002, {.where = where + " " + key.path,
                                   .got = got,
                                   .wanted = std::string(kind_name(key.kind)),
-                                  .next = meaning_of(key)});
+                                  .next = next_for(key, text)});
 }
 
 /// A number, but none that fits 64 bits.
@@ -76,6 +83,11 @@ struct ScalarReader {
     *value = {text};
     return !text.empty();
   }
+  bool operator()(ByteSize* value) const {
+    const std::optional<ByteSize> size = parse_byte_size(text);
+    if (size) *value = *size;
+    return size.has_value();
+  }
 };
 
 void assign_list(const Key& key, const YAML::Node& node, const std::string& where, std::vector<std::string>& list) {
@@ -94,9 +106,10 @@ void assign(Draft& draft, const Key& key, const YAML::Node& node, const std::str
     return;
   }
   if (!node.IsScalar()) refuse_kind(key, where, node.IsMap() ? "a group" : node.IsNull() ? "nothing" : "a list");
-  if (std::visit(ScalarReader{node.Scalar()}, member)) return;
+  const bool is_emptied = key.range.empty_allowed && node.Scalar().empty();
+  if (std::visit(ScalarReader{node.Scalar()}, member) || is_emptied) return;
   if (key.kind == Kind::integer && is_beyond_counting(node.Scalar())) refuse_beyond_counting(key, where, node.Scalar());
-  refuse_kind(key, where, "'" + node.Scalar() + "'");
+  refuse_kind(key, where, "'" + node.Scalar() + "'", node.Scalar());
 }
 
 [[noreturn]] void refuse_unknown(const std::string& path, const std::string& where) {

@@ -13,6 +13,7 @@
 #include "megacpp/blocks/mamba.h"
 #include "megacpp/blocks/recurrent.h"
 #include "megacpp/optim/optimizer.h"
+#include "megacpp/recipe/byte_size.h"
 
 namespace megacpp::recipe {
 
@@ -104,12 +105,23 @@ struct Xla {
   bool operator==(const Xla&) const = default;
 };
 
+/// The chips: which ones a plan is for, how many bytes each may use, and drills. Texts are read by chip_settings.h.
+struct Hardware {
+  std::string target;                        // "v6e:16x16"; empty: this machine
+  ByteSize limit;                            // of a virtual chip; 0: the chips share the machine's memory
+  std::vector<std::string> limits;           // "3=256MiB": of one chip, instead of `limit`
+  std::vector<std::string> fail_allocation;  // "chip 3 step 2", "chip 0 step load"
+
+  bool operator==(const Hardware&) const = default;
+};
+
 struct Recipe {
   std::string name;
   std::string backend = "cpu";  // cpu | xla
   Model model;
   Train train;
   Layout layout;
+  Hardware hardware;
   Optimizer optimizer;
   Data data;
   Xla xla;

@@ -26,6 +26,7 @@ constexpr double kMaxThreads = 1024;
 constexpr double kMaxSeconds = 1e6;
 
 Range any() { return {}; }
+Range any_or_empty() { return {.empty_allowed = true, .choices = {}}; }
 Range at_least(double low) { return {.low = low, .choices = {}}; }
 Range above(double low) { return {.low = low, .low_excluded = true, .choices = {}}; }
 Range above_or_infinite(double low) {
@@ -91,6 +92,7 @@ struct ValueWriter {
     for (const std::string& value : *values) text += (text.size() > 1 ? ", " : "") + quoted(value);
     return text + "]";
   }
+  std::string operator()(const ByteSize* size) const { return to_string(*size); }
 };
 
 bool inside(const Range& range, double value) {
@@ -143,7 +145,9 @@ std::optional<char> family_of(const Key& key) {
 }
 
 std::string_view kind_name(Kind kind) {
-  constexpr std::string_view kNames[] = {"an integer", "a number", "true or false", "a text", "a list of texts"};
+  constexpr std::string_view kNames[] = {"an integer",      "a number",
+                                         "true or false",   "a text",
+                                         "a list of texts", "a number of bytes: 512MiB, 1.5GiB, 2GB or 4096"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -16,8 +16,8 @@
 namespace megacpp::recipe {
 
 /// The alternatives stand in the order of Member's.
-enum class Kind { integer, number, flag, text, list };
-using Member = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
+enum class Kind { integer, number, flag, text, list, bytes };
+using Member = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*, ByteSize*>;
 
 /// What a value may be: an interval for numbers, a set of words for texts, or one of both for a text that may be a
 /// number.
@@ -28,6 +28,7 @@ struct Range {
   bool high_excluded = false;
   bool infinity_allowed = false;
   bool integer_allowed = false;      // beside the choices
+  bool empty_allowed = false;        // a text that may be given as ""
   std::vector<std::string> choices;  // empty = any text
 };
 

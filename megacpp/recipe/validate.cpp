@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/schema.h"
 
@@ -229,6 +231,54 @@ void check_tensor_sizes(const Recipe& recipe, const ExpandedPattern& pattern, co
   check_activation_size(*widest, recipe.train, origins);
 }
 
+[[noreturn]] void refuse_item(std::string_view path, const std::string& item, const std::string& wanted,
+                              const std::string& next, const Origins& origins) {
+  base::raise(base::Code::E1003,
+              {.where = place(origins, path), .got = "'" + item + "'", .wanted = wanted, .next = next});
+}
+
+void check_chip(std::string_view path, const std::string& item, int64_t chip, const Recipe& recipe,
+                const Origins& origins) {
+  const int64_t chips = chips_of(recipe.layout);
+  if (chip < chips) return;
+  refuse_item(path, item, fmt::format("a chip from 0 to {}: the layout has {}", chips - 1, chips),
+              fmt::format("name chip {}, or raise a degree of the layout", chips - 1), origins);
+}
+
+void check_limits(const Recipe& recipe, const Origins& origins) {
+  constexpr std::string_view kPath = "hardware.limits";
+  std::set<int64_t> seen;
+  for (const std::string& item : recipe.hardware.limits) {
+    const auto limit = parse_chip_limit(item);
+    if (!limit) {
+      const auto size = nearest_byte_size(std::string_view(item).substr(std::min(item.find('=') + 1, item.size())));
+      refuse_item(kPath, item, "CHIP=BYTES with more than 0 bytes, e.g. 3=256MiB",
+                  size ? "write the size as " + *size : "write the chip's number, '=' and a size", origins);
+    }
+    check_chip(kPath, item, limit->chip, recipe, origins);
+    if (!seen.insert(limit->chip).second)
+      refuse_item(kPath, item, fmt::format("one limit for chip {}", limit->chip), "remove one of the two", origins);
+  }
+}
+
+void check_drills(const Recipe& recipe, const Origins& origins) {
+  constexpr std::string_view kPath = "hardware.fail_allocation";
+  std::vector<FailAllocation> seen;
+  for (const std::string& item : recipe.hardware.fail_allocation) {
+    const auto drill = parse_fail_allocation(item);
+    if (!drill)
+      refuse_item(kPath, item, "chip CHIP step N, with N a number, load or compile",
+                  "e.g. --set 'hardware.fail_allocation=[chip 0 step 2]'", origins);
+    check_chip(kPath, item, drill->chip, recipe, origins);
+    if (drill->step >= recipe.train.steps)
+      refuse_item(kPath, item, fmt::format("a step from 0 to {}", recipe.train.steps - 1),
+                  "name an earlier step, or raise train.steps", origins);
+    if (std::find(seen.begin(), seen.end(), *drill) != seen.end())
+      refuse_item(kPath, item, "each drill once", "remove one of the two", origins);
+    seen.push_back(*drill);
+  }
+}
+
 ExpandedPattern expand_at(const Model& model, const Origins& origins) {
   try {
     return expand(model.pattern, model.depth);
@@ -257,6 +307,8 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_ranges(recipe, pattern, origins);
   check_families(recipe, pattern, origins);
   check_tensor_sizes(recipe, pattern, origins);
+  check_limits(recipe, origins);
+  check_drills(recipe, origins);
 }
 
 }  // namespace megacpp::recipe
