@@ -2,6 +2,7 @@
 #include "megacpp/cli/backend.h"
 
 #include "megacpp/base/error.h"
+#include "megacpp/recipe/chip_settings.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #endif
@@ -32,7 +33,9 @@ std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, c
   return runtime::pjrt::load(compiled, {.placement = placement_of(recipe),
                                         .plugin = plugin,
                                         .flags = plugins::hand_over(xla_flags(recipe)),
-                                        .cache = cache_of(recipe)});
+                                        .cache = cache_of(recipe),
+                                        .limits = recipe::chip_limits(recipe.hardware, compiled.mesh.chips()),
+                                        .drills = drills_for(recipe)});
 }
 
 #else
@@ -59,6 +62,18 @@ int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
 }
 
+runtime::Drills drills_for(const recipe::Recipe& recipe) {
+  const auto class_of = [](recipe::FailAllocation::At at) {
+    return at == recipe::FailAllocation::At::compile ? memory::OomClass::compile
+           : at == recipe::FailAllocation::At::load  ? memory::OomClass::load
+                                                     : memory::OomClass::runtime;
+  };
+  runtime::Drills drills;
+  for (const recipe::FailAllocation& wish : recipe::fail_allocations(recipe.hardware))
+    drills.push_back({.chip = wish.chip, .cls = class_of(wish.at), .step = wish.step});
+  return drills;
+}
+
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
   if (recipe.backend == "xla") return xla_target(recipe);
   return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh));
@@ -66,7 +81,11 @@ schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) 
 
 std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                                               const runtime::cpu::LoadOptions& options) {
-  return recipe.backend == "xla" ? load_on_xla(recipe, compiled) : runtime::cpu::load(compiled, options);
+  runtime::cpu::LoadOptions own = options;
+  own.limits = recipe::chip_limits(recipe.hardware, compiled.mesh.chips());
+  own.drills = drills_for(recipe);
+  runtime::raise_drills(own.drills, memory::OomClass::compile, compiled, own.limits);
+  return recipe.backend == "xla" ? load_on_xla(recipe, compiled) : runtime::cpu::load(compiled, own);
 }
 
 }  // namespace megacpp::cli

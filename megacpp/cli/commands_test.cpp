@@ -215,7 +215,7 @@ TEST(CommandsTest, ThePeakIsThatOfTheWorstChip) {
   EXPECT_EQ(run["measured_peak_bytes"], plan["peak_bytes"]);
   EXPECT_EQ(run["peak_chip"], "chip 1: stage 1");
   const Result text = megacpp(tiny("train", std::vector<std::string>(layout.begin(), layout.end() - 1)));
-  EXPECT_NE(text.out.find(" planned (the largest: chip 1: stage 1)"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find(" planned (the worst: chip 1: stage 1)"), std::string::npos) << text.out;
 }
 
 // Tokens compete for an expert's capacity inside their sequence only, so how sequences are batched changes nothing.

@@ -12,9 +12,11 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"
+#include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/data/text_corpus.h"
+#include "megacpp/ir/chip_name.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -84,23 +86,6 @@ Json counters_json(const runtime::Counters& counters) {
           {"device_to_host", transfers(counters.device_to_host)}};
 }
 
-// The chip that has used the most memory so far; of equals the one that was planned to, then the first.
-struct WorstChip {
-  int64_t chip = 0;
-  runtime::ChipMemory memory;
-};
-
-WorstChip worst_chip(const runtime::Executable& run) {
-  WorstChip worst{0, run.memory(0)};
-  for (int64_t chip = 1; chip < run.chips(); ++chip) {
-    const runtime::ChipMemory memory = run.memory(chip);
-    if (std::pair(memory.measured_peak_bytes, memory.planned_peak_bytes) >
-        std::pair(worst.memory.measured_peak_bytes, worst.memory.planned_peak_bytes))
-      worst = {chip, memory};
-  }
-  return worst;
-}
-
 class Progress {
  public:
   Progress(const recipe::Recipe& recipe, const runtime::Executable& run)
@@ -125,7 +110,7 @@ class Progress {
 
  private:
   std::string peak_text() const {
-    const int64_t peak = worst_chip(run_).memory.measured_peak_bytes;
+    const int64_t peak = worst_first(run_).front().memory.measured_peak_bytes;
     return peak > 0 ? "  peak " + memory::human_bytes(peak) : "";
   }
 
@@ -149,7 +134,8 @@ double tokens_per_second(const std::vector<train::StepReport>& reports) {
 
 void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compile::Compiled& compiled,
                    const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
-  const WorstChip worst = worst_chip(run);
+  const std::vector<ChipReport> chips = worst_first(run);
+  const ChipReport& worst = chips.front();
   const double rate = tokens_per_second(reports);
   if (flags.profile)
     for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
@@ -168,7 +154,8 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                     {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
                     {"planned_peak_bytes", worst.memory.planned_peak_bytes},
                     {"measured_peak_bytes", worst.memory.measured_peak_bytes},
-                    {"peak_chip", train::chip_name(worst.chip, compiled.mesh)},
+                    {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
+                    {"chips", to_json(chips, compiled.mesh)},
                     {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
     if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
     print_json(summary);
@@ -176,7 +163,7 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
   }
   if (reports.empty()) return;
   const std::string where =
-      run.chips() > 1 ? fmt::format(" (the largest: {})", train::chip_name(worst.chip, compiled.mesh)) : "";
+      run.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
   const std::string measured = worst.memory.measured_peak_bytes > 0
                                    ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
                                    : "not measured by this plugin";

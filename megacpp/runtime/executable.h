@@ -19,6 +19,8 @@ namespace megacpp::runtime {
 
 /// Bytes of one chip, planned and as the running program really used them.
 struct ChipMemory {
+  int64_t used_bytes = 0;   // held now
+  int64_t limit_bytes = 0;  // it may use; without a limit of its own its share of the machine; 0: not known
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;  // end of the highest tensor any kernel was handed so far, with its alignment
 };
@@ -65,10 +67,13 @@ class Executable {
   /// All bytes of a chip's state tensor, in its storage dtype. An unknown name or another size is an internal error.
   virtual void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) = 0;
   virtual void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const = 0;
+  /// Of a chip's state tensor; nothing where the chip has none of that name.
+  virtual std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const = 0;
   /// One program on all chips, where all run the same ones. When a chip fails, the others stop too and its error is
   /// thrown; the run is over then.
   virtual void run(size_t program) = 0;
-  /// Every chip runs its whole step, without waiting for the others but where they exchange something.
+  /// Every chip runs its whole step, without waiting for the others but where they exchange something. Memory that
+  /// runs out is memory::OutOfMemory, on every backend.
   virtual void run_step(const StepHooks& hooks) = 0;
   /// The bytes of an output of the program that ran last.
   virtual std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip = 0) const = 0;

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/ir/chip_name.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 
@@ -120,17 +121,9 @@ std::string to_chrome_trace(const std::vector<ChipTrace>& chips) {
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + text + "\n]}\n";
 }
 
-std::string chip_name(int64_t chip, const ir::Mesh& mesh) {
-  std::string name = "chip " + std::to_string(chip);
-  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
-    name += (axis == 0 ? ": " : ", ") + mesh.axes()[axis].name + " " +
-            std::to_string(mesh.coordinate(chip, static_cast<ir::AxisId>(axis)));
-  return name;
-}
-
 std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh) {
   std::vector<ChipTrace> chips;
-  for (int64_t chip = 0; chip < run.chips(); ++chip) chips.push_back({chip_name(chip, mesh), run.trace(chip)});
+  for (int64_t chip = 0; chip < run.chips(); ++chip) chips.push_back({ir::chip_name(chip, mesh), run.trace(chip)});
   return chips;
 }
 

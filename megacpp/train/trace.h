@@ -25,9 +25,6 @@ struct ChipTrace {
 /// span.
 std::string to_chrome_trace(const std::vector<ChipTrace>& chips);
 
-/// "chip 3: data 0, model 1": its number and where it stands in the mesh.
-std::string chip_name(int64_t chip, const ir::Mesh& mesh);
-
 /// All chips of a run that was loaded with tracing.
 std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh);
 

@@ -32,8 +32,10 @@ TEST(ArenaTest, NothingIsLegalAndTooMuchIsSaid) {
   try {
     const Arena arena(int64_t{1} << 60);
     FAIL() << "no machine has that much";
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.code(), base::Code::E3002);
+  } catch (const memory::OutOfMemory& error) {
+    EXPECT_EQ(error.code(), base::Code::E2005);
+    EXPECT_EQ(error.facts().cls, memory::OomClass::host);
+    EXPECT_EQ(error.facts().wanted, int64_t{1} << 60);
   }
 }
 

@@ -23,20 +23,25 @@ namespace {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options)
+  CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options, const memory::FitCheck& fit)
       : compiled_(compiled),
         mesh_(compiled.mesh),
+        drills_(options.drills),
+        limits_(limits_of(fit)),
         world_(mesh_.chips(), {.timeout = options.wait_limit}),
         threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
           world_.abort(chip, what);  // so that nobody waits for it
         }) {
-    const CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_),
-                               .profile = options.profile,
-                               .trace_steps = options.trace_steps,
-                               .trace_from = std::chrono::steady_clock::now()};
-    for (int64_t chip = 0; chip < mesh_.chips(); ++chip)
+    CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_),
+                         .profile = options.profile,
+                         .trace_steps = options.trace_steps,
+                         .trace_from = std::chrono::steady_clock::now()};
+    for (int64_t chip = 0; chip < mesh_.chips(); ++chip) {
+      fail_if_drilled({.chip = chip, .cls = memory::OomClass::load});
+      own.limit_bytes = limits_[static_cast<size_t>(chip)];
       chips_.push_back(
           std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_.communicator(chip)}, own));
+    }
   }
 
   int64_t chips() const override { return mesh_.chips(); }
@@ -47,6 +52,11 @@ class CpuExecutable : public Executable {
 
   void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const override {
     copy(at(chip).state(name), bytes);
+  }
+
+  std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override {
+    if (!at(chip).has_state(name)) return std::nullopt;
+    return static_cast<int64_t>(at(chip).state(name).size());
   }
 
   void run(size_t program) override {
@@ -60,9 +70,11 @@ class CpuExecutable : public Executable {
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
 
   void run_step(const StepHooks& hooks) override {
+    const int64_t step = steps_++;
     threads_.run([&](int64_t chip) {
       for (const compile::Action& action : compiled_.programs_of(chip).step) {
         if (hooks.before) hooks.before(chip, action);
+        fail_if_drilled({.chip = chip, .cls = memory::OomClass::runtime, .step = step}, action);
         run_action(chip, action, hooks.check_values);
         if (hooks.after) hooks.after(chip, action);
       }
@@ -88,6 +100,23 @@ class CpuExecutable : public Executable {
     std::memcpy(to.data(), from.data(), from.size());
   }
 
+  static std::vector<int64_t> limits_of(const memory::FitCheck& fit) {
+    std::vector<int64_t> limits(fit.chips.size());
+    for (const memory::ChipFit& chip : fit.chips) limits[static_cast<size_t>(chip.chip)] = chip.limit_bytes;
+    return limits;
+  }
+
+  void fail_if_drilled(const Drill& moment) const {
+    if (is_drilled(drills_, moment)) throw drill_error(moment, compiled_, limits_[static_cast<size_t>(moment.chip)]);
+  }
+
+  // In the middle of the first program of the step, when other chips already wait for this one.
+  void fail_if_drilled(const Drill& moment, const compile::Action& action) const {
+    if (!is_drilled(drills_, moment)) return;
+    at(moment.chip).run_half(action.program);
+    fail_if_drilled(moment);
+  }
+
   CpuChip& at(int64_t chip) const { return *chips_.at(static_cast<size_t>(chip)); }
 
   void run_action(int64_t chip, const compile::Action& action, bool check_values) {
@@ -101,19 +130,13 @@ class CpuExecutable : public Executable {
 
   const compile::Compiled& compiled_;
   const ir::Mesh& mesh_;
+  Drills drills_;
+  std::vector<int64_t> limits_;  // by chip
+  int64_t steps_ = 0;            // run so far
   collectives::InprocWorld world_;
   std::vector<std::unique_ptr<CpuChip>> chips_;
   ChipThreads threads_;
 };
-
-// A batch may shrink to one sequence for each chip that shares it.
-std::string next_for_memory(const ir::Mesh& mesh) {
-  int64_t sharing = 1;
-  for (const ir::MeshAxis& axis : mesh.axes())
-    if (axis.name.starts_with("data") || axis.name == "expert") sharing *= axis.size;
-  const std::string least = sharing > 1 ? " to no less than " + std::to_string(sharing) : "";
-  return "set train.recompute, reduce train.batch" + least + " (raise train.micro_steps), or reduce train.sequence";
-}
 
 }  // namespace
 
@@ -162,25 +185,16 @@ schedule::Target cpu_target(int threads) {
           .alignment = kAlignment};
 }
 
+memory::FitCheck check_fit(const compile::Compiled& compiled, const std::vector<int64_t>& limits) {
+  std::vector<const memory::MemoryPlan*> plans;
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) plans.push_back(&compiled.programs_of(chip).memory);
+  return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
+}
+
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
-  int64_t total = 0, worst = 0;
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
-    total += compiled.programs_of(chip).memory.total_bytes;
-    if (compiled.programs_of(chip).memory.total_bytes > compiled.programs_of(worst).memory.total_bytes) worst = chip;
-  }
-  const int64_t available = available_memory_bytes();
-  const memory::MemoryPlan& plan = compiled.programs_of(worst).memory;
-  const std::string largest =
-      plan.largest.empty() ? "" : ", the largest piece " + plan.largest[0].what + " @" + plan.largest[0].scope;
-  const std::string chips = compiled.mesh.chips() == 1 ? ""
-                                                       : " and " + std::to_string(total) + " on all " +
-                                                             std::to_string(compiled.mesh.chips()) + " chips";
-  MEGACPP_REQUIRE(total <= available, E2001,
-                  {.where = "this machine, chip " + std::to_string(worst),
-                   .got = "a plan of " + std::to_string(plan.total_bytes) + " bytes" + chips + largest,
-                   .wanted = "at most the " + std::to_string(available) + " bytes available",
-                   .next = next_for_memory(compiled.mesh)});
-  return std::make_unique<CpuExecutable>(compiled, options);
+  const memory::FitCheck fit = check_fit(compiled, options.limits);
+  if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
+  return std::make_unique<CpuExecutable>(compiled, options, fit);
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -8,6 +8,8 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/mesh.h"
+#include "megacpp/memory/chip_fit.h"
+#include "megacpp/runtime/drill.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/schedule/target.h"
 
@@ -30,10 +32,16 @@ struct LoadOptions {
   bool profile = false;                                        // keep seconds per op
   int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
   std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
+  std::vector<int64_t> limits = {};                            // bytes by chip, 0: none of its own; empty: none at all
+  Drills drills = {};                                          // allocations that are to fail
 };
 
-/// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. E2001 when the plan
-/// exceeds the machine's memory, E3002 when the machine refuses it all the same.
+/// The plans of all chips held against their limits and this machine's free memory.
+memory::FitCheck check_fit(const compile::Compiled& compiled, const std::vector<int64_t>& limits);
+
+/// `compiled` must outlive the executable. Obtains the zeroed arenas and prepares every kernel. memory::OutOfMemory
+/// before anything is touched when a chip's plan exceeds its limit or all together the machine's memory (E2001), and
+/// when the machine refuses it all the same (E2005).
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options);
 
 }  // namespace megacpp::runtime::cpu

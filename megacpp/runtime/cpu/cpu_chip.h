@@ -28,19 +28,28 @@ class CpuChip {
     /// Keep when each call of so many first steps began and ended, in seconds since a moment common to all chips.
     int64_t trace_steps = 0;
     std::chrono::steady_clock::time_point trace_from = {};
+    int64_t limit_bytes = 0;  // for reports: the plan was held against it before
   };
 
   /// `programs` and what `link` refers to must outlive the chip.
   CpuChip(const compile::ChipPrograms& programs, const Link& link, const Options& options);
 
   std::span<std::byte> state(const std::string& name) const;
+  bool has_state(const std::string& name) const { return state_.contains(name); }
   void run(size_t program);
+  /// The first half of a program, which is then abandoned: how far a chip gets whose allocation fails.
+  void run_half(size_t program);
   /// Waits until what the programs have sent is fetched: the end of a step.
   void drain();
   /// The first node whose result is not finite; the program stops there.
   std::optional<BadValue> run_checked(size_t program);
   std::span<const std::byte> output(size_t program, const std::string& name) const;
-  ChipMemory memory() const { return {plan_.total_bytes, measured_peak_}; }
+  ChipMemory memory() const {
+    return {.used_bytes = arena_.bytes(),
+            .limit_bytes = options_.limit_bytes,
+            .planned_peak_bytes = plan_.total_bytes,
+            .measured_peak_bytes = measured_peak_};
+  }
   const std::vector<std::pair<std::string, double>>& op_seconds() const { return timers_; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
 

@@ -70,7 +70,7 @@ class Api {
     }
   }
 
-  /// Throws PluginError when the call fails.
+  /// Throws as raise_failure() when the call fails.
   template <typename A>
   void call(PJRT_Error* (*PJRT_Api::*function)(A*), Args<A>& args, Phase phase) const {
     if (auto failure = try_call(function, args)) raise(std::move(*failure), phase);
@@ -85,7 +85,7 @@ class Api {
   /// Waits for an event, frees it, and throws when what it stands for failed. Null is no event.
   void await(PJRT_Event* event, Phase phase) const;
 
-  [[noreturn]] void raise(Failure failure, Phase phase) const { throw PluginError(std::move(failure), phase, plugin_); }
+  [[noreturn]] void raise(Failure failure, Phase phase) const { raise_failure(std::move(failure), phase, plugin_); }
 
  private:
   /// The content of an error, which is freed.

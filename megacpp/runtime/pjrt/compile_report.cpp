@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/memory/out_of_memory.h"
 #include "megacpp/runtime/pjrt/hlo_runs.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/status.h"
@@ -51,10 +52,9 @@ void compile_timed(const Compile& compile, const ir::Mesh& mesh, CompileReport& 
     const auto program = compile();
     report.compile_seconds = seconds();
     read_back(as_compiled(program), mesh, report);
-  } catch (const PluginError& error) {
-    if (error.failure().code != StatusCode::resource_exhausted) throw;
+  } catch (const memory::OutOfMemory& error) {
     report.compile_seconds = seconds();
-    report.out_of_memory = error.failure().message;
+    report.out_of_memory = error.facts().text;
   }
 }
 

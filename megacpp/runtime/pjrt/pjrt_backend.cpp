@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/program_cache.h"
@@ -47,9 +48,13 @@ class PjrtExecutable : public Executable {
         client_(client_for(plugin_, compiled.mesh.chips())),
         program_(
             load_program(client_, module_.text, options_for(client_.devices(), chips(), options.flags), options.cache)),
+        limits_(options.limits),
+        drills_(options.drills),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
+    require_fit();
+    raise_drills(drills_, memory::OomClass::load, compiled_, limits_);
     for (size_t i = 0; i < module_.arguments.size(); ++i) {
       const emit::Port& port = module_.arguments[i];
       argument_[port.name] = {i, 0};
@@ -113,6 +118,13 @@ class PjrtExecutable : public Executable {
     std::memcpy(bytes.data(), fetched_.bytes.data() + place * bytes.size(), bytes.size());
   }
 
+  std::optional<int64_t> state_bytes(const std::string& name, int64_t) const override {
+    const auto at = argument_.find(name);
+    if (at == argument_.end()) return std::nullopt;
+    const emit::Port& port = module_.arguments[at->second.first];
+    return port.local.bytes() / static_cast<int64_t>(std::max<size_t>(1, port.stacked.size()));
+  }
+
   void run(size_t) override { execute(); }
 
   void run_step(const StepHooks& hooks) override {
@@ -126,7 +138,7 @@ class PjrtExecutable : public Executable {
       micro_ = action.micro;
       for (int64_t chip = 0; hooks.before && chip < chips(); ++chip) hooks.before(chip, action);
     }
-    execute();
+    execute_step(steps_++);
     for (const compile::Action& action : step) {
       micro_ = action.micro;
       for (int64_t chip = 0; hooks.after && chip < chips(); ++chip) hooks.after(chip, action);
@@ -150,7 +162,12 @@ class PjrtExecutable : public Executable {
   ChipMemory memory(int64_t chip) const override {
     const std::optional<DeviceMemory> measured = client_.memory(device_of(static_cast<size_t>(chip)));
     // A TPU keeps the temporaries of programs apart, as reserved.
-    return {.planned_peak_bytes = planned_bytes_,
+    const int64_t own = limits_.empty() ? 0 : limits_[static_cast<size_t>(chip)];
+    return {.used_bytes = measured ? measured->bytes_in_use + measured->bytes_reserved.value_or(0) : 0,
+            .limit_bytes = own > 0    ? own
+                           : measured ? measured->bytes_limit.value_or(0)
+                                      : 0,
+            .planned_peak_bytes = planned_bytes_,
             .measured_peak_bytes = measured ? measured->peak_bytes_in_use.value_or(measured->bytes_in_use) +
                                                   measured->peak_bytes_reserved.value_or(0)
                                             : 0};
@@ -163,6 +180,26 @@ class PjrtExecutable : public Executable {
   const std::vector<TraceEvent>& trace(int64_t) const override { return no_trace_; }
 
  private:
+  // By the compiler's own account, since it and not our plan decides what a chip needs.
+  void require_fit() const {
+    memory::MemoryPlan needed;
+    needed.total_bytes = planned_bytes_;
+    const std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(chips()), &needed);
+    const memory::FitCheck fit = memory::check_fit(plans, {.of_chips = limits_});
+    if (fit.misfit) throw memory::misfit_error(fit, compiled_.mesh, host_name());
+  }
+
+  void execute_step(int64_t step) {
+    for (const Drill& drill : drills_)
+      if (drill == Drill{.chip = drill.chip, .step = step} && drill.chip < chips())
+        throw drill_error(drill, compiled_, memory(drill.chip).limit_bytes);
+    try {
+      execute();
+    } catch (const memory::OutOfMemory& error) {
+      throw error.in_step(step);
+    }
+  }
+
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
 
   // What is not written keeps its value: that on the device, or zeros, as state begins.
@@ -212,6 +249,9 @@ class PjrtExecutable : public Executable {
   LoadedProgram program_;
   std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
   std::map<std::string, size_t> result_;                       // by name
+  std::vector<int64_t> limits_;                                // by chip, as BackendOptions
+  Drills drills_;
+  int64_t steps_ = 0;                                          // run so far
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
   std::vector<std::vector<Staged>> staged_;                    // [chip][argument]: on its way to the device
   std::vector<std::vector<std::optional<Buffer>>> results_;    // [chip][result] of the last step; state has moved on

@@ -9,6 +9,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/emit/module.h"
+#include "megacpp/runtime/drill.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/runtime/pjrt/compile_options.h"
 #include "megacpp/schedule/target.h"
@@ -23,11 +24,13 @@ struct BackendOptions {
   std::filesystem::path plugin;
   std::map<std::string, FlagValue> flags = {};
   std::filesystem::path cache = {};  // of compiled programs; empty: none
+  std::vector<int64_t> limits = {};  // bytes by chip, 0: none of its own; empty: none beyond the device's
+  Drills drills = {};                // allocations that are to fail
 };
 
 /// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the
-/// devices. E1505 for a pipeline, E1504 when the plugin has too few devices, E3001 for a cache that cannot be written;
-/// errors of the plugin as in status.h.
+/// devices. E2001 when what XLA needs exceeds a chip's limit. E1505 for a pipeline, E1504 when the plugin has too few
+/// devices, E3001 for a cache that cannot be written; errors of the plugin as in status.h.
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const BackendOptions& options);
 
 }  // namespace megacpp::runtime::pjrt

@@ -140,8 +140,7 @@ LoadedProgram ProgramCache::compile(const Client& client, std::string_view stabl
       LoadedProgram program = load_serialized(client, found.payload);
       client.state()->count([](Counters& counters) { counters.cache_hits += 1; });
       return program;
-    } catch (const PluginError& error) {
-      if (error.code() == base::Code::E2003) throw;  // the entry is sound, the device is full
+    } catch (const PluginError&) {  // running out of memory is none: the entry is sound, the device is full
       found.cause = "cache entry refused by the plugin";
     }
   }

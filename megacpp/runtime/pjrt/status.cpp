@@ -47,17 +47,12 @@ std::optional<plugins::OomClass> oom_class_of(Phase phase) {
   }
 }
 
+std::string place_of(Phase phase, const std::string& plugin) { return plugin + ", " + std::string(phase_name(phase)); }
+
 base::Error error_of(const Failure& failure, Phase phase, const std::string& plugin) {
-  const std::string where = plugin + ", " + std::string(phase_name(phase));
-  const auto during = oom_class_of(phase);
-  if (failure.code == StatusCode::resource_exhausted && during) {
-    const plugins::OomMessage message =
-        plugins::read_oom_message(failure.message, {.during = *during, .platform = plugins::kind_of_file(plugin)});
-    return {plugins::code_of(message.cls), plugins::problem_of(message, where)};
-  }
   const base::Code code = code_of(failure.code, phase);
   return {code,
-          {.where = where,
+          {.where = place_of(phase, plugin),
            .got = std::string(status_name(failure.code)) + ": " + failure.message,
            .next = next_step(code)}};
 }
@@ -90,5 +85,13 @@ base::Code code_of(StatusCode code, Phase phase) {
 
 PluginError::PluginError(Failure failure, Phase phase, const std::string& plugin)
     : base::Error(error_of(failure, phase, plugin)), failure_(std::move(failure)), phase_(phase) {}
+
+void raise_failure(Failure failure, Phase phase, const std::string& plugin) {
+  const auto during = oom_class_of(phase);
+  if (failure.code != StatusCode::resource_exhausted || !during) throw PluginError(std::move(failure), phase, plugin);
+  throw plugins::out_of_memory(
+      plugins::read_oom_message(failure.message, {.during = *during, .platform = plugins::kind_of_file(plugin)}),
+      place_of(phase, plugin));
+}
 
 }  // namespace megacpp::runtime::pjrt

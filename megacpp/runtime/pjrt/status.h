@@ -46,6 +46,7 @@ struct Failure {
 /// A program the plugin has no implementation for is E1505; a topology it does not take is E1506. The rest is E3201.
 base::Code code_of(StatusCode code, Phase phase);
 
+/// A call that failed for any other reason than memory.
 class PluginError : public base::Error {
  public:
   PluginError(Failure failure, Phase phase, const std::string& plugin);
@@ -56,5 +57,8 @@ class PluginError : public base::Error {
   Failure failure_;
   Phase phase_;
 };
+
+/// memory::OutOfMemory where memory ran out, PluginError otherwise.
+[[noreturn]] void raise_failure(Failure failure, Phase phase, const std::string& plugin);
 
 }  // namespace megacpp::runtime::pjrt

@@ -32,20 +32,45 @@ TEST(StatusTest, TheRestIsAFailedCall) {
 
 TEST(StatusTest, AnErrorKeepsTheMessageWholeAndTheFailureApart) {
   const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
-  const PluginError error({StatusCode::resource_exhausted, message}, Phase::compile, "libtpu.so");
-  EXPECT_EQ(error.code(), Code::E2002);
+  const PluginError error({StatusCode::internal, message}, Phase::compile, "libtpu.so");
+  EXPECT_EQ(error.code(), Code::E3201);
   EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
-  EXPECT_EQ(error.problem().got, "compile-time HBM: " + message);
+  EXPECT_EQ(error.problem().got, "INTERNAL: " + message);
   EXPECT_EQ(error.failure().message, message);
   EXPECT_EQ(error.phase(), Phase::compile);
 }
 
+memory::OutOfMemory exhausted(const std::string& message, Phase phase, const std::string& plugin) {
+  try {
+    raise_failure({StatusCode::resource_exhausted, message}, phase, plugin);
+  } catch (const memory::OutOfMemory& error) {
+    return error;
+  }
+}
+
+TEST(StatusTest, RunningOutOfMemoryIsTheErrorOfAllBackends) {
+  const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
+  const memory::OutOfMemory error = exhausted(message, Phase::compile, "libtpu.so");
+  EXPECT_EQ(error.code(), Code::E2002);
+  EXPECT_EQ(error.exit_status(), 3);
+  EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
+  EXPECT_EQ(error.problem().got, "compile-time HBM: " + message);
+  EXPECT_EQ(error.facts().text, message);
+  EXPECT_EQ(error.facts().cls, memory::OomClass::compile);
+  EXPECT_EQ(error.in_step(4).facts().step, 4);
+  EXPECT_EQ(error.in_step(4).problem().where, "libtpu.so, compiling, step 4");
+  EXPECT_THROW(raise_failure({StatusCode::resource_exhausted, message}, Phase::query, "libtpu.so"), PluginError)
+      << "nothing was being placed";
+}
+
 TEST(StatusTest, AMessageThatMemoryRanOutIsReadIntoNumbers) {
-  const PluginError error({StatusCode::resource_exhausted,
-                           "Out of memory while trying to allocate 128.79GiB with allocator GPU_0_bfc on device 0."},
-                          Phase::execute, "xla_cuda_plugin.so");
+  const memory::OutOfMemory error =
+      exhausted("Out of memory while trying to allocate 128.79GiB with allocator GPU_0_bfc on device 0.",
+                Phase::execute, "xla_cuda_plugin.so");
   EXPECT_EQ(error.code(), Code::E2004);
   EXPECT_NE(error.problem().got.find("128.79 GiB wanted"), std::string::npos) << error.problem().got;
+  EXPECT_EQ(error.facts().cls, memory::OomClass::runtime);
+  EXPECT_NEAR(static_cast<double>(error.facts().wanted.value()), 128.79 * 0x1p30, 1.0);
 }
 
 TEST(StatusTest, ACodeOfALaterVersionIsUnknown) { EXPECT_EQ(status_name(static_cast<StatusCode>(99)), "UNKNOWN"); }

@@ -245,16 +245,6 @@ base::Json json_of(const std::string& text) { return base::Json::Value(text); }
 
 }  // namespace
 
-base::Code code_of(OomClass cls) {
-  constexpr base::Code kCodes[] = {base::Code::E2002, base::Code::E2003, base::Code::E2004, base::Code::E2005};
-  return kCodes[static_cast<size_t>(cls)];
-}
-
-std::string_view oom_class_name(OomClass cls) {
-  constexpr std::string_view kNames[] = {"compile-time HBM", "program load", "runtime allocation", "host"};
-  return kNames[static_cast<size_t>(cls)];
-}
-
 Bytes read_size(std::string_view text) {
   text = trimmed(text);
   std::string number;
@@ -314,6 +304,20 @@ base::Problem problem_of(const OomMessage& message, const std::string& where) {
                   : message.cls == OomClass::host
                       ? "use more hosts, or a machine with more memory"
                       : "shard more, recompute (train.recompute), or reduce train.batch with more train.micro_steps"};
+}
+
+memory::OutOfMemory out_of_memory(const OomMessage& message, const std::string& where) {
+  memory::OomFacts facts{.cls = message.cls,
+                         .stage = where,
+                         .place = message.device,
+                         .wanted = message.used,
+                         .limit = message.limit,
+                         .text = message.text};
+  for (const OomAllocation& one : message.largest)
+    facts.largest.push_back({.bytes = one.bytes.value_or(0),
+                             .what = one.shape.empty() ? one.label : one.label + " " + one.shape,
+                             .scope = one.op_name});
+  return {code_of(message.cls), problem_of(message, where), std::move(facts)};
 }
 
 base::Json to_json(const OomMessage& message) {

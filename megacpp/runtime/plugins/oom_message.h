@@ -12,19 +12,14 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/json_text.h"
+#include "megacpp/memory/out_of_memory.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::plugins {
 
-/// Where memory ran out.
-enum class OomClass {
-  compile,  // E2002: the compiler found that the program does not fit a chip
-  load,     // E2003: no room to load a compiled program
-  runtime,  // E2004: an allocation on a device
-  host,     // E2005: an allocation of the host
-};
-base::Code code_of(OomClass cls);
-std::string_view oom_class_name(OomClass cls);  // "compile-time HBM"
+using memory::code_of;
+using memory::oom_class_name;
+using memory::OomClass;
 
 /// Of Bytes: what is not said is not there.
 using Bytes = std::optional<int64_t>;
@@ -76,6 +71,8 @@ Bytes read_size(std::string_view text);
 
 /// The error's fields: numbers and the largest allocations under `got`. `where` is what the user asked for.
 base::Problem problem_of(const OomMessage& message, const std::string& where);
+/// The error every backend raises, with what the message says as its facts.
+memory::OutOfMemory out_of_memory(const OomMessage& message, const std::string& where);
 base::Json to_json(const OomMessage& message);
 
 }  // namespace megacpp::runtime::plugins

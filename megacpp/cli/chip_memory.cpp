@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/chip_memory.h"
+
+#include <algorithm>
+
+namespace megacpp::cli {
+namespace {
+
+Json known(int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(); }
+
+Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
+  Json coordinates = Json::object();
+  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
+    coordinates[mesh.axes()[axis].name] = mesh.coordinate(chip, static_cast<ir::AxisId>(axis));
+  return coordinates;
+}
+
+int64_t room(const ChipReport& chip) { return chip.memory.limit_bytes - chip.peak_bytes(); }
+
+}  // namespace
+
+int64_t ChipReport::peak_bytes() const {
+  return memory.measured_peak_bytes > 0 ? memory.measured_peak_bytes : memory.planned_peak_bytes;
+}
+
+std::vector<ChipReport> worst_first(const runtime::Executable& run) {
+  std::vector<ChipReport> chips;
+  for (int64_t chip = 0; chip < run.chips(); ++chip) chips.push_back({chip, run.memory(chip)});
+  std::stable_sort(chips.begin(), chips.end(),
+                   [](const ChipReport& a, const ChipReport& b) { return room(a) < room(b); });
+  return chips;
+}
+
+Json to_json(const std::vector<ChipReport>& chips, const ir::Mesh& mesh) {
+  Json list = Json::array();
+  for (const ChipReport& chip : chips)
+    list.push_back({{"chip", chip.chip},
+                    {"coordinates", coordinates_json(chip.chip, mesh)},
+                    {"bytes_used", known(chip.memory.used_bytes)},
+                    {"bytes_limit", known(chip.memory.limit_bytes)},
+                    {"planned_peak_bytes", known(chip.memory.planned_peak_bytes)},
+                    {"measured_peak_bytes", known(chip.memory.measured_peak_bytes)}});
+  return list;
+}
+
+}  // namespace megacpp::cli

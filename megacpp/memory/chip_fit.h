@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every chip's plan against what that chip may use, before anything is allocated. Nothing here asks the machine: limits
+// come in as numbers, so that the same check serves a run and a plan for chips that are not here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/memory/memory_plan.h"
+#include "megacpp/memory/out_of_memory.h"
+
+namespace megacpp::memory {
+
+struct ChipFit {
+  int64_t chip = 0;
+  const MemoryPlan* plan = nullptr;
+  int64_t limit_bytes = 0;
+  bool own_limit = false;  // the chip's own; otherwise an even share of the machine, which others may leave to it
+
+  int64_t planned_bytes() const { return plan->total_bytes; }
+  int64_t room() const { return limit_bytes - plan->total_bytes; }  // bytes; below 0: it does not fit
+  bool overflows() const { return own_limit && room() < 0; }
+};
+
+struct Limits {
+  std::vector<int64_t> of_chips = {};  // bytes by chip, 0: none of its own; empty: no chip has one
+  int64_t machine_bytes = INT64_MAX;   // what all chips share
+};
+
+struct FitCheck {
+  std::vector<ChipFit> chips;  // all, the one with the least room first
+  Limits limits;
+  int64_t total_bytes = 0;         // of all plans
+  std::optional<OomClass> misfit;  // compile: a chip's own limit; host: the machine; nothing: it fits
+
+  int64_t overflowing() const;  // chips beyond their own limits
+};
+
+/// `plans` are by chip and must outlive the result.
+FitCheck check_fit(const std::vector<const MemoryPlan*>& plans, const Limits& limits);
+
+/// Bytes at the peak by what they are for, most first; without padding.
+std::vector<RoleBytes> bytes_by_role(const MemoryPlan& plan);
+
+/// The largest pieces of a plan, as an error carries them.
+std::vector<OomPiece> pieces_of(const MemoryPlan& plan);
+
+/// "chip 3: data 1 on host tpu-7"
+std::string place_of(int64_t chip, const ir::Mesh& mesh, const std::string& host);
+
+/// E2001 for a check with a misfit: the worst chip with its coordinates and host, what its bytes are for, the largest.
+OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std::string& host);
+
+}  // namespace megacpp::memory

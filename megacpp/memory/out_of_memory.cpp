@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/memory/out_of_memory.h"
+
+namespace megacpp::memory {
+
+base::Code code_of(OomClass cls) {
+  constexpr base::Code kCodes[] = {base::Code::E2002, base::Code::E2003, base::Code::E2004, base::Code::E2005};
+  return kCodes[static_cast<size_t>(cls)];
+}
+
+std::string_view oom_class_name(OomClass cls) {
+  constexpr std::string_view kNames[] = {"compile-time HBM", "program load", "runtime allocation", "host"};
+  return kNames[static_cast<size_t>(cls)];
+}
+
+OutOfMemory OutOfMemory::in_step(int64_t step) const {
+  OomFacts facts = facts_;
+  facts.step = step;
+  base::Problem same = problem();
+  same.where += ", step " + std::to_string(step);
+  return {code(), std::move(same), std::move(facts)};
+}
+
+}  // namespace megacpp::memory
