@@ -20,6 +20,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/trace.h"
 
@@ -201,6 +202,7 @@ int run_train(const Flags& flags) {
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   if (recipe.backend == "xla") print_loaded(*run);
+  train::confirm_start(plan, compiled, *run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::train {
 
@@ -30,7 +30,7 @@ void RunState::collect(int64_t chip, size_t program, const std::string& output, 
 
 void RunState::initialise_weights(uint64_t seed) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
-  base::ThreadPool threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  base::ThreadPool threads(runtime::cpu::available_threads());
   for (const blocks::Parameter& parameter : compiled_.parameters)
     for (int64_t chip = 0; chip < run_.chips(); ++chip) {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
@@ -45,6 +45,7 @@ void RunState::initialise_weights(uint64_t seed) {
         });
       run_.write_state(parameter.name, chip, scratch());
     }
+  std::vector<std::byte>().swap(scratch());  // steps move far smaller parts
 }
 
 bool RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {

@@ -22,6 +22,7 @@ class RunState {
   /// Whether some program reads this input of a micro-batch ("batch.segments").
   bool reads(const std::string& batch_input) const;
 
+  /// Holds one chip's part of one parameter at a time, and nothing afterwards.
   void initialise_weights(uint64_t seed);
 
   /// Whole tensors, row-major, into the parts of all chips that have them: at least one. E1203 when the size is not the

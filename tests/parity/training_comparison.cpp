@@ -16,6 +16,7 @@
 #include "megacpp/data/batches.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
 
@@ -119,6 +120,7 @@ TrainingRun train_recipe(const recipe::Recipe& recipe, const train::ParityBacken
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled = compile::compile_training(recipe, plan, backend.target(plan.parallel.mesh));
   const auto run = backend.load(compiled);
+  train::confirm_start(plan, compiled, *run);
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   if (shake > 0) shake_weights(compiled.parameters, state, shake);
@@ -147,9 +149,9 @@ std::string memory_surprises(const TrainingRun& run) {
   std::string text;
   for (size_t chip = 0; chip < run.memory.size(); ++chip) {
     const runtime::ChipMemory& memory = run.memory[chip];
-    if (memory.measured_peak_bytes != memory.planned_peak_bytes)
-      text += fmt::format("chip {} used {} bytes, planned were {}\n", chip, memory.measured_peak_bytes,
-                          memory.planned_peak_bytes);
+    if (memory.measured_peak_bytes != memory.planned_peak_bytes || memory.used_bytes != memory.planned_peak_bytes)
+      text += fmt::format("chip {} used {} bytes and held {}, planned were {}\n", chip, memory.measured_peak_bytes,
+                          memory.used_bytes, memory.planned_peak_bytes);
   }
   return text;
 }

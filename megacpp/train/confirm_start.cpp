@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/confirm_start.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ir/chip_name.h"
+#include "megacpp/optim/adamw.h"
+
+namespace megacpp::train {
+namespace {
+
+// One state tensor as the plan wants it.
+struct Wanted {
+  std::string name;
+  const ir::Shape& shape;  // whole
+  const ir::Sharding& sharding;
+};
+
+// Refers to both arguments.
+std::vector<Wanted> state_of(const blocks::Parameter& parameter, const plan::ParameterSpec& spec) {
+  std::vector<Wanted> state = {{parameter.name, parameter.shape, spec.stored}};
+  if (!parameter.trainable) return state;
+  state.push_back({optim::first_moment_name(parameter.name), parameter.shape, spec.optimizer});
+  state.push_back({optim::second_moment_name(parameter.name), parameter.shape, spec.optimizer});
+  return state;
+}
+
+bool is_somewhere(const blocks::Parameter& parameter, const compile::Compiled& compiled) {
+  return std::any_of(compiled.pipeline.begin(), compiled.pipeline.end(),
+                     [&](const compile::ChipPrograms& stage) { return stage.inputs.contains(parameter.name); });
+}
+
+void confirm_placement(const Wanted& wanted, const compile::ChipPrograms& programs, const ir::Mesh& mesh) {
+  const auto at = programs.inputs.find(wanted.name);
+  MEGACPP_CHECK(at != programs.inputs.end()) << "no program has the planned state " << wanted.name;
+  const partition::Placement& placement = at->second;
+  MEGACPP_CHECK(placement.whole.shape == wanted.shape)
+      << wanted.name << " is " << ir::to_string(placement.whole) << ", planned was "
+      << ir::to_string(ir::TensorType{placement.whole.dtype, wanted.shape});
+  MEGACPP_CHECK(placement.sharding == wanted.sharding)
+      << wanted.name << " lies as " << ir::to_string(placement.sharding, mesh) << ", planned was "
+      << ir::to_string(wanted.sharding, mesh);
+}
+
+void confirm_bytes(const Wanted& wanted, int64_t chip, const ir::Mesh& mesh, const runtime::Executable& run) {
+  const ir::TensorType part{ir::DType::f32, ir::local_shape(wanted.shape, wanted.sharding, mesh)};
+  const auto held = run.state_bytes(wanted.name, chip);
+  MEGACPP_CHECK(held.has_value()) << ir::chip_name(chip, mesh) << " has no " << wanted.name;
+  MEGACPP_CHECK(*held == part.bytes()) << ir::chip_name(chip, mesh) << " holds " << *held << " bytes of " << wanted.name
+                                       << ", planned was " << ir::to_string(part) << ", " << part.bytes();
+}
+
+}  // namespace
+
+void confirm_start(const plan::Plan& plan, const compile::Compiled& compiled, const runtime::Executable& run) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  MEGACPP_CHECK(compiled.mesh == mesh) << "compiled for the mesh " << ir::to_string(compiled.mesh) << ", planned was "
+                                       << ir::to_string(mesh);
+  MEGACPP_CHECK(run.chips() == plan.chips) << "loaded on " << run.chips() << " chips, planned were " << plan.chips;
+  for (const blocks::Parameter& parameter : compiled.parameters)
+    MEGACPP_CHECK(is_somewhere(parameter, compiled)) << "no chip has the parameter " << parameter.name;
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+    for (const blocks::Parameter& parameter : compiled.parameters_of(stage)) {
+      const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
+      for (const Wanted& wanted : state_of(parameter, spec)) {
+        confirm_placement(wanted, compiled.pipeline[stage], mesh);
+        for (int64_t chip = 0; chip < run.chips(); ++chip)
+          if (compiled.stage_of(chip) == stage) confirm_bytes(wanted, chip, mesh, run);
+      }
+    }
+}
+
+}  // namespace megacpp::train
