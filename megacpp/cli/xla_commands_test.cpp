@@ -52,6 +52,21 @@ class XlaCommandsTest : public testing::Test {
   std::string cpu_plugin_;
 };
 
+TEST_F(XlaCommandsTest, LimitsAndDrillsEndARunAsTheyDoOnOurOwnBackend) {
+  const std::vector<std::pair<std::string, std::string>> endings = {
+      {"hardware.limits=[3=64KiB]", "error E2001"},
+      {"hardware.fail_allocation=[chip 3 step compile]", "error E2002"},
+      {"hardware.fail_allocation=[chip 3 step load]", "error E2003"},
+      {"hardware.fail_allocation=[chip 3 step 1]", "error E2004"}};
+  for (const auto& [setting, code] : endings) {
+    const CommandResult result = run_command(on_four_chips(
+        "train", {"--set", "train.steps=2", "--set", "xla.cache=off", "--set", "data.text=[docs]", "--set", setting}));
+    EXPECT_EQ(result.status, 3) << setting;
+    EXPECT_NE(result.err.find(code), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("chip 3: data 1, model 1 on host "), std::string::npos) << result.err;
+  }
+}
+
 TEST_F(XlaCommandsTest, TrainCompilesOnceAndThenLoadsFromItsCache) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_commands_test";
   std::filesystem::remove_all(folder);

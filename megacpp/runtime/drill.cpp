@@ -39,17 +39,23 @@ memory::OutOfMemory drill_error(const Drill& drill, const compile::Compiled& com
                          .chip = drill.chip,
                          .place = memory::place_of(drill.chip, compiled.mesh, host_name()),
                          .step = drill.step,
-                         .wanted = is_in_step && !plan.largest.empty() ? plan.largest[0].bytes : plan.total_bytes,
                          .roles = memory::bytes_by_role(plan),
                          .largest = memory::pieces_of(plan),
                          .is_drill = true};
   if (limit_bytes > 0) facts.limit = limit_bytes;
-  const std::string piece = is_in_step && !facts.largest.empty() ? " for " + facts.largest[0].what : "";
-  base::Problem problem{.where = facts.place + ", " + facts.stage,
-                        .got = fmt::format("{}: {} bytes{} refused, as hardware.fail_allocation asks",
-                                           memory::oom_class_name(drill.cls), *facts.wanted, piece),
-                        .wanted = "an allocation that succeeds",
-                        .next = "take the drill out of hardware.fail_allocation"};
+  std::string what = "an allocation";  // XLA's memory is not in our plan
+  if (is_in_step && !plan.largest.empty()) {
+    facts.wanted = plan.largest[0].bytes;
+    what = fmt::format("{} bytes for {}", *facts.wanted, plan.largest[0].what);
+  } else if (plan.total_bytes > 0) {
+    facts.wanted = plan.total_bytes;
+    what = fmt::format("{} bytes", *facts.wanted);
+  }
+  base::Problem problem{
+      .where = facts.place + ", " + facts.stage,
+      .got = fmt::format("{}: {} refused, as hardware.fail_allocation asks", memory::oom_class_name(drill.cls), what),
+      .wanted = "an allocation that succeeds",
+      .next = "take the drill out of hardware.fail_allocation"};
   return {memory::code_of(drill.cls), std::move(problem), std::move(facts)};
 }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/error.h"
+#include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::runtime::cpu {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/memory/out_of_memory.h"
+
 namespace megacpp::runtime::pjrt {
 namespace {
 
