@@ -60,7 +60,7 @@ TEST_F(HwCommandTest, ShowsEveryNumberWithItsSource) {
   const Result text = hw({"show", "v6e"});
   EXPECT_EQ(text.status, 0) << text.err;
   for (const char* part : {"Trillium", "memory.usable", "33546039296", "tiles.rows.16", "links.ici.bytes_per_second",
-                           "docs.cloud.google.com/tpu/docs/v6e, 2026-11-15", "libtpu 0.0.48.1"})
+                           "docs.cloud.google.com/tpu/docs/v6e", "2026-11-15", "libtpu 0.0.48.1"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const Json json = hw_json({"show", "v6e"});
   EXPECT_EQ(json["memory"]["usable"], 33'546'039'296);
