@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The catalog: one SQLite file that launches on a machine share, several at once. A launch asks what is remembered of
 // its signature before it compiles, and writes down how it went; rows are only ever added, until someone forgets them.
-// Every call is one transaction: a process that dies leaves all of it or nothing. Failures are those of database.h; a
+// Every write is one transaction: a process that dies leaves all of it or nothing. Failures are those of database.h; a
 // launch goes on without remembering when it meets one (open_or_none), a command ends with it.
 #pragma once
 

@@ -204,7 +204,6 @@ std::string Database::text(std::string_view sql) const {
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }
-int64_t Database::changes() const { return sqlite3_changes64(database_.get()); }
 
 // ---- Transaction
 

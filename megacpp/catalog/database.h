@@ -92,8 +92,6 @@ class Database {
   int64_t integer(std::string_view sql) const;
   std::string text(std::string_view sql) const;
   int64_t last_id() const;
-  /// How many rows the last statement changed.
-  int64_t changes() const;
 
  private:
   struct Close {

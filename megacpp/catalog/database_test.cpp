@@ -28,7 +28,7 @@ TEST(DatabaseTest, ValuesComeBackAsTheyWereBound) {
   const std::string words("a\0b'; DROP TABLE t", 18);
   database.prepare("INSERT INTO t VALUES (?, ?, ?)").bind(kLarge, 0.1, words).run();
   database.prepare("INSERT INTO t VALUES (?, ?, ?)")
-      .bind(std::optional<int64_t>(), std::numeric_limits<double>::quiet_NaN(), "")
+      .bind(std::nullopt, std::numeric_limits<double>::quiet_NaN(), "")
       .run();
   Statement rows = database.prepare("SELECT number, real, words FROM t ORDER BY rowid");
   ASSERT_TRUE(rows.step());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/catalog/rows.h"
 
+#include <fmt/format.h>
+
 #include "megacpp/base/json_text.h"
 
 namespace megacpp::catalog {
@@ -21,6 +23,14 @@ void for_members(const std::string& text, const Use& use) {
 std::string text_of(const Json& value) {
   const auto* text = value.get_if<std::string>();
   return text == nullptr ? base::to_text(value) : *text;
+}
+
+/// The JSON texts that `item` makes, between brackets.
+template <typename Items, typename Item>
+std::string bracketed(const char* brackets, const Items& items, const Item& item) {
+  std::string text(1, brackets[0]);
+  for (const auto& each : items) text += (text.size() > 1 ? "," : "") + item(each);
+  return text + brackets[1];
 }
 
 }  // namespace
@@ -61,15 +71,13 @@ Start read_start(const Statement& row, int first) {
 }
 
 std::string settings_text(const std::vector<Setting>& settings) {
-  Json::Object members;
-  for (const auto& [key, value] : settings) members.emplace_back(key, Json(value));
-  return base::to_text(Json(std::move(members)));
+  return bracketed("{}", settings, [](const Setting& setting) {
+    return base::json_quoted(setting.first) + ":" + base::json_quoted(setting.second);
+  });
 }
 
 std::string reasons_text(const std::vector<std::string>& reasons) {
-  Json::Array items;
-  for (const std::string& reason : reasons) items.push_back(Json(reason));
-  return base::to_text(Json(std::move(items)));
+  return bracketed("[]", reasons, [](const std::string& reason) { return base::json_quoted(reason); });
 }
 
 Sample read_sample(const Statement& row, int first) {
@@ -84,9 +92,8 @@ Sample read_sample(const Statement& row, int first) {
 }
 
 std::string parts_text(const std::vector<Part>& parts) {
-  Json::Object members;
-  for (const Part& part : parts) members.emplace_back(part.name, Json(part.value));
-  return base::to_text(Json(std::move(members)));
+  return bracketed("{}", parts,
+                   [](const Part& part) { return base::json_quoted(part.name) + fmt::format(":{}", part.value); });
 }
 
 }  // namespace megacpp::catalog
