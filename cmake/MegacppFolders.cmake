@@ -18,6 +18,7 @@ set(MEGACPP_FOLDERS
   memory
   emit
   compile
+  fit
   collectives
   runtime
   data

@@ -408,6 +408,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, 
   pipeline.stage("01-model", ops::Stage::built, [&](std::vector<Graph>& programs) {
     const ir::DType compute = recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
     forward = model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
+    compiled.model_flops = 3 * flops_of(forward.graph) * static_cast<double>(recipe.train.micro_steps);
     programs.push_back(std::move(forward.graph));
   });
   const auto compile_model = plan.stages == 1 ? compile_whole : compile_pipeline;

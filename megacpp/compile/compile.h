@@ -56,6 +56,8 @@ struct Compiled {
   std::vector<model::ExpertLoad> expert_loads;
   std::vector<schedule::Fallback> fallbacks;
   std::vector<StageTime> stages;
+  /// Of the whole model in one step: forward once and backward twice that, nothing computed again. What MFU counts.
+  double model_flops = 0;
 
   size_t stage_of(int64_t chip) const;  // index into pipeline
   /// Those that the chips of a stage hold, in the order of the model.

@@ -58,7 +58,7 @@ class Assigner {
     const std::string& name = node.attrs.text("name");
     inputs_[name] = value;
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
-    result_.buffers.push_back({.bytes = graph_.type(value).bytes(),
+    result_.buffers.push_back({.bytes = target_.bytes_of(graph_.type(value)),
                                .first = 0,
                                .last = last_use_[value.index],
                                .role = node.role,
@@ -108,7 +108,7 @@ class Assigner {
       row_of_[member.index] = static_cast<int>(rows_.size());
       row.bytes = (row.bytes + target_.alignment - 1) / target_.alignment * target_.alignment;
       result_.place_in[member.index] = row.bytes;
-      row.bytes += graph_.type(member).bytes();
+      row.bytes += target_.bytes_of(graph_.type(member));
       row.last = std::max(row.last, last_use_[member.index]);
     }
     rows_.push_back(std::move(row));
@@ -204,7 +204,7 @@ class Assigner {
       return;
     }
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
-    result_.buffers.push_back({.bytes = graph_.type(value).bytes(),
+    result_.buffers.push_back({.bytes = target_.bytes_of(graph_.type(value)),
                                .first = n,
                                .last = std::max(n, last_use_[value.index]),
                                .role = node.role,
@@ -249,7 +249,7 @@ class Assigner {
       const Buffer& from = buffer(operand);
       const ir::TensorType &mine = graph_.type(node.results[r]), &theirs = graph_.type(operand);
       const bool same_layout = mine.elements() == theirs.elements() && mine.dtype == theirs.dtype &&
-                               (from.bytes == mine.bytes() || is_in_row_of(operand, n));
+                               (from.bytes == target_.bytes_of(mine) || is_in_row_of(operand, n));
       if (!same_layout || from.last != n || is_shared(node, i) || !may_overwrite(from, node.results[r])) continue;
       best = operand;
       if (!from.state.empty()) break;  // replacing a state in place saves a copy: the best choice
@@ -264,7 +264,8 @@ class Assigner {
     const auto input = inputs_.find(donated->second);
     MEGACPP_CHECK(input != inputs_.end()) << "no input is named '" << donated->second << "'";
     const Buffer& state = buffer(input->second);
-    return state.last < n && state.bytes == graph_.type(value).bytes() ? std::optional(input->second) : std::nullopt;
+    return state.last < n && state.bytes == target_.bytes_of(graph_.type(value)) ? std::optional(input->second)
+                                                                                 : std::nullopt;
   }
 
   // Whether operand i's bytes are read under another operand too, or were already taken over by an earlier result.

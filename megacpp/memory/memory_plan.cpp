@@ -92,7 +92,7 @@ class Planner {
     for (StateSlot& slot : plan_.state) {
       slot.offset = plan_.state_bytes;
       offset_of_[slot.name] = slot.offset;
-      plan_.state_bytes += aligned(slot.type.bytes(), target_.alignment);
+      plan_.state_bytes += aligned(target_.bytes_of(slot.type), target_.alignment);
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
@@ -148,7 +148,7 @@ class Planner {
       counted += bytes;
     };
     for (const StateSlot& slot : plan_.state)
-      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), slot.type.bytes());
+      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of(slot.type));
     for (const Buffer& buffer : placed.buffers.buffers)
       if (buffer.state.empty() && buffer.first <= placed.peak_node && placed.peak_node <= buffer.last)
         count(buffer.role, buffer.scope, buffer.what, buffer.bytes);

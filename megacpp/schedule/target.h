@@ -20,11 +20,16 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
   int64_t alignment = 64;  // bytes
+  /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
+  /// plan with padding is for hardware that is not here: our own kernels read tensors without.
+  std::function<int64_t(const ir::TensorType&)> storage_bytes = {};
   /// The backend orders, fuses and allocates by itself: it gets programs as decomposition leaves them, and no memory
   /// plan.
   bool schedules_itself = false;
   /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.
   bool partitions_itself = false;
+
+  int64_t bytes_of(const ir::TensorType& type) const { return storage_bytes ? storage_bytes(type) : type.bytes(); }
 };
 
 }  // namespace megacpp::schedule

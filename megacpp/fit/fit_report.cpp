@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/fit_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/ir/chip_name.h"
+
+namespace megacpp::fit {
+namespace {
+
+int64_t corrected_bytes(const memory::MemoryPlan& plan, const catalog::Correction& correction) {
+  if (correction.method == catalog::Method::none) return plan.total_bytes;
+  return std::llround(correction.corrected(parts_of(plan)));
+}
+
+std::string place_in(const hw::Slice& slice, int64_t device) {
+  const int64_t chip = device / slice.chip.devices;
+  return fmt::format("({}) on {}", fmt::join(slice.coordinates(chip), ", "), slice.host_name(chip));
+}
+
+}  // namespace
+
+std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
+  std::map<ir::Role, double> sums;
+  for (const memory::Item& item : plan.items) sums[item.role] += static_cast<double>(item.bytes);
+  std::vector<catalog::Part> parts;
+  for (const auto& [role, bytes] : sums) parts.push_back({std::string(ir::role_name(role)), bytes});
+  parts.push_back({"padding", static_cast<double>(plan.padding_bytes)});
+  return parts;
+}
+
+FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
+                     const catalog::Correction& correction) {
+  const hw::Chip device = hw::device_of(slice.chip);
+  const int64_t code = device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0;
+  std::map<std::pair<size_t, int64_t>, ChipGroup> groups;  // by stage and limit
+  double sum = 0;
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
+    const size_t stage = compiled.stage_of(chip);
+    const int64_t own = limits.empty() ? 0 : limits[static_cast<size_t>(chip)];
+    const int64_t limit = own > 0 ? own : device.usable_bytes;
+    const auto [at, is_new] = groups.try_emplace({stage, limit});
+    ChipGroup& group = at->second;
+    if (is_new)
+      group = {.stage = stage,
+               .chip = chip,
+               .place = ir::chip_name(chip, compiled.mesh),
+               .where = place_in(slice, chip),
+               .planned = compiled.pipeline[stage].memory.total_bytes,
+               .corrected = corrected_bytes(compiled.pipeline[stage].memory, correction),
+               .code = code,
+               .limit = limit};
+    ++group.chips;
+    sum += static_cast<double>(group.needed());
+  }
+  FitReport report{.hardware = slice.name,
+                   .groups = {},
+                   .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),
+                   .samples = correction.samples};
+  for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
+  std::ranges::stable_sort(report.groups, std::less<>(), &ChipGroup::room);
+  return report;
+}
+
+}  // namespace megacpp::fit

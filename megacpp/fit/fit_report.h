@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every chip of given hardware needs, the one with the least room first. Chips that run the same programs under the
+// same limit are one group, so the report grows with stages and not with chips.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/catalog/calibration.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/hw/slice.h"
+
+namespace megacpp::fit {
+
+struct ChipGroup {
+  size_t stage = 0;        // of the pipeline
+  int64_t chip = 0;        // of the mesh: the first of them
+  int64_t chips = 0;       // alike
+  std::string place;       // "chip 3: data 1, model 1"
+  std::string where;       // "(3, 0) on host 1"
+  int64_t planned = 0;     // bytes at the peak, by our plan for this hardware
+  int64_t corrected = 0;   // as the catalog's correction of the lane has it; without one as planned
+  int64_t code = 0;        // bytes of the compiled program, which lies in the same memory
+  int64_t limit = 0;       // bytes
+
+  int64_t needed() const { return corrected + code; }
+  int64_t room() const { return limit - needed(); }  // below 0: it does not fit
+};
+
+struct FitReport {
+  std::string hardware;           // "v6e:16x16"
+  std::vector<ChipGroup> groups;  // least room first
+  int64_t mean = 0;               // needed bytes over all chips, for a footnote
+  size_t samples = 0;             // that the correction was learnt from
+
+  const ChipGroup& worst() const { return groups.front(); }
+  bool fits() const { return worst().room() >= 0; }
+};
+
+/// The bytes of a plan by role, as the catalog's samples have them.
+std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
+
+/// `limits` are bytes by chip, 0: the hardware's own; empty: that for all.
+FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
+                     const catalog::Correction& correction = {});
+
+}  // namespace megacpp::fit

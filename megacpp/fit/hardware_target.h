@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler must know of a chip that is not here: how tensors lie in its memory. Which ops stay whole is taken
+// from `kernels`, a backend of ours; its scratch memory is left out, since that hardware has kernels of its own.
+#pragma once
+
+#include "megacpp/hw/chip.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::fit {
+
+/// `device` as the mesh sees it (hw::device_of).
+schedule::Target hardware_target(const hw::Chip& device, const schedule::Target& kernels);
+
+}  // namespace megacpp::fit

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/on_paper.h"
+
+#include <string>
+
+#include "megacpp/base/error.h"
+#include "megacpp/fit/hardware_target.h"
+#include "megacpp/plan/degrees.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::fit {
+namespace {
+
+void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, const hw::Slice& slice) {
+  MEGACPP_REQUIRE(plan.chips == slice.devices(), E1401,
+                  {.where = "layout of " + recipe.name,
+                   .got = "a mesh of " + std::to_string(plan.chips) + " chips",
+                   .wanted = std::to_string(slice.devices()) + ", as " + slice.name + " has",
+                   .next = "change the degrees or the hardware, or leave layout.data_parallel and layout.chips out: data_parallel "
+                           "then fills the slice"});
+}
+
+}  // namespace
+
+recipe::Recipe with_changes(const recipe::Recipe& recipe, const plan::Changes& changes) {
+  recipe::Recipe changed = recipe;
+  std::vector<std::string> overrides;
+  for (const plan::Change& change : changes) overrides.push_back(change.key + "=" + change.value);
+  recipe::apply_overrides(changed, overrides);
+  return changed;
+}
+
+plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
+  const recipe::Layout& layout = recipe.layout;
+  const int64_t others = plan::product_of_degrees(layout);
+  if (layout.chips > 0 || layout.data_parallel > 1 || others >= devices || devices % others != 0) return {};
+  const int64_t data = devices / others;
+  plan::Changes changes = {{"layout.data_parallel", std::to_string(data)}};
+  const int64_t apart = data * layout.expert_parallel;  // chips that have sequences of their own
+  int64_t batch = recipe.train.batch, micro_steps = recipe.train.micro_steps;
+  while (batch < apart && micro_steps % 2 == 0) batch *= 2, micro_steps /= 2;
+  if (batch == recipe.train.batch) return changes;
+  changes.push_back({"train.batch", std::to_string(batch)});
+  changes.push_back({"train.micro_steps", std::to_string(micro_steps)});
+  return changes;
+}
+
+OnPaper plan_on_paper(const recipe::Recipe& recipe, const Ground& ground) {
+  OnPaper paper{.recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .fit = {}, .time = {}};
+  require_all_devices(recipe, paper.plan, ground.slice);
+  const hw::Chip device = hw::device_of(ground.slice.chip);
+  // The machine itself runs our own kernels, with their scratch memory.
+  const schedule::Target target =
+      device.kind == hw::ChipKind::host ? ground.kernels : hardware_target(device, ground.kernels);
+  paper.compiled = compile::compile_training(recipe, paper.plan, target);
+  paper.fit = fit_report(paper.compiled, ground.slice, ground.limits, ground.correction);
+  paper.time = predict_step(paper.compiled, ground.slice, recipe.train.precision);
+  return paper;
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/step_time.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "megacpp/compile/collective_report.h"
+#include "megacpp/fit/axis_link.h"
+#include "megacpp/ir/dtype.h"
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::fit {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+
+/// Products run at the rate of what they multiply; a chip without a rate for it multiplies in its own widest way.
+double matrix_rate(const hw::Chip& chip, std::string_view dtype) {
+  for (const std::string_view name : {dtype, std::string_view("tf32"), std::string_view("bf16")})
+    if (const auto peak = chip.peak(name)) return *peak;
+  return chip.peak_flops.empty() ? 1 : chip.peak_flops.begin()->second;
+}
+
+// Time of one program of one chip; links are shared by all programs of a step.
+class Walk {
+ public:
+  Walk(const compile::Compiled& compiled, const hw::Slice& slice)
+      : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)) {}
+
+  void run(const Graph& graph) {
+    double wire_free = 0, now = 0;
+    std::map<uint32_t, double> arrives;  // by value of a start
+    for (const Node& node : graph.nodes()) {
+      if (node.op == ops::kDoneOp) {
+        wait_until(now, arrives.at(node.operands[0].index), axes_[node.operands[0].index]);
+        continue;
+      }
+      if (!ops::op_def(node.op).is_collective) {
+        now += compute(graph, node);
+        continue;
+      }
+      const std::string axes = node.attrs.text("axes", "stage");
+      const double begins = std::max(now, wire_free);
+      wire_free = begins + travel(graph, node, axes);
+      if (node.op == ops::kStartOp) {
+        for (const ir::ValueId result : node.results) arrives[result.index] = wire_free, axes_[result.index] = axes;
+      } else {
+        wait_until(now, wire_free, axes);
+      }
+    }
+    axes_.clear();
+  }
+
+  StepTime finish() {
+    for (auto& [axes, link] : links_) {
+      time_.exposed += link.exposed;
+      time_.overlapped += link.seconds - std::min(link.seconds, link.exposed);
+      time_.links.push_back(link);
+    }
+    std::ranges::stable_sort(time_.links, std::greater<>(), &LinkTime::seconds);
+    return std::move(time_);
+  }
+
+ private:
+  double compute(const Graph& graph, const Node& node) {
+    if (node.op == ir::kInputOp || node.op == "reshape") return 0;
+    const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+    double bytes = 0;
+    for (const ops::Types& types : {operands, results})
+      for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
+    const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
+    const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
+    const double arithmetic = flops / matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
+    (arithmetic > traffic ? time_.compute : time_.memory) += std::max(arithmetic, traffic);
+    return std::max(arithmetic, traffic);
+  }
+
+  // A group of n passes what it sends in n - 1 turns.
+  double travel(const Graph& graph, const Node& node, const std::string& axes) {
+    const auto [at, is_new] = links_.try_emplace(axes);
+    LinkTime& link = at->second;
+    const ir::Axes group = ir::parse_axes(axes, mesh_);
+    if (is_new) {
+      const AxisLink found = link_along(slice_, mesh_, group);
+      link = {.axes = axes, .link = found.name, .bytes_per_second = found.bytes_per_second};
+      latency_[axes] = found.latency * static_cast<double>(mesh_.size(group) - 1);
+    }
+    const int64_t bytes = compile::sent_bytes(graph, node).value_or(0);
+    if (bytes == 0 || link.bytes_per_second == 0) return 0;
+    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes];
+    link.bytes += bytes;
+    link.seconds += seconds;
+    return seconds;
+  }
+
+  void wait_until(double& now, double moment, const std::string& axes) {
+    if (moment > now) links_[axes].exposed += moment - now;
+    now = std::max(now, moment);
+  }
+
+  const ir::Mesh& mesh_;
+  const hw::Slice& slice_;
+  hw::Chip chip_;
+  std::map<std::string, LinkTime> links_;
+  std::map<std::string, double> latency_;
+  std::map<uint32_t, std::string> axes_;  // by value of a start
+  StepTime time_;
+};
+
+// Every program once, times how often the step runs it.
+StepTime step_of(const compile::Compiled& compiled, const compile::ChipPrograms& chip, const hw::Slice& slice) {
+  std::vector<double> runs(chip.programs.size(), 0);
+  for (const compile::Action& action : chip.step) runs[action.program] += 1;
+  StepTime step;
+  std::map<std::string, LinkTime> links;
+  for (size_t p = 0; p < chip.programs.size(); ++p) {
+    Walk walk(compiled, slice);
+    walk.run(chip.programs[p]);
+    const StepTime once = walk.finish();
+    step.compute += runs[p] * once.compute;
+    step.memory += runs[p] * once.memory;
+    step.exposed += runs[p] * once.exposed;
+    step.overlapped += runs[p] * once.overlapped;
+    for (const LinkTime& link : once.links) {
+      LinkTime& sum = links.try_emplace(link.axes, LinkTime{.axes = link.axes, .link = link.link,
+                                                            .bytes_per_second = link.bytes_per_second}).first->second;
+      sum.bytes += static_cast<int64_t>(runs[p]) * link.bytes;
+      sum.seconds += runs[p] * link.seconds;
+      sum.exposed += runs[p] * link.exposed;
+    }
+  }
+  for (auto& [axes, link] : links) step.links.push_back(link);
+  std::ranges::stable_sort(step.links, std::greater<>(), &LinkTime::seconds);
+  return step;
+}
+
+// Stages that run m micro-batches fill and drain the pipeline: (stages - 1) of m + stages - 1 slots are empty.
+double bubble_share(const compile::Compiled& compiled) {
+  const double stages = static_cast<double>(compiled.pipeline.size());
+  if (stages == 1) return 0;
+  int64_t micros = 0;
+  for (const compile::Action& action : compiled.pipeline[0].step) micros = std::max(micros, action.micro + 1);
+  return (stages - 1) / static_cast<double>(micros);
+}
+
+}  // namespace
+
+std::string StepTime::regime() const {
+  const std::array<std::pair<double, const char*>, 4> shares = {
+      {{compute, "compute"}, {memory, "memory"}, {exposed, "links"}, {bubble, "pipeline bubble"}}};
+  return std::ranges::max_element(shares)->second;
+}
+
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {
+  StepTime slowest;
+  for (const compile::ChipPrograms& chip : compiled.pipeline)
+    if (StepTime time = step_of(compiled, chip, slice); time.seconds() > slowest.seconds()) slowest = std::move(time);
+  slowest.bubble = slowest.seconds() * bubble_share(compiled);
+  const double all = matrix_rate(hw::device_of(slice.chip), precision) * static_cast<double>(compiled.mesh.chips());
+  if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);
+  return slowest;
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a step should take on given hardware: the compiled programs of a chip walked node by node. A node takes as
+// long as its arithmetic or its memory traffic, whichever is longer; a collective starts when its link is free and runs
+// beside the work between its start and its done. What is predicted is the least the hardware allows for this program;
+// the catalog knows how far a lane is from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/hw/slice.h"
+
+namespace megacpp::fit {
+
+/// What the collectives over one set of axes cost a chip in a step.
+struct LinkTime {
+  std::string axes;         // "data+expert"
+  std::string link;         // "ici"
+  int64_t bytes = 0;        // a chip sends
+  double seconds = 0;       // on the wire
+  double exposed = 0;       // while nothing is computed
+  double bytes_per_second;  // of the link along these axes
+};
+
+struct StepTime {
+  double compute = 0;   // seconds in nodes that arithmetic bounds
+  double memory = 0;    // in nodes that memory traffic bounds
+  double exposed = 0;   // waiting for collectives
+  double bubble = 0;    // waiting for other stages of a pipeline
+  double overlapped = 0;  // on the wire while something is computed: not part of the sum
+  std::vector<LinkTime> links;  // most seconds first
+  double mfu = 0;       // model FLOPs over what all chips could do in that time
+
+  double seconds() const { return compute + memory + exposed + bubble; }
+  /// "compute", "memory", "links" or "pipeline bubble": what takes the largest share.
+  std::string regime() const;
+};
+
+/// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices as
+/// the mesh.
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision);
+
+}  // namespace megacpp::fit
