@@ -12,9 +12,11 @@ namespace {
 
 std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-uint64_t hash_of(const std::string& text) { return XXH64(text.data(), text.size(), 0); }
+uint64_t hash_of(std::string_view text) { return XXH64(text.data(), text.size(), 0); }
 
 }  // namespace
+
+std::string hash_text(std::string_view text) { return hex(hash_of(text)); }
 
 std::string canonical_text(const Signature& signature) {
   std::string text;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace megacpp::catalog {
 
@@ -19,6 +20,9 @@ struct Signature {
 
   bool operator==(const Signature&) const = default;
 };
+
+/// 16 hex digits that never change between versions and machines.
+std::string hash_text(std::string_view text);
 
 /// One "name: text" line per field, each text quoted; equal exactly for equal signatures.
 std::string canonical_text(const Signature& signature);

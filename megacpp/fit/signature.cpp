@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/signature.h"
+
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/plan/lane.h"
+#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/schema.h"
+
+namespace megacpp::fit {
+namespace {
+
+using recipe::Recipe;
+
+/// Every key of the model that its pattern reads.
+std::string model_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+  std::string text;
+  for (const recipe::Key& key : recipe::keys()) {
+    const auto family = recipe::family_of(key);
+    if (!key.path.starts_with("model.") || (family && !recipe::has_family(pattern, *family))) continue;
+    text += key.path + ": " + recipe::value_text(recipe::member_of(key, recipe)) + "\n";
+  }
+  return text;
+}
+
+std::string layout_text(const Recipe& recipe) {
+  static const std::set<std::string_view> kNoTrace = {"layout.chips",  // the product of the degrees
+                                                      "layout.max_replicated_bytes"};
+  Recipe resolved = recipe;
+  plan::apply_lane(resolved.layout);
+  const Recipe defaults;
+  std::vector<std::string> words;
+  for (const recipe::Key& key : recipe::keys()) {
+    if (!key.path.starts_with("layout.") || kNoTrace.contains(key.path)) continue;
+    const std::string value = recipe::value_text(recipe::member_of(key, resolved));
+    const bool always = key.path == "layout.lane" || key.path == "layout.zero";
+    if (always || value != recipe::value_text(recipe::member_of(key, defaults)))
+      words.push_back(key.path.substr(std::string_view("layout.").size()) + "=" + value);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string features_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+  std::vector<std::string> words;
+  const auto add = [&words](bool is_on, std::string word) {
+    if (is_on) words.push_back(std::move(word));
+  };
+  add(recipe.model.z_loss > 0, "z_loss");
+  if (recipe::has_family(pattern, 'E') && recipe.model.feed_forward.experts > 0) {
+    add(recipe.model.feed_forward.balance_loss > 0, "balance_loss");
+    add(recipe.model.feed_forward.z_loss > 0, "router_z_loss");
+    add(recipe.model.feed_forward.bias_rate > 0, "balance_bias");
+  }
+  add(recipe::has_family(pattern, 'A') && recipe.model.attention.document_mask, "document_mask");
+  if (recipe.backend == "xla") {
+    add(true, "placement=" + recipe.xla.placement);
+    for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string shape_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+  const recipe::Train& train = recipe.train;
+  std::string text = fmt::format("batch={} sequence={} micro_steps={} precision={}", train.batch, train.sequence,
+                                 train.micro_steps, train.precision);
+  const auto add = [&](char family, const std::string& recompute) {
+    if (recompute != "none" && recipe::has_family(pattern, family))
+      text += fmt::format(" recompute.{}={}", family, recompute);
+  };
+  add('A', train.recompute_A);
+  add('M', train.recompute_M);
+  add('E', train.recompute_E);
+  add('R', train.recompute_R);
+  return text;
+}
+
+}  // namespace
+
+std::string code_version() { return MEGACPP_VERSION; }
+
+catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware) {
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  return {.code_version = code_version(),
+          .hardware = hardware,
+          .model = recipe.name,
+          .model_hash = catalog::hash_text(model_text(recipe, pattern)),
+          .layout = layout_text(recipe),
+          .features = features_text(recipe, pattern),
+          .shape = shape_text(recipe, pattern)};
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/signature.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::fit {
+namespace {
+
+recipe::Recipe small(const std::vector<std::string>& overrides = {}) {
+  return recipe::parse(
+      "name: small\n"
+      "model:\n  pattern: AE\n  depth: 2\n  hidden: 16\n  vocab: 32\n"
+      "  attention: {heads: 2, kv_heads: 2, head_dim: 8}\n"
+      "  feed_forward: {activation: swiglu, intermediate: 32, experts: 4, top_k: 1, balance_loss: 0.01}\n"
+      "train: {batch: 4, sequence: 16, steps: 3}\n",
+      "small.yaml", overrides);
+}
+
+TEST(FitSignatureTest, SaysWhatDecidesMemoryAndTime) {
+  const catalog::Signature signature =
+      signature_of(small({"layout.data_parallel=2", "train.recompute.A=full", "train.recompute.M=full"}), "host:2");
+  EXPECT_EQ(signature.code_version, code_version());
+  EXPECT_EQ(signature.hardware, "host:2");
+  EXPECT_EQ(signature.model, "small");
+  EXPECT_EQ(signature.model_hash.size(), 16U);
+  EXPECT_EQ(signature.layout, "lane=spmd data_parallel=2 zero=1");
+  EXPECT_EQ(signature.features, "balance_loss");
+  EXPECT_EQ(signature.shape, "batch=4 sequence=16 micro_steps=1 precision=f32 recompute.A=full");
+}
+
+TEST(FitSignatureTest, WhatIsTheSameLaunchHasTheSameSignature) {
+  const catalog::Signature asked = signature_of(small(), "host:1");
+  for (const char* same : {"train.seed=9", "train.steps=7", "layout.chips=1", "layout.zero=1", "model.mamba.heads=4",
+                           "train.recompute.R=full", "train.log_every=3", "layout.data_parallel=1"})
+    EXPECT_EQ(signature_of(small({same}), "host:1"), asked) << same;
+}
+
+TEST(FitSignatureTest, WhatDiffersHasAnother) {
+  const catalog::Signature asked = signature_of(small(), "host:1");
+  for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.lane=fsdp", "train.batch=8",
+                            "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
+                            "train.recompute.E=selective", "layout.dispatcher=allgather"})
+    EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
+  EXPECT_NE(signature_of(small(), "host:2"), asked);
+  EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, asked.model_hash);
+}
+
+}  // namespace
+}  // namespace megacpp::fit
