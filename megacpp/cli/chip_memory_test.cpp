@@ -57,7 +57,8 @@ TEST(ChipMemoryTest, DrillsEndTheCommandWithTheirClass) {
   const std::vector<std::pair<std::string, std::string>> drills = {
       {"compile", "error E2002"}, {"load", "error E2003"}, {"1", "error E2004"}};
   for (const auto& [step, code] : drills) {
-    const Result result = train({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step " + step + "]"});
+    const Result result =
+        train({"layout.data_parallel=2", "ladder.rungs=[]", "hardware.fail_allocation=[chip 1 step " + step + "]"});
     EXPECT_EQ(result.status, 3) << step;
     EXPECT_NE(result.err.find(code), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("chip 1: data 1 on host "), std::string::npos) << result.err;

@@ -14,9 +14,11 @@
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/launch.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -32,6 +34,7 @@ struct Flags {
   bool json = false;
   bool check_nans = false;
   bool profile = false;
+  bool no_catalog = false;
   std::string trace;  // file; empty: none
 };
 
@@ -133,8 +136,9 @@ double tokens_per_second(const std::vector<train::StepReport>& reports) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compile::Compiled& compiled,
+void print_summary(const Flags& flags, const Launch& launch, const compile::Compiled& compiled,
                    const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
+  const recipe::Recipe& recipe = launch.recipe();
   const std::vector<ChipReport> chips = worst_first(run);
   const ChipReport& worst = chips.front();
   const double rate = tokens_per_second(reports);
@@ -157,6 +161,10 @@ void print_summary(const Flags& flags, const recipe::Recipe& recipe, const compi
                     {"measured_peak_bytes", worst.memory.measured_peak_bytes},
                     {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
                     {"chips", to_json(chips, compiled.mesh)},
+                    {"rung", static_cast<int64_t>(launch.rung())},
+                    {"changes", fit::to_text(launch.changes())},
+                    {"changes_experiment", launch.changes_experiment()},
+                    {"predicted_step_seconds", launch.paper().time.seconds()},
                     {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
     if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
     print_json(summary);
@@ -183,18 +191,30 @@ void refuse_what_xla_hides(const Flags& flags) {
                    .next = "leave it out, or set backend: cpu"});
 }
 
-int run_train(const Flags& flags) {
-  const recipe::Recipe recipe = flags.recipe->load();
-  if (recipe.backend == "xla") refuse_what_xla_hides(flags);
-  const plan::Plan plan = plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+// What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
+compile::Compiled compiled_for_run(const Launch& launch) {
+  if (launch.recipe().backend == "cpu") return launch.paper().compiled;
+  const plan::Plan& plan = launch.paper().plan;
+  return compile::compile_training(launch.recipe(), plan, target_for(launch.recipe(), plan.parallel.mesh));
+}
+
+std::optional<double> step_seconds(const std::vector<train::StepReport>& reports) {
+  if (reports.size() < 2) return std::nullopt;  // the first one warms up
+  double seconds = 0;
+  for (size_t i = 1; i < reports.size(); ++i) seconds += reports[i].seconds;
+  return seconds / static_cast<double>(reports.size() - 1);
+}
+
+// One try: loads what the launch settled on and trains it to the end.
+int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launch) {
+  const recipe::Recipe& recipe = launch.recipe();
   const int threads = threads_for(recipe);
-  const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, {.batch = recipe.train.batch,
                                        .sequence = recipe.train.sequence,
                                        .micro_steps = recipe.train.micro_steps,
                                        .vocab = recipe.model.vocab,
                                        .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const compile::Compiled compiled = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
+  const compile::Compiled compiled = compiled_for_run(launch);
   print_header(recipe, compiled, corpus, threads);
   const auto run = load_for(recipe, compiled,
                             {.threads = threads,
@@ -202,19 +222,38 @@ int run_train(const Flags& flags) {
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   if (recipe.backend == "xla") print_loaded(*run);
-  train::confirm_start(plan, compiled, *run);
+  train::confirm_start(launch.paper().plan, compiled, *run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
-  std::signal(SIGINT, on_interrupt);
   Progress progress(recipe, *run);
   const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},
                                     {.after_step = [&](const train::StepReport& report) { progress(report); },
                                      .should_stop = [] { return interrupted.load(); }});
-  print_summary(flags, recipe, compiled, reports, *run);
+  launch.record_success(*run, step_seconds(reports));
+  print_summary(flags, launch, compiled, reports, *run);
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace, train::to_chrome_trace(train::traces_of(*run, compiled.mesh)));
   if (!interrupted.load()) return 0;
   fmt::print(stderr, "interrupted after {} steps\n", reports.size());
   return base::kInterruptedStatus;
+}
+
+int run_train(const Flags& flags) {
+  const recipe::Recipe recipe = flags.recipe->load();
+  if (recipe.backend == "xla") refuse_what_xla_hides(flags);
+  plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+  const data::TextCorpus corpus = data::load_text(recipe.data.text);
+  Launch launch(recipe, !flags.no_catalog);
+  launch.prepare();
+  std::signal(SIGINT, on_interrupt);
+  for (;;) {
+    try {
+      return train_once(flags, corpus, launch);
+    } catch (const memory::OutOfMemory& failure) {
+      launch.record_failure(failure);
+      if (!Launch::in_window(failure)) throw;
+      launch.climb_down(failure);
+    }
+  }
 }
 
 }  // namespace
@@ -229,6 +268,7 @@ Command train_command() {
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op at the end");
+            app.add_flag("--no-catalog", flags->no_catalog, "neither ask nor tell the catalog of launches");
             app.add_option("--trace", flags->trace,
                            "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev");
             return [flags] { return run_train(*flags); };

@@ -59,8 +59,9 @@ TEST_F(XlaCommandsTest, LimitsAndDrillsEndARunAsTheyDoOnOurOwnBackend) {
       {"hardware.fail_allocation=[chip 3 step load]", "error E2003"},
       {"hardware.fail_allocation=[chip 3 step 1]", "error E2004"}};
   for (const auto& [setting, code] : endings) {
-    const CommandResult result = run_command(on_four_chips(
-        "train", {"--set", "train.steps=2", "--set", "xla.cache=off", "--set", "data.text=[docs]", "--set", setting}));
+    const CommandResult result =
+        run_command(on_four_chips("train", {"--set", "train.steps=2", "--set", "xla.cache=off", "--set",
+                                            "data.text=[docs]", "--set", "ladder.rungs=[]", "--set", setting}));
     EXPECT_EQ(result.status, 3) << setting;
     EXPECT_NE(result.err.find(code), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("chip 3: data 1, model 1 on host "), std::string::npos) << result.err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which wires the chips of a mesh axis meet over, and how fast. Chips of the mesh are the devices of the slice in order,
-// so the last axis of the mesh joins neighbours.
+// Which wires the chips of a mesh axis meet over, and how fast. Chips of the mesh are the devices of the slice in
+// order, so the last axis of the mesh joins neighbours.
 #pragma once
 
 #include <string>

@@ -54,10 +54,15 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                .planned = compiled.pipeline[stage].memory.total_bytes,
                .corrected = corrected_bytes(compiled.pipeline[stage].memory, correction),
                .code = code,
-               .limit = limit};
+               .limit = limit,
+               .own_limit = own > 0};
     ++group.chips;
     sum += static_cast<double>(group.needed());
   }
+  if (device.kind == hw::ChipKind::host)
+    for (auto& [key, group] : groups)
+      if (!group.own_limit)
+        group.limit = device.usable_bytes * compiled.mesh.chips() - (std::llround(sum) - group.needed());
   FitReport report{.hardware = slice.name,
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),

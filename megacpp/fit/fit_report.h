@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every chip of given hardware needs, the one with the least room first. Chips that run the same programs under the
-// same limit are one group, so the report grows with stages and not with chips.
+// What every chip of given hardware needs, the one with the least room first. Chips that run the same programs under
+// the same limit are one group, so the report grows with stages and not with chips.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct ChipGroup {
   int64_t corrected = 0;   // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;        // bytes of the compiled program, which lies in the same memory
   int64_t limit = 0;       // bytes
+  bool own_limit = false;  // the recipe's, of this chip
 
   int64_t needed() const { return corrected + code; }
   int64_t room() const { return limit - needed(); }  // below 0: it does not fit
@@ -41,7 +42,8 @@ struct FitReport {
 /// The bytes of a plan by role, as the catalog's samples have them.
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
 
-/// `limits` are bytes by chip, 0: the hardware's own; empty: that for all.
+/// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
+/// one without a limit of its own may take what the others leave.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
                      const catalog::Correction& correction = {});
 

@@ -12,12 +12,13 @@ namespace megacpp::fit {
 namespace {
 
 void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, const hw::Slice& slice) {
-  MEGACPP_REQUIRE(plan.chips == slice.devices(), E1401,
-                  {.where = "layout of " + recipe.name,
-                   .got = "a mesh of " + std::to_string(plan.chips) + " chips",
-                   .wanted = std::to_string(slice.devices()) + ", as " + slice.name + " has",
-                   .next = "change the degrees or the hardware, or leave layout.data_parallel and layout.chips out: data_parallel "
-                           "then fills the slice"});
+  MEGACPP_REQUIRE(
+      plan.chips == slice.devices(), E1401,
+      {.where = "layout of " + recipe.name,
+       .got = "a mesh of " + std::to_string(plan.chips) + " chips",
+       .wanted = std::to_string(slice.devices()) + ", as " + slice.name + " has",
+       .next = "change the degrees or the hardware, or leave layout.data_parallel and layout.chips out: data_parallel "
+               "then fills the slice"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe on hardware, compiled on paper: the same stages as a run's, stopped before anything is allocated. What plans,
-// ladder and search are made of.
+// A recipe on hardware, compiled on paper: the same stages as a run's, stopped before anything is allocated. What
+// plans, ladder and search are made of.
 #pragma once
 
 #include <optional>
@@ -29,16 +29,16 @@ struct OnPaper {
 /// Where a plan is made for.
 struct Ground {
   hw::Slice slice;
-  schedule::Target kernels;              // of a backend of ours: which ops stay whole
-  std::vector<int64_t> limits = {};      // bytes by chip, 0: the hardware's own; empty: that for all
-  catalog::Correction correction = {};   // of the lane's peak bytes
+  schedule::Target kernels;             // of a backend of ours: which ops stay whole
+  std::vector<int64_t> limits = {};     // bytes by chip, 0: the hardware's own; empty: that for all
+  catalog::Correction correction = {};  // of the lane's peak bytes
 };
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
 OnPaper plan_on_paper(const recipe::Recipe& recipe, const Ground& ground);
 
-/// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as its
-/// micro-steps can give, so that the global batch stays. Nothing where the layout says how many chips it wants.
+/// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as
+/// its micro-steps can give, so that the global batch stays. Nothing where the layout says how many chips it wants.
 plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices);
 
 /// The recipe with changes made; E1001 to E1005 as for --set.

@@ -125,8 +125,11 @@ StepTime step_of(const compile::Compiled& compiled, const compile::ChipPrograms&
     step.exposed += runs[p] * once.exposed;
     step.overlapped += runs[p] * once.overlapped;
     for (const LinkTime& link : once.links) {
-      LinkTime& sum = links.try_emplace(link.axes, LinkTime{.axes = link.axes, .link = link.link,
-                                                            .bytes_per_second = link.bytes_per_second}).first->second;
+      LinkTime& sum =
+          links
+              .try_emplace(link.axes,
+                           LinkTime{.axes = link.axes, .link = link.link, .bytes_per_second = link.bytes_per_second})
+              .first->second;
       sum.bytes += static_cast<int64_t>(runs[p]) * link.bytes;
       sum.seconds += runs[p] * link.seconds;
       sum.exposed += runs[p] * link.exposed;
@@ -152,6 +155,10 @@ std::string StepTime::regime() const {
   const std::array<std::pair<double, const char*>, 4> shares = {
       {{compute, "compute"}, {memory, "memory"}, {exposed, "links"}, {bubble, "pipeline bubble"}}};
   return std::ranges::max_element(shares)->second;
+}
+
+std::vector<catalog::Part> parts_of(const StepTime& time) {
+  return {{"compute", time.compute}, {"memory", time.memory}, {"links", time.exposed}, {"bubble", time.bubble}};
 }
 
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {

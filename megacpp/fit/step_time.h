@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/catalog/records.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/hw/slice.h"
 
@@ -25,21 +26,24 @@ struct LinkTime {
 };
 
 struct StepTime {
-  double compute = 0;   // seconds in nodes that arithmetic bounds
-  double memory = 0;    // in nodes that memory traffic bounds
-  double exposed = 0;   // waiting for collectives
-  double bubble = 0;    // waiting for other stages of a pipeline
-  double overlapped = 0;  // on the wire while something is computed: not part of the sum
+  double compute = 0;           // seconds in nodes that arithmetic bounds
+  double memory = 0;            // in nodes that memory traffic bounds
+  double exposed = 0;           // waiting for collectives
+  double bubble = 0;            // waiting for other stages of a pipeline
+  double overlapped = 0;        // on the wire while something is computed: not part of the sum
   std::vector<LinkTime> links;  // most seconds first
-  double mfu = 0;       // model FLOPs over what all chips could do in that time
+  double mfu = 0;               // model FLOPs over what all chips could do in that time
 
   double seconds() const { return compute + memory + exposed + bubble; }
   /// "compute", "memory", "links" or "pipeline bubble": what takes the largest share.
   std::string regime() const;
 };
 
-/// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices as
-/// the mesh.
+/// The seconds by what takes them, as the catalog's samples have them.
+std::vector<catalog::Part> parts_of(const StepTime& time);
+
+/// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
+/// as the mesh.
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision);
 
 }  // namespace megacpp::fit

@@ -4,6 +4,7 @@
 // carries its documentation, range and place in the YAML text.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -115,6 +116,15 @@ struct Hardware {
   bool operator==(const Hardware&) const = default;
 };
 
+/// What a launch may change when memory runs out.
+struct Ladder {
+  static constexpr std::array kRungs = {"batch", "sequence", "features", "topology", "recompute", "zero"};
+
+  std::vector<std::string> rungs = {"batch", "sequence", "features", "topology"};  // in this order; empty: none
+
+  bool operator==(const Ladder&) const = default;
+};
+
 struct Recipe {
   std::string name;
   std::string backend = "cpu";  // cpu | xla
@@ -122,6 +132,7 @@ struct Recipe {
   Train train;
   Layout layout;
   Hardware hardware;
+  Ladder ladder;
   Optimizer optimizer;
   Data data;
   Xla xla;

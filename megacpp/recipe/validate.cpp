@@ -2,6 +2,7 @@
 #include "megacpp/recipe/validate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -279,6 +280,20 @@ void check_drills(const Recipe& recipe, const Origins& origins) {
   }
 }
 
+void check_rungs(const Recipe& recipe, const Origins& origins) {
+  constexpr std::string_view kPath = "ladder.rungs";
+  const std::vector<std::string> known(Ladder::kRungs.begin(), Ladder::kRungs.end());
+  std::set<std::string> seen;
+  for (const std::string& rung : recipe.ladder.rungs) {
+    if (std::find(known.begin(), known.end(), rung) == known.end()) {
+      const std::optional<std::string> meant = nearest_choice(rung, known);
+      refuse_item(kPath, rung, fmt::format("one of {}", fmt::join(known, ", ")),
+                  meant ? "did you mean '" + *meant + "'?" : "take one of these", origins);
+    }
+    if (!seen.insert(rung).second) refuse_item(kPath, rung, "each rung once", "remove one of the two", origins);
+  }
+}
+
 ExpandedPattern expand_at(const Model& model, const Origins& origins) {
   try {
     return expand(model.pattern, model.depth);
@@ -309,6 +324,7 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_tensor_sizes(recipe, pattern, origins);
   check_limits(recipe, origins);
   check_drills(recipe, origins);
+  check_rungs(recipe, origins);
 }
 
 }  // namespace megacpp::recipe

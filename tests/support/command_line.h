@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "megacpp/cli/command.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::testing_support {
 
@@ -18,7 +19,10 @@ struct CommandResult {
   std::string err;
 };
 
+/// The command finds a catalog of this process, unless the test has named another: never the user's own.
 inline CommandResult run_command(const std::vector<std::string>& words) {
+  static const TemporaryFolder folder;
+  ::setenv("MEGACPP_CATALOG", (folder / "catalog.sqlite").c_str(), 0);
   std::vector<const char*> argv = {"megacpp"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   testing::internal::CaptureStdout();

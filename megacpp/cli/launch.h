@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One launch: from the recipe as asked to one that runs. The catalog says first what it remembers; what does not fit on
+// paper goes down the ladder before anything is compiled for a backend; an allocation that fails in the window (until
+// the end of step 0) sends the whole mesh down the ladder again. How it went is written down for the next launch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/fit/ladder.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/memory/out_of_memory.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::cli {
+
+class Launch {
+ public:
+  /// What is said goes to stderr. With `use_catalog` the user's catalog is opened; a launch goes on without it.
+  Launch(recipe::Recipe asked, bool use_catalog);
+
+  /// What is remembered, then paper, then the ladder. memory::OutOfMemory (E2001) when nothing fits.
+  void prepare();
+
+  /// What to run now.
+  const recipe::Recipe& recipe() const { return paper_->recipe; }
+  const fit::OnPaper& paper() const { return *paper_; }
+  /// The rung it stands on; 0: as asked.
+  size_t rung() const { return rung_; }
+  const plan::Changes& changes() const { return changes_; }
+  bool changes_experiment() const { return changes_experiment_; }
+
+  /// Whether an answer to this failure is in the ladder's window.
+  static bool in_window(const memory::OutOfMemory& failure) { return failure.facts().step <= 0; }
+  /// Takes the whole mesh to the next rung that needs less than what failed. Throws the failure where none does.
+  void climb_down(const memory::OutOfMemory& failure);
+
+  /// How it ended, for the next launch.
+  void record_failure(const memory::OutOfMemory& failure);
+  void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
+
+ private:
+  fit::OnPaper on_paper(const recipe::Recipe& recipe) const;
+  void start_where_remembered();
+  void take(fit::Climb climb);
+  [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory* failure);
+  template <typename Write>
+  void write_down(const Write& write);
+
+  recipe::Recipe asked_;
+  catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
+  std::optional<catalog::Catalog> catalog_;
+  std::optional<fit::OnPaper> paper_;
+  size_t rung_ = 0;
+  plan::Changes changes_;
+  bool changes_experiment_ = false;
+  std::vector<std::string> reasons_;  // of every rung that was tried
+};
+
+}  // namespace megacpp::cli

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches that run out of memory, as a user sees them: what the ladder changes, what stays, what is remembered.
+#include "megacpp/cli/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/support/command_line.h"
+#include "tests/support/environment.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::cli {
+namespace {
+
+using testing_support::CommandResult;
+using testing_support::TemporaryFolder;
+using testing_support::Variable;
+
+class LaunchTest : public testing::Test {
+ protected:
+  CommandResult train(std::vector<std::string> settings, const std::vector<std::string>& more = {"--json"}) {
+    settings.insert(settings.begin(), {"train.steps=2", "train.sequence=64", "model.depth=2", "data.text=[docs]"});
+    return testing_support::run_command(testing_support::on_recipe("train", "nam52-tiny.yaml", settings, more));
+  }
+
+  Json trained(std::vector<std::string> settings) {
+    const CommandResult result = train(std::move(settings));
+    EXPECT_EQ(result.status, 0) << result.err;
+    err_ = result.err;
+    return Json::parse(result.out);
+  }
+
+  std::string peak_less(double share) {
+    const Json whole = trained({"hardware.limit=8GiB"});
+    return "hardware.limit=" + std::to_string(static_cast<int64_t>(share * whole["planned_peak_bytes"].get<double>()));
+  }
+
+  TemporaryFolder folder_;
+  Variable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+  std::string err_;
+};
+
+TEST_F(LaunchTest, ASmallerBatchKeepsTheGlobalOneAndTheLoss) {
+  const Json whole = trained({});
+  const Json fitted = trained({peak_less(0.8)});
+  EXPECT_EQ(fitted["rung"], 1);
+  EXPECT_EQ(fitted["changes"], "train.batch=4 train.micro_steps=2");
+  EXPECT_EQ(fitted["changes_experiment"], false);
+  for (size_t step = 0; step < 2; ++step)
+    EXPECT_NEAR(fitted["losses"][step].get<double>() / whole["losses"][step].get<double>(), 1, 1e-4);
+}
+
+TEST_F(LaunchTest, TheSecondLaunchStartsAtTheRememberedRung) {
+  const std::string limit = peak_less(0.8);
+  trained({limit});
+  EXPECT_NE(err_.find("ladder     "), std::string::npos) << err_;
+  const Json again = trained({limit});
+  EXPECT_EQ(again["rung"], 1);
+  EXPECT_NE(err_.find("starting there"), std::string::npos) << err_;
+  EXPECT_EQ(err_.find("ladder     "), std::string::npos) << "nothing is tried again\n" << err_;
+}
+
+TEST_F(LaunchTest, AFailureInStepZeroTakesAllChipsDown) {
+  const Json run = trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 0]"});
+  EXPECT_EQ(run["rung"], 1);
+  EXPECT_NE(err_.find("all chips go down together"), std::string::npos) << err_;
+  EXPECT_EQ(run["losses"].size(), 2u);
+}
+
+TEST_F(LaunchTest, AFailureAtLoadGoesTheSameWay) {
+  EXPECT_EQ(trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 0 step load]"})["rung"], 1);
+}
+
+TEST_F(LaunchTest, BehindTheWindowTheRunEndsWithAReport) {
+  const CommandResult result = train({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 1]"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_NE(result.err.find("error E2004"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("chip 1: data 1 on host "), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("ladder     "), std::string::npos) << "no ladder\n" << result.err;
+}
+
+TEST_F(LaunchTest, DrillsTeachNothingAboutLaunchesWithout) {
+  trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 0]"});
+  EXPECT_EQ(trained({"layout.data_parallel=2"})["rung"], 0);
+}
+
+TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
+  const CommandResult result = train({"hardware.limit=64KiB"});
+  EXPECT_EQ(result.status, 3);
+  for (const char* part : {"rung 1 batch      skipped", "rung 5 stop       nothing fits; the least is ", "error E2001"})
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+  const CommandResult listed = testing_support::run_command({"catalog", "list"});
+  EXPECT_NE(listed.out.find("fails (compile)"), std::string::npos) << listed.out;
+}
+
+TEST_F(LaunchTest, WithoutACatalogALaunchGoesOn) {
+  const Variable nowhere("MEGACPP_CATALOG", "/proc/no/catalog.sqlite");
+  EXPECT_EQ(trained({})["rung"], 0);
+  EXPECT_NE(err_.find("catalog    not used"), std::string::npos) << err_;
+  const CommandResult result = train({}, {"--no-catalog"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err.find("catalog    "), std::string::npos) << result.err;
+}
+
+TEST_F(LaunchTest, UnknownRungsAreRefusedWithTheNearest) {
+  const CommandResult result = train({"ladder.rungs=[bach]"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("did you mean 'batch'?"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace megacpp::cli

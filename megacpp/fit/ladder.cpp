@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/ladder.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/memory/chip_fit.h"
+#include "megacpp/memory/report.h"
+
+namespace megacpp::fit {
+namespace {
+
+using memory::human_bytes;
+
+const memory::MemoryPlan& worst_plan(const OnPaper& paper) {
+  return paper.compiled.pipeline[paper.fit.worst().stage].memory;
+}
+
+// What the worst chip holds in roles that the rung leaves alone, with the program's own code.
+int64_t untouched_bytes(const OnPaper& paper, const Rung& rung) {
+  int64_t bytes = paper.fit.worst().code;
+  for (const memory::Item& item : worst_plan(paper).items)
+    if (!rung.relieves(item.role)) bytes += item.bytes;
+  return bytes;
+}
+
+std::string untouched_text(const OnPaper& paper, const Rung& rung) {
+  std::string text;
+  for (const memory::RoleBytes& role : memory::bytes_by_role(worst_plan(paper)))
+    if (!rung.relieves(role.role))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(role.role), human_bytes(role.bytes));
+  return text;
+}
+
+plan::Changes joined(plan::Changes before, const plan::Changes& more) {
+  for (const plan::Change& change : more) {
+    const auto same = std::ranges::find(before, change.key, &plan::Change::key);
+    if (same == before.end())
+      before.push_back(change);
+    else
+      same->value = change.value;
+  }
+  return before;
+}
+
+class Climber {
+ public:
+  Climber(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling)
+      : on_paper_(on_paper), ceiling_(ceiling), recipe_(asked.recipe), now_(&asked) {
+    climb_.least_needed = needed();
+  }
+
+  Climb run() {
+    rungs_ = rungs_of(recipe_.ladder);
+    go_down(&Climber::cannot_help_alone);
+    if (!climb_.found && was_skipped_) go_down(&Climber::cannot_help_with_others);
+    if (!climb_.found) climb_.rung = rungs_.size() + 1;
+    return std::move(climb_);
+  }
+
+ private:
+  int64_t needed() const { return now_->fit.worst().needed(); }
+  int64_t bar(const OnPaper& paper) const { return std::min(paper.fit.worst().limit, ceiling_.bytes - 1); }
+  bool fits(const OnPaper& paper) const { return paper.fit.fits() && paper.fit.worst().needed() < ceiling_.bytes; }
+
+  using WhyNot = std::optional<std::string> (Climber::*)(const Rung&) const;
+
+  void go_down(WhyNot why_not) {
+    for (size_t r = 0; r < rungs_.size() && !climb_.found; ++r) {
+      rung_ = r + 1;
+      const Rung& rung = *rungs_[r];
+      const size_t noted = climb_.attempts.size();
+      if (const std::optional<std::string> why = (this->*why_not)(rung)) {
+        note(rung, {}, Verdict::skipped, *why);
+        was_skipped_ = true;
+      } else {
+        rung.offers == Offers::steps ? take_steps(rung) : take_one(rung);
+        if (climb_.attempts.size() == noted) note(rung, {}, Verdict::skipped, "nothing is left to change");
+      }
+    }
+  }
+
+  std::optional<std::string> cannot_help_alone(const Rung& rung) const {
+    const int64_t untouched = untouched_bytes(*now_, rung);
+    if (untouched <= bar(*now_)) return std::nullopt;
+    return fmt::format("{} alone need {} of {}, and this leaves them as they are", untouched_text(*now_, rung),
+                       human_bytes(untouched), human_bytes(bar(*now_)));
+  }
+
+  // What this rung leaves may still be made smaller by another.
+  std::optional<std::string> cannot_help_with_others(const Rung& rung) const {
+    const auto touches_the_rest = [&](const Rung* other) {
+      return other != &rung && !other->changes(recipe_).empty() &&
+             std::ranges::any_of(worst_plan(*now_).items, [&](const memory::Item& item) {
+               return !rung.relieves(item.role) && other->relieves(item.role);
+             });
+    };
+    return std::ranges::any_of(rungs_, touches_the_rest) ? std::nullopt : cannot_help_alone(rung);
+  }
+
+  // Offers until it fits or nothing more is offered. One that makes no room is not kept.
+  void take_steps(const Rung& rung) {
+    std::vector<plan::Changes> useless;
+    for (;;) {
+      std::vector<plan::Changes> offers = rung.changes(recipe_);
+      std::erase_if(offers,
+                    [&](const plan::Changes& offer) { return std::ranges::find(useless, offer) != useless.end(); });
+      if (offers.empty()) return;
+      if (!attempt(rung, offers.front())) useless.push_back(offers.front());
+      if (climb_.found) return;
+    }
+  }
+
+  // The first layout that fits; failing that, the smallest, if it makes room at all.
+  void take_one(const Rung& rung) {
+    std::optional<OnPaper> best;
+    plan::Changes best_changes;
+    for (const plan::Changes& offer : rung.changes(recipe_)) {
+      std::optional<OnPaper> paper = tried(rung, offer);
+      if (!paper) continue;
+      const int64_t bytes = paper->fit.worst().needed();
+      if (fits(*paper)) return keep(rung, offer, std::move(*paper));
+      note(rung, offer, Verdict::not_enough, "", &*paper);
+      if (bytes < needed() && (!best || bytes < best->fit.worst().needed()))
+        best = std::move(paper), best_changes = offer;
+    }
+    if (best) keep(rung, best_changes, std::move(*best));
+  }
+
+  /// Whether it was kept.
+  bool attempt(const Rung& rung, const plan::Changes& offer) {
+    std::optional<OnPaper> paper = tried(rung, offer);
+    if (!paper) return false;
+    if (!fits(*paper)) {
+      const bool helps = paper->fit.worst().needed() < needed();
+      note(rung, offer, Verdict::not_enough, helps ? "" : "it makes no room", &*paper);
+      if (!helps) return false;
+    }
+    keep(rung, offer, std::move(*paper));
+    return true;
+  }
+
+  std::optional<OnPaper> tried(const Rung& rung, const plan::Changes& offer) {
+    try {
+      return on_paper_(with_changes(recipe_, offer));
+    } catch (const base::Error& error) {
+      if (base::class_of(error.code()) != base::ErrorClass::user) throw;
+      note(
+          rung, offer, Verdict::refused,
+          fmt::format("{}: {}, wanted {}", base::code_name(error.code()), error.problem().got, error.problem().wanted));
+      return std::nullopt;
+    }
+  }
+
+  void keep(const Rung& rung, const plan::Changes& offer, OnPaper paper) {
+    recipe_ = paper.recipe;
+    climb_.changes = joined(std::move(climb_.changes), offer);
+    climb_.changes_experiment |= rung.changes_experiment;
+    climb_.rung = std::max(climb_.rung, rung_);
+    kept_ = std::move(paper);
+    now_ = &*kept_;
+    if (needed() < climb_.least_needed) climb_.least_needed = needed(), climb_.least_changes = climb_.changes;
+    if (!fits(*kept_)) return;
+    note(rung, offer, Verdict::fits, "", &*kept_);
+    climb_.found = std::move(kept_);
+    now_ = &*climb_.found;
+  }
+
+  void note(const Rung& rung, const plan::Changes& changes, Verdict verdict, std::string reason,
+            const OnPaper* paper = nullptr) {
+    climb_.attempts.push_back({.rung = rung_,
+                               .name = std::string(rung.name),
+                               .changes = changes,
+                               .verdict = verdict,
+                               .reason = std::move(reason),
+                               .needed = paper ? paper->fit.worst().needed() : 0,
+                               .limit = paper ? bar(*paper) : 0,
+                               .changes_experiment = rung.changes_experiment});
+  }
+
+  const TryOnPaper& on_paper_;
+  const Ceiling ceiling_;
+  recipe::Recipe recipe_;
+  std::optional<OnPaper> kept_;
+  const OnPaper* now_;  // what the next rung starts from
+  std::vector<const Rung*> rungs_;
+  size_t rung_ = 0;
+  bool was_skipped_ = false;
+  Climb climb_;
+};
+
+}  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "fits";
+    case Verdict::not_enough:
+      return "not enough";
+    case Verdict::skipped:
+      return "skipped";
+    case Verdict::refused:
+      return "refused";
+  }
+  return "";
+}
+
+Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling) {
+  return Climber(asked, on_paper, ceiling).run();
+}
+
+std::string to_text(const plan::Changes& changes) {
+  std::string text;
+  for (const plan::Change& change : changes)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", change.key, change.value);
+  return text;
+}
+
+std::string to_text(const Climb& climb) {
+  std::string text;
+  for (const Attempt& attempt : climb.attempts) {
+    text += fmt::format("  rung {} {:<10} {:<11}", attempt.rung, attempt.name, verdict_name(attempt.verdict));
+    if (!attempt.changes.empty()) text += " " + to_text(attempt.changes);
+    if (attempt.needed > 0) text += fmt::format(": {} of {}", human_bytes(attempt.needed), human_bytes(attempt.limit));
+    if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
+    if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
+    text += "\n";
+  }
+  if (climb.found) return text;
+  return text + fmt::format("  rung {} stop       nothing fits; the least is {}{}\n", climb.rung,
+                            human_bytes(climb.least_needed),
+                            climb.least_changes.empty() ? "" : " with " + to_text(climb.least_changes));
+}
+
+}  // namespace megacpp::fit

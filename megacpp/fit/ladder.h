@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer tried on
+// paper before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
+// stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
+// skipped are then gone through again, as long as another one can make the room they cannot. At the end stands a plan
+// that fits, or the least memory that was found.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/rungs.h"
+
+namespace megacpp::fit {
+
+enum class Verdict : uint8_t { fits, not_enough, skipped, refused };
+std::string_view verdict_name(Verdict verdict);
+
+struct Attempt {
+  size_t rung = 0;  // from 1, in the order of the policy
+  std::string name;
+  plan::Changes changes;  // none where the rung was skipped whole
+  Verdict verdict = Verdict::skipped;
+  std::string reason;
+  int64_t needed = 0;  // bytes of the worst chip with it; 0: not tried
+  int64_t limit = 0;
+  bool changes_experiment = false;
+};
+
+struct Climb {
+  std::vector<Attempt> attempts;
+  std::optional<OnPaper> found;  // fits
+  plan::Changes changes;         // all that were taken
+  size_t rung = 0;               // of the last one taken; beyond the policy's: nothing fits
+  bool changes_experiment = false;
+  int64_t least_needed = 0;  // bytes of the worst chip, the frontier
+  plan::Changes least_changes;
+};
+
+/// What a plan must meet beside its own limits: after an allocation failed, less than what was asked for then.
+struct Ceiling {
+  int64_t bytes = INT64_MAX;  // the worst chip must need less
+};
+
+using TryOnPaper = std::function<OnPaper(const recipe::Recipe&)>;
+
+/// `asked` does not fit, or failed at `ceiling`.
+Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling = {});
+
+/// "train.batch=2 train.micro_steps=4"
+std::string to_text(const plan::Changes& changes);
+
+/// A line for each attempt, as people read it.
+std::string to_text(const Climb& climb);
+
+}  // namespace megacpp::fit

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/rungs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "megacpp/base/error.h"
+#include "megacpp/plan/lane.h"
+
+namespace megacpp::fit {
+namespace {
+
+using ir::Role;
+using plan::Changes;
+using recipe::Recipe;
+
+const std::vector<Role> kOfTokens = {Role::activation, Role::temporary, Role::collective, Role::batch};
+const std::vector<Role> kOfParameters = {Role::weight, Role::gradient, Role::optimizer, Role::temporary,
+                                         Role::collective};
+const std::vector<Role> kOfAll = {Role::weight,    Role::gradient,   Role::optimizer, Role::activation,
+                                  Role::temporary, Role::collective, Role::batch};
+
+plan::Change set(std::string key, int64_t value) { return {std::move(key), std::to_string(value)}; }
+
+std::vector<Changes> smaller_batch(const Recipe& recipe) {
+  if (recipe.train.batch % 2 != 0) return {};
+  return {{set("train.batch", recipe.train.batch / 2), set("train.micro_steps", recipe.train.micro_steps * 2)}};
+}
+
+std::vector<Changes> shorter_sequence(const Recipe& recipe) {
+  if (recipe.train.sequence % 2 != 0) return {};
+  return {{set("train.sequence", recipe.train.sequence / 2)}};
+}
+
+// What makes a step faster and not different: gathers ahead of their use, weights kept gathered, large buckets.
+std::vector<Changes> fewer_features(const Recipe& recipe) {
+  std::vector<Changes> offers;
+  if (recipe.layout.reshard_after_forward != "true") offers.push_back({{"layout.reshard_after_forward", "true"}});
+  if (recipe.layout.prefetch > 0) offers.push_back({set("layout.prefetch", 0)});
+  if (recipe.layout.bucket_bytes != 1) offers.push_back({set("layout.bucket_bytes", 1)});
+  return offers;
+}
+
+// Half as many copies of the model, each spread over twice as many chips.
+std::vector<Changes> other_topologies(const Recipe& recipe) {
+  const recipe::Layout& layout = recipe.layout;
+  std::vector<Changes> offers;
+  const std::array<std::pair<const char*, int64_t>, 4> degrees = {
+      {{"layout.tensor_parallel", layout.tensor_parallel},
+       {"layout.expert_parallel", layout.expert_parallel},
+       {"layout.context_parallel", layout.context_parallel},
+       {"layout.pipeline_parallel", layout.pipeline_parallel}}};
+  for (int64_t factor = 2; layout.data_parallel % factor == 0; factor *= 2)
+    for (const auto& [key, degree] : degrees)
+      offers.push_back({set("layout.data_parallel", layout.data_parallel / factor), set(key, degree * factor)});
+  return offers;
+}
+
+// Family by family, first what costs little time, then everything.
+std::vector<Changes> more_recompute(const Recipe& recipe) {
+  const std::array<std::pair<char, const std::string*>, 4> families = {{{'E', &recipe.train.recompute_E},
+                                                                        {'M', &recipe.train.recompute_M},
+                                                                        {'R', &recipe.train.recompute_R},
+                                                                        {'A', &recipe.train.recompute_A}}};
+  std::vector<Changes> offers;
+  for (const auto& [from, to] : {std::pair("none", "selective"), std::pair("selective", "full")})
+    for (const auto& [family, now] : families)
+      if (*now == from && recipe.model.pattern.find(family) != std::string::npos)
+        offers.push_back({{std::string("train.recompute.") + family, to}});
+  return offers;
+}
+
+std::vector<Changes> higher_zero(const Recipe& recipe) {
+  recipe::Layout layout = recipe.layout;
+  plan::apply_lane(layout);
+  if (layout.zero >= 3) return {};
+  return {{set("layout.zero", layout.zero + 1)}};
+}
+
+const std::vector<Rung>& table() {
+  static const std::vector<Rung> rungs = {
+      {"batch", "halve the device batch, double the micro-steps: the global batch stays", kOfTokens, Offers::steps,
+       false, smaller_batch},
+      {"sequence", "halve the sequence: another experiment than was asked for", kOfTokens, Offers::steps, true,
+       shorter_sequence},
+      {"features",
+       "give up what only saves time: prefetch, weights kept gathered, large buckets",
+       {Role::activation, Role::temporary, Role::collective},
+       Offers::steps,
+       false,
+       fewer_features},
+      {"topology", "fewer copies of the model, each over more chips", kOfAll, Offers::alternatives, false,
+       other_topologies},
+      {"recompute",
+       "compute activations again, family by family",
+       {Role::activation, Role::temporary, Role::collective},
+       Offers::steps,
+       false,
+       more_recompute},
+      {"zero", "split more of the state over the copies of the model", kOfParameters, Offers::steps, false,
+       higher_zero},
+  };
+  return rungs;
+}
+
+}  // namespace
+
+bool Rung::relieves(Role role) const { return std::ranges::find(may_relieve, role) != may_relieve.end(); }
+
+std::span<const Rung> all_rungs() { return table(); }
+
+std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder) {
+  std::vector<const Rung*> rungs;
+  for (const std::string& name : ladder.rungs) {
+    const auto at = std::ranges::find(table(), name, &Rung::name);
+    MEGACPP_CHECK(at != table().end()) << "ladder.rungs was not validated: " << name;
+    rungs.push_back(&*at);
+  }
+  return rungs;
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rungs of the ladder as a table: what each may relieve, and the changes it offers to a recipe that does not fit. A
+// rung knows nothing of limits; ladder.h tries what it offers on paper.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+#include "megacpp/plan/next_step.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::fit {
+
+enum class Offers : uint8_t {
+  steps,         // each makes more room than the one before, and is offered again to what it made
+  alternatives,  // one of several layouts
+};
+
+struct Rung {
+  std::string_view name;  // as ladder.rungs has it
+  std::string_view does;  // "halve the device batch, double the micro-steps: the global batch stays"
+  std::vector<ir::Role> may_relieve;
+  Offers offers = Offers::steps;
+  bool changes_experiment = false;  // its results cannot be compared with those asked for
+  /// Mildest first; empty: nothing is left to change. Gates may still refuse.
+  std::function<std::vector<plan::Changes>(const recipe::Recipe&)> changes;
+
+  bool relieves(ir::Role role) const;
+};
+
+std::span<const Rung> all_rungs();
+/// Of a validated recipe's ladder.rungs, in its order.
+std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder);
+
+}  // namespace megacpp::fit

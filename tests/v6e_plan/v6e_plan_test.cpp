@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of every recorded step beside the compiler's own numbers: arguments, peak, and FLOPs of a chip. The peak is
+// judged as planned, and corrected by what the other layouts taught, never by the one that is judged.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "megacpp/base/json_text.h"
+#include "megacpp/catalog/calibration.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace megacpp::fit {
+namespace {
+
+struct Recorded {
+  std::string row;
+  OnPaper paper;
+  double argument = 0, peak = 0, flops = 0;  // the compiler's, of a chip; bytes
+};
+
+double number(const base::Json& json, const char* key) { return json.find(key)->number().value(); }
+
+const std::string& text(const base::Json& json) { return *json.get_if<std::string>(); }
+
+Recorded plan_of(const std::string& line) {
+  const base::Json json = base::parse_json(line, base::Code::E1008, "v6e_compiled_steps.jsonl");
+  std::vector<std::string> settings;
+  for (const base::Json& setting : *json.find("settings")->get_if<base::Json::Array>())
+    settings.push_back(text(setting));
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(*json.find("recipe")) + ".yaml";
+  const Ground ground{.slice = hw::parse_target(text(*json.find("target"))), .kernels = runtime::cpu::cpu_target(1)};
+  return {text(*json.find("row")), plan_on_paper(recipe::load(recipe, settings), ground), number(json, "argument"),
+          number(json, "peak"), number(json, "flops")};
+}
+
+// Compiled once for all tests.
+const std::vector<Recorded>& recorded() {
+  static const std::vector<Recorded> rows = [] {
+    std::ifstream file(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/v6e_compiled_steps.jsonl");
+    std::vector<Recorded> read;
+    for (std::string line; std::getline(file, line);) read.push_back(plan_of(line));
+    return read;
+  }();
+  return rows;
+}
+
+const memory::MemoryPlan& memory_of(const Recorded& row) { return row.paper.compiled.pipeline[0].memory; }
+
+double argument_bytes(const Recorded& row) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  double bytes = 0;
+  for (const memory::StateSlot& slot : memory_of(row).state)
+    if (slot.role != ir::Role::gradient)
+      bytes += static_cast<double>(hw::argument_bytes(chip, ir::dtype_name(slot.type.dtype), slot.type.shape));
+  return bytes;
+}
+
+TEST(V6ePlanTest, EnoughLayoutsAreRecorded) { EXPECT_GE(recorded().size(), 10u); }
+
+TEST(V6ePlanTest, ArgumentsAreWithinAThousandth) {
+  for (const Recorded& row : recorded()) EXPECT_NEAR(argument_bytes(row) / row.argument, 1, 1e-3) << row.row;
+}
+
+TEST(V6ePlanTest, PeaksAreWithinAQuarterAsPlanned) {
+  for (const Recorded& row : recorded())
+    EXPECT_NEAR(static_cast<double>(memory_of(row).total_bytes) / row.peak, 1, 0.25) << row.row;
+}
+
+TEST(V6ePlanTest, CorrectedByTheOtherLayoutsPeaksAreWithinATenth) {
+  std::vector<catalog::Sample> samples;
+  for (const Recorded& row : recorded())
+    samples.push_back({.signature = signature_of(row.paper.recipe, row.paper.fit.hardware),
+                       .at = "2026-11-15T00:00:00Z",
+                       .lane = "xla v6e",
+                       .quantity = catalog::kPeakBytes,
+                       .parts = parts_of(memory_of(row)),
+                       .measured = row.peak});
+  const catalog::LeaveOneOut judged = catalog::leave_one_out(samples);
+  std::string table;
+  for (size_t i = 0; i < judged.judged.size(); ++i)
+    table += recorded()[i].row + " planned " + std::to_string(judged.judged[i].predicted / recorded()[i].peak) +
+             " corrected " + std::to_string(judged.judged[i].corrected / recorded()[i].peak) + "\n";
+  EXPECT_LE(judged.after.worst, 0.10) << table;
+  EXPECT_LE(judged.after.median, 0.05) << table;
+  RecordProperty("planned_worst", std::to_string(judged.before.worst));
+  RecordProperty("corrected_worst", std::to_string(judged.after.worst));
+}
+
+TEST(V6ePlanTest, FlopsOfAChipAreWithinATwentieth) {
+  for (const Recorded& row : recorded())
+    EXPECT_NEAR(row.paper.compiled.pipeline[0].flops / row.flops, 1, 0.05) << row.row;
+}
+
+}  // namespace
+}  // namespace megacpp::fit
