@@ -24,5 +24,6 @@ set(MEGACPP_FOLDERS
   data
   checkpoint
   train
+  report
   cli
 )

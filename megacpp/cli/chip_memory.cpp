@@ -8,16 +8,16 @@ namespace {
 
 Json known(int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(); }
 
+int64_t room(const ChipReport& chip) { return chip.memory.limit_bytes - chip.peak_bytes(); }
+
+}  // namespace
+
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
   Json coordinates = Json::object();
   for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
     coordinates[mesh.axes()[axis].name] = mesh.coordinate(chip, static_cast<ir::AxisId>(axis));
   return coordinates;
 }
-
-int64_t room(const ChipReport& chip) { return chip.memory.limit_bytes - chip.peak_bytes(); }
-
-}  // namespace
 
 int64_t ChipReport::peak_bytes() const {
   return memory.measured_peak_bytes > 0 ? memory.measured_peak_bytes : memory.planned_peak_bytes;

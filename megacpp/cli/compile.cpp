@@ -7,6 +7,7 @@
 
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
@@ -24,16 +25,6 @@ struct Flags {
   bool json = false;
 };
 
-Json memory_rows(const memory::MemoryPlan& plan) {
-  Json rows = Json::array();
-  for (const memory::Item& item : plan.items)
-    rows.push_back(Json{{"role", std::string(ir::role_name(item.role))},
-                        {"family", item.family},
-                        {"block", item.block},
-                        {"bytes", item.bytes}});
-  return rows;
-}
-
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   Json stages = Json::array(), fallbacks = Json::array();
   const memory::MemoryPlan& memory = compiled.largest().memory;
@@ -50,7 +41,7 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
               {"state_bytes", memory.state_bytes},
               {"padding_bytes", memory.padding_bytes},
               {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-              {"memory", memory_rows(memory)},
+              {"memory", memory_items_json(memory)},
               {"stages", stages},
               {"fallbacks", fallbacks}});
 }

@@ -8,6 +8,7 @@
 
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/cli/xla_compile.h"
@@ -20,7 +21,6 @@
 #include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/print.h"
-#include "megacpp/recipe/schema.h"
 
 namespace megacpp::cli {
 namespace {
@@ -108,70 +108,20 @@ Explanation explain(const recipe::Recipe& recipe, const XlaFlags& xla_flags) {
   return e;
 }
 
-std::string shape_text(const ir::Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
-
-const char* class_name(const plan::ParameterRow& row) {
-  if (!row.whole) return "sharded";
-  return row.replicated() ? "replicated" : "whole";
-}
-
 // ---- Text ----
-
-template <typename Say>
-void for_layout_keys(const Explanation& e, const Say& say) {
-  recipe::Recipe resolved = e.recipe;
-  resolved.layout = e.plan.layout;
-  for (const recipe::Key& key : recipe::keys())
-    if (key.path.starts_with("layout.")) say(key, recipe::member_of(key, e.recipe), recipe::member_of(key, resolved));
-}
-
-// Values that the recipe leaves to the planner.
-std::string decided_text(const Explanation& e) {
-  std::vector<std::string> parts;
-  for_layout_keys(e, [&parts](const recipe::Key& key, const recipe::Member& given, const recipe::Member& resolved) {
-    const std::string text = recipe::value_text(resolved);
-    if (recipe::value_text(given) != text) parts.push_back(key.path + ": " + text);
-  });
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
 
 void print_header(const Explanation& e) {
   fmt::print("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe.name, e.recipe.model.pattern,
              e.recipe.model.depth, static_cast<double>(e.parameters) / 1e6);
   fmt::print("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
   fmt::print("layout  {}\n", plan::layout_line(e.plan));
-  fmt::print("decided {}\n", decided_text(e));
+  fmt::print("decided {}\n", decided_text(e.recipe, e.plan));
   fmt::print("peak    {} per chip{}\n\n",
              e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
              e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
-  fmt::print("Composition, in this order for every model:\n");
-  for (size_t i = 0; i < e.composition.size(); ++i)
-    fmt::print("  {}. {:<16} {}\n", i + 1, e.composition[i].step, e.composition[i].here);
+  fmt::print("Composition, in this order for every model:\n{}", composition_text(e.composition));
   const std::string axes = plan::axes_text(e.plan);
   if (!axes.empty()) fmt::print("\nAxes of the mesh behind each dimension:\n{}", axes);
-}
-
-void print_parameters(const Explanation& e) {
-  fmt::print("\nParameters: how each lies between steps (stored), in products (computed) and in the optimizer.\n");
-  const bool has_stages = e.plan.stages > 1;
-  std::vector<std::string> headings = {"name",     ">shape",    ">local",      "class", "stored",
-                                       "computed", "optimizer", ">bytes/chip", "why"};
-  if (has_stages) headings.insert(headings.begin(), ">stage");
-  TextTable table(std::move(headings));
-  for (const plan::ParameterRow& row : e.rows) {
-    std::vector<std::string> cells = {row.count == 1 ? row.name : fmt::format("{} (x{})", row.name, row.count),
-                                      shape_text(row.shape),
-                                      shape_text(row.local),
-                                      class_name(row),
-                                      row.stored,
-                                      row.computed,
-                                      row.optimizer,
-                                      human_bytes(row.stored_bytes),
-                                      row.why};
-    if (has_stages) cells.insert(cells.begin(), std::to_string(row.stage));
-    table.add(std::move(cells));
-  }
-  fmt::print("{}", table.to_text());
 }
 
 void print_state(const Explanation& e) {
@@ -258,19 +208,6 @@ Json parameter_json(const plan::ParameterRow& row) {
           {"why", row.why}};
 }
 
-struct ValueJson {
-  Json operator()(const recipe::ByteSize* size) const { return size->bytes; }
-  Json operator()(const auto* value) const { return *value; }
-};
-
-Json resolved_layout_json(const Explanation& e) {
-  Json json;
-  for_layout_keys(e, [&json](const recipe::Key& key, const recipe::Member&, const recipe::Member& resolved) {
-    json[key.path] = std::visit(ValueJson{}, resolved);
-  });
-  return json;
-}
-
 Json stage_json(const StageSummary& s) {
   return {{"stage", s.stage},
           {"peak_bytes", s.peak_bytes},
@@ -301,9 +238,7 @@ Json collective_json(const CollectiveRow& row) {
 }
 
 void print_as_json(const Explanation& e) {
-  Json composition = Json::array(), parameters = Json::array(), stages = Json::array(), collectives = Json::array();
-  for (const plan::CompositionStep& step : e.composition)
-    composition.push_back(Json{{"step", step.step}, {"here", step.here}});
+  Json parameters = Json::array(), stages = Json::array(), collectives = Json::array();
   for (const plan::ParameterRow& row : e.rows) parameters.push_back(parameter_json(row));
   for (const StageSummary& stage : e.stages) stages.push_back(stage_json(stage));
   for (const CollectiveRow& row : e.collectives) collectives.push_back(collective_json(row));
@@ -313,8 +248,8 @@ void print_as_json(const Explanation& e) {
                {"mesh", to_string(e.plan.parallel.mesh)},
                {"chips", e.plan.chips},
                {"layout", plan::layout_line(e.plan)},
-               {"resolved_layout", resolved_layout_json(e)},
-               {"composition", composition},
+               {"resolved_layout", resolved_layout_json(e.recipe, e.plan)},
+               {"composition", composition_json(e.composition)},
                {"parameters", parameters},
                {"parameter_count", e.parameters},
                {"weight_bytes", largest.state.weights},
@@ -341,7 +276,7 @@ int run_explain(const Flags& flags) {
     print_as_json(e);
   } else {
     print_header(e);
-    print_parameters(e);
+    fmt::print("\n{}", parameters_text(e.rows, e.plan));
     e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
     if (e.xla) print_xla(*e.xla, e.recipe.xla.placement);

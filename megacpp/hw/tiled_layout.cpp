@@ -144,29 +144,32 @@ void require_sizes(Shape shape) {
   }
 }
 
+int64_t bytes_in(const Chip& chip, int bits, Shape shape, const Order& order) {
+  if (!chip.tiling.exists()) return rounded_up(count(shape) * bits / 8, chip.alignment);
+  return tiled_elements(Tiles(chip.tiling, bits), shape, order) * bits / 8;
+}
+
 TensorLayout layout_in(const Chip& chip, const ElementType& type, Shape shape, Order order) {
-  TensorLayout layout{.minor_to_major = std::move(order)};
+  TensorLayout layout{.bytes = bytes_in(chip, type.bits, shape, order), .minor_to_major = std::move(order)};
   layout.text = type.name + "[" + joined(shape) + "]{" + joined(layout.minor_to_major);
-  if (chip.tiling.exists()) {
-    const Tiles tiles(chip.tiling, type.bits);
-    layout.text += ":" + tile_text(tiles, shape, layout.minor_to_major);
-    layout.bytes = tiled_elements(tiles, shape, layout.minor_to_major) * type.bits / 8;
-  } else {
-    layout.bytes = rounded_up(count(shape) * type.bits / 8, chip.alignment);
-  }
+  if (chip.tiling.exists()) layout.text += ":" + tile_text(Tiles(chip.tiling, type.bits), shape, layout.minor_to_major);
   layout.text += "}";
   return layout;
+}
+
+Order argument_order(const Chip& chip, int bits, Shape shape) {
+  const bool has_choice = chip.tiling.exists() && shape.size() >= 2 && count(shape) > 0;
+  return has_choice ? compact_order(Tiles(chip.tiling, bits), shape) : row_major(shape.size());
 }
 
 }  // namespace
 
 ElementType element_type(std::string_view name) {
-  std::vector<std::string> known;
-  for (const TypeNames& type : type_table()) {
+  for (const TypeNames& type : type_table())
     if (name == type.name || std::find(type.others.begin(), type.others.end(), name) != type.others.end())
       return {type.name, type.bits};
-    known.push_back(type.name);
-  }
+  std::vector<std::string> known;
+  for (const TypeNames& type : type_table()) known.push_back(type.name);
   base::raise(base::Code::E1604, {.where = "dtype",
                                   .got = "'" + std::string(name) + "'",
                                   .wanted = "a dtype such as f32, bf16, s32 or s8",
@@ -176,13 +179,14 @@ ElementType element_type(std::string_view name) {
 TensorLayout argument_layout(const Chip& chip, std::string_view dtype, Shape shape) {
   const ElementType type = element_type(dtype);
   require_sizes(shape);
-  const bool has_choice = chip.tiling.exists() && shape.size() >= 2 && count(shape) > 0;
-  return layout_in(chip, type, shape,
-                   has_choice ? compact_order(Tiles(chip.tiling, type.bits), shape) : row_major(shape.size()));
+  return layout_in(chip, type, shape, argument_order(chip, type.bits, shape));
 }
 
+// A plan asks for every tensor of its programs, so no text is made here.
 int64_t argument_bytes(const Chip& chip, std::string_view dtype, Shape shape) {
-  return argument_layout(chip, dtype, shape).bytes;
+  const int bits = element_type(dtype).bits;
+  require_sizes(shape);
+  return bytes_in(chip, bits, shape, argument_order(chip, bits, shape));
 }
 
 TensorLayout forced_layout(const Chip& chip, std::string_view dtype, Shape shape, Shape minor_to_major) {

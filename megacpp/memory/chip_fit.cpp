@@ -25,28 +25,7 @@ std::string next_for_memory(const ir::Mesh& mesh) {
   return "set train.recompute, reduce train.batch" + least + " (raise train.micro_steps), or reduce train.sequence";
 }
 
-// A smaller batch shrinks what comes and goes, never what stays.
-std::string next_for_chip(const ChipFit& fit, const ir::Mesh& mesh) {
-  if (fit.plan->state_bytes <= fit.limit_bytes) return next_for_memory(mesh);
-  return fmt::format(
-      "what stays between steps takes {} alone: split it (layout.zero, layout.tensor_parallel, "
-      "layout.pipeline_parallel), or raise the limit",
-      human_bytes(fit.plan->state_bytes));
-}
-
 std::string with_unit(int64_t bytes) { return fmt::format("{} bytes ({})", bytes, human_bytes(bytes)); }
-
-std::string contents_text(const MemoryPlan& plan) {
-  std::string text;
-  for (const RoleBytes& part : bytes_by_role(plan))
-    text += fmt::format("{}{} {}", text.empty() ? ": " : ", ", ir::role_name(part.role), human_bytes(part.bytes));
-  const size_t shown = std::min(kShownPieces, plan.largest.size());
-  for (size_t i = 0; i < shown; ++i) {
-    const Allocation& piece = plan.largest[i];
-    text += fmt::format("{}{} {} @{}", i == 0 ? "; largest " : ", ", human_bytes(piece.bytes), piece.what, piece.scope);
-  }
-  return text;
-}
 
 // The worst stands under "where"; the next ones are named, the rest counted.
 std::string others_text(const FitCheck& check, const ir::Mesh& mesh) {
@@ -62,18 +41,38 @@ base::Problem machine_problem(const FitCheck& check) {
   const ChipFit& worst = check.chips.front();
   const size_t chips = check.chips.size();
   const std::string all = chips > 1 ? fmt::format(" and {} on all {} chips", check.total_bytes, chips) : "";
-  return {.got = fmt::format("{} planned{}{}", with_unit(worst.planned_bytes()), all, contents_text(*worst.plan)),
+  return {.got = fmt::format("{} planned{}: {}", with_unit(worst.planned_bytes()), all, contents_text(*worst.plan)),
           .wanted = fmt::format("at most the {} available on this machine", with_unit(check.limits.machine_bytes))};
 }
 
 base::Problem chip_problem(const FitCheck& check, const ir::Mesh& mesh) {
   const ChipFit& worst = check.chips.front();
-  return {.got = fmt::format("{} planned, {} too much{}{}", with_unit(worst.planned_bytes()),
+  return {.got = fmt::format("{} planned, {} too much: {}{}", with_unit(worst.planned_bytes()),
                              human_bytes(-worst.room()), contents_text(*worst.plan), others_text(check, mesh)),
           .wanted = fmt::format("at most the {} of this chip", with_unit(worst.limit_bytes))};
 }
 
 }  // namespace
+
+std::string next_for_chip(const MemoryPlan& plan, int64_t limit, const ir::Mesh& mesh) {
+  if (plan.state_bytes <= limit) return next_for_memory(mesh);
+  return fmt::format(
+      "what stays between steps takes {} alone: split it (layout.zero, layout.tensor_parallel, "
+      "layout.pipeline_parallel), or raise the limit",
+      human_bytes(plan.state_bytes));
+}
+
+std::string contents_text(const MemoryPlan& plan) {
+  std::string text;
+  for (const RoleBytes& part : bytes_by_role(plan))
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(part.role), human_bytes(part.bytes));
+  const size_t shown = std::min(kShownPieces, plan.largest.size());
+  for (size_t i = 0; i < shown; ++i) {
+    const Allocation& piece = plan.largest[i];
+    text += fmt::format("{}{} {} @{}", i == 0 ? "; largest " : ", ", human_bytes(piece.bytes), piece.what, piece.scope);
+  }
+  return text;
+}
 
 int64_t FitCheck::overflowing() const {
   return std::count_if(chips.begin(), chips.end(), [](const ChipFit& fit) { return fit.overflows(); });
@@ -127,7 +126,7 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
   const bool is_machine = *check.misfit == OomClass::host;
   base::Problem problem = is_machine ? machine_problem(check) : chip_problem(check, mesh);
   problem.where = place_of(worst.chip, mesh, host);
-  problem.next = is_machine ? next_for_memory(mesh) : next_for_chip(worst, mesh);
+  problem.next = is_machine ? next_for_memory(mesh) : next_for_chip(*worst.plan, worst.limit_bytes, mesh);
   OomFacts facts{.cls = *check.misfit,
                  .stage = "planning",
                  .chip = worst.chip,

@@ -48,6 +48,13 @@ std::vector<RoleBytes> bytes_by_role(const MemoryPlan& plan);
 /// The largest pieces of a plan, as an error carries them.
 std::vector<OomPiece> pieces_of(const MemoryPlan& plan);
 
+/// "weight 1.00 GiB, activation 512.00 MiB; largest 64.00 MiB dot f32[..] @head": by role, and the largest pieces.
+std::string contents_text(const MemoryPlan& plan);
+
+/// What to change where a plan exceeds a limit of so many bytes: a smaller batch shrinks what comes and goes, never
+/// what stays.
+std::string next_for_chip(const MemoryPlan& plan, int64_t limit, const ir::Mesh& mesh);
+
 /// "chip 3: data 1 on host tpu-7"
 std::string place_of(int64_t chip, const ir::Mesh& mesh, const std::string& host);
 

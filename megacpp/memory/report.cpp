@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/memory/report.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,33 +14,90 @@ namespace {
 
 constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
 
-// Rows by `key`, one column per role present, and a total.
 template <typename Key>
-std::string table_by(const MemoryPlan& plan, const std::string& title, const Key& key) {
+MemoryTable table_by(const MemoryPlan& plan, const Key& key) {
   std::map<std::string, std::map<ir::Role, int64_t>> rows;
   std::set<ir::Role> roles;
   for (const Item& item : plan.items) {
     rows[key(item)][item.role] += item.bytes;
     roles.insert(item.role);
   }
-  std::string text = fmt::format("{:<14}", title);
-  for (const ir::Role role : roles) text += fmt::format("{:>13}", ir::role_name(role));
-  text += fmt::format("{:>13}\n", "total");
-  for (const auto& [name, bytes] : rows) {
-    text += fmt::format("{:<14}", name.empty() ? "-" : name);
-    int64_t total = 0;
-    for (const ir::Role role : roles) {
-      const auto at = bytes.find(role);
-      const int64_t here = at == bytes.end() ? 0 : at->second;
-      text += fmt::format("{:>13}", here == 0 ? "." : human_bytes(here));
-      total += here;
+  MemoryTable table{.roles = {roles.begin(), roles.end()}, .rows = {}};
+  for (auto& [name, bytes] : rows) {
+    MemoryTable::Row& row = table.rows.emplace_back(MemoryTable::Row{.name = name, .bytes = {}});
+    for (const ir::Role role : roles) row.bytes.push_back(bytes[role]);
+  }
+  return table;
+}
+
+struct Alike {
+  std::string family;
+  std::vector<std::string> blocks;
+};
+
+std::string name_of(const Alike& alike) {
+  if (alike.family.empty()) return alike.blocks[0];
+  const std::string first = alike.family + " " + alike.blocks[0];
+  if (alike.blocks.size() == 1) return first;
+  return fmt::format("{} .. {} ({} alike)", first, alike.blocks.back(), alike.blocks.size());
+}
+
+}  // namespace
+
+int64_t MemoryTable::Row::total() const { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
+
+MemoryTable by_family(const MemoryPlan& plan) {
+  return table_by(plan, [](const Item& item) { return item.family; });
+}
+
+MemoryTable by_block(const MemoryPlan& plan) {
+  return table_by(plan, [](const Item& item) { return item.block; });
+}
+
+MemoryTable by_alike_blocks(const MemoryPlan& plan) {
+  std::map<std::string, std::string> family_of;
+  for (const Item& item : plan.items) family_of[item.block] = item.family;
+  const MemoryTable all = by_block(plan);
+  MemoryTable table{.roles = all.roles, .rows = {}};
+  std::vector<Alike> names;
+  for (const MemoryTable::Row& row : all.rows) {
+    const std::string& family = family_of[row.name];
+    size_t at = 0;
+    const auto joins = [&] {
+      return !family.empty() && names[at].family == family && table.rows[at].bytes == row.bytes;
+    };
+    while (at < names.size() && !joins()) ++at;
+    if (at == names.size()) {
+      names.push_back({.family = family, .blocks = {}});
+      table.rows.push_back(row);
     }
-    text += fmt::format("{:>13}\n", human_bytes(total));
+    names[at].blocks.push_back(row.name);
+  }
+  for (size_t i = 0; i < names.size(); ++i) table.rows[i].name = name_of(names[i]);
+  return table;
+}
+
+std::string to_text(const MemoryTable& table, const std::string& title) {
+  size_t width = 14;
+  for (const MemoryTable::Row& row : table.rows) width = std::max(width, row.name.size() + 1);
+  std::string text = fmt::format("{:<{}}", title, width);
+  for (const ir::Role role : table.roles) text += fmt::format("{:>13}", ir::role_name(role));
+  text += fmt::format("{:>13}\n", "total");
+  for (const MemoryTable::Row& row : table.rows) {
+    text += fmt::format("{:<{}}", row.name.empty() ? "-" : row.name, width);
+    for (const int64_t bytes : row.bytes) text += fmt::format("{:>13}", bytes == 0 ? "." : human_bytes(bytes));
+    text += fmt::format("{:>13}\n", human_bytes(row.total()));
   }
   return text;
 }
 
-}  // namespace
+std::string largest_text(const MemoryPlan& plan) {
+  std::string text;
+  for (const Allocation& allocation : plan.largest)
+    text += fmt::format("{:>12}  {:<11} {:<22} {}\n", human_bytes(allocation.bytes), ir::role_name(allocation.role),
+                        allocation.scope, allocation.what);
+  return text;
+}
 
 std::string human_bytes(int64_t bytes) {
   double value = static_cast<double>(bytes);
@@ -52,13 +111,9 @@ std::string to_text(const MemoryPlan& plan) {
                                  plan.peak_program);
   text += fmt::format("  state {} · temporaries {} · padding {}\n\n", human_bytes(plan.state_bytes),
                       human_bytes(plan.total_bytes - plan.state_bytes), human_bytes(plan.padding_bytes));
-  text += table_by(plan, "family", [](const Item& item) { return item.family; }) + "\n";
-  text += table_by(plan, "block", [](const Item& item) { return item.block; }) + "\n";
-  text += "largest at the peak\n";
-  for (const Allocation& allocation : plan.largest)
-    text += fmt::format("{:>12}  {:<11} {:<22} {}\n", human_bytes(allocation.bytes), ir::role_name(allocation.role),
-                        allocation.scope, allocation.what);
-  return text;
+  text += to_text(by_family(plan), "family") + "\n";
+  text += to_text(by_block(plan), "block") + "\n";
+  return text + "largest at the peak\n" + largest_text(plan);
 }
 
 }  // namespace megacpp::memory

@@ -340,10 +340,24 @@ std::vector<Gate> make_gates() {
   return gates;
 }
 
+const std::vector<Gate>& all_gates() {
+  static const std::vector<Gate> gates = make_gates();
+  return gates;
+}
+
 }  // namespace
 
+std::vector<base::Code> gate_codes() {
+  std::vector<base::Code> codes;
+  for (const Gate& gate : all_gates()) codes.push_back(gate.code);
+  std::ranges::sort(codes);
+  const auto doubled = std::ranges::unique(codes);
+  codes.erase(doubled.begin(), doubled.end());
+  return codes;
+}
+
 void check_layout(const Recipe& recipe, Adjustable adjustable) {
-  static const std::vector<Gate> gates = make_gates();
+  const std::vector<Gate>& gates = all_gates();
   const Gate* gate = refusing(gates, recipe);
   if (gate == nullptr) return;
   Recipe resolved = recipe;

@@ -3,6 +3,9 @@
 // refusal says what was got, what is wanted, and the nearest choices that every gate lets pass.
 #pragma once
 
+#include <vector>
+
+#include "megacpp/base/error.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -10,5 +13,8 @@ namespace megacpp::plan {
 
 /// The recipe is validated. Raises E1401 to E1407 on the first problem, E1505 for what its backend cannot run.
 void check_layout(const recipe::Recipe& recipe, Adjustable adjustable);
+
+/// What the gates refuse: the code of each kind once, sorted.
+std::vector<base::Code> gate_codes();
 
 }  // namespace megacpp::plan

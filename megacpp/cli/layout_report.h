@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan decided, in words and as JSON: the part that all commands which print plans share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megacpp/cli/command.h"
+#include "megacpp/plan/composition.h"
+#include "megacpp/plan/parameter_table.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::cli {
+
+/// "layout.zero: 1, layout.prefetch: 1": values that the recipe leaves to the planner.
+std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan);
+/// Every key of the layout with the value it has in the plan.
+Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan);
+
+/// A numbered line for each step.
+std::string composition_text(const std::vector<plan::CompositionStep>& steps);
+Json composition_json(const std::vector<plan::CompositionStep>& steps);
+
+/// 4x8
+std::string shape_text(const ir::Shape& shape);
+
+/// "sharded", "replicated", or "whole" on the only chip that has it.
+const char* class_name(const plan::ParameterRow& row);
+/// A table of where parameters lie; with a pipeline, by stage.
+std::string parameters_text(const std::vector<plan::ParameterRow>& rows, const plan::Plan& plan);
+
+}  // namespace megacpp::cli

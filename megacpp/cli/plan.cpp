@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/file.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/fit/misfit.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct Flags {
+  std::shared_ptr<RecipeFlags> recipe;
+  PlanWishes wishes;
+  std::string html;
+  bool no_catalog = false;
+  bool json = false;
+};
+
+// A plan that does not fit is printed like any other; the error ends the command after that.
+int run_plan(const Flags& flags) {
+  PlanWishes wishes = flags.wishes;
+  wishes.uses_catalog = !flags.no_catalog;
+  const PlanReport report = make_plan_report(flags.recipe->load(), wishes);
+  if (flags.json)
+    print_json(plan_json(report));
+  else
+    fmt::print("{}", plan_text(report));
+  std::fflush(stdout);
+  if (!flags.html.empty()) {
+    base::write_file_atomically(flags.html, plan_page(report));
+    fmt::print(stderr, "page written to {}\n", flags.html);
+  }
+  if (!report.paper.fit.fits()) throw fit::misfit_error(report.paper);
+  return 0;
+}
+
+}  // namespace
+
+Command plan_command() {
+  return {.name = "plan",
+          .summary = "a recipe on hardware that need not be here: memory of every chip, time of a step, does it fit",
+          .example =
+              "megacpp plan recipes/nam56r-1b.yaml --hardware v6e:2x2\n"
+              "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<Flags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_option("--hardware", flags->wishes.hardware,
+                           "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "
+                           "recipe's hardware.target, or this machine")
+                ->type_name("TARGET");
+            app.add_flag("--no-catalog", flags->no_catalog, "do not correct by what earlier launches measured");
+            app.add_option("--html", flags->html, "also write one page with pictures there")->type_name("FILE");
+            app.add_flag("--json", flags->json, "print JSON, with every parameter by itself");
+            return [flags] { return run_plan(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

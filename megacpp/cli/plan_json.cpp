@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for programs: all that the text says, and every parameter by itself.
+#include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/layout_report.h"
+#include "megacpp/cli/memory_json.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/plan/gates.h"
+#include "megacpp/plan/print.h"
+
+namespace megacpp::cli {
+namespace {
+
+Json hardware_json(const PlanReport& r) {
+  return {{"name", r.slice.name},
+          {"chip", r.slice.chip.name},
+          {"kind", hw::to_string(r.slice.chip.kind)},
+          {"chips", r.slice.chips()},
+          {"devices", r.slice.devices()},
+          {"hosts", r.slice.hosts()},
+          {"lane", r.lane}};
+}
+
+Json changes_json(const plan::Changes& changes) {
+  Json json = Json::object();
+  for (const plan::Change& change : changes) json[change.key] = change.value;
+  return json;
+}
+
+Json gates_json() {
+  Json json = Json::array();
+  for (const base::Code code : plan::gate_codes())
+    json.push_back(Json{{"code", base::code_name(code)}, {"refuses", base::code_title(code)}, {"passed", true}});
+  return json;
+}
+
+Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
+  const int64_t slice_chip = group.chip / r.slice.chip.devices;
+  const memory::MemoryPlan& plan = r.paper.compiled.pipeline[group.stage].memory;
+  return {{"chip", group.chip},
+          {"chips", group.chips},
+          {"stage", group.stage},
+          {"coordinates", coordinates_json(group.chip, r.paper.compiled.mesh)},
+          {"slice_coordinates", r.slice.coordinates(slice_chip)},
+          {"host", r.slice.host_name(slice_chip)},
+          {"planned_bytes", group.planned},
+          {"corrected_bytes", group.corrected},
+          {"code_bytes", group.code},
+          {"needed_bytes", group.needed()},
+          {"limit_bytes", group.limit},
+          {"room_bytes", group.room()},
+          {"state_bytes", plan.state_bytes},
+          {"padding_bytes", plan.padding_bytes},
+          {"peak_program", plan.peak_program},
+          {"memory", memory_items_json(plan)},
+          {"largest", largest_json(plan)}};
+}
+
+Json errors_json(const catalog::Errors& errors) { return {{"median", errors.median}, {"worst", errors.worst}}; }
+
+Json correction_json(const PlanReport& r) {
+  const catalog::Correction& c = r.correction;
+  Json json = {{"lane", r.lane},
+               {"samples", c.samples},
+               {"method", catalog::method_name(c.method)},
+               {"note", r.catalog_note},
+               {"error_as_planned", errors_json(c.before)}};
+  json["error_corrected"] = c.after ? errors_json(*c.after) : Json();
+  return json;
+}
+
+Json arguments_json(const fit::ArgumentBytes& a) {
+  return {{"bytes", a.total()},
+          {"weight_bytes", a.weights},
+          {"optimizer_bytes", a.optimizer},
+          {"batch_bytes", a.batch},
+          {"padding_bytes", a.padding}};
+}
+
+Json links_json(const fit::StepTime& time) {
+  Json json = Json::array();
+  for (const fit::LinkTime& link : time.links)
+    json.push_back(Json{{"axes", link.axes},
+                        {"link", link.link},
+                        {"bytes", link.bytes},
+                        {"bytes_per_second", link.bytes_per_second},
+                        {"seconds", link.seconds},
+                        {"exposed_seconds", link.exposed},
+                        {"overlapped_seconds", std::max(0.0, link.seconds - link.exposed)}});
+  return json;
+}
+
+Json time_json(const PlanReport& r) {
+  const fit::StepTime& time = r.paper.time;
+  return {{"step_seconds", time.seconds()},
+          {"compute_seconds", time.compute},
+          {"memory_seconds", time.memory},
+          {"exposed_seconds", time.exposed},
+          {"bubble_seconds", time.bubble},
+          {"overlapped_seconds", time.overlapped},
+          {"tokens_per_step", r.tokens_per_step()},
+          {"tokens_per_second", r.tokens_per_second()},
+          {"mfu", time.mfu},
+          {"regime", time.regime()},
+          {"relief", r.relief}};
+}
+
+Json tensor_json(const fit::StoredTensor& tensor) {
+  return {{"spec", tensor.spec}, {"local", tensor.local}, {"bytes", tensor.bytes}, {"layout", tensor.layout}};
+}
+
+Json parameter_json(const fit::StoredParameter& p) {
+  Json json = {{"name", p.name},
+               {"stage", p.stage},
+               {"shape", p.shape},
+               {"computed", p.computed},
+               {"weight", tensor_json(p.weight)}};
+  json["gradient"] = p.trainable ? tensor_json(p.gradient) : Json();
+  json["first_moment"] = p.trainable ? tensor_json(p.moment) : Json();
+  json["second_moment"] = p.trainable ? tensor_json(p.moment) : Json();
+  json["bytes"] = p.bytes();
+  json["why"] = p.why;
+  return json;
+}
+
+}  // namespace
+
+Json plan_json(const PlanReport& r) {
+  const plan::Plan& plan = r.paper.plan;
+  Json groups = Json::array(), parameters = Json::array();
+  for (const fit::ChipGroup& group : r.paper.fit.groups) groups.push_back(group_json(r, group));
+  for (const fit::StoredParameter& parameter : r.stored) parameters.push_back(parameter_json(parameter));
+  const recipe::Recipe& recipe = r.paper.recipe;
+  return {{"name", recipe.name},
+          {"pattern", recipe.model.pattern},
+          {"depth", recipe.model.depth},
+          {"parameter_count", r.parameters},
+          {"batch", recipe.train.batch},
+          {"sequence", recipe.train.sequence},
+          {"micro_steps", recipe.train.micro_steps},
+          {"hardware", hardware_json(r)},
+          {"mesh", to_string(plan.parallel.mesh)},
+          {"chips", plan.chips},
+          {"layout", plan::layout_line(plan)},
+          {"resolved_layout", resolved_layout_json(recipe, plan)},
+          {"changed_to_fill", changes_json(r.filling)},
+          {"fits", r.paper.fit.fits()},
+          {"groups", groups},
+          {"mean_needed_bytes", r.paper.fit.mean},
+          {"correction", correction_json(r)},
+          {"composition", composition_json(r.composition)},
+          {"gates", gates_json()},
+          {"arguments", arguments_json(r.arguments)},
+          {"collectives", links_json(r.paper.time)},
+          {"time", time_json(r)},
+          {"parameters", parameters}};
+}
+
+}  // namespace megacpp::cli

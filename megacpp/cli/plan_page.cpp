@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as one HTML page with pictures.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/layout_report.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/plan/print.h"
+#include "megacpp/report/html.h"
+#include "megacpp/report/svg.h"
+
+namespace megacpp::cli {
+namespace {
+
+using memory::human_bytes;
+using report::Table;
+
+std::string bytes_label(double bytes) { return human_bytes(std::llround(bytes)); }
+
+std::string family_label(const std::string& family) { return family.empty() ? "outside blocks" : family; }
+
+double as_number(int64_t bytes) { return static_cast<double>(bytes); }
+
+/// Families in the order of their names, over all plans of the pipeline.
+std::vector<std::string> families_of(const compile::Compiled& compiled) {
+  std::map<std::string, bool> seen;
+  for (const compile::ChipPrograms& stage : compiled.pipeline)
+    for (const memory::Item& item : stage.memory.items) seen[item.family] = true;
+  std::vector<std::string> families;
+  for (const auto& [family, is_seen] : seen) families.push_back(family);
+  return families;
+}
+
+std::vector<std::string> family_labels(const std::vector<std::string>& families) {
+  std::vector<std::string> labels;
+  for (const std::string& family : families) labels.push_back(family_label(family));
+  return labels;
+}
+
+/// Every group of chips against its limit.
+std::string chips_picture(const PlanReport& r) {
+  const std::vector<std::string> families = families_of(r.paper.compiled);
+  report::BarChart chart{.series = family_labels(families), .bars = {}, .text = bytes_label};
+  chart.series.push_back("padding");
+  chart.series.push_back("code");
+  for (const fit::ChipGroup& group : r.paper.fit.groups) {
+    const memory::MemoryPlan& plan = r.paper.compiled.pipeline[group.stage].memory;
+    std::map<std::string, int64_t> by_family;
+    for (const memory::Item& item : plan.items) by_family[item.family] += item.bytes;
+    report::Bar bar{
+        .label = fmt::format("{}{}", group.place, group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : ""),
+        .values = {},
+        .marks = {{as_number(group.limit), "limit"}}};
+    for (const std::string& family : families) bar.values.push_back(as_number(by_family[family]));
+    bar.values.push_back(as_number(plan.padding_bytes));
+    bar.values.push_back(as_number(group.code));
+    chart.bars.push_back(std::move(bar));
+  }
+  return report::stacked_bars(chart);
+}
+
+/// The worst chip: a bar for each role.
+std::string roles_picture(const memory::MemoryPlan& plan) {
+  const memory::MemoryTable table = memory::by_family(plan);
+  report::BarChart chart{.series = {}, .bars = {}, .text = bytes_label};
+  for (const memory::MemoryTable::Row& row : table.rows) chart.series.push_back(family_label(row.name));
+  for (size_t role = 0; role < table.roles.size(); ++role) {
+    report::Bar bar{.label = std::string(ir::role_name(table.roles[role])), .values = {}};
+    for (const memory::MemoryTable::Row& row : table.rows) bar.values.push_back(as_number(row.bytes[role]));
+    chart.bars.push_back(std::move(bar));
+  }
+  return report::stacked_bars(chart);
+}
+
+std::string time_picture(const fit::StepTime& time) {
+  report::BarChart chart{.series = {"compute", "memory traffic", "pipeline bubble"},
+                         .bars = {{.label = "step", .values = {time.compute, time.memory, time.bubble}},
+                                  {.label = "links, beside the work", .values = {0, 0, 0}}},
+                         .text = human_seconds};
+  for (const fit::LinkTime& link : time.links) {
+    chart.series.push_back(fmt::format("{} over {}", link.link, link.axes));
+    chart.bars[0].values.push_back(link.exposed);
+    chart.bars[1].values.push_back(std::max(0.0, link.seconds - link.exposed));
+  }
+  return report::stacked_bars(chart);
+}
+
+Table chips_table(const fit::FitReport& fit) {
+  Table table{.headings = {">chips", "the first of them", "at", ">planned", ">corrected", ">code", ">limit", ">room"},
+              .rows = {}};
+  for (const fit::ChipGroup& g : fit.groups)
+    table.rows.push_back({std::to_string(g.chips), g.place, g.where, human_bytes(g.planned),
+                          fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code), human_bytes(g.limit),
+                          g.room() < 0 ? "-" + human_bytes(-g.room()) : human_bytes(g.room())});
+  return table;
+}
+
+Table memory_table(const memory::MemoryTable& memory, const char* title) {
+  Table table{.headings = {title}, .rows = {}};
+  for (const ir::Role role : memory.roles) table.headings.push_back(">" + std::string(ir::role_name(role)));
+  table.headings.push_back(">total");
+  for (const memory::MemoryTable::Row& row : memory.rows) {
+    std::vector<std::string> cells = {family_label(row.name)};
+    for (const int64_t bytes : row.bytes) cells.push_back(bytes == 0 ? "" : human_bytes(bytes));
+    cells.push_back(human_bytes(row.total()));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+Table largest_table(const memory::MemoryPlan& plan) {
+  Table table{.headings = {">bytes", "role", "where", "what"}, .rows = {}};
+  for (const memory::Allocation& piece : plan.largest)
+    table.rows.push_back({human_bytes(piece.bytes), std::string(ir::role_name(piece.role)), piece.scope, piece.what});
+  return table;
+}
+
+Table links_table(const fit::StepTime& time) {
+  Table table{.headings = {"axes", "link", ">bytes", ">GB/s", ">on the wire", ">waited for", ">overlapped"},
+              .rows = {}};
+  for (const fit::LinkTime& link : time.links)
+    table.rows.push_back({link.axes, link.link, human_bytes(link.bytes),
+                          fmt::format("{:.1f}", link.bytes_per_second / 1e9), human_seconds(link.seconds),
+                          human_seconds(link.exposed), human_seconds(std::max(0.0, link.seconds - link.exposed))});
+  return table;
+}
+
+Table parameters_table(const PlanReport& r) {
+  Table table{.headings = {">stage", "name", ">shape", ">local", "stored", "computed", "optimizer", ">weight",
+                           ">gradient", ">moments", "layout", "why"},
+              .rows = {}};
+  for (const fit::StoredParameter& p : r.stored)
+    table.rows.push_back({std::to_string(p.stage), p.name, shape_text(p.shape), shape_text(p.weight.local),
+                          p.weight.spec, p.computed, p.moment.spec, human_bytes(p.weight.bytes),
+                          human_bytes(p.gradient.bytes), human_bytes(2 * p.moment.bytes), p.weight.layout, p.why});
+  return table;
+}
+
+Table facts_table(const PlanReport& r) {
+  const recipe::Recipe& recipe = r.paper.recipe;
+  const plan::Plan& plan = r.paper.plan;
+  Table table{
+      .headings = {"", ""},
+      .rows = {{"model", fmt::format("{}, pattern {}, depth {}, {:.2f}M parameters", recipe.name, recipe.model.pattern,
+                                     recipe.model.depth, static_cast<double>(r.parameters) / 1e6)},
+               {"hardware", fmt::format("{}: {} chips, {} hosts, {}", r.slice.name, r.slice.chips(), r.slice.hosts(),
+                                        r.slice.chip.title)},
+               {"step", fmt::format("{} sequences of {} tokens x {} micro-steps, {}", recipe.train.batch,
+                                    recipe.train.sequence, recipe.train.micro_steps, recipe.train.precision)},
+               {"mesh", to_string(plan.parallel.mesh)},
+               {"layout", plan::layout_line(plan)},
+               {"decided", decided_text(recipe, plan)}}};
+  for (const plan::Change& change : r.filling)
+    table.rows.push_back({"changed to fill the slice", change.key + ": " + change.value});
+  for (const plan::CompositionStep& step : r.composition) table.rows.push_back({step.step, step.here});
+  return table;
+}
+
+void add_memory(report::Page& page, const PlanReport& r) {
+  const memory::MemoryPlan& plan = r.memory();
+  page.heading("Memory of every chip");
+  page.figure(chips_picture(r), "Bytes at the peak by family against the limit; the chip with the least room first.");
+  page.table(chips_table(r.paper.fit));
+  page.paragraph(
+      fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.paper.fit.mean)));
+  page.heading("The worst chip: " + r.worst().place);
+  page.figure(roles_picture(plan), "What its bytes are for at the peak, by family.");
+  page.table(memory_table(memory::by_family(plan), "family"));
+  page.folded_table("By block", memory_table(memory::by_alike_blocks(plan), "block"));
+  const fit::ArgumentBytes& a = r.arguments;
+  page.paragraph(
+      fmt::format("Arguments of the program: {}, of which {} are padding (weights {}, optimizer {}, batch {}).",
+                  human_bytes(a.total()), human_bytes(a.padding), human_bytes(a.weights), human_bytes(a.optimizer),
+                  human_bytes(a.batch)));
+  page.heading("Largest allocations at its peak");
+  page.table(largest_table(plan));
+}
+
+void add_time(report::Page& page, const PlanReport& r) {
+  const fit::StepTime& time = r.paper.time;
+  page.heading("Predicted step");
+  page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU, bound by {}. {}", human_seconds(time.seconds()),
+                             r.tokens_per_second(), 100 * time.mfu, time.regime(), r.relief));
+  page.figure(time_picture(time),
+              "Where the time goes: links count in the step only where nothing is computed meanwhile.");
+  if (!time.links.empty()) page.table(links_table(time));
+}
+
+}  // namespace
+
+std::string plan_page(const PlanReport& r) {
+  report::Page page(fmt::format("{} on {}", r.paper.recipe.name, r.slice.name));
+  page.banner(verdict_text(r), r.paper.fit.fits() ? report::Page::Tone::good : report::Page::Tone::bad);
+  page.table(facts_table(r));
+  add_memory(page, r);
+  add_time(page, r);
+  page.heading("Parameters");
+  page.folded_table(fmt::format("All {} parameters", r.stored.size()), parameters_table(r));
+  return page.to_text();
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/plan_report.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/catalog/location.h"
+#include "megacpp/cli/backend.h"
+#include "megacpp/fit/lane.h"
+#include "megacpp/fit/relief.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/cpu/host_rates.h"
+
+namespace megacpp::cli {
+namespace {
+
+std::string target_name(const recipe::Recipe& recipe, const PlanWishes& wishes) {
+  if (!wishes.hardware.empty()) return wishes.hardware;
+  if (!recipe.hardware.target.empty()) return recipe.hardware.target;
+  return fmt::format("host:{}", plan::make_plan(recipe).chips);
+}
+
+// A plan writes nothing, so a catalog that is not there yet is not made either.
+void consult_catalog(PlanReport& report, const recipe::Recipe& recipe) {
+  try {
+    const std::filesystem::path path = catalog::default_path();
+    if (!std::filesystem::exists(path)) {
+      report.catalog_note = "there is no catalog yet";
+      return;
+    }
+    const catalog::MaybeCatalog opened = catalog::Catalog::open_or_none(path);
+    if (!opened.catalog) {
+      report.catalog_note = opened.why_not->what();
+      return;
+    }
+    report.correction = opened.catalog->correction(report.lane, catalog::kPeakBytes,
+                                                   fit::signature_of(recipe, report.slice.name));
+    if (report.correction.samples == 0) report.catalog_note = "the catalog has no other measurement of this lane";
+  } catch (const base::Error& error) {
+    report.catalog_note = error.what();
+  }
+}
+
+void add_parameters(PlanReport& report) {
+  const compile::Compiled& compiled = report.paper.compiled;
+  std::vector<std::vector<blocks::Parameter>> by_stage;
+  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) by_stage.push_back(compiled.parameters_of(stage));
+  for (const blocks::Parameter& parameter : compiled.parameters) report.parameters += ir::num_elements(parameter.shape);
+  const hw::Chip device = hw::device_of(report.slice.chip);
+  report.rows = plan::parameter_table(report.paper.plan, by_stage);
+  report.stored = fit::stored_parameters(compiled, report.paper.plan, device);
+  report.arguments = fit::argument_bytes(report.memory(), device);
+}
+
+}  // namespace
+
+double PlanReport::tokens_per_step() const {
+  const recipe::Train& train = paper.recipe.train;
+  return static_cast<double>(train.batch) * static_cast<double>(train.sequence) *
+         static_cast<double>(train.micro_steps);
+}
+
+double PlanReport::tokens_per_second() const {
+  const double seconds = paper.time.seconds();
+  return seconds > 0 ? tokens_per_step() / seconds : 0;
+}
+
+PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes) {
+  PlanReport report{
+      .asked = recipe,
+      .slice = hw::parse_target(target_name(recipe, wishes), {.host_rates = [] { return runtime::cpu::host_rates(); }}),
+      .filling = {},
+      .lane = {},
+      .correction = {},
+      .catalog_note = {},
+      .paper = {},
+      .composition = {},
+      .rows = {},
+      .stored = {},
+      .arguments = {},
+      .relief = {}};
+  report.lane = fit::lane_name(report.slice, recipe.backend);
+  report.filling = fit::filling_changes(recipe, report.slice.devices());
+  const recipe::Recipe filled = fit::with_changes(recipe, report.filling);
+  const plan::Plan plan = plan::make_plan(filled);
+  if (wishes.uses_catalog)
+    consult_catalog(report, filled);
+  else
+    report.catalog_note = "left out by --no-catalog";
+  const int threads = runtime::cpu::threads_per_chip(threads_for(filled), plan.parallel.mesh);
+  report.paper = fit::plan_on_paper(filled, {.slice = report.slice,
+                                             .kernels = runtime::cpu::cpu_target(threads),
+                                             .limits = recipe::chip_limits(filled.hardware, plan.chips),
+                                             .correction = report.correction});
+  report.composition = plan::composition(report.paper.plan, filled);
+  add_parameters(report);
+  report.relief = fit::relief(report.paper.time, report.paper.plan, filled);
+  return report;
+}
+
+std::string verdict_text(const PlanReport& report) {
+  using memory::human_bytes;
+  const fit::ChipGroup& worst = report.worst();
+  const bool fits = report.paper.fit.fits();
+  return fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place, worst.where,
+                     human_bytes(worst.needed()), human_bytes(worst.limit), human_bytes(std::abs(worst.room())),
+                     fits ? "room" : "too much");
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
+  return seconds >= 1e-3 ? fmt::format("{:.2f} ms", 1e3 * seconds) : fmt::format("{:.1f} us", 1e6 * seconds);
+}
+
+}  // namespace megacpp::cli

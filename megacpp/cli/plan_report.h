@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that `megacpp plan` says of a recipe on hardware, gathered before any of it is printed. Nothing is allocated or
+// run, and no chip of the hardware is needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/cli/command.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/plan/composition.h"
+#include "megacpp/plan/next_step.h"
+#include "megacpp/plan/parameter_table.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::cli {
+
+struct PlanWishes {
+  std::string hardware = {};  // empty: the recipe's, or else this machine
+  bool uses_catalog = true;
+};
+
+struct PlanReport {
+  recipe::Recipe asked;  // before anything filled the slice
+  hw::Slice slice;
+  plan::Changes filling;  // what was changed so that no chip of it is left over
+  std::string lane;       // "xla v6e"
+  catalog::Correction correction;
+  std::string catalog_note;  // why there is none; empty where there is one
+  fit::OnPaper paper;
+  int64_t parameters = 0;  // elements
+  std::vector<plan::CompositionStep> composition;
+  std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
+  std::vector<fit::StoredParameter> stored;  // every one
+  fit::ArgumentBytes arguments;              // of the worst chip
+  std::string relief;                        // what would make a step shorter
+
+  const fit::ChipGroup& worst() const { return paper.fit.worst(); }
+  /// Of the worst chip.
+  const memory::MemoryPlan& memory() const { return paper.compiled.pipeline[worst().stage].memory; }
+  double tokens_per_step() const;
+  double tokens_per_second() const;
+};
+
+/// E1601, E1602 for hardware that is not; E1401 where the mesh has another number of chips, and the gates' refusals.
+PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes);
+
+/// "fits: chip 0: data 0 at (0, 0) on host 0 needs 1.00 GiB of 31.24 GiB, 30.24 GiB room"
+std::string verdict_text(const PlanReport& report);
+
+/// "1.25 s", "3.10 ms", "45.0 us"
+std::string human_seconds(double seconds);
+
+/// Fits the terminal: the verdict, then what leads to it.
+std::string plan_text(const PlanReport& report);
+Json plan_json(const PlanReport& report);
+/// One HTML page with pictures.
+std::string plan_page(const PlanReport& report);
+
+}  // namespace megacpp::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for people who read it in a terminal.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/cli/layout_report.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/cli/text_table.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/plan/gates.h"
+#include "megacpp/plan/print.h"
+
+namespace megacpp::cli {
+namespace {
+
+using memory::human_bytes;
+
+std::string changes_text(const plan::Changes& changes) {
+  std::vector<std::string> parts;
+  for (const plan::Change& change : changes) parts.push_back(change.key + ": " + change.value);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string header_text(const PlanReport& r) {
+  const recipe::Recipe& recipe = r.paper.recipe;
+  const plan::Plan& plan = r.paper.plan;
+  std::string text = fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name,
+                                 recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
+  text += fmt::format("hardware  {}: {} chips, {} hosts, {}\n", r.slice.name, r.slice.chips(), r.slice.hosts(),
+                      r.slice.chip.title);
+  text += fmt::format("step      {} sequences of {} tokens x {} micro-steps, {}\n", recipe.train.batch,
+                      recipe.train.sequence, recipe.train.micro_steps, recipe.train.precision);
+  text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
+  text += fmt::format("layout    {}\n", plan::layout_line(plan));
+  text += fmt::format("decided   {}\n", decided_text(recipe, plan));
+  if (!r.filling.empty())
+    text += fmt::format("changed   {}: so that no chip of {} is left over\n", changes_text(r.filling), r.slice.name);
+  return text;
+}
+
+std::string gates_text() {
+  std::vector<std::string> kinds;
+  for (const base::Code code : plan::gate_codes())
+    kinds.push_back(fmt::format("{} ({})", base::code_title(code), base::code_name(code)));
+  return fmt::format("Gates: all passed. They refuse: {}.\n", fmt::join(kinds, ", "));
+}
+
+std::string chips_text(const fit::FitReport& fit, bool has_stages) {
+  std::vector<std::string> headings = {">chips", "the first of them", "at", ">planned"};
+  if (has_stages) headings.insert(headings.begin(), ">stage");
+  if (fit.samples > 0) headings.push_back(">corrected");
+  for (const char* heading : {">code", ">needed", ">limit", ">room"}) headings.push_back(heading);
+  TextTable table(std::move(headings));
+  for (const fit::ChipGroup& group : fit.groups) {
+    std::vector<std::string> cells = {std::to_string(group.chips), group.place, group.where,
+                                      human_bytes(group.planned)};
+    if (has_stages) cells.insert(cells.begin(), std::to_string(group.stage));
+    if (fit.samples > 0) cells.push_back(human_bytes(group.corrected));
+    cells.push_back(human_bytes(group.code));
+    cells.push_back(human_bytes(group.needed()));
+    cells.push_back(human_bytes(group.limit));
+    cells.push_back(group.room() < 0 ? "-" + human_bytes(-group.room()) : human_bytes(group.room()));
+    table.add(std::move(cells));
+  }
+  return "Memory of a chip, the one with the least room first; chips that are alike are one line.\n" + table.to_text();
+}
+
+std::string correction_text(const PlanReport& r) {
+  if (!r.catalog_note.empty()) return fmt::format("Not corrected by measurements of {}: {}.\n", r.lane, r.catalog_note);
+  const catalog::Correction& c = r.correction;
+  std::string text = fmt::format("Corrected by {} measurements of {}", c.samples, r.lane);
+  if (c.after)
+    text += fmt::format(": these were off by {:.1f}% in the median as planned, {:.1f}% corrected by the others",
+                        100 * c.before.median, 100 * c.after->median);
+  return text + ".\n";
+}
+
+std::string memory_text(const PlanReport& r) {
+  const memory::MemoryPlan& plan = r.memory();
+  std::string text =
+      fmt::format("The worst chip, {}, at its peak in program {}:\n", r.worst().place, plan.peak_program);
+  text += to_text(memory::by_family(plan), "family") + "\n";
+  text += to_text(memory::by_alike_blocks(plan), "block") + "\n";
+  text += fmt::format("Padding between buffers {}, in the sum of {}.\n\n", human_bytes(plan.padding_bytes),
+                      human_bytes(plan.total_bytes));
+  text += "Largest allocations at the peak:\n" + memory::largest_text(plan);
+  const fit::ArgumentBytes& a = r.arguments;
+  text += fmt::format(
+      "\nArguments of the program {} bytes ({}): weights {}, optimizer {}, batch {}; {} of it pads {}.\n", a.total(),
+      human_bytes(a.total()), human_bytes(a.weights), human_bytes(a.optimizer), human_bytes(a.batch),
+      human_bytes(a.padding), r.slice.chip.tiling.exists() ? "tiles" : "to the alignment");
+  return text;
+}
+
+std::string links_text(const fit::StepTime& time) {
+  if (time.links.empty()) return "Collectives: none.\n";
+  TextTable table({"axes", "link", ">bytes", ">GB/s", ">on the wire", ">waited for", ">overlapped"});
+  for (const fit::LinkTime& link : time.links)
+    table.add({link.axes, link.link, human_bytes(link.bytes), fmt::format("{:.1f}", link.bytes_per_second / 1e9),
+               human_seconds(link.seconds), human_seconds(link.exposed),
+               human_seconds(std::max(0.0, link.seconds - link.exposed))});
+  return "Collectives of a step: bytes a chip sends, by axes of the mesh; megacpp explain names each.\n" +
+         table.to_text();
+}
+
+std::string time_text(const PlanReport& r) {
+  const fit::StepTime& time = r.paper.time;
+  const double all = time.seconds();
+  TextTable table({"part", ">time", ">share"});
+  const auto add = [&](const char* name, double seconds) {
+    table.add({name, human_seconds(seconds), fmt::format("{:.1f}%", all > 0 ? 100 * seconds / all : 0)});
+  };
+  add("compute", time.compute);
+  add("memory traffic", time.memory);
+  add("waiting for links", time.exposed);
+  add("pipeline bubble", time.bubble);
+  std::string text = fmt::format(
+      "Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, bound by {}. The least this hardware allows the program.\n",
+      human_seconds(all), r.tokens_per_second(), 100 * time.mfu, time.regime());
+  text += table.to_text();
+  return text + fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.relief);
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& r) {
+  const plan::Plan& plan = r.paper.plan;
+  const bool has_stages = plan.stages > 1;
+  std::string text = header_text(r) + "\n" + verdict_text(r) + "\n\n";
+  text += "Composition, in this order for every model:\n" + composition_text(r.composition);
+  const std::string axes = plan::axes_text(plan);
+  if (!axes.empty()) text += "\nAxes of the mesh behind each dimension:\n" + axes;
+  text += "\n" + gates_text();
+  text += "\n" + parameters_text(r.rows, plan);
+  text += "\n" + chips_text(r.paper.fit, has_stages) + correction_text(r);
+  text += "\n" + memory_text(r);
+  text += "\n" + links_text(r.paper.time);
+  text += "\n" + time_text(r);
+  return text + fmt::format("\nThe average over all {} chips, which decides nothing: {} needed.\n", plan.chips,
+                            human_bytes(r.paper.fit.mean));
+}
+
+}  // namespace megacpp::cli

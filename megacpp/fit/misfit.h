@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error of a plan on paper that does not fit its hardware.
+#pragma once
+
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/memory/out_of_memory.h"
+
+namespace megacpp::fit {
+
+/// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step. Call it where
+/// paper.fit.fits() is false.
+memory::OutOfMemory misfit_error(const OnPaper& paper);
+
+}  // namespace megacpp::fit

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every parameter takes on a chip of given hardware, padding of its tiles included: weight, gradient and moments,
+// and how the weight lies there. And what a chip's program is handed as arguments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/blocks/parameter.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/hw/chip.h"
+#include "megacpp/memory/memory_plan.h"
+#include "megacpp/plan/plan.h"
+
+namespace megacpp::fit {
+
+/// One tensor of a parameter's on a chip.
+struct StoredTensor {
+  std::string spec;    // "model,-"
+  ir::Shape local;     // what the chip holds
+  int64_t bytes = 0;   // with padding
+  std::string layout;  // as XLA prints it
+};
+
+struct StoredParameter {
+  int64_t stage = 0;  // of the pipeline
+  std::string name;   // "block03.M.out_proj"
+  ir::Shape shape;    // whole
+  bool trainable = true;
+  std::string computed;  // spec in products
+  StoredTensor weight;
+  StoredTensor gradient;  // of no bytes where nothing trains it
+  StoredTensor moment;    // one of two
+  std::string why;
+
+  int64_t bytes() const { return weight.bytes + gradient.bytes + 2 * moment.bytes; }
+};
+
+/// Every parameter, in the order of the stages, then of the model. `device` as the mesh sees it (hw::device_of).
+std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
+                                               const hw::Chip& device);
+
+/// What stays on a chip between steps or is handed in with one. Gradients live inside a step.
+struct ArgumentBytes {
+  int64_t weights = 0;
+  int64_t optimizer = 0;
+  int64_t batch = 0;
+  int64_t padding = 0;  // part of these
+
+  int64_t total() const { return weights + optimizer + batch; }
+};
+ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const hw::Chip& device);
+
+}  // namespace megacpp::fit

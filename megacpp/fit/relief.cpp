@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/relief.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace megacpp::fit {
+namespace {
+
+bool recomputes(const recipe::Train& train) {
+  return train.recompute_A != "none" || train.recompute_M != "none" || train.recompute_E != "none" ||
+         train.recompute_R != "none";
+}
+
+// What the collectives over an axis are for decides what makes them fewer.
+std::string for_axes(const std::string& axes, const plan::Plan& plan) {
+  if (axes.starts_with("model")) return "lower layout.tensor_parallel, or give each chip more tokens (train.batch)";
+  if (axes.starts_with("context")) return "lower layout.context_parallel, or take longer sequences";
+  if (axes.starts_with("expert")) return "lower layout.expert_parallel, or give each chip more tokens (train.batch)";
+  if (axes.starts_with("stage")) return "lower layout.pipeline_parallel";
+  if (plan.layout.zero == 3)
+    return "set layout.zero: 2 or layout.reshard_after_forward: false where memory allows, or give each chip more "
+           "tokens "
+           "(train.batch)";
+  return "give each chip more tokens (train.batch, or train.micro_steps), or lower layout.data_parallel";
+}
+
+std::string for_links(const StepTime& time, const plan::Plan& plan) {
+  const LinkTime& worst = *std::ranges::max_element(time.links, {}, &LinkTime::exposed);
+  return fmt::format("Most of the waiting is for collectives over {}: {}.", worst.axes, for_axes(worst.axes, plan));
+}
+
+}  // namespace
+
+std::string relief(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe) {
+  const std::string regime = time.regime();
+  if (regime == "links") return for_links(time, plan);
+  if (regime == "pipeline bubble")
+    return "Stages wait for each other: raise train.micro_steps, or set layout.schedule: interleaved with "
+           "layout.virtual_stages above 1, or zero_bubble.";
+  if (regime == "memory")
+    return "Memory traffic sets the pace: give each chip more tokens (train.batch) so that every byte of weights "
+           "serves more "
+           "of them, or split less (layout.tensor_parallel).";
+  return recomputes(recipe.train)
+             ? "Arithmetic sets the pace: recompute less (train.recompute) where memory allows, or add chips."
+             : "Arithmetic sets the pace, which is the best there is: only more or faster chips shorten it.";
+}
+
+}  // namespace megacpp::fit

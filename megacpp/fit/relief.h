@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What would make a predicted step shorter: one sentence for the regime it is in, naming recipe keys.
+#pragma once
+
+#include <string>
+
+#include "megacpp/fit/step_time.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::fit {
+
+std::string relief(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe);
+
+}  // namespace megacpp::fit

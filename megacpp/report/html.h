@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that are one file: styles and pictures stand inside, nothing is loaded from anywhere and nothing runs. They
+// follow the reader's choice of light or dark. All texts are escaped here, pictures (svg.h) are taken as they are.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megacpp::report {
+
+/// `text` as it may stand between tags or in a quoted attribute.
+std::string escape(std::string_view text);
+
+/// Headings; one that starts with '>' stands right, as numbers do.
+struct Table {
+  std::vector<std::string> headings;
+  std::vector<std::vector<std::string>> rows;  // as many cells as headings
+};
+
+class Page {
+ public:
+  explicit Page(std::string title);
+
+  void heading(std::string_view text);
+  void paragraph(std::string_view text);
+  /// A verdict: a paragraph that is seen first.
+  enum class Tone { good, bad };
+  void banner(std::string_view text, Tone tone);
+  void figure(std::string_view svg, std::string_view caption);
+  void table(const Table& table);
+  /// A table that is long: closed until the reader opens it.
+  void folded_table(std::string_view summary, const Table& table);
+
+  /// The whole document.
+  std::string to_text() const;
+
+ private:
+  std::string title_;
+  std::string body_;
+};
+
+}  // namespace megacpp::report

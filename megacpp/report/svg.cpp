@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/report/svg.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/report/html.h"
+
+namespace megacpp::report {
+namespace {
+
+constexpr double kWidth = 960, kMargin = 10, kLetter = 6.8, kLegendLine = 22;
+
+double text_width(const std::string& text) { return kLetter * static_cast<double>(text.size()); }
+
+std::string opening(double height) {
+  return fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",
+                     kWidth, height);
+}
+
+enum class Anchor { start, middle, end };
+
+struct Words {
+  double x, y;
+  std::string text;
+  Anchor anchor = Anchor::start;
+};
+
+std::string draw(const Words& words, const char* cls = "") {
+  constexpr const char* kAnchors[] = {"start", "middle", "end"};
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", words.x, words.y,
+                     kAnchors[static_cast<size_t>(words.anchor)], *cls ? fmt::format(" class=\"{}\"", cls) : "",
+                     escape(words.text));
+}
+
+struct Box {
+  double x, y, width, height;
+};
+
+std::string draw(const Box& box, size_t series, const std::string& tooltip) {
+  return fmt::format(
+      "<rect class=\"s{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"><title>{}</title></rect>\n",
+      series % kSeriesColours, box.x, box.y, box.width, box.height, escape(tooltip));
+}
+
+struct Line {
+  double x1, y1, x2, y2;
+};
+
+std::string draw(const Line& line, const char* cls, const std::string& tooltip = "") {
+  return fmt::format(
+      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"><title>{}</title></line>\n", cls,
+      line.x1, line.y1, line.x2, line.y2, escape(tooltip));
+}
+
+/// Squares with names from the top left, in as many lines as they need. `height` grows by these.
+std::string legend(const std::vector<std::string>& series, double& height) {
+  std::string text;
+  double x = kMargin, y = kMargin;
+  for (size_t s = 0; s < series.size(); ++s) {
+    const double width = 22 + text_width(series[s]) + 14;
+    if (x + width > kWidth && x > kMargin) x = kMargin, y += kLegendLine;
+    text += draw(Box{x, y, 14, 14}, s, series[s]) + draw({.x = x + 20, .y = y + 12, .text = series[s]});
+    x += width;
+  }
+  height = series.empty() ? kMargin : y + kLegendLine + kMargin;
+  return text;
+}
+
+/// Round distances for at most about `count` lines of a scale up to `most`.
+double round_step(double most, int count) {
+  const double raw = most / count;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= raw) return factor * power;
+  return 10 * power;
+}
+
+double sum(const Bar& bar) {
+  double total = 0;
+  for (const double value : bar.values) total += value;
+  return total;
+}
+
+/// One axis of a scatter from the least to the most of its numbers, with some room.
+struct Scale {
+  Scale(const std::vector<Point>& points, double Point::*member, double at_low, double at_high)
+      : pixel_low(at_low), pixel_high(at_high) {
+    if (points.empty()) return;
+    const auto [least, most] = std::ranges::minmax_element(points, {}, member);
+    low = (*least).*member, high = (*most).*member;
+    const double room = high > low ? 0.08 * (high - low) : std::max(std::abs(high) * 0.1, 1e-12);
+    low = low >= 0 ? std::max(0.0, low - room) : low - room;
+    high += room;
+  }
+  double pixel(double value) const { return pixel_low + (value - low) / (high - low) * (pixel_high - pixel_low); }
+
+  double low = 0, high = 1;
+  double pixel_low, pixel_high;
+};
+
+std::string point_text(const ScatterChart& chart, const Point& point) {
+  return fmt::format("{}: {} {}, {} {}", point.label, chart.x_title, chart.x_text(point.x), chart.y_title,
+                     chart.y_text(point.y));
+}
+
+std::string grid(const ScatterChart& chart, const Scale& x, const Scale& y) {
+  std::string text;
+  const double step_x = round_step(x.high - x.low, 6), step_y = round_step(y.high - y.low, 6);
+  for (double at = std::ceil(x.low / step_x) * step_x; at <= x.high; at += step_x)
+    text += draw(Line{x.pixel(at), y.pixel_low, x.pixel(at), y.pixel_high}, "axis") +
+            draw({.x = x.pixel(at), .y = y.pixel_low + 16, .text = chart.x_text(at), .anchor = Anchor::middle}, "soft");
+  for (double at = std::ceil(y.low / step_y) * step_y; at <= y.high; at += step_y)
+    text += draw(Line{x.pixel_low, y.pixel(at), x.pixel_high, y.pixel(at)}, "axis") +
+            draw({.x = x.pixel_low - 6, .y = y.pixel(at) + 4, .text = chart.y_text(at), .anchor = Anchor::end}, "soft");
+  text += draw({.x = x.pixel_high, .y = y.pixel_low + 34, .text = chart.x_title, .anchor = Anchor::end});
+  text += draw({.x = kMargin, .y = y.pixel_high - 8, .text = chart.y_title});
+  return text;
+}
+
+std::string frontier(const ScatterChart& chart, const Scale& x, const Scale& y) {
+  std::vector<Point> line;
+  for (const Point& point : chart.points)
+    if (point.is_on_frontier) line.push_back(point);
+  std::ranges::stable_sort(line, {}, &Point::x);
+  std::string corners, labels;
+  for (const Point& point : line) {
+    corners += fmt::format("{}{:.1f},{:.1f}", corners.empty() ? "" : " ", x.pixel(point.x), y.pixel(point.y));
+    const bool is_late = x.pixel(point.x) + 10 + text_width(point.label) > kWidth;
+    labels += draw({.x = x.pixel(point.x) + (is_late ? -9 : 9),
+                    .y = y.pixel(point.y) - 7,
+                    .text = point.label,
+                    .anchor = is_late ? Anchor::end : Anchor::start});
+  }
+  return line.size() < 2 ? labels : fmt::format("<polyline class=\"path\" points=\"{}\"/>\n", corners) + labels;
+}
+
+}  // namespace
+
+std::string stacked_bars(const BarChart& chart) {
+  constexpr double kBar = 24, kStep = 50;
+  double top = 0;
+  std::string text = legend(chart.series, top);
+  double most = 0;
+  for (const Bar& bar : chart.bars) {
+    most = std::max(most, sum(bar));
+    for (const Mark& mark : bar.marks) most = std::max(most, mark.value);
+  }
+  const double scale = most > 0 ? (kWidth - 2 * kMargin) / most : 0;
+  for (size_t b = 0; b < chart.bars.size(); ++b) {
+    const Bar& bar = chart.bars[b];
+    MEGACPP_CHECK(bar.values.size() == chart.series.size())
+        << bar.values.size() << " values in " << chart.series.size() << " series";
+    const double y = top + kStep * static_cast<double>(b);
+    text += draw({.x = kMargin, .y = y + 12, .text = bar.label + ": " + chart.text(sum(bar))});
+    double x = kMargin;
+    for (size_t s = 0; s < bar.values.size(); ++s) {
+      if (bar.values[s] <= 0) continue;
+      const double width = scale * bar.values[s];
+      text += draw(Box{x, y + 18, width, kBar}, s, chart.series[s] + " " + chart.text(bar.values[s]));
+      x += width;
+    }
+    for (const Mark& mark : bar.marks) {
+      const double at = kMargin + scale * mark.value;
+      const std::string label = mark.label + " " + chart.text(mark.value);
+      text += draw(Line{at, y + 14, at, y + 22 + kBar}, "mark", label);
+      text += draw({.x = at - 5, .y = y + 12, .text = label, .anchor = Anchor::end}, "soft");
+    }
+  }
+  return opening(top + kStep * static_cast<double>(chart.bars.size())) + text + "</svg>\n";
+}
+
+std::string scatter(const ScatterChart& chart) {
+  constexpr double kHeight = 380, kLeft = 100, kBottom = 46;
+  double top = 0;
+  std::string text = legend(chart.series, top);
+  const double high = top + 24, low = top + kHeight - kBottom;
+  const Scale x(chart.points, &Point::x, kLeft, kWidth - kMargin), y(chart.points, &Point::y, low, high);
+  text += grid(chart, x, y) + frontier(chart, x, y);
+  for (const Point& point : chart.points)
+    text += fmt::format("<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n",
+                        point.series % kSeriesColours, x.pixel(point.x), y.pixel(point.y), point.is_on_frontier ? 6 : 4,
+                        escape(point_text(chart, point)));
+  return opening(top + kHeight) + text + "</svg>\n";
+}
+
+}  // namespace megacpp::report
