@@ -7,6 +7,7 @@
 
 #include "megacpp/cli/command.h"
 #include "megacpp/plan/composition.h"
+#include "megacpp/plan/next_step.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
@@ -17,6 +18,9 @@ namespace megacpp::cli {
 std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan);
 /// Every key of the layout with the value it has in the plan.
 Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan);
+
+/// "layout.data_parallel: 4, train.batch: 8"
+std::string changes_text(const plan::Changes& changes);
 
 /// A numbered line for each step.
 std::string composition_text(const std::vector<plan::CompositionStep>& steps);

@@ -21,7 +21,7 @@ using report::Table;
 
 std::string bytes_label(double bytes) { return human_bytes(std::llround(bytes)); }
 
-std::string family_label(const std::string& family) { return family.empty() ? "outside blocks" : family; }
+std::string family_label(const std::string& family) { return family.empty() ? "no family" : family; }
 
 double as_number(int64_t bytes) { return static_cast<double>(bytes); }
 

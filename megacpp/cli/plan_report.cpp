@@ -8,6 +8,7 @@
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/catalog/location.h"
 #include "megacpp/cli/backend.h"
+#include "megacpp/cli/fill_slice.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/relief.h"
 #include "megacpp/fit/signature.h"
@@ -37,8 +38,8 @@ void consult_catalog(PlanReport& report, const recipe::Recipe& recipe) {
       report.catalog_note = opened.why_not->what();
       return;
     }
-    report.correction = opened.catalog->correction(report.lane, catalog::kPeakBytes,
-                                                   fit::signature_of(recipe, report.slice.name));
+    report.correction =
+        opened.catalog->correction(report.lane, catalog::kPeakBytes, fit::signature_of(recipe, report.slice.name));
     if (report.correction.samples == 0) report.catalog_note = "the catalog has no other measurement of this lane";
   } catch (const base::Error& error) {
     report.catalog_note = error.what();
@@ -84,17 +85,17 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
       .arguments = {},
       .relief = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
-  report.filling = fit::filling_changes(recipe, report.slice.devices());
-  const recipe::Recipe filled = fit::with_changes(recipe, report.filling);
-  const plan::Plan plan = plan::make_plan(filled);
+  const FilledRecipe fill = fill_slice(recipe, report.slice);
+  const recipe::Recipe& filled = fill.recipe;
+  report.filling = fill.changes;
   if (wishes.uses_catalog)
     consult_catalog(report, filled);
   else
     report.catalog_note = "left out by --no-catalog";
-  const int threads = runtime::cpu::threads_per_chip(threads_for(filled), plan.parallel.mesh);
+  const int threads = runtime::cpu::threads_per_chip(threads_for(filled), fill.plan.parallel.mesh);
   report.paper = fit::plan_on_paper(filled, {.slice = report.slice,
                                              .kernels = runtime::cpu::cpu_target(threads),
-                                             .limits = recipe::chip_limits(filled.hardware, plan.chips),
+                                             .limits = recipe::chip_limits(filled.hardware, fill.plan.chips),
                                              .correction = report.correction});
   report.composition = plan::composition(report.paper.plan, filled);
   add_parameters(report);
@@ -109,6 +110,14 @@ std::string verdict_text(const PlanReport& report) {
   return fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place, worst.where,
                      human_bytes(worst.needed()), human_bytes(worst.limit), human_bytes(std::abs(worst.room())),
                      fits ? "room" : "too much");
+}
+
+std::string hardware_text(const hw::Slice& slice) {
+  const auto counted = [](int64_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  return fmt::format("{}: {} on {}, {}", slice.name, counted(slice.chips(), "chip"), counted(slice.hosts(), "host"),
+                     slice.chip.title);
 }
 
 std::string human_seconds(double seconds) {

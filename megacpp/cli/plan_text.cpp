@@ -15,19 +15,12 @@ namespace {
 
 using memory::human_bytes;
 
-std::string changes_text(const plan::Changes& changes) {
-  std::vector<std::string> parts;
-  for (const plan::Change& change : changes) parts.push_back(change.key + ": " + change.value);
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 std::string header_text(const PlanReport& r) {
   const recipe::Recipe& recipe = r.paper.recipe;
   const plan::Plan& plan = r.paper.plan;
   std::string text = fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name,
                                  recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
-  text += fmt::format("hardware  {}: {} chips, {} hosts, {}\n", r.slice.name, r.slice.chips(), r.slice.hosts(),
-                      r.slice.chip.title);
+  text += fmt::format("hardware  {}\n", hardware_text(r.slice));
   text += fmt::format("step      {} sequences of {} tokens x {} micro-steps, {}\n", recipe.train.batch,
                       recipe.train.sequence, recipe.train.micro_steps, recipe.train.precision);
   text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
@@ -39,10 +32,10 @@ std::string header_text(const PlanReport& r) {
 }
 
 std::string gates_text() {
-  std::vector<std::string> kinds;
+  std::string text = "Gates: all passed. What they refuse:\n";
   for (const base::Code code : plan::gate_codes())
-    kinds.push_back(fmt::format("{} ({})", base::code_title(code), base::code_name(code)));
-  return fmt::format("Gates: all passed. They refuse: {}.\n", fmt::join(kinds, ", "));
+    text += fmt::format("  {}  {}\n", base::code_name(code), base::code_title(code));
+  return text;
 }
 
 std::string chips_text(const fit::FitReport& fit, bool has_stages) {
@@ -79,7 +72,10 @@ std::string memory_text(const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   std::string text =
       fmt::format("The worst chip, {}, at its peak in program {}:\n", r.worst().place, plan.peak_program);
-  text += to_text(memory::by_family(plan), "family") + "\n";
+  memory::MemoryTable families = memory::by_family(plan);
+  for (memory::MemoryTable::Row& row : families.rows)
+    if (row.name.empty()) row.name = "no family";
+  text += to_text(families, "family") + "\n";
   text += to_text(memory::by_alike_blocks(plan), "block") + "\n";
   text += fmt::format("Padding between buffers {}, in the sum of {}.\n\n", human_bytes(plan.padding_bytes),
                       human_bytes(plan.total_bytes));

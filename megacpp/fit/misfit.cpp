@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/misfit.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/pattern.h"
 
 namespace megacpp::fit {
 namespace {
@@ -29,6 +34,37 @@ std::string parts_text(const ChipGroup& chip) {
   return text;
 }
 
+std::string joined_by_or(const std::vector<std::string>& ways) {
+  std::string text;
+  for (size_t i = 0; i < ways.size(); ++i) text += (i == 0 ? "" : i + 1 == ways.size() ? " or " : ", ") + ways[i];
+  return text;
+}
+
+bool recomputes_all(const recipe::Recipe& recipe) {
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const recipe::Train& train = recipe.train;
+  for (const auto& [family, policy] : {std::pair('A', train.recompute_A), std::pair('M', train.recompute_M),
+                                       std::pair('E', train.recompute_E), std::pair('R', train.recompute_R)})
+    if (policy != "full" && recipe::has_family(pattern, family)) return false;
+  return true;
+}
+
+// Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.
+std::string next_for(const OnPaper& paper, const memory::MemoryPlan& plan, int64_t limit) {
+  if (plan.state_bytes > limit) return memory::next_for_chip(plan, limit, paper.compiled.mesh);
+  const recipe::Layout& layout = paper.plan.layout;
+  const int64_t sharing = layout.data_parallel * layout.expert_parallel;
+  std::vector<std::string> ways;
+  if (!recomputes_all(paper.recipe)) ways.push_back("recompute more (train.recompute)");
+  if (layout.zero < 3 && !paper.plan.copies.empty())
+    ways.push_back(fmt::format("raise layout.zero above {}", layout.zero));
+  if (paper.recipe.train.batch > sharing)
+    ways.push_back(fmt::format("reduce train.batch to no less than {} (raise train.micro_steps)", sharing));
+  ways.push_back("split the model more (layout.tensor_parallel, layout.pipeline_parallel)");
+  ways.push_back("reduce train.sequence");
+  return joined_by_or(ways);
+}
+
 }  // namespace
 
 memory::OutOfMemory misfit_error(const OnPaper& paper) {
@@ -42,7 +78,7 @@ memory::OutOfMemory misfit_error(const OnPaper& paper) {
                          human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
                          overflowing(paper.fit), paper.compiled.mesh.chips()),
       .wanted = fmt::format("at most the {} of this chip", with_unit(worst.limit)),
-      .next = memory::next_for_chip(plan, worst.limit - worst.code, paper.compiled.mesh)};
+      .next = next_for(paper, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = memory::OomClass::compile,
                          .stage = "planning",
                          .chip = worst.chip,

@@ -33,9 +33,10 @@ class Walk {
   void run(const Graph& graph) {
     double wire_free = 0, now = 0;
     std::map<uint32_t, double> arrives;  // by value of a start
+    wire_.clear();
     for (const Node& node : graph.nodes()) {
       if (node.op == ops::kDoneOp) {
-        wait_until(now, arrives.at(node.operands[0].index), axes_[node.operands[0].index]);
+        wait_until(now, arrives.at(node.operands[0].index));
         continue;
       }
       if (!ops::op_def(node.op).is_collective) {
@@ -45,13 +46,13 @@ class Walk {
       const std::string axes = node.attrs.text("axes", "stage");
       const double begins = std::max(now, wire_free);
       wire_free = begins + travel(graph, node, axes);
+      wire_.push_back({axes, begins, wire_free});
       if (node.op == ops::kStartOp) {
-        for (const ir::ValueId result : node.results) arrives[result.index] = wire_free, axes_[result.index] = axes;
+        for (const ir::ValueId result : node.results) arrives[result.index] = wire_free;
       } else {
-        wait_until(now, wire_free, axes);
+        wait_until(now, wire_free);
       }
     }
-    axes_.clear();
   }
 
   StepTime finish() {
@@ -96,8 +97,10 @@ class Walk {
     return seconds;
   }
 
-  void wait_until(double& now, double moment, const std::string& axes) {
-    if (moment > now) links_[axes].exposed += moment - now;
+  // A collective may have to queue: the time counts for whatever is on the wire meanwhile.
+  void wait_until(double& now, double moment) {
+    for (auto use = wire_.rbegin(); use != wire_.rend() && use->ends > now; ++use)
+      links_[use->axes].exposed += std::max(0.0, std::min(use->ends, moment) - std::max(use->begins, now));
     now = std::max(now, moment);
   }
 
@@ -106,7 +109,11 @@ class Walk {
   hw::Chip chip_;
   std::map<std::string, LinkTime> links_;
   std::map<std::string, double> latency_;
-  std::map<uint32_t, std::string> axes_;  // by value of a start
+  struct Use {
+    std::string axes;
+    double begins, ends;
+  };
+  std::vector<Use> wire_;  // one after the other
   StepTime time_;
 };
 

@@ -85,6 +85,25 @@ double sum(const Bar& bar) {
   return total;
 }
 
+std::string bar_label(const BarChart& chart, const Bar& bar) { return bar.label + ": " + chart.text(sum(bar)); }
+
+struct MarkPlace {
+  double x, y, bar_height;
+};
+
+/// Its words end at the line, or stand behind it where the bar's own words leave no room before it.
+std::string draw_mark(const BarChart& chart, const Bar& bar, const Mark& mark, const MarkPlace& place) {
+  const std::string label = mark.label + " " + chart.text(mark.value);
+  const double own_end = kMargin + text_width(bar_label(chart, bar)) + 14;
+  const bool is_before = place.x - 5 - text_width(label) > own_end;
+  return draw(Line{place.x, place.y + 14, place.x, place.y + 22 + place.bar_height}, "mark", label) +
+         draw({.x = is_before ? place.x - 5 : std::max(place.x + 5, own_end),
+               .y = place.y + 12,
+               .text = label,
+               .anchor = is_before ? Anchor::end : Anchor::start},
+              "soft");
+}
+
 /// One axis of a scatter from the least to the most of its numbers, with some room.
 struct Scale {
   Scale(const std::vector<Point>& points, double Point::*member, double at_low, double at_high)
@@ -155,7 +174,7 @@ std::string stacked_bars(const BarChart& chart) {
     MEGACPP_CHECK(bar.values.size() == chart.series.size())
         << bar.values.size() << " values in " << chart.series.size() << " series";
     const double y = top + kStep * static_cast<double>(b);
-    text += draw({.x = kMargin, .y = y + 12, .text = bar.label + ": " + chart.text(sum(bar))});
+    text += draw({.x = kMargin, .y = y + 12, .text = bar_label(chart, bar)});
     double x = kMargin;
     for (size_t s = 0; s < bar.values.size(); ++s) {
       if (bar.values[s] <= 0) continue;
@@ -163,12 +182,7 @@ std::string stacked_bars(const BarChart& chart) {
       text += draw(Box{x, y + 18, width, kBar}, s, chart.series[s] + " " + chart.text(bar.values[s]));
       x += width;
     }
-    for (const Mark& mark : bar.marks) {
-      const double at = kMargin + scale * mark.value;
-      const std::string label = mark.label + " " + chart.text(mark.value);
-      text += draw(Line{at, y + 14, at, y + 22 + kBar}, "mark", label);
-      text += draw({.x = at - 5, .y = y + 12, .text = label, .anchor = Anchor::end}, "soft");
-    }
+    for (const Mark& mark : bar.marks) text += draw_mark(chart, bar, mark, {kMargin + scale * mark.value, y, kBar});
   }
   return opening(top + kStep * static_cast<double>(chart.bars.size())) + text + "</svg>\n";
 }

@@ -31,6 +31,11 @@ TEST(SvgTest, BarsStackTheirPartsUpToTheLimit) {
     EXPECT_NE(svg.find(part), std::string::npos) << part << "\n" << svg;
 }
 
+TEST(SvgTest, ALimitFarBelowTheBarIsStillNamedInsideThePicture) {
+  const std::string svg = stacked_bars({.series = {"a"}, .bars = {{"chip", {1000}, {{1, "limit"}}}}, .text = plain});
+  EXPECT_NE(svg.find("text-anchor=\"start\" class=\"soft\">limit 1<"), std::string::npos) << svg;
+}
+
 TEST(SvgTest, NothingToShowIsStillAPicture) {
   EXPECT_EQ(testing_support::unbalanced_tag(stacked_bars({.series = {}, .bars = {}, .text = plain})), "");
   const std::string flat = stacked_bars({.series = {"a"}, .bars = {{"x", {0}}}, .text = plain});

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "megacpp/base/file.h"
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/recipe/parse.h"
+#include "tests/support/command_line.h"
+#include "tests/support/environment.h"
+#include "tests/support/well_formed.h"
+
+namespace megacpp::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Result = testing_support::CommandResult;
+using testing_support::Variable;
+
+const std::vector<std::string> kSmall = {"train.sequence=32", "train.batch=4", "model.depth=12"};
+
+/// With a catalog and a cache of its own.
+class PlanCommandTest : public testing::Test {
+ protected:
+  PlanCommandTest() { fs::create_directories(folder_); }
+  ~PlanCommandTest() override { fs::remove_all(folder_); }
+
+  Result plan(const std::vector<std::string>& more, std::vector<std::string> settings = {}) {
+    settings.insert(settings.begin(), kSmall.begin(), kSmall.end());
+    return testing_support::run_command(testing_support::on_recipe("plan", "nam56r-tiny.yaml", settings, more));
+  }
+  Json plan_as_json(std::vector<std::string> more, const std::vector<std::string>& settings = {}) {
+    more.push_back("--json");
+    const Result result = plan(more, settings);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return Json::parse(result.out);
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("megacpp_plan_" + std::to_string(getpid()));
+  const Variable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+  const Variable config_{"XDG_CONFIG_HOME", (folder_ / "config").string()};
+};
+
+TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
+  const Result result = plan({"--hardware", "v6e:2x2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"hardware  v6e:2x2: 4 chips on 1 host",
+                           "mesh      data=4  chips 4",
+                           "changed   layout.data_parallel: 4",
+                           "fits: chip 0: data 0 at (0, 0) on host 0 needs",
+                           "of 31.24 GiB",
+                           "3. recompute",
+                           "Gates: all passed",
+                           "E1402",
+                           "block*.A.wq",
+                           "the first of them",
+                           "code",
+                           "at its peak in program",
+                           "family",
+                           "E block01",
+                           "alike)",
+                           "Largest allocations",
+                           "Arguments of the program",
+                           "pads tiles",
+                           "data  ici",
+                           "Predicted step",
+                           "tokens/s",
+                           "MFU",
+                           "waiting for links",
+                           "no catalog yet",
+                           "The average over all 4 chips, which decides nothing"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  EXPECT_LT(result.out.find("fits:"), result.out.find("Composition"));
+  EXPECT_FALSE(fs::exists(folder_ / "catalog.sqlite")) << "a plan writes nothing";
+}
+
+TEST_F(PlanCommandTest, TheHardwareIsTheFlagsElseTheRecipesElseThisMachine) {
+  const Variable cache("XDG_CACHE_HOME", (folder_ / "cache").string());
+  EXPECT_EQ(plan_as_json({}, {"hardware.target=h100:4"})["hardware"]["name"], "h100:4");
+  EXPECT_EQ(plan_as_json({"--hardware", "v6e:2x2"}, {"hardware.target=h100:4"})["hardware"]["name"], "v6e:2x2");
+  const Json here = plan_as_json({}, {"layout.tensor_parallel=2"});
+  EXPECT_EQ(here["hardware"]["name"], "host:2");
+  EXPECT_EQ(here["hardware"]["lane"], "cpu host");
+}
+
+TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
+  const Json json = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.tensor_parallel=2", "layout.data_parallel=2"});
+  EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_EQ(json["changed_to_fill"], Json::object());
+  const Json& worst = json["groups"][0];
+  EXPECT_EQ(worst["coordinates"], (Json{{"data", 0}, {"model", 0}}));
+  EXPECT_EQ(worst["slice_coordinates"], (Json{0, 0}));
+  EXPECT_EQ(worst["host"], "host 0");
+  EXPECT_EQ(worst["needed_bytes"], worst["planned_bytes"].get<int64_t>() + worst["code_bytes"].get<int64_t>());
+  int64_t items = worst["padding_bytes"];
+  for (const Json& item : worst["memory"]) items += item["bytes"].get<int64_t>();
+  EXPECT_EQ(items, worst["planned_bytes"]);
+
+  int64_t elements = 0, weights = 0, moments = 0;
+  for (const Json& parameter : json["parameters"]) {
+    int64_t size = 1;
+    for (const Json& side : parameter["shape"]) size *= side.get<int64_t>();
+    elements += size;
+    weights += parameter["weight"]["bytes"].get<int64_t>();
+    if (!parameter["first_moment"].is_null())
+      moments += parameter["first_moment"]["bytes"].get<int64_t>() + parameter["second_moment"]["bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(elements, json["parameter_count"]);
+  EXPECT_EQ(weights, json["arguments"]["weight_bytes"]);
+  EXPECT_EQ(moments, json["arguments"]["optimizer_bytes"]);
+  const Json& wq = json["parameters"][2];
+  EXPECT_EQ(wq["name"], "block00.A.wq");
+  EXPECT_EQ(wq["weight"]["spec"], "-,model");
+  EXPECT_EQ(wq["weight"]["local"][1], wq["shape"][1].get<int64_t>() / 2);
+  EXPECT_NE(wq["weight"]["layout"].get<std::string>().find("T(8,128)"), std::string::npos);
+  const Json& time = json["time"];
+  EXPECT_NEAR(time["step_seconds"].get<double>(),
+              time["compute_seconds"].get<double>() + time["memory_seconds"].get<double>() +
+                  time["exposed_seconds"].get<double>() + time["bubble_seconds"].get<double>(),
+              1e-12);
+  for (const Json& link : json["collectives"])
+    EXPECT_LE(link["exposed_seconds"].get<double>(), link["seconds"].get<double>() * (1 + 1e-9)) << link;
+}
+
+TEST_F(PlanCommandTest, EveryStageOfAPipelineIsAGroupWorstFirst) {
+  const Json groups = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.pipeline_parallel=2"})["groups"];
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_LE(groups[0]["room_bytes"], groups[1]["room_bytes"]);
+  EXPECT_NE(groups[0]["stage"], groups[1]["stage"]);
+  EXPECT_EQ(groups[0]["chips"].get<int64_t>() + groups[1]["chips"].get<int64_t>(), 4);
+}
+
+TEST_F(PlanCommandTest, ThePageIsWholeAndLoadsNothing) {
+  const fs::path file = folder_ / "plan.html";
+  const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()}, {"layout.pipeline_parallel=2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("page written to"), std::string::npos);
+  const std::string page = base::read_file(file);
+  EXPECT_EQ(testing_support::unbalanced_tag(page), "");
+  EXPECT_EQ(testing_support::outside_load(page), "");
+  for (const char* part : {"banner good", "<svg", "limit 31.24 GiB", "Largest allocations", "ici over", "block00.A.wq",
+                           "T(8,128)", "prefers-color-scheme"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+}
+
+TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithStatusThree) {
+  const fs::path file = folder_ / "plan.html";
+  const Result result =
+      plan({"--hardware", "v6e:2x2", "--html", file.string()}, {"hardware.limit=31GiB", "hardware.limits=[2=1MiB]"});
+  EXPECT_EQ(result.status, 3);
+  for (const char* part : {"does not fit: chip 2: data 2 at (0, 1) on host 0", "Predicted step", "-"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  for (const char* part : {"error E2001", "chip 2: data 2 at (0, 1) on host 0 of v6e:2x2", "weight", "activation",
+                           "1 of 4 chips do not fit", "1048576 bytes", "next:   what stays between steps takes"})
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+  EXPECT_NE(base::read_file(file).find("banner bad"), std::string::npos);
+  // A limit above what stays: what comes and goes can shrink, the batch as far as the chips that share it allow.
+  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=506MB", "train.batch=8"});
+  EXPECT_EQ(activations.status, 3);
+  EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
+}
+
+TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
+  const Json planned = plan_as_json({"--hardware", "v6e:2x2"})["groups"][0];
+  catalog::Catalog::open(folder_ / "catalog.sqlite")
+      .record_calibration({.signature = {.hardware = "v6e:2x2", .model = "another"},
+                           .at = "2026-11-15T00:00:00Z",
+                           .lane = "xla v6e",
+                           .quantity = catalog::kPeakBytes,
+                           .parts = {{"weight", 1e9}},
+                           .measured = 1.5e9});
+  const Json json = plan_as_json({"--hardware", "v6e:2x2"});
+  EXPECT_EQ(json["correction"]["samples"], 1);
+  EXPECT_EQ(json["groups"][0]["planned_bytes"], planned["planned_bytes"]);
+  EXPECT_NEAR(json["groups"][0]["corrected_bytes"].get<double>(), 1.5 * planned["planned_bytes"].get<double>(), 1e6);
+  const Result text = plan({"--hardware", "v6e:2x2"});
+  EXPECT_NE(text.out.find("corrected"), std::string::npos);
+  EXPECT_NE(text.out.find("Corrected by 1 measurements of xla v6e"), std::string::npos) << text.out;
+  const Json without = plan_as_json({"--hardware", "v6e:2x2", "--no-catalog"});
+  EXPECT_EQ(without["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
+  EXPECT_EQ(plan_as_json({"--hardware", "h100:4"})["correction"]["samples"], 0) << "another lane";
+}
+
+TEST_F(PlanCommandTest, ACatalogThatCannotBeReadIsSaidAndLeftOut) {
+  base::write_file_atomically(folder_ / "catalog.sqlite", "this is no database, only a text of some length");
+  const Result result = plan({"--hardware", "v6e:2x2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("Not corrected by measurements of xla v6e: E"), std::string::npos) << result.out;
+}
+
+TEST_F(PlanCommandTest, MistakesAreOneMessageAndAStatus) {
+  base::write_file_atomically(folder_ / "file", "x");
+  struct Row {
+    std::vector<std::string> more, settings;
+    int status;
+    std::string code, said;
+  };
+  const std::vector<Row> rows = {
+      {{"--hardware", "v6"}, {}, 2, "E1601", "did you mean 'v6e'?"},
+      {{"--hardware", "v6e:3x5"}, {}, 2, "E1602", "take v6e:4x4"},
+      {{"--hardware", "h100:12"}, {}, 2, "E1602", "take h100:8"},
+      {{"--hardware", "v6e:2x2"}, {"layout.data_parallel=2"}, 2, "E1401", "4, as v6e:2x2 has"},
+      {{"--hardware", "v6e:2x2"}, {"layout.tensor_parallel=8"}, 2, "E14", "next:"},
+      {{"--hardware", "v6e:4x4"},
+       {"train.batch=1", "train.micro_steps=1"},
+       2,
+       "E1405",
+       "with layout.data_parallel: 16 to fill v6e:4x4"},
+      {{"--hardware", "v6e:4x4"}, {"train.batch=1", "train.micro_steps=1"}, 2, "E1405", "let chips share sequences"},
+      {{"--hardwre", "v6e:2x2"}, {}, 2, "E1007", "did you mean '--hardware'?"},
+      {{"--hardware", "v6e:2x2", "--html", (folder_ / "file/plan.html").string()}, {}, 1, "E3001", "plan.html"},
+  };
+  for (const Row& row : rows) {
+    const Result result = plan(row.more, row.settings);
+    EXPECT_EQ(result.status, row.status) << row.code << result.err;
+    EXPECT_NE(result.err.find("error " + row.code), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+  }
+}
+
+// What a plan costs is counted, since no clock here is reliable: nodes of the programs it makes, and lines it says.
+TEST_F(PlanCommandTest, TheWorkGrowsWithBlocksAndNotWithChips) {
+  struct Work {
+    size_t nodes, groups, parameters;
+    bool operator==(const Work&) const = default;
+  };
+  const auto work = [](const std::string& hardware, const std::string& depth) {
+    const std::vector<std::string> settings = {"train.sequence=32", "train.batch=256", "model.depth=" + depth,
+                                               "layout.tensor_parallel=2", "layout.zero=3"};
+    const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
+    const PlanReport report = make_plan_report(recipe, {.hardware = hardware, .uses_catalog = false});
+    return Work{report.paper.compiled.stages.back().nodes, report.paper.fit.groups.size(), report.stored.size()};
+  };
+  const Work few = work("v6e:4x4", "12"), many = work("v6e:16x16", "12"), deep = work("v6e:16x16", "48");
+  EXPECT_EQ(few.groups, 1U);
+  EXPECT_EQ(many.groups, 1U);
+  EXPECT_EQ(few.parameters, many.parameters);
+  EXPECT_NEAR(static_cast<double>(many.nodes), static_cast<double>(few.nodes), 0.01 * static_cast<double>(few.nodes));
+  EXPECT_GT(deep.nodes, 3 * many.nodes);
+  EXPECT_LT(deep.nodes, 4.2 * static_cast<double>(many.nodes));
+}
+
+}  // namespace
+}  // namespace megacpp::cli

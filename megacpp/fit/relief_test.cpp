@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/relief.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::fit {
+namespace {
+
+TEST(ReliefTest, NamesTheKeysOfTheRegime) {
+  const recipe::Recipe plain;
+  recipe::Recipe recomputing;
+  recomputing.train.recompute_E = "full";
+  plan::Plan zero3;
+  zero3.layout.zero = 3;
+  const StepTime waits_for_model{
+      .exposed = 2, .links = {{.axes = "data", .exposed = 0.5}, {.axes = "model.0+model.1", .exposed = 1.5}}};
+  const StepTime waits_for_data{.exposed = 2, .links = {{.axes = "data", .exposed = 2}}};
+  struct Row {
+    std::string said, text;
+  };
+  const std::vector<Row> rows = {
+      {"only more or faster chips", relief({.compute = 1}, {}, plain)},
+      {"recompute less", relief({.compute = 1}, {}, recomputing)},
+      {"train.batch", relief({.memory = 1}, {}, plain)},
+      {"train.micro_steps", relief({.bubble = 1}, {}, plain)},
+      {"over model.0+model.1: lower layout.tensor_parallel", relief(waits_for_model, {}, plain)},
+      {"layout.zero: 2", relief(waits_for_data, zero3, plain)},
+      {"lower layout.data_parallel", relief(waits_for_data, {}, plain)},
+  };
+  for (const Row& row : rows) EXPECT_NE(row.text.find(row.said), std::string::npos) << row.text;
+}
+
+}  // namespace
+}  // namespace megacpp::fit
