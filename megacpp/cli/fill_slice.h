@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe that leaves chips of a slice over, changed so that all have work (fit::filling_changes), or refused in words
-// that say what filled it and what would.
+// A recipe that leaves chips of a slice over, changed so that all have work: by data_parallel (fit::filling_changes), and
+// where the batch is too small for that and the recipe says nothing of it, by chips that share sequences.
 #pragma once
 
 #include "megacpp/hw/slice.h"
@@ -16,8 +16,7 @@ struct FilledRecipe {
   plan::Plan plan;
 };
 
-/// The gates' refusals; one of a recipe that was changed names the changes. A batch too small to be shared by all chips
-/// (E1405) is answered with degrees that let them share sequences.
+/// The gates' refusals; one of a recipe that was changed names the changes.
 FilledRecipe fill_slice(const recipe::Recipe& recipe, const hw::Slice& slice);
 
 }  // namespace megacpp::cli

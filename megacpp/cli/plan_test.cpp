@@ -86,6 +86,15 @@ TEST_F(PlanCommandTest, TheHardwareIsTheFlagsElseTheRecipesElseThisMachine) {
   EXPECT_EQ(here["hardware"]["lane"], "cpu host");
 }
 
+TEST_F(PlanCommandTest, ChipsThatTheBatchCannotFeedShareSequences) {
+  const Json json = plan_as_json({"--hardware", "v6e:2x4"}, {"train.batch=1", "train.micro_steps=2"});
+  EXPECT_EQ(json["changed_to_fill"]["layout.data_parallel"], "2");
+  EXPECT_EQ(json["changed_to_fill"]["train.micro_steps"], "1");
+  EXPECT_EQ(std::stoi(json["changed_to_fill"]["layout.tensor_parallel"].get<std::string>()) *
+                std::stoi(json["changed_to_fill"]["layout.context_parallel"].get<std::string>()),
+            4);
+}
+
 TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
   const Json json = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.tensor_parallel=2", "layout.data_parallel=2"});
   EXPECT_TRUE(json["fits"].get<bool>());
@@ -149,8 +158,8 @@ TEST_F(PlanCommandTest, ThePageIsWholeAndLoadsNothing) {
 
 TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithStatusThree) {
   const fs::path file = folder_ / "plan.html";
-  const Result result =
-      plan({"--hardware", "v6e:2x2", "--html", file.string()}, {"hardware.limit=31GiB", "hardware.limits=[2=1MiB]"});
+  const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()},
+                             {"layout.data_parallel=4", "hardware.limit=31GiB", "hardware.limits=[2=1MiB]"});
   EXPECT_EQ(result.status, 3);
   for (const char* part : {"does not fit: chip 2: data 2 at (0, 1) on host 0", "Predicted step", "-"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
@@ -159,7 +168,7 @@ TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithStatusThree) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   EXPECT_NE(base::read_file(file).find("banner bad"), std::string::npos);
   // A limit above what stays: what comes and goes can shrink, the batch as far as the chips that share it allow.
-  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=506MB", "train.batch=8"});
+  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=518MB", "train.batch=8"});
   EXPECT_EQ(activations.status, 3);
   EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
 }
@@ -176,7 +185,8 @@ TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   const Json json = plan_as_json({"--hardware", "v6e:2x2"});
   EXPECT_EQ(json["correction"]["samples"], 1);
   EXPECT_EQ(json["groups"][0]["planned_bytes"], planned["planned_bytes"]);
-  EXPECT_NEAR(json["groups"][0]["corrected_bytes"].get<double>(), 1.5 * planned["planned_bytes"].get<double>(), 1e6);
+  EXPECT_GT(json["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
+  EXPECT_LT(json["groups"][0]["room_bytes"], planned["room_bytes"]);
   const Result text = plan({"--hardware", "v6e:2x2"});
   EXPECT_NE(text.out.find("corrected"), std::string::npos);
   EXPECT_NE(text.out.find("Corrected by 1 measurements of xla v6e"), std::string::npos) << text.out;
@@ -206,11 +216,10 @@ TEST_F(PlanCommandTest, MistakesAreOneMessageAndAStatus) {
       {{"--hardware", "v6e:2x2"}, {"layout.data_parallel=2"}, 2, "E1401", "4, as v6e:2x2 has"},
       {{"--hardware", "v6e:2x2"}, {"layout.tensor_parallel=8"}, 2, "E14", "next:"},
       {{"--hardware", "v6e:4x4"},
-       {"train.batch=1", "train.micro_steps=1"},
+       {"train.batch=1", "train.micro_steps=1", "layout.tensor_parallel=2"},
        2,
        "E1405",
-       "with layout.data_parallel: 16 to fill v6e:4x4"},
-      {{"--hardware", "v6e:4x4"}, {"train.batch=1", "train.micro_steps=1"}, 2, "E1405", "let chips share sequences"},
+       "with layout.data_parallel: 8 to fill v6e:4x4"},
       {{"--hardwre", "v6e:2x2"}, {}, 2, "E1007", "did you mean '--hardware'?"},
       {{"--hardware", "v6e:2x2", "--html", (folder_ / "file/plan.html").string()}, {}, 1, "E3001", "plan.html"},
   };
@@ -233,13 +242,15 @@ TEST_F(PlanCommandTest, TheWorkGrowsWithBlocksAndNotWithChips) {
                                                "layout.tensor_parallel=2", "layout.zero=3"};
     const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
     const PlanReport report = make_plan_report(recipe, {.hardware = hardware, .uses_catalog = false});
-    return Work{report.paper.compiled.stages.back().nodes, report.paper.fit.groups.size(), report.stored.size()};
+    size_t nodes = 0;
+    for (const ir::Graph& program : report.paper.compiled.pipeline[0].programs) nodes += program.nodes().size();
+    return Work{nodes, report.paper.fit.groups.size(), report.stored.size()};
   };
   const Work few = work("v6e:4x4", "12"), many = work("v6e:16x16", "12"), deep = work("v6e:16x16", "48");
   EXPECT_EQ(few.groups, 1U);
   EXPECT_EQ(many.groups, 1U);
   EXPECT_EQ(few.parameters, many.parameters);
-  EXPECT_NEAR(static_cast<double>(many.nodes), static_cast<double>(few.nodes), 0.01 * static_cast<double>(few.nodes));
+  EXPECT_NEAR(static_cast<double>(many.nodes), static_cast<double>(few.nodes), 0.1 * static_cast<double>(few.nodes));
   EXPECT_GT(deep.nodes, 3 * many.nodes);
   EXPECT_LT(deep.nodes, 4.2 * static_cast<double>(many.nodes));
 }
