@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/catalog/location.h"
+#include "megacpp/cli/backend.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/fit_confirm.h"
+#include "megacpp/cli/fit_report.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/plan/degrees.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/cpu/host_rates.h"
+
+namespace megacpp::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Flags {
+  std::shared_ptr<RecipeFlags> recipe;
+  std::string hardware;
+  int64_t chips = 0;
+  std::string grow;
+  bool layouts = false;
+  size_t top = 10;
+  int64_t tries = fit::SearchOptions{}.tries;
+  int64_t confirm = 0;
+  bool json = false;
+  std::string html;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// ---- Where the plans are for
+
+std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
+  std::string name = !flags.hardware.empty()           ? flags.hardware
+                     : !recipe.hardware.target.empty() ? recipe.hardware.target
+                                                       : "host";
+  const bool has_count = name.find(':') != std::string::npos;
+  MEGACPP_REQUIRE(flags.chips == 0 || !has_count, E1007,
+                  {.where = "--chips",
+                   .got = fmt::format("{} beside {}", flags.chips, name),
+                   .wanted = "the number of chips once",
+                   .next = "leave --chips out, or name the hardware without a number"});
+  if (flags.chips > 0) return name + ":" + std::to_string(flags.chips);
+  if (name == "host") return fmt::format("host:{}", plan::product_of_degrees(recipe.layout));
+  return name;
+}
+
+/// Whose predictions are alike.
+std::string lane_of(const hw::Chip& chip) { return chip.kind == hw::ChipKind::host ? "cpu" : "xla " + chip.name; }
+
+std::optional<catalog::Catalog> open_catalog() {
+  try {
+    const std::filesystem::path path = catalog::default_path();
+    if (!std::filesystem::exists(path)) return std::nullopt;
+    catalog::MaybeCatalog maybe = catalog::Catalog::open_or_none(path, {.access = catalog::Access::read});
+    if (maybe.why_not) fmt::print(stderr, "without the catalog: {}\n", maybe.why_not->what());
+    return std::move(maybe.catalog);
+  } catch (const base::Error& error) {
+    fmt::print(stderr, "without the catalog: {}\n", error.what());
+    return std::nullopt;
+  }
+}
+
+fit::Ground ground_for(const recipe::Recipe& recipe, const std::string& hardware,
+                       const std::optional<catalog::Catalog>& catalog) {
+  hw::Slice slice = hw::parse_target(hardware, {.host_rates = [] { return runtime::cpu::host_rates(); }});
+  const int64_t devices = slice.devices();
+  const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), ir::Mesh({{"data", devices}}));
+  const std::string lane = lane_of(slice.chip);
+  return {.slice = std::move(slice),
+          .kernels = runtime::cpu::cpu_target(threads),
+          .limits = recipe::chip_limits(recipe.hardware, devices),
+          .correction = catalog ? catalog->correction(lane, catalog::kPeakBytes) : catalog::Correction{}};
+}
+
+// ---- The best layout
+
+std::vector<catalog::Ranked> ranked(const std::optional<catalog::Catalog>& catalog, const fit::Ground& ground,
+                                    const std::vector<fit::Found>& found) {
+  if (!catalog) return {};
+  std::vector<catalog::Candidate> candidates;
+  for (const fit::Found& one : found) {
+    const fit::StepTime& time = one.time;
+    candidates.push_back({.signature = fit::signature_of(one.recipe, ground.slice.name),
+                          .step_seconds = {{"compute", time.compute},
+                                           {"memory", time.memory},
+                                           {"links", time.exposed},
+                                           {"bubble", time.bubble}},
+                          .fits = one.fit.fits()});
+  }
+  return catalog::rank(*catalog, lane_of(ground.slice.chip), candidates);
+}
+
+void confirm(const Flags& flags, const fit::Ground& ground, FitAnswer& answer) {
+  if (flags.confirm == 0) return;
+  if (ground.slice.chip.kind != hw::ChipKind::host) {
+    answer.no_confirmation =
+        fmt::format("{} is not here, so nothing was run. Its own compiler confirms the best:", answer.hardware);
+    const std::vector<size_t> order = answer.order();
+    for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(flags.confirm)); ++i)
+      answer.no_confirmation += fmt::format("\n  megacpp compile {} --backend xla --target {} {}", flags.recipe->file,
+                                            answer.hardware, set_words(answer.search.found[order[i]].changes));
+    return;
+  }
+  for (const size_t index : answer.order()) {
+    const fit::Found& one = answer.search.found[index];
+    if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
+    fmt::print(stderr, "running {}\n", one.layout);
+    answer.confirmed.push_back(confirm_on_host(one));
+    answer.confirmed.back().found = index;
+  }
+}
+
+void refuse_no_layout(const FitAnswer& answer) {
+  if (!answer.search.found.empty()) return;
+  std::string reasons;
+  for (const fit::Dropped& one : answer.search.dropped)
+    reasons += fmt::format("{}{} times {}", reasons.empty() ? "" : "; ", one.layouts, one.reason);
+  base::raise(base::Code::E1401,
+              {.where = answer.hardware,
+               .got = fmt::format("{} products of degrees and no legal one: {}", answer.search.considered, reasons),
+               .wanted = "a layout that " + answer.recipe.name + " can take",
+               .next = "take another number of chips, or raise train.batch or train.micro_steps"});
+}
+
+int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Ground& ground,
+                   const std::optional<catalog::Catalog>& catalog) {
+  const Clock::time_point start = Clock::now();
+  const auto progress = [&](int64_t compiled, int64_t tries) {
+    if (seconds_since(start) > 1)
+      fmt::print(stderr, "compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
+  };
+  FitAnswer answer{.hardware = ground.slice.name, .recipe = recipe};
+  answer.search = fit::search_layouts(
+      recipe, ground, {.tries = flags.tries, .threads = runtime::cpu::available_threads(), .progress = progress});
+  answer.seconds = seconds_since(start);
+  refuse_no_layout(answer);
+  answer.known = ranked(catalog, ground, answer.search.found);
+  confirm(flags, ground, answer);
+  if (!flags.html.empty()) base::write_file_atomically(flags.html, fit_page(answer));
+  if (flags.json) print_json(fit_json(answer));
+  if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));
+  if (!answer.search.fits()) throw nothing_fits(answer.hardware, answer.search.found.front());
+  return 0;
+}
+
+// ---- The largest batch or sequence
+
+int grow(const Flags& flags, const recipe::Recipe& asked, const fit::Ground& ground) {
+  const fit::Grown what = flags.grow == "batch" ? fit::Grown::batch : fit::Grown::sequence;
+  const recipe::Recipe recipe = fit::with_changes(asked, fit::filling_changes(asked, ground.slice.devices()));
+  const Clock::time_point start = Clock::now();
+  const auto progress = [&](int64_t compiled) {
+    if (seconds_since(start) > 1) fmt::print(stderr, "compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
+  };
+  fit::Growth growth = fit::grow(recipe, what, ground, progress);
+  const plan::Changes filling = fit::filling_changes(asked, ground.slice.devices());
+  for (fit::Found& one : growth.tried)
+    for (const plan::Change& change : filling)
+      if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
+  if (flags.json) print_json(growth_json(ground.slice.name, recipe, growth));
+  if (!flags.json) fmt::print("{}", growth_text(ground.slice.name, recipe, growth));
+  if (!growth.best) throw nothing_fits(ground.slice.name, growth.tried.front());
+  return 0;
+}
+
+int run_fit(const Flags& flags) {
+  MEGACPP_REQUIRE(flags.grow.empty() || (flags.html.empty() && flags.confirm == 0), E1007,
+                  {.where = "--grow",
+                   .got = flags.html.empty() ? "--confirm" : "--html",
+                   .wanted = "it with a search over layouts only",
+                   .next = "leave one of the two out"});
+  const recipe::Recipe recipe = flags.recipe->load();
+  const std::optional<catalog::Catalog> catalog = open_catalog();
+  const fit::Ground ground = ground_for(recipe, hardware_name(flags, recipe), catalog);
+  return flags.grow.empty() ? search_layouts(flags, recipe, ground, catalog) : grow(flags, recipe, ground);
+}
+
+}  // namespace
+
+Command fit_command() {
+  return {.name = "fit",
+          .summary = "the best layout, or the largest batch or sequence, on given hardware",
+          .example = "megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<Flags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_option("--hardware", flags->hardware,
+                           "chips to plan for, e.g. v6e:16x16, h100:16, host:4; else hardware.target")
+                ->type_name("NAME");
+            app.add_option("--chips", flags->chips, "how many, where --hardware names a chip alone")
+                ->check(CLI::Range(int64_t{1}, plan::kMaxChips));
+            CLI::Option* layouts = app.add_flag("--layouts", flags->layouts, "search the best layout (the default)");
+            app.add_option("--grow", flags->grow, "keep the layout and search the largest batch or sequence")
+                ->check(CLI::IsMember({"batch", "sequence"}))
+                ->excludes(layouts);
+            app.add_option("--top", flags->top, "rows beside the front")->check(CLI::Range(size_t{1}, size_t{1000}));
+            app.add_option("--tries", flags->tries, "layouts to compile at most")
+                ->check(CLI::Range(int64_t{1}, int64_t{100000}));
+            app.add_option("--confirm", flags->confirm, "run the best N for a few steps, where the hardware is host")
+                ->type_name("N")
+                ->check(CLI::Range(int64_t{0}, int64_t{100}));
+            app.add_option("--html", flags->html, "write a page with the picture and the table")->type_name("FILE");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_fit(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

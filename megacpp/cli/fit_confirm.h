@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a candidate for a few steps on this machine, to hold what was planned against what is measured.
+#pragma once
+
+#include "megacpp/cli/fit_report.h"
+
+namespace megacpp::cli {
+
+inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
+
+/// Weights, data and steps as in a training run; nothing is kept.
+Confirmed confirm_on_host(const fit::Found& candidate);
+
+}  // namespace megacpp::cli

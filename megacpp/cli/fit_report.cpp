@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/fit_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/cli/text_table.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::cli {
+namespace {
+
+using fit::Found;
+using memory::human_bytes;
+
+constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+}
+
+std::string room_text(int64_t room) { return room < 0 ? "-" + human_bytes(-room) : human_bytes(room); }
+
+std::string recompute_text(const recipe::Recipe& recipe) {
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const recipe::Train& train = recipe.train;
+  std::vector<std::string> levels;
+  const std::pair<char, const std::string*> of[] = {
+      {'A', &train.recompute_A}, {'M', &train.recompute_M}, {'E', &train.recompute_E}, {'R', &train.recompute_R}};
+  for (const auto& [family, level] : of)
+    if (recipe::has_family(pattern, family)) levels.push_back(*level);
+  const bool alike = std::ranges::all_of(levels, [&](const std::string& level) { return level == levels[0]; });
+  return alike ? levels[0] : fmt::format("{}", fmt::join(levels, "/"));
+}
+
+std::vector<std::string> cells_of(const Found& one) {
+  const fit::ChipGroup& worst = one.fit.worst();
+  return {one.layout,
+          fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
+          recompute_text(one.recipe),
+          human_bytes(worst.needed()),
+          fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit)),
+          room_text(worst.room()),
+          seconds_text(one.time.seconds()),
+          fmt::format("{:.0f}", one.tokens_per_second()),
+          fmt::format("{:.1f} %", 100 * one.time.mfu),
+          one.time.regime()};
+}
+
+const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">worst chip", ">of limit",
+                                            ">room",  ">a step", ">tokens/s", ">MFU",        "bound by"};
+
+const catalog::Ranked* known_of(const FitAnswer& answer, size_t found) {
+  const auto at = std::ranges::find(answer.known, found, &catalog::Ranked::candidate);
+  return at == answer.known.end() ? nullptr : &*at;
+}
+
+bool says_something(const catalog::Ranked& known) {
+  return known.standing == catalog::Standing::runs || known.standing == catalog::Standing::failed;
+}
+
+std::string dropped_text(const fit::LayoutSearch& search) {
+  std::string text;
+  for (const fit::Dropped& one : search.dropped) text += fmt::format("  {:>6}  {}\n", one.layouts, one.reason);
+  return text;
+}
+
+Json found_json(const Found& one) {
+  const fit::ChipGroup& worst = one.fit.worst();
+  Json set = Json::array(), roles;
+  for (const plan::Change& change : one.changes) set.push_back(change.key + "=" + change.value);
+  for (const memory::RoleBytes& role : one.roles) roles[std::string(ir::role_name(role.role))] = role.bytes;
+  return {{"layout", one.layout},
+          {"set", set},
+          {"batch", one.recipe.train.batch},
+          {"micro_steps", one.recipe.train.micro_steps},
+          {"sequence", one.recipe.train.sequence},
+          {"fits", one.fit.fits()},
+          {"worst_chip", worst.place},
+          {"where", worst.where},
+          {"needed_bytes", worst.needed()},
+          {"planned_bytes", worst.planned},
+          {"limit_bytes", worst.limit},
+          {"room_bytes", worst.room()},
+          {"bytes_by_role", roles},
+          {"step_seconds", one.time.seconds()},
+          {"tokens_per_second", one.tokens_per_second()},
+          {"mfu", one.time.mfu},
+          {"bound_by", one.time.regime()},
+          {"estimated_bytes", one.estimate.bytes},
+          {"estimated_seconds", one.estimate.seconds}};
+}
+
+std::string confirmed_text(const FitAnswer& answer) {
+  if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
+  if (answer.confirmed.empty()) return {};
+  TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off"});
+  for (const Confirmed& one : answer.confirmed)
+    table.add({answer.search.found[one.found].layout, std::to_string(one.planned_bytes),
+               std::to_string(one.measured_bytes), seconds_text(one.predicted_seconds),
+               seconds_text(one.measured_seconds),
+               fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / one.measured_seconds - 1))});
+  return "\n" + table.to_text();
+}
+
+}  // namespace
+
+std::vector<size_t> FitAnswer::order() const {
+  std::vector<size_t> indices;
+  for (const catalog::Ranked& one : known) indices.push_back(one.candidate);
+  if (indices.empty())
+    for (size_t i = 0; i < search.found.size(); ++i) indices.push_back(i);
+  return indices;
+}
+
+bool FitAnswer::is_on_front(size_t found) const { return std::ranges::find(search.front, found) != search.front.end(); }
+
+std::string set_words(const plan::Changes& changes) {
+  std::vector<std::string> words;
+  for (const plan::Change& change : changes) words.push_back("--set " + change.key + "=" + change.value);
+  return words.empty() ? "as it is" : fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string fit_text(const FitAnswer& answer, size_t top) {
+  const fit::LayoutSearch& search = answer.search;
+  std::string text = fmt::format(
+      "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
+      answer.recipe.name, answer.hardware, search.considered, search.variants, search.found.size(), answer.seconds);
+  if (!search.dropped.empty()) text += "left out:\n" + dropped_text(search);
+  if (search.left > 0) text += fmt::format("  {:>6}  not compiled: estimated slower or larger\n", search.left);
+  std::vector<std::string> headings = {"", ">no"};
+  headings.insert(headings.end(), kHeadings.begin(), kHeadings.end());
+  TextTable table(headings);
+  std::string words;
+  size_t number = 0;
+  for (const size_t index : answer.order()) {
+    ++number;
+    if (number > top && !answer.is_on_front(index)) continue;
+    std::vector<std::string> cells = {answer.is_on_front(index) ? "*" : "", std::to_string(number)};
+    const Found& one = search.found[index];
+    for (std::string& cell : cells_of(one)) cells.push_back(std::move(cell));
+    table.add(std::move(cells));
+    words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
+    if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
+      words += "      " + known->reason + "\n";
+  }
+  text +=
+      "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n\nto run one:\n" + words;
+  text += "\n" + scatter_text(search.found, search.front);
+  return text + confirmed_text(answer);
+}
+
+std::string scatter_text(const std::vector<Found>& found, const std::vector<size_t>& front) {
+  if (found.empty()) return {};
+  const double limit = static_cast<double>(found.front().fit.worst().limit);
+  double most = 0, slowest = 0, fastest = INFINITY;
+  for (const Found& one : found) {
+    most = std::max(most, static_cast<double>(one.needed()));
+    slowest = std::max(slowest, one.time.seconds());
+    fastest = std::min(fastest, one.time.seconds());
+  }
+  // Far beyond everything the limit would press all points together.
+  if (limit < 4 * most) most = std::max(most, limit);
+  const auto column = [&](double bytes) {
+    return static_cast<size_t>(std::llround(bytes / most * static_cast<double>(kPictureWidth - 1)));
+  };
+  const double range = std::max(slowest - fastest, slowest * 1e-9);
+  const auto row = [&](double seconds) {
+    return static_cast<size_t>(std::llround((slowest - seconds) / range * static_cast<double>(kPictureHeight - 1)));
+  };
+  std::vector<std::string> lines(kPictureHeight, std::string(kPictureWidth, ' '));
+  if (limit <= most)
+    for (std::string& line : lines) line[column(limit)] = '|';
+  const auto mark = [&](const Found& one, char sign) {
+    lines[row(one.time.seconds())][column(static_cast<double>(one.needed()))] = sign;
+  };
+  for (const Found& one : found) mark(one, one.fit.fits() ? 'o' : 'x');
+  for (const size_t index : front) mark(found[index], '*');
+  std::string text =
+      fmt::format("{:>10} a step; * front, o beside it, x does not fit, | limit\n", seconds_text(slowest));
+  for (const std::string& line : lines) text += fmt::format("{:>10} {}\n", "", "|" + line);
+  text += fmt::format("{:>10} +{}\n", seconds_text(fastest), std::string(kPictureWidth, '-'));
+  return text + fmt::format("{:>10} 0{:>{}}\n", "", human_bytes(static_cast<int64_t>(most)) + " on the worst chip",
+                            kPictureWidth);
+}
+
+Json fit_json(const FitAnswer& answer) {
+  const fit::LayoutSearch& search = answer.search;
+  Json dropped = Json::array(), found = Json::array(), front = Json::array(), confirmed = Json::array();
+  for (const fit::Dropped& one : search.dropped) dropped.push_back({{"reason", one.reason}, {"layouts", one.layouts}});
+  const std::vector<size_t> order = answer.order();
+  for (size_t place = 0; place < order.size(); ++place) {
+    Json json = found_json(search.found[order[place]]);
+    if (const catalog::Ranked* known = known_of(answer, order[place])) json["known"] = known->reason;
+    found.push_back(std::move(json));
+    if (answer.is_on_front(order[place])) front.push_back(place);
+  }
+  for (const Confirmed& one : answer.confirmed)
+    confirmed.push_back({{"layout", search.found[one.found].layout},
+                         {"planned_peak_bytes", one.planned_bytes},
+                         {"measured_peak_bytes", one.measured_bytes},
+                         {"predicted_step_seconds", one.predicted_seconds},
+                         {"measured_step_seconds", one.measured_seconds}});
+  Json json = {{"name", answer.recipe.name},  {"hardware", answer.hardware},
+               {"fits", search.fits()},       {"considered", search.considered},
+               {"legal", search.variants},    {"compiled", search.found.size()},
+               {"not_compiled", search.left}, {"dropped", dropped},
+               {"candidates", found},         {"front", front},
+               {"confirmed", confirmed},      {"seconds", answer.seconds}};
+  if (!answer.no_confirmation.empty()) json["no_confirmation"] = answer.no_confirmation;
+  return json;
+}
+
+std::string growth_text(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth) {
+  const bool is_batch = growth.what == fit::Grown::batch;
+  std::vector<std::string> headings = {is_batch ? ">batch" : ">sequence"};
+  headings.insert(headings.end(), kHeadings.begin(), kHeadings.end());
+  TextTable table(headings);
+  const auto value_of = [&](const Found& one) { return is_batch ? one.recipe.train.batch : one.recipe.train.sequence; };
+  std::vector<const Found*> tried;
+  for (const Found& one : growth.tried) tried.push_back(&one);
+  std::ranges::stable_sort(tried, std::less<>(), [&](const Found* one) { return value_of(*one); });
+  for (const Found* one : tried) {
+    std::vector<std::string> cells = {std::to_string(value_of(*one))};
+    for (std::string& cell : cells_of(*one)) cells.push_back(std::move(cell));
+    table.add(std::move(cells));
+  }
+  std::string text =
+      fmt::format("{} on {}: {} in multiples of {}\n\n{}", recipe.name, hardware,
+                  is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
+  if (!growth.best) return text + "\nnot even the smallest fits\n";
+  const Found& best = growth.tried[*growth.best];
+  text += fmt::format("\nlargest {}: {} (asked for: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
+                      is_batch ? recipe.train.batch : recipe.train.sequence, set_words(best.changes));
+  if (is_batch)
+    text += fmt::format("the global batch becomes {} sequences: lower train.micro_steps to keep it\n",
+                        best.recipe.train.batch * best.recipe.train.micro_steps);
+  if (!is_batch) text += "another sequence is another experiment: losses cannot be compared with those of the recipe\n";
+  if (!growth.why.empty()) text += "not memory but the recipe ends it: " + growth.why + "\n";
+  return text;
+}
+
+Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth) {
+  Json tried = Json::array();
+  for (const Found& one : growth.tried) tried.push_back(found_json(one));
+  Json json = {{"name", recipe.name},
+               {"hardware", hardware},
+               {"grown", growth.what == fit::Grown::batch ? "batch" : "sequence"},
+               {"changed_experiment", growth.what == fit::Grown::sequence},
+               {"unit", growth.unit},
+               {"fits", growth.best.has_value()},
+               {"tried", tried}};
+  json["best"] = growth.best ? found_json(growth.tried[*growth.best]) : Json();
+  if (!growth.why.empty()) json["ended_by"] = growth.why;
+  return json;
+}
+
+base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
+  const fit::ChipGroup& worst = smallest.fit.worst();
+  std::vector<std::string> roles;
+  for (const memory::RoleBytes& role : smallest.roles)
+    roles.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
+  return {base::Code::E2001,
+          {.where = fmt::format("{}, {} {}", hardware, worst.place, worst.where),
+           .got = fmt::format("the least that was found needs {} ({}): {}", human_bytes(worst.needed()),
+                              fmt::join(roles, ", "), smallest.layout),
+           .wanted = fmt::format("at most {}: {} too much", human_bytes(worst.limit), human_bytes(-worst.room())),
+           .next = "take more chips or chips with more memory, or make the model, the sequence or the batch smaller"}};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search over plans found, for people and programs: table, picture, JSON, page.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/catalog/rank.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/fit/grow.h"
+#include "megacpp/fit/search.h"
+
+namespace megacpp::cli {
+
+/// What a candidate did when it was run here.
+struct Confirmed {
+  size_t found = 0;  // index into LayoutSearch::found
+  int64_t planned_bytes = 0;
+  int64_t measured_bytes = 0;
+  double predicted_seconds = 0;  // of a step
+  double measured_seconds = 0;   //
+};
+
+struct FitAnswer {
+  std::string hardware;  // "v6e:16x16"
+  recipe::Recipe recipe;
+  fit::LayoutSearch search;
+  std::vector<catalog::Ranked> known;  // of search.found, best first; empty without a catalog
+  std::vector<Confirmed> confirmed;
+  std::string no_confirmation;  // why nothing was run, and what to run instead
+  double seconds = 0;           // the search took
+
+  /// Indices into search.found, best first: by the catalog where there is one, else as found.
+  std::vector<size_t> order() const;
+  bool is_on_front(size_t found) const;
+};
+
+/// "--set layout.zero=3 --set train.batch=8"; nothing to set: "as it is".
+std::string set_words(const plan::Changes& changes);
+
+/// The first `top` and all of the front.
+std::string fit_text(const FitAnswer& answer, size_t top);
+Json fit_json(const FitAnswer& answer);
+/// Bytes against time: '*' on the front, 'o' beside it, 'x' does not fit, '|' the limit.
+std::string scatter_text(const std::vector<fit::Found>& found, const std::vector<size_t>& front);
+/// A page of its own: the picture and the table.
+std::string fit_page(const FitAnswer& answer);
+
+std::string growth_text(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth);
+Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth);
+
+/// E2001 that names the least that was found, its worst chip, and what its bytes are for.
+base::Error nothing_fits(const std::string& hardware, const fit::Found& smallest);
+
+}  // namespace megacpp::cli

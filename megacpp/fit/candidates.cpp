@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/candidates.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/plan/tensor_split.h"
+#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/schema.h"
+
+namespace megacpp::fit {
+namespace {
+
+using recipe::Recipe;
+
+std::vector<int64_t> divisors(int64_t number) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d <= number; ++d)
+    if (number % d == 0) found.push_back(d);
+  return found;
+}
+
+/// Micro-steps that keep the global batch, every chip with the same number of sequences; where it cannot be shared out
+/// evenly, one micro-step.
+std::vector<int64_t> micro_steps_for(int64_t global_batch, int64_t sharing) {
+  std::vector<int64_t> found;
+  for (const int64_t steps : divisors(global_batch))
+    if (global_batch / steps % sharing == 0) found.push_back(steps);
+  if (found.empty() && global_batch >= sharing) found.push_back(1);
+  return found;
+}
+
+/// Levels that differ: without copies nothing is there to split, and gradients of one micro-step are reduced at once.
+std::vector<int64_t> zero_levels(int64_t copies, int64_t micro_steps) {
+  if (copies == 1) return {1};
+  return micro_steps == 1 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{1, 2, 3};
+}
+
+class Enumerator {
+ public:
+  Enumerator(const Recipe& recipe, int64_t chips) : recipe_(recipe), chips_(chips) {
+    const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+    experts_ = plan::has_experts(recipe.model, pattern) ? recipe.model.feed_forward.experts : 1;
+  }
+
+  Candidates run(SplitSequences split) {
+    for (const int64_t tensor : divisors(chips_)) {
+      for (const int64_t pipeline : divisors(chips_ / tensor)) {
+        for (const int64_t context : divisors(chips_ / tensor / pipeline)) {
+          for (const int64_t expert : divisors(chips_ / tensor / pipeline / context)) {
+            LayoutChoice degrees{.data = chips_ / tensor / pipeline / context / expert,
+                                 .expert = expert,
+                                 .context = context,
+                                 .tensor = tensor,
+                                 .pipeline = pipeline};
+            ++found_.considered;
+            if (const std::string why = cheap_refusal(degrees, split); !why.empty()) {
+              found_.drop(why);
+            } else {
+              add_variants(degrees);
+            }
+          }
+        }
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // What the gates would say as well, without their search for a way out.
+  std::string cheap_refusal(const LayoutChoice& d, SplitSequences split) const {
+    if (d.context > 1 && split == SplitSequences::no) return "sequences are short enough for one chip";
+    if (experts_ % d.expert != 0) return "experts do not divide by expert_parallel";
+    if (recipe_.train.batch * recipe_.train.micro_steps < d.data * d.expert)
+      return "fewer sequences in the global batch than chips that share it";
+    if (d.pipeline * recipe_.layout.virtual_stages > recipe_.model.depth) return "more stages than blocks";
+    recipe::Layout layout = recipe_.layout;
+    layout.tensor_parallel = d.tensor;
+    if (!plan::tensor_parallel_fits(recipe_.model, layout)) return "heads or groups do not divide by tensor_parallel";
+    return {};
+  }
+
+  // Micro-steps change no gate.
+  void add_variants(LayoutChoice choice) {
+    const int64_t global_batch = recipe_.train.batch * recipe_.train.micro_steps;
+    const std::vector<int64_t> micro_steps = micro_steps_for(global_batch, choice.data * choice.expert);
+    choice.micro_steps = micro_steps.front();
+    choice.batch = global_batch / choice.micro_steps;
+    try {
+      plan::make_plan(with_changes(recipe_, changes_for(recipe_, choice)));
+    } catch (const base::Error& error) {
+      found_.drop(fmt::format("{}: {}", error.problem().where, base::code_title(error.code())));
+      return;
+    }
+    const int64_t copies = choice.data * choice.expert * choice.context;
+    for (const int64_t zero : {1, 2, 3}) {
+      if (zero == 3 && recipe_.layout.lane == "megatron") continue;
+      for (const int64_t steps : micro_steps) {
+        const std::vector<int64_t> levels = zero_levels(copies, steps);
+        if (std::find(levels.begin(), levels.end(), zero) == levels.end()) continue;
+        choice.zero = zero;
+        choice.micro_steps = steps;
+        choice.batch = global_batch / steps;
+        found_.legal.push_back(choice);
+      }
+    }
+  }
+
+  const Recipe& recipe_;
+  int64_t chips_;
+  int64_t experts_ = 1;
+  Candidates found_;
+};
+
+}  // namespace
+
+void Candidates::drop(const std::string& reason, int64_t layouts) {
+  const auto at = std::ranges::lower_bound(dropped, reason, std::less<>(), &Dropped::reason);
+  if (at != dropped.end() && at->reason == reason) {
+    at->layouts += layouts;
+  } else {
+    dropped.insert(at, {reason, layouts});
+  }
+}
+
+Candidates legal_layouts(const Recipe& recipe, int64_t chips, SplitSequences split) {
+  return Enumerator(recipe, chips).run(split);
+}
+
+plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {
+  plan::Changes changes;
+  const auto set = [&](const std::string& key, const std::string& value) {
+    if (recipe::value_text(recipe::member_of(*recipe::find_key(key), recipe)) != value) changes.push_back({key, value});
+  };
+  const int64_t chips = choice.data * choice.expert * choice.context * choice.tensor * choice.pipeline;
+  if (recipe.layout.chips > 0) set("layout.chips", std::to_string(chips));
+  set("layout.data_parallel", std::to_string(choice.data));
+  set("layout.expert_parallel", std::to_string(choice.expert));
+  set("layout.context_parallel", std::to_string(choice.context));
+  set("layout.tensor_parallel", std::to_string(choice.tensor));
+  set("layout.pipeline_parallel", std::to_string(choice.pipeline));
+  set("layout.zero", std::to_string(choice.zero));
+  set("train.batch", std::to_string(choice.batch));
+  set("train.micro_steps", std::to_string(choice.micro_steps));
+  if (choice.recompute.empty()) return changes;
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  for (const char family : {'A', 'M', 'E', 'R'})
+    if (recipe::has_family(pattern, family)) set(fmt::format("train.recompute.{}", family), choice.recompute);
+  return changes;
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/grow.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/recipe/validate.h"
+
+namespace megacpp::fit {
+namespace {
+
+using recipe::Recipe;
+
+constexpr int64_t kTile = 128;  // tokens below which sequences are not told apart
+
+plan::Changes changes_to(Grown what, int64_t value) {
+  return {{what == Grown::batch ? "train.batch" : "train.sequence", std::to_string(value)}};
+}
+
+/// Whether the recipe may have that many; the refusal where not.
+std::optional<base::Error> refusal(const Recipe& recipe, Grown what, int64_t value) {
+  try {
+    const Recipe changed = with_changes(recipe, changes_to(what, value));
+    recipe::validate(changed, {});
+    plan::make_plan(changed);
+    return std::nullopt;
+  } catch (const base::Error& error) {
+    if (base::class_of(error.code()) != base::ErrorClass::user) throw;
+    return error;
+  }
+}
+
+/// The smallest number of tokens, at least a tile, all of whose multiples the layout and the model can cut. A prime
+/// multiple that divides nothing stands for all.
+int64_t sequence_unit(const Recipe& recipe) {
+  constexpr int64_t kPrime = 101;
+  const int64_t now = recipe.train.sequence;
+  for (int64_t unit = std::min(now, kTile); unit < now; ++unit)
+    if (now % unit == 0 && !refusal(recipe, Grown::sequence, unit) && !refusal(recipe, Grown::sequence, unit * kPrime))
+      return unit;
+  return now;
+}
+
+class Bisection {
+ public:
+  Bisection(const Recipe& recipe, const Ground& ground, Growth& growth, const std::function<void(int64_t)>& progress)
+      : recipe_(recipe), ground_(ground), growth_(growth), progress_(progress) {}
+
+  void run() {
+    if (const auto error = refusal(recipe_, growth_.what, growth_.unit)) throw *error;
+    if (!fits(1)) return;
+    int64_t below = 1, above = 2;
+    while (fits(above)) below = std::exchange(above, 2 * above);
+    while (above - below > 1) {
+      const int64_t middle = below + (above - below) / 2;
+      (fits(middle) ? below : above) = middle;
+    }
+    growth_.best = tried_.at(below);
+    if (tried_.contains(above)) growth_.next = tried_.at(above);
+    if (const auto error = refusal(recipe_, growth_.what, above * growth_.unit))
+      growth_.why = error->problem().where + ": " + error->problem().got + ", " + error->problem().wanted;
+  }
+
+ private:
+  bool fits(int64_t multiple) {
+    if (refusal(recipe_, growth_.what, multiple * growth_.unit)) return false;
+    growth_.tried.push_back(compile_candidate(recipe_, changes_to(growth_.what, multiple * growth_.unit), ground_));
+    tried_[multiple] = growth_.tried.size() - 1;
+    if (progress_) progress_(static_cast<int64_t>(growth_.tried.size()));
+    return growth_.tried.back().fit.fits();
+  }
+
+  const Recipe& recipe_;
+  const Ground& ground_;
+  Growth& growth_;
+  const std::function<void(int64_t)>& progress_;
+  std::map<int64_t, size_t> tried_;  // by multiple
+};
+
+}  // namespace
+
+Growth grow(const Recipe& recipe, Grown what, const Ground& ground, const std::function<void(int64_t)>& progress) {
+  const bool is_batch = what == Grown::batch;
+  Growth growth{.what = what,
+                .unit = is_batch ? recipe.layout.data_parallel * recipe.layout.expert_parallel : sequence_unit(recipe),
+                .asked = {},
+                .tried = {},
+                .best = {},
+                .next = {},
+                .why = {}};
+  const int64_t now = is_batch ? recipe.train.batch : recipe.train.sequence;
+  if (now % growth.unit == 0) growth.asked = now / growth.unit;
+  Bisection(recipe, ground, growth, progress).run();
+  return growth;
+}
+
+}  // namespace megacpp::fit

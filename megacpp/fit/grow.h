@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a recipe can be stretched on given hardware, its layout kept: the largest device batch (the global batch
+// grows with it), or the longest sequence (another experiment). Memory grows with both, so plans are bisected.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "megacpp/fit/search.h"
+
+namespace megacpp::fit {
+
+enum class Grown { batch, sequence };
+
+struct Growth {
+  Grown what = Grown::batch;
+  int64_t unit = 1;              // sequences over all chips, or tokens; only multiples are legal
+  std::optional<int64_t> asked;  // multiples the recipe has; nothing: it is none
+  std::vector<Found> tried;      // in the order tried; the largest that fits is `best`
+  std::optional<size_t> best;    // nothing: not even one unit fits
+  std::optional<size_t> next;    // the next multiple, which does not fit; nothing: `why` says what ends it
+  std::string why;               // "train.batch: ..." where a limit of the recipe ends it before memory does
+};
+
+/// The layout must fill the hardware (E1401) and be legal for one unit (E1401 to E1407).
+Growth grow(const recipe::Recipe& recipe, Grown what, const Ground& ground,
+            const std::function<void(int64_t compiled)>& progress = {});
+
+}  // namespace megacpp::fit

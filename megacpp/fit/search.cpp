@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/thread_pool.h"
+#include "megacpp/memory/chip_fit.h"
+#include "megacpp/plan/print.h"
+
+namespace megacpp::fit {
+namespace {
+
+using recipe::Recipe;
+
+constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a sequence is a choice of its own
+constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
+constexpr double kSlack = 1.1;            // an estimate so far above the limit may still fit
+constexpr double kHopeless = 2;           // an estimate so many times that of what fits is not looked at
+constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
+
+/// One way to run a layout.
+struct Option {
+  LayoutChoice choice;
+  Estimate estimate;
+  bool tried = false;
+};
+
+/// A layout (degrees and ZeRO) with all its micro-steps and levels of recompute.
+struct Family {
+  std::vector<Option> options;  // fastest estimate first
+  double scale = 1;             // needed bytes over estimated ones, once it was compiled
+  size_t fastest_fit = SIZE_MAX;
+  std::optional<size_t> next = {};  // option to compile
+  bool is_doubtful = false;         // none is expected to fit; next is the smallest
+
+  double bytes(size_t option) const { return options[option].estimate.bytes * scale; }
+
+  /// The fastest that was not tried, is faster than what fits already, and should fit.
+  void choose(double limit) {
+    next.reset();
+    for (size_t i = 0; i < std::min(options.size(), fastest_fit) && !next; ++i)
+      if (!options[i].tried && bytes(i) <= limit) next = i;
+  }
+
+  void begin(double limit) {
+    std::ranges::stable_sort(options, std::less<>(), [](const Option& option) { return option.estimate.seconds; });
+    choose(limit * kSlack);
+    is_doubtful = !next.has_value();
+    if (!is_doubtful) return;
+    next = 0;
+    for (size_t i = 1; i < options.size(); ++i)
+      if (bytes(i) < bytes(*next)) next = i;
+  }
+
+  void learn(size_t option, const Found& found, double limit) {
+    scale = static_cast<double>(found.needed()) / options[option].estimate.bytes;
+    if (found.fit.fits()) fastest_fit = std::min(fastest_fit, option);
+    is_doubtful = false;
+    choose(limit);
+  }
+};
+
+bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
+  const auto degrees = [](const LayoutChoice& c) {
+    return std::tuple(c.data, c.expert, c.context, c.tensor, c.pipeline, c.zero);
+  };
+  return degrees(a) == degrees(b);
+}
+
+/// What the chip that has least leaves to a plan.
+double tightest_limit(const Ground& ground) {
+  const hw::Chip device = hw::device_of(ground.slice.chip);
+  int64_t least = ground.limits.empty() ? device.usable_bytes : INT64_MAX;
+  for (const int64_t limit : ground.limits) least = std::min(least, limit > 0 ? limit : device.usable_bytes);
+  return static_cast<double>(least - (device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0));
+}
+
+/// A family and one of its options.
+struct Pick {
+  size_t family, option;
+};
+
+class Search {
+ public:
+  Search(const Recipe& recipe, const Ground& ground, const SearchOptions& options)
+      : recipe_(recipe),
+        ground_(ground),
+        options_(options),
+        limit_(tightest_limit(ground)),
+        pool_(options.threads),
+        estimator_(recipe, ground) {}
+
+  void run(SplitSequences split) {
+    gather(split);
+    compiled_ = small_picks_ = 0;
+    while (true) {
+      const std::vector<Pick> round = next_round();
+      if (round.empty()) break;
+      compile(round);
+      if (options_.progress) options_.progress(compiled_, options_.tries);
+    }
+    for (const Family& family : families_)
+      if (std::ranges::none_of(family.options, &Option::tried)) ++result_.left;
+  }
+
+  bool has_fit() const {
+    return std::ranges::any_of(result_.found, [](const Found& one) { return one.fit.fits(); });
+  }
+
+  LayoutSearch finish() {
+    const auto rank = [](const Found& one) {
+      const bool fits = one.fit.fits();
+      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().room()));
+    };
+    std::ranges::stable_sort(result_.found, std::less<>(), rank);
+    result_.front = pareto_front(result_.found);
+    return std::move(result_);
+  }
+
+ private:
+  // The second time sequences are split as well: what was looked at the first time is left out.
+  void gather(SplitSequences split) {
+    const bool is_again = result_.considered > 0;
+    Candidates candidates = legal_layouts(recipe_, ground_.slice.devices(), split);
+    if (is_again) std::erase_if(candidates.legal, [](const LayoutChoice& c) { return c.context == 1; });
+    std::vector<Option> too_large;
+    families_.clear();
+    for (const LayoutChoice& legal : candidates.legal)
+      if (!add(legal)) too_large.push_back(option_of(legal, "full"));
+    candidates.drop(kStateTooLarge, static_cast<int64_t>(too_large.size()));
+    // Nothing can fit: the smallest few are compiled all the same, to show how far off the hardware is.
+    if (families_.empty() && !has_fit()) {
+      std::ranges::stable_sort(too_large, std::less<>(), [](const Option& option) { return option.estimate.bytes; });
+      too_large.resize(std::min(too_large.size(), kRound));
+      for (Option& option : too_large) families_.push_back({.options = {std::move(option)}});
+    }
+    for (Family& family : families_) family.begin(limit_);
+    result_.splits_sequences = split == SplitSequences::yes;
+    result_.considered = candidates.considered;
+    result_.variants += static_cast<int64_t>(candidates.legal.size());
+    if (is_again)
+      for (const Dropped& one : result_.dropped)
+        if (one.reason == kStateTooLarge) candidates.drop(one.reason, one.layouts);
+    std::erase_if(candidates.dropped, [](const Dropped& one) { return one.layouts == 0; });
+    result_.dropped = std::move(candidates.dropped);
+  }
+
+  Option option_of(LayoutChoice choice, const char* recompute) const {
+    choice.recompute = recompute;
+    return {.choice = choice, .estimate = estimator_.estimate(choice)};
+  }
+
+  /// False where state alone is too large for a chip.
+  bool add(const LayoutChoice& legal) {
+    Option first = option_of(legal, "none");
+    if (first.estimate.state > limit_) return false;
+    if (families_.empty() || !same_layout(families_.back().options[0].choice, legal)) families_.emplace_back();
+    std::vector<Option>& options = families_.back().options;
+    options.push_back(std::move(first));
+    for (const char* level : {"selective", "full"}) options.push_back(option_of(legal, level));
+    return true;
+  }
+
+  std::vector<Pick> next_round() {
+    std::vector<Pick> round;
+    while (round.size() < kRound && compiled_ < options_.tries) {
+      const bool wants_small = compiled_ % 4 == 3 && small_picks_ < options_.tries / 6;
+      std::optional<Pick> pick = wants_small ? smallest() : std::nullopt;
+      if (pick) ++small_picks_;
+      if (!pick) pick = fastest();
+      if (!pick) break;
+      families_[pick->family].options[pick->option].tried = true;
+      families_[pick->family].next.reset();
+      ++compiled_;
+      round.push_back(*pick);
+    }
+    return round;
+  }
+
+  /// For the front's other end: least bytes of all that was not tried.
+  std::optional<Pick> smallest() const {
+    std::optional<Pick> best;
+    double least = 0;
+    for (size_t f = 0; f < families_.size(); ++f)
+      for (size_t o = 0; o < families_[f].options.size(); ++o) {
+        if (families_[f].options[o].tried || (best && families_[f].bytes(o) >= least)) continue;
+        best = {f, o};
+        least = families_[f].bytes(o);
+      }
+    return best;
+  }
+
+  /// Of what should fit the fastest; then, while nothing fits, the smallest of the rest.
+  std::optional<Pick> fastest() const {
+    std::optional<Pick> best;
+    std::pair<bool, double> least;
+    for (size_t f = 0; f < families_.size(); ++f) {
+      const Family& family = families_[f];
+      if (!family.next) continue;
+      const Estimate& estimate = family.options[*family.next].estimate;
+      if (fastest_estimate_ && (family.is_doubtful || estimate.seconds > kHopeless * *fastest_estimate_)) continue;
+      const std::pair<bool, double> rank(family.is_doubtful, family.is_doubtful ? estimate.bytes : estimate.seconds);
+      if (best && rank >= least) continue;
+      best = {f, *family.next};
+      least = rank;
+    }
+    return best;
+  }
+
+  void compile(const std::vector<Pick>& round) {
+    std::vector<std::optional<Found>> found(round.size());
+    std::vector<std::optional<base::Error>> refused(round.size());
+    std::vector<std::exception_ptr> failed(round.size());
+    pool_.for_each(static_cast<int64_t>(round.size()), [&](int64_t i, int) {
+      const size_t at = static_cast<size_t>(i);
+      try {
+        const Option& option = families_[round[at].family].options[round[at].option];
+        found[at] = compile_candidate(recipe_, changes_for(recipe_, option.choice), ground_);
+        found[at]->estimate = option.estimate;
+      } catch (const base::Error& error) {
+        refused[at] = error;
+        if (base::class_of(error.code()) == base::ErrorClass::internal) failed[at] = std::current_exception();
+      } catch (...) {
+        failed[at] = std::current_exception();
+      }
+    });
+    for (size_t i = 0; i < round.size(); ++i) {
+      if (failed[i]) std::rethrow_exception(failed[i]);
+      if (refused[i]) {
+        drop_refused(*refused[i]);
+        continue;
+      }
+      families_[round[i].family].learn(round[i].option, *found[i], limit_);
+      if (found[i]->fit.fits())
+        fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found[i]->estimate.seconds);
+      result_.found.push_back(std::move(*found[i]));
+    }
+  }
+
+  void drop_refused(const base::Error& error) {
+    Candidates dropped{.dropped = std::move(result_.dropped)};
+    dropped.drop(fmt::format("refused while compiling: {}", base::code_title(error.code())));
+    result_.dropped = std::move(dropped.dropped);
+  }
+
+  const Recipe& recipe_;
+  const Ground& ground_;
+  const SearchOptions& options_;
+  double limit_;
+  base::ThreadPool pool_;
+  Estimator estimator_;
+  std::vector<Family> families_;
+  int64_t compiled_ = 0;
+  int64_t small_picks_ = 0;
+  std::optional<double> fastest_estimate_;  // of what fits
+  LayoutSearch result_;
+};
+
+}  // namespace
+
+double Found::tokens_per_second() const {
+  return static_cast<double>(recipe.train.batch * recipe.train.micro_steps * recipe.train.sequence) / time.seconds();
+}
+
+Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Ground& ground) {
+  OnPaper paper = plan_on_paper(with_changes(asked, changes), ground);
+  const memory::MemoryPlan& worst = paper.compiled.pipeline[paper.fit.worst().stage].memory;
+  return {.recipe = std::move(paper.recipe),
+          .changes = changes,
+          .layout = plan::layout_line(paper.plan),
+          .fit = std::move(paper.fit),
+          .time = std::move(paper.time),
+          .roles = memory::bytes_by_role(worst)};
+}
+
+std::vector<size_t> pareto_front(const std::vector<Found>& found) {
+  const bool some_fit = std::ranges::any_of(found, [](const Found& one) { return one.fit.fits(); });
+  std::vector<size_t> order;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!some_fit || found[i].fit.fits()) order.push_back(i);
+  std::ranges::stable_sort(order, std::less<>(),
+                           [&](size_t i) { return std::pair(found[i].needed(), found[i].time.seconds()); });
+  std::vector<size_t> front;
+  for (const size_t i : order)
+    if (front.empty() || found[i].time.seconds() < found[front.back()].time.seconds()) front.push_back(i);
+  return front;
+}
+
+LayoutSearch search_layouts(const Recipe& recipe, const Ground& ground, const SearchOptions& options) {
+  Search search(recipe, ground, options);
+  const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
+  search.run(is_long ? SplitSequences::yes : SplitSequences::no);
+  if (!is_long && !search.has_fit()) search.run(SplitSequences::yes);
+  return search.finish();
+}
+
+}  // namespace megacpp::fit

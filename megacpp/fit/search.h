@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The best layout of a recipe on given hardware: it fits, and a step takes least. Estimates say which layouts to
+// compile first; only what was compiled is a result. A layout that overflows is tried again with more micro-steps or
+// recompute, one with room to spare with less. Same recipe, same hardware, same answer, however many threads look for
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "megacpp/fit/candidates.h"
+#include "megacpp/fit/estimate.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/memory/out_of_memory.h"
+
+namespace megacpp::fit {
+
+/// One plan that was compiled, without its programs.
+struct Found {
+  recipe::Recipe recipe;
+  plan::Changes changes;  // against the recipe that was asked for
+  std::string layout;     // plan::layout_line
+  FitReport fit;
+  StepTime time;
+  std::vector<memory::RoleBytes> roles;  // of the worst chip, most first
+  Estimate estimate = {};                // what was expected of it
+
+  double tokens_per_second() const;
+  int64_t needed() const { return fit.worst().needed(); }
+};
+
+/// With nothing but what a result keeps.
+Found compile_candidate(const recipe::Recipe& asked, const plan::Changes& changes, const Ground& ground);
+
+struct SearchOptions {
+  int64_t tries = 48;  // layouts to compile at most
+  int threads = 1;
+  /// Called now and then from the calling thread.
+  std::function<void(int64_t compiled, int64_t tries)> progress = {};
+};
+
+struct LayoutSearch {
+  std::vector<Found> found;       // fitting ones first, by time; then the others, least room missing first
+  std::vector<size_t> front;      // of them: nothing found is better in both bytes and time; least bytes first
+  int64_t considered = 0;         // products of degrees
+  int64_t variants = 0;           // legal, with ZeRO and micro-steps
+  std::vector<Dropped> dropped;   // with reasons
+  int64_t left = 0;               // layouts (degrees, ZeRO) that were not compiled, being estimated slower or larger
+  bool splits_sequences = false;  // whether context_parallel was a choice
+
+  bool fits() const { return !found.empty() && found.front().fit.fits(); }
+};
+
+/// `found` is empty where no layout is legal; `dropped` then says why.
+LayoutSearch search_layouts(const recipe::Recipe& recipe, const Ground& ground, const SearchOptions& options = {});
+
+/// Indices of those that no other betters in both bytes and time, least bytes first; ties keep the first. Where some
+/// fit, only among those.
+std::vector<size_t> pareto_front(const std::vector<Found>& found);
+
+}  // namespace megacpp::fit
