@@ -243,5 +243,12 @@ TEST(GatesTest, WhatIsLegalPasses) {
   EXPECT_NO_THROW(make_plan(cut)) << "cuts wait for stages";
 }
 
+TEST(GatesTest, EachKindOfRefusalIsListedOnce) {
+  const std::vector<base::Code> codes = gate_codes();
+  EXPECT_EQ(codes.front(), base::Code::E1401);
+  EXPECT_TRUE(std::is_sorted(codes.begin(), codes.end()));
+  EXPECT_EQ(std::adjacent_find(codes.begin(), codes.end()), codes.end());
+}
+
 }  // namespace
 }  // namespace megacpp::plan
