@@ -45,7 +45,7 @@ Command plan_command() {
   return {.name = "plan",
           .summary = "a recipe on hardware that need not be here: memory of every chip, time of a step, does it fit",
           .example =
-              "megacpp plan recipes/nam56r-1b.yaml --hardware v6e:2x2\n"
+              "megacpp plan recipes/nam56r.yaml --hardware v6e:16x16\n"
               "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
