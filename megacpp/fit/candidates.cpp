@@ -17,6 +17,8 @@ namespace {
 
 using recipe::Recipe;
 
+constexpr int64_t kLeastRun = 256;  // tokens; shorter runs wait for each other more than they compute
+
 std::vector<int64_t> divisors(int64_t number) {
   std::vector<int64_t> found;
   for (int64_t d = 1; d <= number; ++d)
@@ -74,6 +76,8 @@ class Enumerator {
   // What the gates would say as well, without their search for a way out.
   std::string cheap_refusal(const LayoutChoice& d, SplitSequences split) const {
     if (d.context > 1 && split == SplitSequences::no) return "sequences are short enough for one chip";
+    if (d.context > recipe_.layout.context_parallel && recipe_.train.sequence / d.context < kLeastRun)
+      return fmt::format("fewer than {} tokens of a sequence on a chip", kLeastRun);
     if (experts_ % d.expert != 0) return "experts do not divide by expert_parallel";
     if (recipe_.train.batch * recipe_.train.micro_steps < d.data * d.expert)
       return "fewer sequences in the global batch than chips that share it";

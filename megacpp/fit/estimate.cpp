@@ -18,6 +18,9 @@ using recipe::Recipe;
 
 constexpr double kStateBytes = 4;  // of an element: gradients and weights travel in f32 where the update moves them
 
+constexpr double kWeightReads = 3;     // of a micro-step: forward, and twice backward
+constexpr double kWeightsOfBlock = 6;  // gathered one by one, about
+
 double number(int64_t value) { return static_cast<double>(value); }
 
 /// The model at another depth, on one chip, one sequence at a time.
@@ -64,101 +67,119 @@ ir::Axes axes_named(const ir::Mesh& mesh, std::string_view name) {
 }  // namespace
 
 Estimator::Estimator(const Recipe& recipe, const Ground& ground)
-    : recipe_(recipe), ground_(ground), parameters_(model::parameters_of(recipe.model)) {
-  for (const char* level : {"none", "selective", "full"}) costs_[level] = measure(level);
+    : recipe_(recipe),
+      ground_(ground),
+      device_(hw::device_of(ground.slice.chip)),
+      element_bytes_(recipe.train.precision == "bf16" ? 2 : 4),
+      parameters_(model::parameters_of(recipe.model)) {
+  for (const blocks::Parameter& parameter : parameters_) {
+    const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
+    (of_experts ? expert_elements_ : dense_elements_) += number(ir::num_elements(parameter.shape));
+  }
+  std::ranges::transform(kRecomputeLevels, costs_.begin(), [this](const char* level) { return measure(level); });
 }
 
 Estimator::Cost Estimator::measure(const std::string& recompute) const {
-  const hw::Chip device = hw::device_of(ground_.slice.chip);
   const schedule::Target target =
-      device.kind == hw::ChipKind::host ? ground_.kernels : hardware_target(device, ground_.kernels);
-  const auto compiled = [&](int64_t depth) {
-    Recipe twin = twin_of(recipe_, depth);
+      device_.kind == hw::ChipKind::host ? ground_.kernels : hardware_target(device_, ground_.kernels);
+  struct Twin {
+    double bytes, seconds, update, elements;
+  };
+  const auto twin_at = [&](int64_t depth) {
+    Recipe recipe = twin_of(recipe_, depth);
     for (std::string* of :
-         {&twin.train.recompute_A, &twin.train.recompute_M, &twin.train.recompute_E, &twin.train.recompute_R})
+         {&recipe.train.recompute_A, &recipe.train.recompute_M, &recipe.train.recompute_E, &recipe.train.recompute_R})
       *of = recompute;
-    return compile::compile_training(twin, target);
+    compile::Compiled compiled = compile::compile_training(recipe, target);
+    double elements = 0;
+    for (const blocks::Parameter& parameter : compiled.parameters)
+      elements += number(ir::num_elements(parameter.shape));
+    const double whole = predict_step(compiled, ground_.slice, recipe.train.precision).seconds();
+    std::erase_if(compiled.pipeline[0].step, [](const compile::Action& action) { return action.updates; });
+    const double micro = predict_step(compiled, ground_.slice, recipe.train.precision).seconds();
+    const double reads = kWeightReads * elements * element_bytes_ / device_.memory_bytes_per_second;
+    return Twin{.bytes = live_bytes(compiled.largest().memory) - copy_bytes() * elements,
+                .seconds = std::max(0.0, micro - reads),
+                .update = whole - micro,
+                .elements = elements};
   };
   const Depths depths = depths_of(recipe_.model);
-  const compile::Compiled deep = compiled(depths.deep);
-  const auto seconds_of = [&](const compile::Compiled& one) {
-    return predict_step(one, ground_.slice, recipe_.train.precision).seconds();
-  };
-  Cost cost{.bytes = live_bytes(deep.largest().memory), .seconds = seconds_of(deep)};
-  const double blocks = number(depths.deep - depths.shallow);
+  const Twin deep = twin_at(depths.deep);
+  Cost cost{.bytes = deep.bytes, .seconds = deep.seconds, .update_seconds = deep.update / deep.elements};
   if (depths.shallow > 0) {
-    const compile::Compiled shallow = compiled(depths.shallow);
-    cost.bytes_per_block = std::max(0.0, cost.bytes - live_bytes(shallow.largest().memory)) / blocks;
-    cost.seconds_per_block = std::max(0.0, cost.seconds - seconds_of(shallow)) / blocks;
+    const Twin shallow = twin_at(depths.shallow);
+    const double blocks = number(depths.deep - depths.shallow);
+    cost.bytes_per_block = std::max(0.0, deep.bytes - shallow.bytes) / blocks;
+    cost.seconds_per_block = std::max(0.0, deep.seconds - shallow.seconds) / blocks;
   }
   cost.bytes = std::max(0.0, cost.bytes - cost.bytes_per_block * number(depths.deep));
   cost.seconds = std::max(0.0, cost.seconds - cost.seconds_per_block * number(depths.deep));
   return cost;
 }
 
-double Estimator::weight_elements(bool of_experts) const {
-  double elements = 0;
-  for (const blocks::Parameter& parameter : parameters_) {
-    const bool is_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
-    if (is_experts == of_experts) elements += number(ir::num_elements(parameter.shape));
-  }
-  return elements;
-}
+double Estimator::copy_bytes() const { return element_bytes_ < kStateBytes ? element_bytes_ : 0; }
 
-double Estimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan, double compute) const {
+double Estimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan, double held, double compute) const {
   const ir::Mesh& mesh = plan.parallel.mesh;
-  const auto seconds = [&](double bytes, const ir::Axes& axes) {
+  const auto seconds = [&](double bytes, double calls, const ir::Axes& axes) {
     const AxisLink link = link_along(ground_.slice, mesh, axes);
-    return link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0.0;
+    if (link.bytes_per_second == 0) return 0.0;
+    return bytes / link.bytes_per_second + calls * link.latency * number(mesh.size(axes) - 1);
   };
   const recipe::ExpandedPattern pattern = recipe::expand(recipe_.model.pattern, recipe_.model.depth);
+  const double steps = number(c.micro_steps), blocks = number(recipe_.model.depth) / number(c.pipeline);
   const auto blocks_of = [&](char family) {
     return number(std::ranges::count(pattern.families, family)) / number(c.pipeline);
   };
-  const double element = recipe_.train.precision == "bf16" ? 2 : 4;
   const double tokens =
       number(c.batch * c.micro_steps) * number(recipe_.train.sequence) / number(c.data * c.expert * c.context);
-  const double stream = tokens * number(recipe_.model.hidden) * element;  // of a step, on a chip, before tensor splits
+  const double stream = tokens * number(recipe_.model.hidden) * element_bytes_;  // of a step, before tensor splits
 
   // Into and out of every block, forward and backward.
   double waiting = 0;
   if (c.tensor > 1)
-    waiting += seconds(4 * stream * passed_on(c.tensor) * number(recipe_.model.depth) / number(c.pipeline),
-                       axes_named(mesh, "model"));
-  if (c.expert > 1)
-    waiting += seconds(
-        4 * stream * number(recipe_.model.feed_forward.top_k) / number(c.tensor) * passed_on(c.expert) * blocks_of('E'),
-        axes_named(mesh, "expert"));
+    waiting += seconds(4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
+  if (c.expert > 1) {
+    const double sent = stream * number(recipe_.model.feed_forward.top_k) / number(c.tensor) * passed_on(c.expert);
+    waiting += seconds(4 * sent * blocks_of('E'), 4 * steps * blocks_of('E'), axes_named(mesh, "expert"));
+  }
   if (c.context > 1) {
     const recipe::Attention& a = recipe_.model.attention;
-    const double keys = tokens * number(2 * a.kv_heads * a.head_dim) * element / number(c.tensor);
-    waiting += seconds(3 * keys * number(c.context - 1) * blocks_of('A'), axes_named(mesh, "context"));
+    const double keys = tokens * number(2 * a.kv_heads * a.head_dim) * element_bytes_ / number(c.tensor);
+    waiting +=
+        seconds(3 * keys * number(c.context - 1) * blocks_of('A'), 4 * steps * blocks, axes_named(mesh, "context"));
   }
   // Weights and gradients travel beside the work.
-  const double held =
-      (weight_elements(false) + weight_elements(true) / number(c.expert)) / number(c.tensor * c.pipeline);
-  const double steps = number(c.micro_steps), part = passed_on(mesh.size(plan.copies));
+  const double part = passed_on(mesh.size(plan.copies));
   double bytes = kStateBytes * held * part * (c.zero >= 2 ? steps : 1);  // gradients
-  bytes += c.zero == 3 ? 2 * element * held * part * steps : kStateBytes * held * part;
-  return waiting + std::max(0.0, seconds(bytes, plan.copies) - compute);
+  bytes += c.zero == 3 ? 2 * element_bytes_ * held * part * steps : kStateBytes * held * part;
+  const double calls = c.zero == 3 ? 3 * kWeightsOfBlock * blocks * steps : 2;
+  return waiting + std::max(0.0, seconds(bytes, calls, plan.copies) - compute);
 }
 
-Estimate Estimator::estimate(const LayoutChoice& c) const {
-  const Recipe recipe = with_changes(recipe_, changes_for(recipe_, c));
-  const plan::Plan plan = plan::make_plan(recipe);
-  const Cost& cost = costs_.at(c.recompute);
+std::array<Estimate, 3> Estimator::estimates(const LayoutChoice& c) const {
+  const plan::Plan plan = plan::make_plan(with_changes(recipe_, changes_for(recipe_, c)));
   const double depth = number(recipe_.model.depth), sharing = number(c.tensor * c.context);
+  const double stages = number(c.pipeline), steps = number(c.micro_steps);
   const double chip_batch = number(c.batch) / number(c.data * c.expert);
   const double in_flight = number(std::min(c.pipeline, c.micro_steps));
-  Estimate estimate;
-  estimate.state = number(plan::state_bytes(plan, parameters_).total()) / number(c.pipeline);
-  estimate.bytes = estimate.state +
-                   chip_batch / sharing * (cost.bytes + cost.bytes_per_block * depth * in_flight / number(c.pipeline));
-  const double compute = chip_batch * number(c.micro_steps) / sharing *
-                         (cost.seconds + cost.seconds_per_block * depth) / number(c.pipeline);
-  estimate.seconds =
-      (compute + traffic_seconds(c, plan, compute)) * (1 + number(c.pipeline - 1) / number(c.micro_steps));
-  return estimate;
+  const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / (number(c.tensor) * stages);
+  const double state = number(plan::state_bytes(plan, parameters_).total()) / stages;
+  // With zero 3 a block's weights are there while it runs, those of the next one with them.
+  const double copies = c.zero == 3 ? held * std::min(1.0, 2 * stages / depth) * element_bytes_ : held * copy_bytes();
+  const double reads = steps * kWeightReads * held * element_bytes_ / device_.memory_bytes_per_second;
+
+  std::array<Estimate, 3> found;
+  std::ranges::transform(costs_, found.begin(), [&](const Cost& cost) {
+    const double work = chip_batch * steps / sharing * (cost.seconds + cost.seconds_per_block * depth) / stages;
+    const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
+    const double once = work + reads + update + traffic_seconds(c, plan, held, work + reads);
+    return Estimate{.state = state,
+                    .bytes = state + copies +
+                             chip_batch / sharing * (cost.bytes + cost.bytes_per_block * depth * in_flight / stages),
+                    .seconds = once * (1 + (stages - 1) / steps)};
+  });
+  return found;
 }
 
 }  // namespace megacpp::fit

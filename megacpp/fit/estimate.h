@@ -5,7 +5,7 @@
 // Traffic between chips is counted from the sizes of weights and activations.
 #pragma once
 
-#include <map>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,8 @@
 #include "megacpp/fit/on_paper.h"
 
 namespace megacpp::fit {
+
+inline constexpr std::array<const char*, 3> kRecomputeLevels = {"none", "selective", "full"};
 
 struct Estimate {
   double state = 0;    // bytes of the worst chip at least: weights, gradients, optimizer; without padding
@@ -26,23 +28,28 @@ class Estimator {
   /// `ground` must outlive it.
   Estimator(const recipe::Recipe& recipe, const Ground& ground);
 
-  /// The choice says its recompute.
-  Estimate estimate(const LayoutChoice& choice) const;
+  /// By level of recompute, as kRecomputeLevels has them; what the choice says of it is not looked at.
+  std::array<Estimate, 3> estimates(const LayoutChoice& choice) const;
 
  private:
-  /// Of one sequence on one chip: what it has beside its blocks, and what a block adds.
+  /// Of one sequence on one chip: what it has beside its blocks, and what a block adds. Weights are counted apart: they
+  /// are read, copied and updated however few tokens a chip has.
   struct Cost {
     double bytes = 0, bytes_per_block = 0;
     double seconds = 0, seconds_per_block = 0;
+    double update_seconds = 0;  // of an element of the weights
   };
   Cost measure(const std::string& recompute) const;
-  double weight_elements(bool of_experts) const;
-  double traffic_seconds(const LayoutChoice& choice, const plan::Plan& plan, double compute) const;
+  double copy_bytes() const;  // of a weight, beside its state: its copy in the precision of compute
+  double traffic_seconds(const LayoutChoice& choice, const plan::Plan& plan, double held, double compute) const;
 
   recipe::Recipe recipe_;
   const Ground& ground_;
+  hw::Chip device_;
+  double element_bytes_;  // of weights and activations in compute
   std::vector<blocks::Parameter> parameters_;
-  std::map<std::string, Cost> costs_;  // by recompute
+  double dense_elements_ = 0, expert_elements_ = 0;
+  std::array<Cost, 3> costs_;  // by level of recompute
 };
 
 }  // namespace megacpp::fit

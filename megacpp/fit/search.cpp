@@ -2,6 +2,7 @@
 #include "megacpp/fit/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <optional>
@@ -133,7 +134,7 @@ class Search {
     std::vector<Option> too_large;
     families_.clear();
     for (const LayoutChoice& legal : candidates.legal)
-      if (!add(legal)) too_large.push_back(option_of(legal, "full"));
+      if (std::optional<Option> smallest = add(legal)) too_large.push_back(std::move(*smallest));
     candidates.drop(kStateTooLarge, static_cast<int64_t>(too_large.size()));
     // Nothing can fit: the smallest few are compiled all the same, to show how far off the hardware is.
     if (families_.empty() && !has_fit()) {
@@ -152,20 +153,19 @@ class Search {
     result_.dropped = std::move(candidates.dropped);
   }
 
-  Option option_of(LayoutChoice choice, const char* recompute) const {
-    choice.recompute = recompute;
-    return {.choice = choice, .estimate = estimator_.estimate(choice)};
-  }
-
-  /// False where state alone is too large for a chip.
-  bool add(const LayoutChoice& legal) {
-    Option first = option_of(legal, "none");
-    if (first.estimate.state > limit_) return false;
+  /// All that is recomputed or nothing at all; where state alone is too large for a chip it is not added, and returned
+  /// as it would be smallest.
+  std::optional<Option> add(const LayoutChoice& legal) {
+    const std::array<Estimate, 3> estimates = estimator_.estimates(legal);
+    std::vector<Option> options;
+    for (size_t level = 0; level < estimates.size(); ++level) {
+      options.push_back({.choice = legal, .estimate = estimates[level]});
+      options.back().choice.recompute = kRecomputeLevels[level];
+    }
+    if (estimates[0].state > limit_) return options.back();
     if (families_.empty() || !same_layout(families_.back().options[0].choice, legal)) families_.emplace_back();
-    std::vector<Option>& options = families_.back().options;
-    options.push_back(std::move(first));
-    for (const char* level : {"selective", "full"}) options.push_back(option_of(legal, level));
-    return true;
+    families_.back().options.insert(families_.back().options.end(), options.begin(), options.end());
+    return std::nullopt;
   }
 
   std::vector<Pick> next_round() {
@@ -296,8 +296,9 @@ std::vector<size_t> pareto_front(const std::vector<Found>& found) {
 LayoutSearch search_layouts(const Recipe& recipe, const Ground& ground, const SearchOptions& options) {
   Search search(recipe, ground, options);
   const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
-  search.run(is_long ? SplitSequences::yes : SplitSequences::no);
-  if (!is_long && !search.has_fit()) search.run(SplitSequences::yes);
+  const bool are_few = recipe.train.batch * recipe.train.micro_steps < ground.slice.devices();
+  search.run(is_long || are_few ? SplitSequences::yes : SplitSequences::no);
+  if (!is_long && !are_few && !search.has_fit()) search.run(SplitSequences::yes);
   return search.finish();
 }
 

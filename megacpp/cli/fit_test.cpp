@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "megacpp/base/file.h"
+#include "megacpp/cli/command.h"
+#include "tests/support/command_line.h"
+#include "tests/support/environment.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::cli {
+namespace {
+
+using testing_support::CommandResult;
+
+/// The smallest shipped model, shallow, with a catalog of its own that does not exist.
+class FitCommandTest : public testing::Test {
+ protected:
+  CommandResult fit(const std::vector<std::string>& more) {
+    return testing_support::run_command(testing_support::on_recipe(
+        "fit", "nam52-tiny.yaml", {"model.depth=2", "train.sequence=32", "train.batch=4"}, more));
+  }
+
+  testing_support::TemporaryFolder folder_;
+  testing_support::ScopedVariable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+};
+
+TEST_F(FitCommandTest, TablePictureAndWordsToCopy) {
+  const CommandResult result = fit({"--hardware", "host:2"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* said : {"3 products of degrees", "worst chip", "a step", "--set layout.data_parallel=2", "front"})
+    EXPECT_NE(result.out.find(said), std::string::npos) << said << "\n" << result.out;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "catalog.sqlite"));
+}
+
+// What is printed can be set: the words of the best give the plan that was promised.
+TEST_F(FitCommandTest, JsonNamesSettingsThatTrainTakes) {
+  const Json answer = Json::parse(fit({"--hardware", "host", "--chips", "2", "--json"}).out);
+  EXPECT_TRUE(answer["fits"]);
+  EXPECT_EQ(answer["hardware"], "host:2");
+  const Json& best = answer["candidates"][0];
+  std::vector<std::string> words = {"--set", "train.steps=1", "--json"};
+  for (const Json& setting : best["set"]) words.insert(words.end(), {"--set", setting.get<std::string>()});
+  const CommandResult trained = testing_support::run_command(testing_support::on_recipe(
+      "train", "nam52-tiny.yaml", {"model.depth=2", "train.sequence=32", "train.batch=4"}, words));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(Json::parse(trained.out)["planned_peak_bytes"], best["needed_bytes"]);
+}
+
+TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
+  const Json here = Json::parse(fit({"--hardware", "host:2", "--confirm", "2", "--json"}).out);
+  ASSERT_EQ(here["confirmed"].size(), 2U);
+  for (const Json& one : here["confirmed"]) {
+    EXPECT_EQ(one["planned_peak_bytes"], one["measured_peak_bytes"]);
+    EXPECT_GT(one["measured_step_seconds"], 0);
+  }
+  const CommandResult elsewhere = fit({"--hardware", "v6e:2x1", "--confirm", "1"});
+  ASSERT_EQ(elsewhere.status, 2);  // no such slice
+  const CommandResult tpu = fit({"--hardware", "v6e:2x2", "--confirm", "1"});
+  ASSERT_EQ(tpu.status, 0) << tpu.err;
+  EXPECT_NE(tpu.out.find("--backend xla --target v6e:2x2"), std::string::npos) << tpu.out;
+}
+
+TEST_F(FitCommandTest, PageStandsAlone) {
+  const std::filesystem::path file = folder_ / "fit.html";
+  ASSERT_EQ(fit({"--hardware", "host:2", "--html", file.string()}).status, 0);
+  const std::string page = base::read_file(file);
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("--set layout.data_parallel=2"), std::string::npos);
+  for (const char* outside : {"http:", "https:", "<script", "<link"})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+}
+
+TEST_F(FitCommandTest, GrowsBatchAndSequence) {
+  const Json batch =
+      Json::parse(fit({"--hardware", "host:1", "--grow", "batch", "--json", "--set", "hardware.limit=8MiB"}).out);
+  EXPECT_TRUE(batch["fits"]);
+  EXPECT_FALSE(batch["changed_experiment"]);
+  EXPECT_LE(batch["best"]["needed_bytes"], 8 << 20);
+  const CommandResult sequence = fit({"--hardware", "host:2", "--grow", "sequence", "--set", "hardware.limit=8MiB"});
+  ASSERT_EQ(sequence.status, 0) << sequence.err;
+  EXPECT_NE(sequence.out.find("another experiment"), std::string::npos) << sequence.out;
+}
+
+TEST_F(FitCommandTest, WhatNothingMeetsEndsWithTheFrontierAndTheRoles) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, std::vector<std::string>{"--grow", "batch"}}) {
+    std::vector<std::string> words = {"--hardware", "host:2", "--set", "hardware.limit=4KiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = fit(words);
+    EXPECT_EQ(result.status, 3);
+    EXPECT_NE(result.err.find("error E2001"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("optimizer"), std::string::npos) << result.err;
+    EXPECT_NE(result.out.find("worst chip"), std::string::npos) << result.out;
+  }
+}
+
+TEST_F(FitCommandTest, MistakesGetACodeAndTheNextStep) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"--hardware", "v6f:2x2"}, "E1601"},
+      {{"--hardware", "v6e:3x5"}, "E1602"},
+      {{"--hardware", "host:2", "--chips", "2"}, "E1007"},
+      {{"--hardware", "host", "--chips", "0"}, "E1007"},
+      {{"--grow", "depth"}, "E1007"},
+      {{"--grow", "batch", "--layouts"}, "E1007"},
+      {{"--grow", "batch", "--confirm", "1"}, "E1007"},
+      {{"--hardware", "host:2", "--top", "0"}, "E1007"},
+      {{"--hardware", "host:7"}, "E1401"},
+  };
+  for (const auto& [words, code] : mistakes) {
+    const CommandResult result = fit(words);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_NE(result.err.find("error " + code), std::string::npos) << code << "\n" << result.err;
+    EXPECT_NE(result.err.find("next:"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(FitCommandTest, ABadCatalogIsSaidAndKept) {
+  base::write_file_atomically(folder_ / "catalog.sqlite", "no catalog");
+  const CommandResult result = fit({"--hardware", "host:1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("without the catalog"), std::string::npos) << result.err;
+  EXPECT_EQ(base::read_file(folder_ / "catalog.sqlite"), "no catalog");
+}
+
+}  // namespace
+}  // namespace megacpp::cli

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "megacpp/base/error.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/plan/plan.h"
+#include "tests/support/paper_ground.h"
+
+namespace megacpp::fit {
+namespace {
+
+using testing_support::paper_recipe;
+using Degrees = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
+
+Degrees degrees_of(const LayoutChoice& c) { return {c.data, c.expert, c.context, c.tensor, c.pipeline}; }
+
+bool is_legal(const recipe::Recipe& recipe, const LayoutChoice& choice) {
+  try {
+    plan::make_plan(with_changes(recipe, changes_for(recipe, choice)));
+    return true;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+/// Every product, tried at the gates with the largest batch there is.
+std::set<Degrees> by_brute_force(const recipe::Recipe& recipe, int64_t chips) {
+  std::set<Degrees> legal;
+  for (int64_t data = 1; data <= chips; ++data)
+    for (int64_t expert = 1; expert <= chips; ++expert)
+      for (int64_t tensor = 1; tensor <= chips; ++tensor)
+        for (int64_t pipeline = 1; pipeline <= chips; ++pipeline) {
+          if (data * expert * tensor * pipeline != chips) continue;
+          const LayoutChoice choice{.data = data,
+                                    .expert = expert,
+                                    .tensor = tensor,
+                                    .pipeline = pipeline,
+                                    .batch = recipe.train.batch * recipe.train.micro_steps};
+          if (is_legal(recipe, choice)) legal.insert(degrees_of(choice));
+        }
+  return legal;
+}
+
+TEST(CandidatesTest, AreThoseTheGatesLetPass) {
+  for (const int64_t chips : {1, 2, 4, 6, 8, 12})
+    for (const char* other : {"train.micro_steps=1", "model.feed_forward.experts=6", "layout.lane=fsdp"}) {
+      const recipe::Recipe recipe = paper_recipe({other});
+      std::set<Degrees> found;
+      for (const LayoutChoice& choice : legal_layouts(recipe, chips, SplitSequences::no).legal) {
+        EXPECT_TRUE(is_legal(recipe, choice)) << chips << " " << other;
+        found.insert(degrees_of(choice));
+      }
+      EXPECT_EQ(found, by_brute_force(recipe, chips)) << chips << " " << other;
+    }
+}
+
+TEST(CandidatesTest, KeepTheGlobalBatchAndComeOnce) {
+  const recipe::Recipe recipe = paper_recipe({"train.micro_steps=3"});
+  const Candidates candidates = legal_layouts(recipe, 8, SplitSequences::no);
+  for (size_t i = 0; i < candidates.legal.size(); ++i) {
+    const LayoutChoice& choice = candidates.legal[i];
+    EXPECT_EQ(choice.batch * choice.micro_steps, 24);
+    EXPECT_EQ(choice.data * choice.expert * choice.context * choice.tensor * choice.pipeline, 8);
+    for (size_t j = 0; j < i; ++j) EXPECT_FALSE(choice == candidates.legal[j]);
+  }
+}
+
+TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
+  const Candidates candidates = legal_layouts(paper_recipe(), 8, SplitSequences::no);
+  std::set<Degrees> legal;
+  for (const LayoutChoice& choice : candidates.legal) legal.insert(degrees_of(choice));
+  int64_t dropped = 0;
+  for (const Dropped& one : candidates.dropped) dropped += one.layouts;
+  EXPECT_EQ(candidates.considered, dropped + static_cast<int64_t>(legal.size()));
+  EXPECT_EQ(candidates.considered, 35);  // ways to write 8 as a product of five
+}
+
+TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {
+  const recipe::Recipe recipe = paper_recipe({"train.sequence=1024"});
+  int64_t longest = 1;
+  for (const LayoutChoice& choice : legal_layouts(recipe, 8, SplitSequences::yes).legal)
+    longest = std::max(longest, choice.context);
+  EXPECT_EQ(longest, 4);
+}
+
+TEST(CandidatesTest, OnlyWhatDiffersIsSet) {
+  const recipe::Recipe recipe = paper_recipe({"layout.zero=1"});
+  EXPECT_TRUE(changes_for(recipe, {.batch = 8}).empty());
+  const plan::Changes changes = changes_for(recipe, {.data = 2, .zero = 3, .batch = 8, .recompute = "full"});
+  const plan::Changes wanted = {{"layout.data_parallel", "2"},
+                                {"layout.zero", "3"},
+                                {"train.recompute.A", "full"},
+                                {"train.recompute.E", "full"}};
+  EXPECT_EQ(changes, wanted);
+}
+
+}  // namespace
+}  // namespace megacpp::fit

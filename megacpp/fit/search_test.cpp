@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/search.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/support/paper_ground.h"
+
+namespace megacpp::fit {
+namespace {
+
+using testing_support::paper_ground;
+using testing_support::paper_recipe;
+
+/// Everything there is, compiled.
+std::vector<Found> all_of(const recipe::Recipe& recipe, const Ground& ground) {
+  std::vector<Found> found;
+  for (LayoutChoice choice : legal_layouts(recipe, ground.slice.devices(), SplitSequences::no).legal)
+    for (const char* level : kRecomputeLevels) {
+      choice.recompute = level;
+      found.push_back(compile_candidate(recipe, changes_for(recipe, choice), ground));
+    }
+  return found;
+}
+
+double fastest_fit(const std::vector<Found>& found) {
+  double seconds = INFINITY;
+  for (const Found& one : found)
+    if (one.fit.fits()) seconds = std::min(seconds, one.time.seconds());
+  return seconds;
+}
+
+int64_t least_bytes(const std::vector<Found>& found) {
+  int64_t bytes = INT64_MAX;
+  for (const Found& one : found) bytes = std::min(bytes, one.needed());
+  return bytes;
+}
+
+// With room for all, and with limits that only some meet: a quarter of the layouts is compiled and the best is there.
+TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
+  const recipe::Recipe recipe = paper_recipe({"model.depth=4", "train.micro_steps=2"});
+  const std::vector<Found> all = all_of(recipe, paper_ground("host:4"));
+  const int64_t least = least_bytes(all);
+  for (const int64_t limit : {int64_t{0}, 3 * least, 2 * least, least + least / 4}) {
+    const Ground ground = paper_ground("host:4", limit);
+    std::vector<Found> limited = all;
+    for (Found& one : limited)
+      for (ChipGroup& group : one.fit.groups)
+        if (limit > 0) group.limit = limit;
+    const LayoutSearch search = search_layouts(recipe, ground, {.tries = static_cast<int64_t>(all.size()) / 4});
+    ASSERT_TRUE(search.fits()) << limit;
+    EXPECT_LE(search.found.size(), all.size() / 4);
+    EXPECT_LE(search.found.front().time.seconds(), 1.02 * fastest_fit(limited)) << limit;
+  }
+}
+
+TEST(SearchTest, TheFrontIsWhatNothingBetters) {
+  const LayoutSearch search = search_layouts(paper_recipe(), paper_ground("host:4"));
+  ASSERT_FALSE(search.front.empty());
+  for (size_t i = 0; i < search.found.size(); ++i) {
+    bool is_bettered = false;
+    for (const Found& other : search.found)
+      is_bettered |= other.needed() < search.found[i].needed() && other.time.seconds() < search.found[i].time.seconds();
+    const bool is_on_front = std::ranges::find(search.front, i) != search.front.end();
+    EXPECT_FALSE(is_on_front && is_bettered) << search.found[i].layout;
+  }
+  EXPECT_NE(std::ranges::find(search.front, size_t{0}), search.front.end());
+}
+
+TEST(SearchTest, ThreadsChangeNothing) {
+  const Ground ground = paper_ground("v6e:2x2");
+  const LayoutSearch one = search_layouts(paper_recipe(), ground, {.tries = 12, .threads = 1});
+  const LayoutSearch three = search_layouts(paper_recipe(), ground, {.tries = 12, .threads = 3});
+  ASSERT_EQ(one.found.size(), three.found.size());
+  for (size_t i = 0; i < one.found.size(); ++i) EXPECT_EQ(one.found[i].changes, three.found[i].changes);
+  EXPECT_EQ(one.front, three.front);
+}
+
+TEST(SearchTest, WhatNothingMeetsShowsTheLeastAndItsRoles) {
+  const LayoutSearch search = search_layouts(paper_recipe(), paper_ground("host:4", 4096));
+  EXPECT_FALSE(search.fits());
+  ASSERT_FALSE(search.found.empty());
+  for (const Found& one : search.found) EXPECT_GE(one.needed(), search.found.front().needed());
+  EXPECT_FALSE(search.found.front().roles.empty());
+  int64_t too_large = 0;
+  for (const Dropped& one : search.dropped)
+    if (one.reason.find("state alone") != std::string::npos) too_large = one.layouts;
+  EXPECT_EQ(too_large, search.variants);
+}
+
+TEST(SearchTest, NoLegalLayoutLeavesReasons) {
+  const LayoutSearch search = search_layouts(paper_recipe({"model.depth=1", "train.batch=1"}), paper_ground("host:13"));
+  EXPECT_TRUE(search.found.empty());
+  EXPECT_FALSE(search.dropped.empty());
+}
+
+// Good enough to choose by, for all layouts of a small mesh. Furthest off are tensor splits, which leave some
+// activations whole.
+TEST(SearchTest, EstimatesAreNearWhatIsCompiled) {
+  constexpr double kFactor = 2.5;
+  const recipe::Recipe recipe = paper_recipe({"train.sequence=256", "model.hidden=256"});
+  const LayoutSearch search = search_layouts(recipe, paper_ground("host:4"), {.tries = 200});
+  for (const Found& one : search.found) {
+    EXPECT_LT(one.estimate.bytes, kFactor * static_cast<double>(one.needed())) << one.layout;
+    EXPECT_GT(one.estimate.bytes, static_cast<double>(one.needed()) / kFactor) << one.layout;
+    EXPECT_LT(one.estimate.seconds, kFactor * one.time.seconds()) << one.layout;
+    EXPECT_GT(one.estimate.seconds, one.time.seconds() / kFactor) << one.layout;
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::fit
