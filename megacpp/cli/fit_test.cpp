@@ -23,7 +23,7 @@ class FitCommandTest : public testing::Test {
   }
 
   testing_support::TemporaryFolder folder_;
-  testing_support::ScopedVariable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+  testing_support::Variable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
 };
 
 TEST_F(FitCommandTest, TablePictureAndWordsToCopy) {
