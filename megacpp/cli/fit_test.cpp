@@ -29,7 +29,7 @@ class FitCommandTest : public testing::Test {
 TEST_F(FitCommandTest, TablePictureAndWordsToCopy) {
   const CommandResult result = fit({"--hardware", "host:2"});
   ASSERT_EQ(result.status, 0) << result.err;
-  for (const char* said : {"3 products of degrees", "worst chip", "a step", "--set layout.data_parallel=2", "front"})
+  for (const char* said : {"5 products of degrees", "worst chip", "a step", "--set layout.data_parallel=2", "front"})
     EXPECT_NE(result.out.find(said), std::string::npos) << said << "\n" << result.out;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "catalog.sqlite"));
 }
