@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for programs: all that the text says, and every parameter by itself.
+#include <algorithm>
+
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"

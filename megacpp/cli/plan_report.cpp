@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/plan_report.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -72,7 +73,6 @@ double PlanReport::tokens_per_second() const {
 
 PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes) {
   PlanReport report{
-      .asked = recipe,
       .slice = hw::parse_target(target_name(recipe, wishes), {.host_rates = [] { return runtime::cpu::host_rates(); }}),
       .filling = {},
       .lane = {},

@@ -24,7 +24,6 @@ struct PlanWishes {
 };
 
 struct PlanReport {
-  recipe::Recipe asked;  // before anything filled the slice
   hw::Slice slice;
   plan::Changes filling;  // what was changed so that no chip of it is left over
   std::string lane;       // "xla v6e"

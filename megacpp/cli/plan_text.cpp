@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for people who read it in a terminal.
+#include <algorithm>
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
