@@ -13,6 +13,7 @@
 #include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/recipe/chip_settings.h"
@@ -55,9 +56,6 @@ std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
   return name;
 }
 
-/// Whose predictions are alike.
-std::string lane_of(const hw::Chip& chip) { return chip.kind == hw::ChipKind::host ? "cpu" : "xla " + chip.name; }
-
 std::optional<catalog::Catalog> open_catalog() {
   try {
     const std::filesystem::path path = catalog::default_path();
@@ -76,7 +74,7 @@ fit::Ground ground_for(const recipe::Recipe& recipe, const std::string& hardware
   hw::Slice slice = hw::parse_target(hardware, {.host_rates = [] { return runtime::cpu::host_rates(); }});
   const int64_t devices = slice.devices();
   const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), ir::Mesh({{"data", devices}}));
-  const std::string lane = lane_of(slice.chip);
+  const std::string lane = fit::lane_name(slice, recipe.backend);
   return {.slice = std::move(slice),
           .kernels = runtime::cpu::cpu_target(threads),
           .limits = recipe::chip_limits(recipe.hardware, devices),
@@ -89,16 +87,12 @@ std::vector<catalog::Ranked> ranked(const std::optional<catalog::Catalog>& catal
                                     const std::vector<fit::Found>& found) {
   if (!catalog) return {};
   std::vector<catalog::Candidate> candidates;
-  for (const fit::Found& one : found) {
-    const fit::StepTime& time = one.time;
+  for (const fit::Found& one : found)
     candidates.push_back({.signature = fit::signature_of(one.recipe, ground.slice.name),
-                          .step_seconds = {{"compute", time.compute},
-                                           {"memory", time.memory},
-                                           {"links", time.exposed},
-                                           {"bubble", time.bubble}},
+                          .step_seconds = fit::parts_of(one.time),
                           .fits = one.fit.fits()});
-  }
-  return catalog::rank(*catalog, lane_of(ground.slice.chip), candidates);
+  const std::string backend = found.empty() ? "cpu" : found.front().recipe.backend;
+  return catalog::rank(*catalog, fit::lane_name(ground.slice, backend), candidates);
 }
 
 void confirm(const Flags& flags, const fit::Ground& ground, FitAnswer& answer) {

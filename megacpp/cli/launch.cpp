@@ -30,7 +30,8 @@ std::string lane_of(const recipe::Recipe& recipe) {
 }
 
 catalog::Signature signature_of(const recipe::Recipe& recipe) {
-  std::string hardware = fmt::format("{} {} chips", lane_of(recipe), recipe::chips_of(recipe.layout));
+  std::string hardware = fmt::format("host:{}", recipe::chips_of(recipe.layout));
+  if (recipe.backend == "xla") hardware += " xla " + recipe.xla.plugin;
   if (recipe.hardware.limit.bytes > 0) hardware += " limit " + recipe::to_string(recipe.hardware.limit);
   for (const std::string& limit : recipe.hardware.limits) hardware += " chip " + limit;
   for (const std::string& drill : recipe.hardware.fail_allocation) hardware += " drill " + drill;
