@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe that leaves chips of a slice over, changed so that all have work: by data_parallel (fit::filling_changes), and
-// where the batch is too small for that and the recipe says nothing of it, by chips that share sequences.
+// A recipe that leaves chips of a slice over, changed so that all have work: by data_parallel (fit::filling_changes),
+// and where the batch is too small for that and the recipe says nothing of it, by chips that share sequences.
 #pragma once
 
 #include "megacpp/hw/slice.h"
