@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "megacpp/base/file.h"
@@ -74,7 +75,7 @@ TEST(SchemaTest, SuggestionsPreferTheSameWordInAnotherSection) {
 }
 
 TEST(SchemaTest, TheDocumentationPageHoldsTheKeyTable) {
-  const std::string page = base::read_file(std::string(MEGACPP_SOURCE_DIR) + "/docs/recipe.md");
+  const std::string page = base::read_file(std::filesystem::path(MEGACPP_SOURCE_DIR) / "docs/recipe.md");
   EXPECT_NE(page.find(key_table()), std::string::npos)
       << "run: (head -4 docs/recipe.md; megacpp keys) > new && mv new docs/recipe.md";
 }
