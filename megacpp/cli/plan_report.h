@@ -39,7 +39,7 @@ struct PlanReport {
 
   const fit::ChipGroup& worst() const { return paper.fit.worst(); }
   /// Of the worst chip.
-  const memory::MemoryPlan& memory() const { return paper.compiled.pipeline[worst().stage].memory; }
+  const memory::MemoryPlan& memory() const { return paper.worst_memory(); }
   double tokens_per_step() const;
   double tokens_per_second() const;
 };

@@ -80,8 +80,7 @@ Estimator::Estimator(const Recipe& recipe, const Ground& ground)
 }
 
 Estimator::Cost Estimator::measure(const std::string& recompute) const {
-  const schedule::Target target =
-      device_.kind == hw::ChipKind::host ? ground_.kernels : hardware_target(device_, ground_.kernels);
+  const schedule::Target target = target_on(ground_);
   struct Twin {
     double bytes, seconds, update, elements;
   };

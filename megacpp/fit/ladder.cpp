@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
@@ -14,35 +15,20 @@ namespace {
 
 using memory::human_bytes;
 
-const memory::MemoryPlan& worst_plan(const OnPaper& paper) {
-  return paper.compiled.pipeline[paper.fit.worst().stage].memory;
-}
-
 // What the worst chip holds in roles that the rung leaves alone, with the program's own code.
 int64_t untouched_bytes(const OnPaper& paper, const Rung& rung) {
   int64_t bytes = paper.fit.worst().code;
-  for (const memory::Item& item : worst_plan(paper).items)
+  for (const memory::Item& item : paper.worst_memory().items)
     if (!rung.relieves(item.role)) bytes += item.bytes;
   return bytes;
 }
 
 std::string untouched_text(const OnPaper& paper, const Rung& rung) {
   std::string text;
-  for (const memory::RoleBytes& role : memory::bytes_by_role(worst_plan(paper)))
+  for (const memory::RoleBytes& role : memory::bytes_by_role(paper.worst_memory()))
     if (!rung.relieves(role.role))
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(role.role), human_bytes(role.bytes));
   return text;
-}
-
-plan::Changes joined(plan::Changes before, const plan::Changes& more) {
-  for (const plan::Change& change : more) {
-    const auto same = std::ranges::find(before, change.key, &plan::Change::key);
-    if (same == before.end())
-      before.push_back(change);
-    else
-      same->value = change.value;
-  }
-  return before;
 }
 
 class Climber {
@@ -93,7 +79,7 @@ class Climber {
   std::optional<std::string> cannot_help_with_others(const Rung& rung) const {
     const auto touches_the_rest = [&](const Rung* other) {
       return other != &rung && !other->changes(recipe_).empty() &&
-             std::ranges::any_of(worst_plan(*now_).items, [&](const memory::Item& item) {
+             std::ranges::any_of(now_->worst_memory().items, [&](const memory::Item& item) {
                return !rung.relieves(item.role) && other->relieves(item.role);
              });
     };
@@ -156,7 +142,7 @@ class Climber {
 
   void keep(const Rung& rung, const plan::Changes& offer, OnPaper paper) {
     recipe_ = paper.recipe;
-    climb_.changes = joined(std::move(climb_.changes), offer);
+    climb_.changes = plan::merged(std::move(climb_.changes), offer);
     climb_.changes_experiment |= rung.changes_experiment;
     climb_.rung = std::max(climb_.rung, rung_);
     kept_ = std::move(paper);
@@ -212,10 +198,7 @@ Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& cei
 }
 
 std::string to_text(const plan::Changes& changes) {
-  std::string text;
-  for (const plan::Change& change : changes)
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", change.key, change.value);
-  return text;
+  return fmt::format("{}", fmt::join(plan::overrides_of(changes), " "));
 }
 
 std::string to_text(const Climb& climb) {

@@ -17,8 +17,6 @@ namespace {
 
 using memory::human_bytes;
 
-std::string with_unit(int64_t bytes) { return fmt::format("{} bytes ({})", bytes, human_bytes(bytes)); }
-
 int64_t overflowing(const FitReport& report) {
   int64_t chips = 0;
   for (const ChipGroup& group : report.groups)
@@ -70,14 +68,14 @@ std::string next_for(const OnPaper& paper, const memory::MemoryPlan& plan, int64
 memory::OutOfMemory misfit_error(const OnPaper& paper) {
   MEGACPP_CHECK(!paper.fit.fits()) << "everything fits";
   const ChipGroup& worst = paper.fit.worst();
-  const memory::MemoryPlan& plan = paper.compiled.pipeline[worst.stage].memory;
+  const memory::MemoryPlan& plan = paper.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
   base::Problem problem{
       .where = place + " of " + paper.fit.hardware,
-      .got = fmt::format("{} needed, {} too much ({}): {}; {} of {} chips do not fit", with_unit(worst.needed()),
+      .got = fmt::format("{} needed, {} too much ({}): {}; {} of {} chips do not fit", memory::exact_bytes(worst.needed()),
                          human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
                          overflowing(paper.fit), paper.compiled.mesh.chips()),
-      .wanted = fmt::format("at most the {} of this chip", with_unit(worst.limit)),
+      .wanted = fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit)),
       .next = next_for(paper, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = memory::OomClass::compile,
                          .stage = "planning",

@@ -25,9 +25,7 @@ void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, c
 
 recipe::Recipe with_changes(const recipe::Recipe& recipe, const plan::Changes& changes) {
   recipe::Recipe changed = recipe;
-  std::vector<std::string> overrides;
-  for (const plan::Change& change : changes) overrides.push_back(change.key + "=" + change.value);
-  recipe::apply_overrides(changed, overrides);
+  recipe::apply_overrides(changed, plan::overrides_of(changes));
   return changed;
 }
 
@@ -46,14 +44,15 @@ plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
   return changes;
 }
 
+schedule::Target target_on(const Ground& ground) {
+  const hw::Chip device = hw::device_of(ground.slice.chip);
+  return device.kind == hw::ChipKind::host ? ground.kernels : hardware_target(device, ground.kernels);
+}
+
 OnPaper plan_on_paper(const recipe::Recipe& recipe, const Ground& ground) {
   OnPaper paper{.recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .fit = {}, .time = {}};
   require_all_devices(recipe, paper.plan, ground.slice);
-  const hw::Chip device = hw::device_of(ground.slice.chip);
-  // The machine itself runs our own kernels, with their scratch memory.
-  const schedule::Target target =
-      device.kind == hw::ChipKind::host ? ground.kernels : hardware_target(device, ground.kernels);
-  paper.compiled = compile::compile_training(recipe, paper.plan, target);
+  paper.compiled = compile::compile_training(recipe, paper.plan, target_on(ground));
   paper.fit = fit_report(paper.compiled, ground.slice, ground.limits, ground.correction);
   paper.time = predict_step(paper.compiled, ground.slice, recipe.train.precision);
   return paper;

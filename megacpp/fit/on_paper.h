@@ -24,6 +24,8 @@ struct OnPaper {
   compile::Compiled compiled;
   FitReport fit;
   StepTime time;
+
+  const memory::MemoryPlan& worst_memory() const { return compiled.pipeline[fit.worst().stage].memory; }
 };
 
 /// Where a plan is made for.
@@ -33,6 +35,9 @@ struct Ground {
   std::vector<int64_t> limits = {};     // bytes by chip, 0: the hardware's own; empty: that for all
   catalog::Correction correction = {};  // of the lane's peak bytes
 };
+
+/// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
+schedule::Target target_on(const Ground& ground);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
 OnPaper plan_on_paper(const recipe::Recipe& recipe, const Ground& ground);

@@ -271,7 +271,7 @@ double Found::tokens_per_second() const {
 
 Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Ground& ground) {
   OnPaper paper = plan_on_paper(with_changes(asked, changes), ground);
-  const memory::MemoryPlan& worst = paper.compiled.pipeline[paper.fit.worst().stage].memory;
+  const memory::MemoryPlan& worst = paper.worst_memory();
   return {.recipe = std::move(paper.recipe),
           .changes = changes,
           .layout = plan::layout_line(paper.plan),

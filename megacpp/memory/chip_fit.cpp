@@ -25,8 +25,6 @@ std::string next_for_memory(const ir::Mesh& mesh) {
   return "set train.recompute, reduce train.batch" + least + " (raise train.micro_steps), or reduce train.sequence";
 }
 
-std::string with_unit(int64_t bytes) { return fmt::format("{} bytes ({})", bytes, human_bytes(bytes)); }
-
 // The worst stands under "where"; the next ones are named, the rest counted.
 std::string others_text(const FitCheck& check, const ir::Mesh& mesh) {
   const auto count = static_cast<size_t>(check.overflowing());
@@ -41,15 +39,15 @@ base::Problem machine_problem(const FitCheck& check) {
   const ChipFit& worst = check.chips.front();
   const size_t chips = check.chips.size();
   const std::string all = chips > 1 ? fmt::format(" and {} on all {} chips", check.total_bytes, chips) : "";
-  return {.got = fmt::format("{} planned{}: {}", with_unit(worst.planned_bytes()), all, contents_text(*worst.plan)),
-          .wanted = fmt::format("at most the {} available on this machine", with_unit(check.limits.machine_bytes))};
+  return {.got = fmt::format("{} planned{}: {}", exact_bytes(worst.planned_bytes()), all, contents_text(*worst.plan)),
+          .wanted = fmt::format("at most the {} available on this machine", exact_bytes(check.limits.machine_bytes))};
 }
 
 base::Problem chip_problem(const FitCheck& check, const ir::Mesh& mesh) {
   const ChipFit& worst = check.chips.front();
-  return {.got = fmt::format("{} planned, {} too much: {}{}", with_unit(worst.planned_bytes()),
+  return {.got = fmt::format("{} planned, {} too much: {}{}", exact_bytes(worst.planned_bytes()),
                              human_bytes(-worst.room()), contents_text(*worst.plan), others_text(check, mesh)),
-          .wanted = fmt::format("at most the {} of this chip", with_unit(worst.limit_bytes))};
+          .wanted = fmt::format("at most the {} of this chip", exact_bytes(worst.limit_bytes))};
 }
 
 }  // namespace

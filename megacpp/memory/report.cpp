@@ -106,6 +106,8 @@ std::string human_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
+std::string exact_bytes(int64_t bytes) { return fmt::format("{} bytes ({})", bytes, human_bytes(bytes)); }
+
 std::string to_text(const MemoryPlan& plan) {
   std::string text = fmt::format("peak {} bytes ({}) in program {}\n", plan.total_bytes, human_bytes(plan.total_bytes),
                                  plan.peak_program);

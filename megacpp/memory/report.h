@@ -34,5 +34,7 @@ std::string to_text(const MemoryPlan& plan);
 
 /// "1.50 MiB": binary units, three significant digits or so.
 std::string human_bytes(int64_t bytes);
+/// "1572864 bytes (1.50 MiB)"
+std::string exact_bytes(int64_t bytes);
 
 }  // namespace megacpp::memory

@@ -25,26 +25,11 @@ constexpr size_t kTriesPerChoice = 3;    // where a way is one of several steps
 
 bool is_of_layout(const Change& change) { return change.key.starts_with("layout."); }
 
-/// The earlier changes with the later ones; a key that stands in both takes the later value.
-Changes merged(Changes earlier, const Changes& later) {
-  for (const Change& change : later) {
-    const auto same =
-        std::find_if(earlier.begin(), earlier.end(), [&](const Change& other) { return other.key == change.key; });
-    if (same == earlier.end())
-      earlier.push_back(change);
-    else
-      same->value = change.value;
-  }
-  return earlier;
-}
-
 /// The recipe with the changes; none where a value is outside what its key or the model allows.
 std::optional<Recipe> changed(const Recipe& recipe, const Changes& changes) {
   Recipe copy = recipe;
-  std::vector<std::string> overrides;
-  for (const Change& change : changes) overrides.push_back(change.key + "=" + change.value);
   try {
-    recipe::apply_overrides(copy, overrides);
+    recipe::apply_overrides(copy, overrides_of(changes));
     // Ranges are all that validation asks of the layout.
     if (!std::all_of(changes.begin(), changes.end(), is_of_layout)) recipe::validate(copy);
   } catch (const base::Error&) {
@@ -178,6 +163,24 @@ class Search {
 };
 
 }  // namespace
+
+Changes merged(Changes earlier, const Changes& later) {
+  for (const Change& change : later) {
+    const auto same =
+        std::find_if(earlier.begin(), earlier.end(), [&](const Change& other) { return other.key == change.key; });
+    if (same == earlier.end())
+      earlier.push_back(change);
+    else
+      same->value = change.value;
+  }
+  return earlier;
+}
+
+std::vector<std::string> overrides_of(const Changes& changes) {
+  std::vector<std::string> overrides;
+  for (const Change& change : changes) overrides.push_back(change.key + "=" + change.value);
+  return overrides;
+}
 
 Choice to_value(std::string_view key, std::string_view value) { return {{{std::string(key), std::string(value)}}}; }
 Choice to_value(std::string_view key, int64_t value) { return to_value(key, std::to_string(value)); }

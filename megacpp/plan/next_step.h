@@ -25,6 +25,10 @@ struct Change {
 };
 /// Made together.
 using Changes = std::vector<Change>;
+/// The earlier changes with the later ones; a key that stands in both takes the later value.
+Changes merged(Changes earlier, const Changes& later);
+/// As --set takes them: "train.batch=4".
+std::vector<std::string> overrides_of(const Changes& changes);
 /// Ways out of one kind, nearest first: the first that is legal is offered.
 using Choice = std::vector<Changes>;
 

@@ -9,8 +9,8 @@
 #include "megacpp/base/json_text.h"
 #include "megacpp/catalog/calibration.h"
 #include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/signature.h"
-#include "megacpp/hw/tiled_layout.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -47,17 +47,9 @@ std::vector<Recorded> recorded() {
 
 const memory::MemoryPlan& memory_of(const Recorded& row) { return row.paper.compiled.pipeline[0].memory; }
 
-double argument_bytes(const Recorded& row) {
-  const hw::Chip chip = hw::find_chip("v6e");
-  double bytes = 0;
-  for (const memory::StateSlot& slot : memory_of(row).state)
-    if (slot.role != ir::Role::gradient)
-      bytes += static_cast<double>(hw::argument_bytes(chip, ir::dtype_name(slot.type.dtype), slot.type.shape));
-  return bytes;
-}
-
 void arguments_are_within_a_thousandth(const std::vector<Recorded>& rows) {
-  for (const Recorded& row : rows) EXPECT_NEAR(argument_bytes(row) / row.argument, 1, 1e-3) << row.row;
+  const hw::Chip chip = hw::find_chip("v6e");
+  for (const Recorded& row : rows) EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), chip).total()) / row.argument, 1, 1e-3) << row.row;
 }
 
 void planned_peaks_are_within_a_quarter(const std::vector<Recorded>& rows) {
