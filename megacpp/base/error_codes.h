@@ -41,6 +41,7 @@
   X(E1602, user,        "slice is not possible")                                    \
   X(E1603, user,        "hardware file is not valid")                               \
   X(E1604, user,        "shape or layout is not valid")                             \
+  X(E1605, user,        "limit is below what a chip always holds")                  \
   X(E1701, user,        "file is not a sound catalog")                              \
   X(E1702, user,        "catalog is of a newer version")                            \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \

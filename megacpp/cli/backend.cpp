@@ -76,7 +76,7 @@ runtime::Drills drills_for(const recipe::Recipe& recipe) {
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
   if (recipe.backend == "xla") return xla_target(recipe);
-  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh));
+  return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh.chips()));
 }
 
 std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,

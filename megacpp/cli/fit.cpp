@@ -7,17 +7,16 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
-#include "megacpp/catalog/location.h"
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
+#include "megacpp/cli/ground.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/plan/degrees.h"
-#include "megacpp/recipe/chip_settings.h"
-#include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::cli {
 namespace {
@@ -56,29 +55,18 @@ std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
   return name;
 }
 
-std::optional<catalog::Catalog> open_catalog() {
-  try {
-    const std::filesystem::path path = catalog::default_path();
-    if (!std::filesystem::exists(path)) return std::nullopt;
-    catalog::MaybeCatalog maybe = catalog::Catalog::open_or_none(path, {.access = catalog::Access::read});
-    if (maybe.why_not) fmt::print(stderr, "without the catalog: {}\n", maybe.why_not->what());
-    return std::move(maybe.catalog);
-  } catch (const base::Error& error) {
-    fmt::print(stderr, "without the catalog: {}\n", error.what());
-    return std::nullopt;
-  }
+std::optional<catalog::Catalog> open_catalog(catalog::Access access) {
+  UsersCatalog opened = open_users_catalog(access);
+  if (opened.is_broken) fmt::print(stderr, "without the catalog: {}\n", opened.why_not);
+  return std::move(opened.catalog);
 }
 
-fit::Ground ground_for(const recipe::Recipe& recipe, const std::string& hardware,
-                       const std::optional<catalog::Catalog>& catalog) {
-  hw::Slice slice = hw::parse_target(hardware, {.host_rates = [] { return runtime::cpu::host_rates(); }});
-  const int64_t devices = slice.devices();
-  const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), ir::Mesh({{"data", devices}}));
-  const std::string lane = fit::lane_name(slice, recipe.backend);
-  return {.slice = std::move(slice),
-          .kernels = runtime::cpu::cpu_target(threads),
-          .limits = recipe::chip_limits(recipe.hardware, devices),
-          .correction = catalog ? catalog->correction(lane, catalog::kPeakBytes) : catalog::Correction{}};
+fit::Ground corrected_ground(const recipe::Recipe& recipe, const std::string& hardware,
+                             const std::optional<catalog::Catalog>& catalog) {
+  fit::Ground ground = ground_for(recipe, slice_named(hardware));
+  if (catalog)
+    ground.correction = catalog->correction(fit::lane_name(ground.slice, recipe.backend), catalog::kPeakBytes);
+  return ground;
 }
 
 // ---- The best layout
@@ -95,7 +83,8 @@ std::vector<catalog::Ranked> ranked(const std::optional<catalog::Catalog>& catal
   return catalog::rank(*catalog, fit::lane_name(ground.slice, backend), candidates);
 }
 
-void confirm(const Flags& flags, const fit::Ground& ground, FitAnswer& answer) {
+void confirm(const Flags& flags, const fit::Ground& ground, std::optional<catalog::Catalog>& catalog,
+             FitAnswer& answer) {
   if (flags.confirm == 0) return;
   if (ground.slice.chip.kind != hw::ChipKind::host) {
     answer.no_confirmation =
@@ -110,7 +99,7 @@ void confirm(const Flags& flags, const fit::Ground& ground, FitAnswer& answer) {
     const fit::Found& one = answer.search.found[index];
     if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
     fmt::print(stderr, "running {}\n", one.layout);
-    answer.confirmed.push_back(confirm_on_host(one));
+    answer.confirmed.push_back(confirm_on_host(one, ground, catalog ? &*catalog : nullptr));
     answer.confirmed.back().found = index;
   }
 }
@@ -128,7 +117,7 @@ void refuse_no_layout(const FitAnswer& answer) {
 }
 
 int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Ground& ground,
-                   const std::optional<catalog::Catalog>& catalog) {
+                   std::optional<catalog::Catalog>& catalog) {
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
     if (seconds_since(start) > 1)
@@ -140,7 +129,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, ground, answer.search.found);
-  confirm(flags, ground, answer);
+  confirm(flags, ground, catalog, answer);
   if (!flags.html.empty()) base::write_file_atomically(flags.html, fit_page(answer));
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));
@@ -175,8 +164,9 @@ int run_fit(const Flags& flags) {
                    .wanted = "it with a search over layouts only",
                    .next = "leave one of the two out"});
   const recipe::Recipe recipe = flags.recipe->load();
-  const std::optional<catalog::Catalog> catalog = open_catalog();
-  const fit::Ground ground = ground_for(recipe, hardware_name(flags, recipe), catalog);
+  std::optional<catalog::Catalog> catalog =
+      open_catalog(flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
+  const fit::Ground ground = corrected_ground(recipe, hardware_name(flags, recipe), catalog);
   return flags.grow.empty() ? search_layouts(flags, recipe, ground, catalog) : grow(flags, recipe, ground);
 }
 

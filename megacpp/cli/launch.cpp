@@ -7,45 +7,42 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/utc_time.h"
-#include "megacpp/catalog/location.h"
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/ground.h"
+#include "megacpp/cli/remember.h"
+#include "megacpp/cli/users_catalog.h"
+#include "megacpp/fit/lane.h"
+#include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
-#include "megacpp/hw/slice.h"
 #include "megacpp/ir/chip_name.h"
-#include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::cli {
+
+namespace plugins = runtime::plugins;
+
 namespace {
 
 using memory::human_bytes;
 
-// Peaks are predicted alike on one lane.
-std::string lane_of(const recipe::Recipe& recipe) {
-  return recipe.backend == "xla" ? "xla " + recipe.xla.plugin : "cpu host";
+// What the devices of a plugin hold is known to the plugin alone.
+constexpr int64_t kUnknownMemory = int64_t{1} << 60;
+
+hw::HostRates this_machine() {
+  hw::HostRates rates = runtime::cpu::host_rates();
+  rates.memory = std::min(rates.memory, runtime::cpu::available_memory_bytes());
+  return rates;
 }
 
-catalog::Signature signature_of(const recipe::Recipe& recipe) {
-  std::string hardware = fmt::format("host:{}", recipe::chips_of(recipe.layout));
-  if (recipe.backend == "xla") hardware += " xla " + recipe.xla.plugin;
-  if (recipe.hardware.limit.bytes > 0) hardware += " limit " + recipe::to_string(recipe.hardware.limit);
-  for (const std::string& limit : recipe.hardware.limits) hardware += " chip " + limit;
-  for (const std::string& drill : recipe.hardware.fail_allocation) hardware += " drill " + drill;
-  return fit::signature_of(recipe, hardware);
-}
-
-// This machine, with the memory that is free now.
-hw::Slice this_machine(int64_t chips) {
-  const auto rates = [] {
-    hw::HostRates measured = runtime::cpu::host_rates();
-    measured.memory = std::min(measured.memory, runtime::cpu::available_memory_bytes());
-    return measured;
-  };
-  return hw::parse_target("host:" + std::to_string(chips), {.host_rates = rates});
+// Nothing for our own backend and for XLA's CPU devices: these are this machine.
+std::optional<plugins::PluginKind> plugin_with_own_devices(const recipe::Recipe& recipe) {
+  if (recipe.backend != "xla") return std::nullopt;
+  const plugins::PluginKind kind = plugins::choose_plugin(recipe.xla.plugin).kind;
+  return kind == plugins::PluginKind::cpu ? std::nullopt : std::optional(kind);
 }
 
 // A drill fires once: what it rehearses is one failure and the answer to it.
@@ -58,50 +55,56 @@ recipe::Recipe without_drill(recipe::Recipe recipe, const memory::OomFacts& fact
   return recipe;
 }
 
-// Less than what failed. Where the backend says what it wanted and had, our own number is scaled by how far it was off.
-fit::Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {
-  if (!facts.wanted || !facts.limit || *facts.wanted <= *facts.limit || facts.is_drill) return {needed};
-  const double share = static_cast<double>(*facts.limit) / static_cast<double>(*facts.wanted);
-  return {std::min(needed, static_cast<int64_t>(static_cast<double>(needed) * share))};
-}
-
 std::string stage_of(const memory::OomFacts& facts) {
   return facts.step >= 0 ? fmt::format("run step {}", facts.step) : facts.stage;
 }
 
-catalog::Outcome outcome_on_paper(const fit::OnPaper& paper, size_t rung) {
-  const fit::ChipGroup& worst = paper.fit.worst();
-  return {.signature = signature_of(paper.recipe),
-          .at = base::utc_now(),
-          .rung = static_cast<int64_t>(rung),
-          .chip = worst.place,
-          .predicted_bytes = worst.needed(),
-          .limit_bytes = worst.limit,
-          .predicted_seconds = paper.time.seconds()};
+std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
+  std::vector<catalog::Setting> settings;
+  for (const plan::Change& change : changes) settings.emplace_back(change.key, change.value);
+  return settings;
 }
 
 }  // namespace
 
 Launch::Launch(recipe::Recipe asked, bool use_catalog)
-    : asked_(std::move(asked)), asked_signature_(signature_of(asked_)) {
+    : asked_(std::move(asked)),
+      machine_(this_machine()),
+      asked_signature_(fit::signature_of(asked_, slice_for(asked_).name)) {
   if (!use_catalog) return;
-  catalog::MaybeCatalog opened;
-  try {
-    opened = catalog::Catalog::open_or_none(catalog::default_path());
-  } catch (const base::Error& error) {
-    opened.why_not = error;
-  }
+  UsersCatalog opened = open_users_catalog(catalog::Access::write);
   catalog_ = std::move(opened.catalog);
-  if (opened.why_not)
-    fmt::print(stderr, "catalog    not used: {}, {}\n", opened.why_not->problem().where, opened.why_not->problem().got);
+  if (!catalog_) fmt::print(stderr, "catalog    not used: {}\n", opened.why_not);
 }
 
+hw::Slice Launch::slice_for(const recipe::Recipe& recipe) const {
+  const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
+  const auto here = [&](int64_t memory) {
+    hw::HostRates rates = machine_;
+    rates.memory = memory;
+    return hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
+  };
+  const auto plugin = plugin_with_own_devices(recipe);
+  if (!plugin) return here(machine_.memory);
+  if (!recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
+  hw::Slice slice = here(kUnknownMemory);
+  slice.chip.name = plugins::info_of(*plugin).name;
+  slice.name = slice.chip.name + count;
+  return slice;
+}
+
+std::string Launch::lane() const { return fit::lane_name(slice_for(paper_->recipe), paper_->recipe.backend); }
+
 fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) const {
-  const int64_t chips = recipe::chips_of(recipe.layout);
-  const int threads = std::max<int>(1, threads_for(recipe) / static_cast<int>(chips));
-  return fit::plan_on_paper(recipe, {.slice = this_machine(chips),
-                                     .kernels = runtime::cpu::cpu_target(threads),
-                                     .limits = recipe::chip_limits(recipe.hardware, chips)});
+  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, slice_for(recipe)));
+  const bool is_unknown = plugin_with_own_devices(recipe) && recipe.hardware.target.empty();
+  if (is_unknown) paper.time = {};  // this machine's rates say nothing about them
+  return paper;
+}
+
+fit::Climb Launch::climb(const fit::Ceiling& ceiling) const {
+  return fit::climb(
+      *paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); }, ceiling);
 }
 
 void Launch::start_where_remembered() {
@@ -122,25 +125,22 @@ void Launch::prepare() {
   fmt::print(stderr, "ladder     {} needs {} of {}: going down, every rung on paper first\n", worst.place,
              human_bytes(worst.needed()), human_bytes(worst.limit));
   write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = outcome_on_paper(*paper_, rung_);
+    catalog::Outcome outcome = predicted_outcome(*paper_, rung_);
     outcome.ending = catalog::Ending::fails;
     outcome.oom_class = "compile";
     outcome.stage = "plan";
     catalog.record(outcome);
   });
-  fit::Climb climb = fit::climb(*paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); });
-  if (!climb.found) give_up(climb, nullptr);
-  take(std::move(climb));
+  fit::Climb down = climb();
+  if (!down.found) give_up(down, fit::misfit_error(*paper_));
+  take(std::move(down));
 }
 
 void Launch::take(fit::Climb climb) {
   fmt::print(stderr, "{}", fit::to_text(climb));
   for (const fit::Attempt& attempt : climb.attempts)
     reasons_.push_back(fmt::format("{} {}: {}", attempt.name, fit::verdict_name(attempt.verdict), attempt.reason));
-  for (const plan::Change& change : climb.changes) {
-    const auto same = std::ranges::find(changes_, change.key, &plan::Change::key);
-    same == changes_.end() ? changes_.push_back(change) : void(same->value = change.value);
-  }
+  changes_ = plan::merged(std::move(changes_), climb.changes);
   changes_experiment_ |= climb.changes_experiment;
   rung_ = std::max(rung_, climb.rung);
   paper_ = std::move(climb.found);
@@ -151,32 +151,27 @@ void Launch::take(fit::Climb climb) {
 }
 
 void Launch::climb_down(const memory::OutOfMemory& failure) {
-  fmt::print(stderr, "ladder     {} ran out of memory ({}): all chips go down together\n", failure.facts().place,
-             memory::oom_class_name(failure.facts().cls));
+  const std::string& place = failure.facts().place;  // a compiler speaks of no chip
+  fmt::print(stderr, "ladder     {} ran out of memory ({}): all chips go down together\n",
+             place.empty() ? recipe().name : place, memory::oom_class_name(failure.facts().cls));
   asked_ = without_drill(asked_, failure.facts());
   paper_->recipe = without_drill(paper_->recipe, failure.facts());
-  fit::Climb climb = fit::climb(
-      *paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); },
-      ceiling_below(paper_->fit.worst().needed(), failure.facts()));
-  if (!climb.found) give_up(climb, &failure);
-  take(std::move(climb));
+  fit::Climb down = climb(fit::ceiling_below(paper_->fit.worst().needed(), failure.facts()));
+  if (!down.found) give_up(down, failure);
+  take(std::move(down));
 }
 
-void Launch::give_up(const fit::Climb& climb, const memory::OutOfMemory* failure) {
+void Launch::give_up(const fit::Climb& climb, const memory::OutOfMemory& failure) {
   fmt::print(stderr, "{}", fit::to_text(climb));
   write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = outcome_on_paper(*paper_, climb.rung);
+    catalog::Outcome outcome = predicted_outcome(*paper_, climb.rung);
     outcome.ending = catalog::Ending::fails;
     outcome.oom_class = "compile";
     outcome.stage = "ladder";
     outcome.note = fmt::format("the least found is {} bytes {}", climb.least_needed, fit::to_text(climb.least_changes));
     catalog.record(outcome);
   });
-  if (failure) throw memory::OutOfMemory(*failure);
-  const memory::FitCheck check = runtime::cpu::check_fit(
-      paper_->compiled, recipe::chip_limits(paper_->recipe.hardware, paper_->compiled.mesh.chips()));
-  MEGACPP_CHECK(check.misfit.has_value()) << "the ladder was climbed for a plan that fits";
-  throw memory::misfit_error(check, paper_->compiled.mesh, runtime::host_name());
+  throw memory::OutOfMemory(failure);
 }
 
 template <typename Write>
@@ -192,7 +187,7 @@ void Launch::write_down(const Write& write) {
 
 void Launch::record_failure(const memory::OutOfMemory& failure) {
   write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = outcome_on_paper(*paper_, rung_);
+    catalog::Outcome outcome = predicted_outcome(*paper_, rung_);
     outcome.ending = catalog::Ending::fails;
     outcome.oom_class = memory::oom_class_name(failure.facts().cls);
     outcome.stage = stage_of(failure.facts());
@@ -205,29 +200,18 @@ void Launch::record_failure(const memory::OutOfMemory& failure) {
 
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
   const ChipReport worst = worst_first(run).front();
+  Measured measured{.stage = "run",
+                    .chip = ir::chip_name(worst.chip, paper_->compiled.mesh),
+                    .plan = &paper_->compiled.programs_of(worst.chip).memory,
+                    .step_seconds = step_seconds};
+  if (worst.memory.measured_peak_bytes > 0) measured.bytes = worst.memory.measured_peak_bytes;
   write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = outcome_on_paper(*paper_, rung_);
-    outcome.stage = "run";
-    outcome.chip = ir::chip_name(worst.chip, paper_->compiled.mesh);
-    if (worst.memory.measured_peak_bytes > 0) outcome.measured_bytes = worst.memory.measured_peak_bytes;
-    outcome.measured_seconds = step_seconds;
-    catalog.record(outcome);
-    const auto sample = [&](const char* quantity, std::vector<catalog::Part> parts, double measured) {
-      catalog.record_calibration({.signature = outcome.signature,
-                                  .at = outcome.at,
-                                  .lane = lane_of(paper_->recipe),
-                                  .quantity = quantity,
-                                  .parts = std::move(parts),
-                                  .measured = measured});
-    };
-    if (outcome.measured_bytes)
-      sample(catalog::kPeakBytes, fit::parts_of(paper_->compiled.programs_of(worst.chip).memory),
-             static_cast<double>(*outcome.measured_bytes));
-    if (step_seconds && *step_seconds > 0) sample(catalog::kStepSeconds, fit::parts_of(paper_->time), *step_seconds);
+    remember_measured(catalog, *paper_, lane(), rung_, measured);
     if (changes_.empty()) return;
-    catalog::Start start{.at = outcome.at, .rung = static_cast<int64_t>(rung_), .settings = {}, .reasons = reasons_};
-    for (const plan::Change& change : changes_) start.settings.emplace_back(change.key, change.value);
-    catalog.remember_start(asked_signature_, start);
+    catalog.remember_start(asked_signature_, {.at = base::utc_now(),
+                                              .rung = static_cast<int64_t>(rung_),
+                                              .settings = settings_of(changes_),
+                                              .reasons = reasons_});
   });
 }
 

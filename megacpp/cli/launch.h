@@ -12,6 +12,8 @@
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/fit/on_paper.h"
+#include "megacpp/hw/host_chip.h"
+#include "megacpp/hw/slice.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
@@ -20,7 +22,8 @@ namespace megacpp::cli {
 
 class Launch {
  public:
-  /// What is said goes to stderr. With `use_catalog` the user's catalog is opened; a launch goes on without it.
+  /// What is said goes to stderr. With `use_catalog` the user's catalog is opened; a launch goes on without it. On the
+  /// devices of a plugin the plan is for hardware.target; without one nothing limits it but the plugin itself.
   Launch(recipe::Recipe asked, bool use_catalog);
 
   /// What is remembered, then paper, then the ladder. memory::OutOfMemory (E2001) when nothing fits.
@@ -28,6 +31,7 @@ class Launch {
 
   /// What to run now.
   const recipe::Recipe& recipe() const { return paper_->recipe; }
+  /// Without a time where only a plugin knows its devices.
   const fit::OnPaper& paper() const { return *paper_; }
   /// The rung it stands on; 0: as asked.
   size_t rung() const { return rung_; }
@@ -44,14 +48,18 @@ class Launch {
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
+  hw::Slice slice_for(const recipe::Recipe& recipe) const;
+  std::string lane() const;
   fit::OnPaper on_paper(const recipe::Recipe& recipe) const;
+  fit::Climb climb(const fit::Ceiling& ceiling = {}) const;
   void start_where_remembered();
   void take(fit::Climb climb);
-  [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory* failure);
+  [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory& failure);
   template <typename Write>
   void write_down(const Write& write);
 
   recipe::Recipe asked_;
+  hw::HostRates machine_;               // with the memory that was free at the start
   catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
   std::optional<catalog::Catalog> catalog_;
   std::optional<fit::OnPaper> paper_;

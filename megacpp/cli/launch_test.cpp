@@ -4,13 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/plugins/oom_message.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tpu_messages.h"
 
 namespace megacpp::cli {
+
+namespace plugins = runtime::plugins;
+
 namespace {
 
 using testing_support::CommandResult;
@@ -86,9 +93,10 @@ TEST_F(LaunchTest, DrillsTeachNothingAboutLaunchesWithout) {
 }
 
 TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
-  const CommandResult result = train({"hardware.limit=64KiB"});
+  // What stays leaves the batch some room, but not enough for one sequence.
+  const CommandResult result = train({"ladder.rungs=[batch]", "train.batch=1", peak_less(0.45)});
   EXPECT_EQ(result.status, 3);
-  for (const char* part : {"rung 1 batch      skipped", "rung 5 stop       nothing fits; the least is ", "error E2001"})
+  for (const char* part : {"rung 1 batch      skipped", "nothing fits; the least is ", "error E2001"})
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   const CommandResult listed = testing_support::run_command({"catalog", "list"});
   EXPECT_NE(listed.out.find("fails (compile)"), std::string::npos) << listed.out;
@@ -107,6 +115,60 @@ TEST_F(LaunchTest, UnknownRungsAreRefusedWithTheNearest) {
   const CommandResult result = train({"ladder.rungs=[bach]"});
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("did you mean 'batch'?"), std::string::npos) << result.err;
+}
+
+// The compiler judges our plan for the slice: a rung must need less by as much as the compiler found too much.
+TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                   std::vector<std::string>{"backend=xla", "xla.plugin=tpu", "hardware.target=v6e:2x2",
+                                            "layout.data_parallel=4", "train.batch=2048"});
+  for (const char* text : {testing_support::kLongTpuMessage, testing_support::kShortTpuMessage}) {
+    const plugins::OomMessage message =
+        plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});
+    Launch launch(recipe, true);
+    launch.prepare();
+    ASSERT_EQ(launch.rung(), 0u) << "on paper it fits";
+    const double asked = static_cast<double>(launch.paper().fit.worst().needed());
+    const double too_much = static_cast<double>(*message.used) / static_cast<double>(*message.limit);
+    launch.record_failure(plugins::out_of_memory(message, recipe.name));
+    launch.climb_down(plugins::out_of_memory(message, recipe.name));
+    EXPECT_EQ(launch.rung(), 1u);
+    EXPECT_LT(static_cast<double>(launch.paper().fit.worst().needed()), asked / too_much);
+    EXPECT_EQ(launch.recipe().train.batch * launch.recipe().train.micro_steps, 2048);
+  }
+  const auto entries = catalog::Catalog::open(folder_ / "catalog.sqlite").entries();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].signature.hardware, "v6e:2x2");
+  EXPECT_EQ(entries[0].outcomes.size(), 2u);
+  EXPECT_EQ(entries[0].outcomes[0].oom_class, "compile-time HBM");
+}
+
+// Each is a process of its own, as two users' launches are.
+TEST_F(LaunchTest, TwoLaunchesShareOneCatalog) {
+  const std::string limit = peak_less(0.8);
+  std::vector<pid_t> children;
+  for (int launch = 0; launch < 2; ++launch) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(train({limit}).status);
+    ASSERT_GT(child, 0);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(trained({limit})["rung"], 1);
+  EXPECT_NE(err_.find("starting there"), std::string::npos) << err_;
+  int64_t starts = 0, failures = 0;
+  for (const catalog::Entry& entry : catalog::Catalog::open(folder_ / "catalog.sqlite").entries()) {
+    starts += static_cast<int64_t>(entry.starts.size());
+    for (const catalog::Outcome& outcome : entry.outcomes) failures += outcome.ending == catalog::Ending::fails;
+  }
+  EXPECT_EQ(starts, 3) << "every launch wrote down where it ended";
+  EXPECT_GE(failures, 1);
+  EXPECT_LE(failures, 2) << "the second may have found what the first remembered";
 }
 
 }  // namespace

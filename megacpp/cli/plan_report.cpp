@@ -2,20 +2,16 @@
 #include "megacpp/cli/plan_report.h"
 
 #include <cstdlib>
-#include <filesystem>
 
 #include <fmt/format.h>
 
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/catalog/location.h"
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/fill_slice.h"
+#include "megacpp/cli/ground.h"
+#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/relief.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
-#include "megacpp/recipe/chip_settings.h"
-#include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::cli {
 namespace {
@@ -26,19 +22,11 @@ std::string target_name(const recipe::Recipe& recipe, const PlanWishes& wishes) 
   return fmt::format("host:{}", plan::make_plan(recipe).chips);
 }
 
-// A plan writes nothing, so a catalog that is not there yet is not made either.
 void consult_catalog(PlanReport& report, const recipe::Recipe& recipe) {
+  const UsersCatalog opened = open_users_catalog(catalog::Access::read);
+  report.catalog_note = opened.why_not;
+  if (!opened.catalog) return;
   try {
-    const std::filesystem::path path = catalog::default_path();
-    if (!std::filesystem::exists(path)) {
-      report.catalog_note = "there is no catalog yet";
-      return;
-    }
-    const catalog::MaybeCatalog opened = catalog::Catalog::open_or_none(path);
-    if (!opened.catalog) {
-      report.catalog_note = opened.why_not->what();
-      return;
-    }
     report.correction =
         opened.catalog->correction(report.lane, catalog::kPeakBytes, fit::signature_of(recipe, report.slice.name));
     if (report.correction.samples == 0) report.catalog_note = "the catalog has no other measurement of this lane";
@@ -72,18 +60,17 @@ double PlanReport::tokens_per_second() const {
 }
 
 PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes) {
-  PlanReport report{
-      .slice = hw::parse_target(target_name(recipe, wishes), {.host_rates = [] { return runtime::cpu::host_rates(); }}),
-      .filling = {},
-      .lane = {},
-      .correction = {},
-      .catalog_note = {},
-      .paper = {},
-      .composition = {},
-      .rows = {},
-      .stored = {},
-      .arguments = {},
-      .relief = {}};
+  PlanReport report{.slice = slice_named(target_name(recipe, wishes)),
+                    .filling = {},
+                    .lane = {},
+                    .correction = {},
+                    .catalog_note = {},
+                    .paper = {},
+                    .composition = {},
+                    .rows = {},
+                    .stored = {},
+                    .arguments = {},
+                    .relief = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
   const FilledRecipe fill = fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
@@ -92,11 +79,9 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
     consult_catalog(report, filled);
   else
     report.catalog_note = "left out by --no-catalog";
-  const int threads = runtime::cpu::threads_per_chip(threads_for(filled), fill.plan.parallel.mesh);
-  report.paper = fit::plan_on_paper(filled, {.slice = report.slice,
-                                             .kernels = runtime::cpu::cpu_target(threads),
-                                             .limits = recipe::chip_limits(filled.hardware, fill.plan.chips),
-                                             .correction = report.correction});
+  fit::Ground ground = ground_for(filled, report.slice);
+  ground.correction = report.correction;
+  report.paper = fit::plan_on_paper(filled, ground);
   report.composition = plan::composition(report.paper.plan, filled);
   add_parameters(report);
   report.relief = fit::relief(report.paper.time, report.paper.plan, filled);

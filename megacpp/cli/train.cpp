@@ -4,7 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
-#include <utility>
+#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/launch.h"
+#include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/ir/chip_name.h"
@@ -23,6 +24,7 @@
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/confirm_start.h"
+#include "megacpp/train/pace.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/trace.h"
 
@@ -125,23 +127,14 @@ class Progress {
   int64_t tokens_ = 0;
 };
 
-// Steady rate: the first step warms caches and pages and is left out when there are others.
-double tokens_per_second(const std::vector<train::StepReport>& reports) {
-  double seconds = 0;
-  int64_t tokens = 0;
-  for (size_t i = reports.size() > 1 ? 1 : 0; i < reports.size(); ++i) {
-    seconds += reports[i].seconds;
-    tokens += reports[i].tokens;
-  }
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-}
-
 void print_summary(const Flags& flags, const Launch& launch, const compile::Compiled& compiled,
                    const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
   const recipe::Recipe& recipe = launch.recipe();
   const std::vector<ChipReport> chips = worst_first(run);
   const ChipReport& worst = chips.front();
-  const double rate = tokens_per_second(reports);
+  const train::Pace pace = train::pace_of(reports);
+  const double rate = pace.tokens_per_second();
+  const double predicted = launch.paper().time.seconds();
   if (flags.profile)
     for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
   if (flags.json) {
@@ -164,7 +157,8 @@ void print_summary(const Flags& flags, const Launch& launch, const compile::Comp
                     {"rung", static_cast<int64_t>(launch.rung())},
                     {"changes", fit::to_text(launch.changes())},
                     {"changes_experiment", launch.changes_experiment()},
-                    {"predicted_step_seconds", launch.paper().time.seconds()},
+                    {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
+                    {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
                     {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
     if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
     print_json(summary);
@@ -179,6 +173,9 @@ void print_summary(const Flags& flags, const Launch& launch, const compile::Comp
   fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n", recipe.name,
              reports.size(), reports.front().loss, reports.back().loss, rate, measured, worst.memory.planned_peak_bytes,
              where);
+  if (const auto seconds = pace.step_seconds(); seconds && predicted > 0)
+    fmt::print("a step took {}, {} predicted ({:+.0f} %)\n", human_seconds(*seconds), human_seconds(predicted),
+               100 * (predicted / *seconds - 1));
 }
 
 // XLA shows neither what its nodes compute nor when: said before anything is compiled.
@@ -191,30 +188,17 @@ void refuse_what_xla_hides(const Flags& flags) {
                    .next = "leave it out, or set backend: cpu"});
 }
 
-// What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
-compile::Compiled compiled_for_run(const Launch& launch) {
-  if (launch.recipe().backend == "cpu") return launch.paper().compiled;
-  const plan::Plan& plan = launch.paper().plan;
-  return compile::compile_training(launch.recipe(), plan, target_for(launch.recipe(), plan.parallel.mesh));
-}
-
-std::optional<double> step_seconds(const std::vector<train::StepReport>& reports) {
-  if (reports.size() < 2) return std::nullopt;  // the first one warms up
-  double seconds = 0;
-  for (size_t i = 1; i < reports.size(); ++i) seconds += reports[i].seconds;
-  return seconds / static_cast<double>(reports.size() - 1);
-}
-
 // One try: loads what the launch settled on and trains it to the end.
 int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launch) {
   const recipe::Recipe& recipe = launch.recipe();
   const int threads = threads_for(recipe);
-  const data::Batches batches(corpus, {.batch = recipe.train.batch,
-                                       .sequence = recipe.train.sequence,
-                                       .micro_steps = recipe.train.micro_steps,
-                                       .vocab = recipe.model.vocab,
-                                       .seed = static_cast<uint64_t>(recipe.train.seed)});
-  const compile::Compiled compiled = compiled_for_run(launch);
+  const plan::Plan& plan = launch.paper().plan;
+  const data::Batches batches(corpus, train::batch_options(recipe));
+  // What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
+  std::optional<compile::Compiled> for_xla;
+  if (recipe.backend == "xla")
+    for_xla = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
+  const compile::Compiled& compiled = for_xla ? *for_xla : launch.paper().compiled;
   print_header(recipe, compiled, corpus, threads);
   const auto run = load_for(recipe, compiled,
                             {.threads = threads,
@@ -222,13 +206,13 @@ int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launc
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   if (recipe.backend == "xla") print_loaded(*run);
-  train::confirm_start(launch.paper().plan, compiled, *run);
+  train::confirm_start(plan, compiled, *run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   Progress progress(recipe, *run);
   const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},
                                     {.after_step = [&](const train::StepReport& report) { progress(report); },
                                      .should_stop = [] { return interrupted.load(); }});
-  launch.record_success(*run, step_seconds(reports));
+  launch.record_success(*run, train::pace_of(reports).step_seconds());
   print_summary(flags, launch, compiled, reports, *run);
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace, train::to_chrome_trace(train::traces_of(*run, compiled.mesh)));

@@ -28,6 +28,8 @@ std::string untouched_text(const OnPaper& paper, const Rung& rung) {
   for (const memory::RoleBytes& role : memory::bytes_by_role(paper.worst_memory()))
     if (!rung.relieves(role.role))
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(role.role), human_bytes(role.bytes));
+  if (const int64_t code = paper.fit.worst().code; code > 0)
+    text += fmt::format("{}code {}", text.empty() ? "" : ", ", human_bytes(code));
   return text;
 }
 
@@ -195,6 +197,13 @@ std::string_view verdict_name(Verdict verdict) {
 
 Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling) {
   return Climber(asked, on_paper, ceiling).run();
+}
+
+Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {
+  if (!facts.wanted || !facts.limit || *facts.wanted <= *facts.limit || facts.is_drill) return {needed};
+  if (facts.cls != memory::OomClass::compile) return {needed - (*facts.wanted - *facts.limit)};
+  const double share = static_cast<double>(*facts.limit) / static_cast<double>(*facts.wanted);
+  return {static_cast<int64_t>(static_cast<double>(needed) * share)};
 }
 
 std::string to_text(const plan::Changes& changes) {

@@ -14,6 +14,7 @@
 
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/fit/rungs.h"
+#include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::fit {
 
@@ -45,6 +46,10 @@ struct Climb {
 struct Ceiling {
   int64_t bytes = INT64_MAX;  // the worst chip must need less
 };
+
+/// Below what failed, of a plan that needs `needed` bytes. Where the backend says in all what it wanted and had, our
+/// number is scaled by how far it was off; where it speaks of one allocation, that much less is asked for.
+Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts);
 
 using TryOnPaper = std::function<OnPaper(const recipe::Recipe&)>;
 

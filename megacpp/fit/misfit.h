@@ -7,8 +7,8 @@
 
 namespace megacpp::fit {
 
-/// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step. Call it where
-/// paper.fit.fits() is false.
+/// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; E1605 where the
+/// recipe's own limit is below what stays on the chip. Call it where paper.fit.fits() is false.
 memory::OutOfMemory misfit_error(const OnPaper& paper);
 
 }  // namespace megacpp::fit

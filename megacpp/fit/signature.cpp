@@ -79,6 +79,14 @@ std::string shape_text(const Recipe& recipe, const recipe::ExpandedPattern& patt
   return text;
 }
 
+std::string hardware_text(const std::string& name, const recipe::Hardware& hardware) {
+  std::string text = name;
+  if (hardware.limit.bytes > 0) text += " limit " + recipe::to_string(hardware.limit);
+  for (const std::string& limit : hardware.limits) text += " chip " + limit;
+  for (const std::string& drill : hardware.fail_allocation) text += " drill " + drill;
+  return text;
+}
+
 }  // namespace
 
 std::string code_version() { return MEGACPP_VERSION; }
@@ -86,7 +94,7 @@ std::string code_version() { return MEGACPP_VERSION; }
 catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware) {
   const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
   return {.code_version = code_version(),
-          .hardware = hardware,
+          .hardware = hardware_text(hardware, recipe.hardware),
           .model = recipe.name,
           .model_hash = catalog::hash_text(model_text(recipe, pattern)),
           .layout = layout_text(recipe),

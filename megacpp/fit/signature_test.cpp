@@ -44,6 +44,11 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                             "train.recompute.E=selective", "layout.dispatcher=allgather"})
     EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
   EXPECT_NE(signature_of(small(), "host:2"), asked);
+  EXPECT_EQ(signature_of(small({"hardware.limit=1GiB", "hardware.limits=[0=512MiB]",
+                                "hardware.fail_allocation=[chip 0 step load]"}),
+                         "host:1")
+                .hardware,
+            "host:1 limit 1GiB chip 0=512MiB drill chip 0 step load");
   EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, asked.model_hash);
 }
 

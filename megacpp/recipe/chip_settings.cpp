@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::recipe {
@@ -66,7 +68,12 @@ std::vector<int64_t> chip_limits(const Hardware& hardware, int64_t chips) {
   for (const std::string& text : hardware.limits) {
     const auto limit = parse_chip_limit(text);
     MEGACPP_CHECK(limit.has_value()) << "hardware.limits was not validated: " << text;
-    if (limit->chip < chips) limits[static_cast<size_t>(limit->chip)] = limit->bytes;
+    MEGACPP_REQUIRE(limit->chip < chips, E1003,
+                    {.where = "hardware.limits",
+                     .got = "'" + text + "'",
+                     .wanted = fmt::format("a chip from 0 to {}: there are {}", chips - 1, chips),
+                     .next = fmt::format("name chip {} at most, or take more chips", chips - 1)});
+    limits[static_cast<size_t>(limit->chip)] = limit->bytes;
   }
   return limits;
 }

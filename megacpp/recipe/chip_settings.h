@@ -33,8 +33,8 @@ std::optional<FailAllocation> parse_fail_allocation(std::string_view text);
 /// Of a validated recipe, in the order given.
 std::vector<FailAllocation> fail_allocations(const Hardware& hardware);
 
-/// Bytes that each of `chips` chips may use, 0 where nothing is said; empty when nothing is said of any. A chip that a
-/// smaller mesh does not have counts for nothing.
+/// Bytes that each of `chips` chips may use, 0 where nothing is said; empty when nothing is said of any. E1003 for a
+/// chip that is not among them: only now it is known how many there are, since plans may fill larger hardware.
 std::vector<int64_t> chip_limits(const Hardware& hardware, int64_t chips);
 
 /// The chips of a layout, with a product that is too large to count as the largest number.

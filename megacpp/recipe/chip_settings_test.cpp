@@ -30,8 +30,6 @@ TEST(ChipSettingsTest, OneChipsLimitStandsBeforeThatOfAll) {
   EXPECT_EQ(recipe.hardware.limit.bytes, int64_t{3} << 29);
   const std::vector<int64_t> wanted = {2'000'000'000, int64_t{3} << 29, int64_t{3} << 29, int64_t{256} << 20};
   EXPECT_EQ(chip_limits(recipe.hardware, 4), wanted);
-  EXPECT_EQ(chip_limits(recipe.hardware, 2), (std::vector<int64_t>{2'000'000'000, int64_t{3} << 29}))
-      << "a mesh that became smaller has no chip 3";
   EXPECT_EQ(chip_limits(with({"hardware.limits=[1=4096]"}).hardware, 3), (std::vector<int64_t>{0, 4096, 0}));
 }
 
@@ -62,7 +60,9 @@ TEST(ChipSettingsTest, SizesThatAreUnclearGetASuggestion) {
 }
 
 TEST(ChipSettingsTest, ChipsAndStepsThatAreNotThereAreRefused) {
-  EXPECT_EQ(refused(Code::E1003, "hardware.limits=[4=1MiB]").wanted, "a chip from 0 to 3: the layout has 4");
+  const Recipe fifth = with({"hardware.limits=[4=1MiB]"});
+  EXPECT_EQ(problem_of(Code::E1003, [&] { chip_limits(fifth.hardware, 4); }).wanted, "a chip from 0 to 3: there are 4");
+  EXPECT_EQ(chip_limits(fifth.hardware, 8)[4], 1 << 20) << "a plan for more hardware than the layout has chips";
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 4 step 0]").wanted,
             "a chip from 0 to 3: the layout has 4");
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 0 step 5]").wanted, "a step from 0 to 4");

@@ -256,7 +256,6 @@ void check_limits(const Recipe& recipe, const Origins& origins) {
       refuse_item(kPath, item, "CHIP=BYTES with more than 0 bytes, e.g. 3=256MiB",
                   size ? "write the size as " + *size : "write the chip's number, '=' and a size", origins);
     }
-    check_chip(kPath, item, limit->chip, recipe, origins);
     if (!seen.insert(limit->chip).second)
       refuse_item(kPath, item, fmt::format("one limit for chip {}", limit->chip), "remove one of the two", origins);
   }

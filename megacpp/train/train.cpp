@@ -141,6 +141,14 @@ class Trainer {
 
 }  // namespace
 
+data::BatchOptions batch_options(const recipe::Recipe& recipe) {
+  return {.batch = recipe.train.batch,
+          .sequence = recipe.train.sequence,
+          .micro_steps = recipe.train.micro_steps,
+          .vocab = recipe.model.vocab,
+          .seed = static_cast<uint64_t>(recipe.train.seed)};
+}
+
 std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                               const data::Batches& batches, runtime::Executable& run, const Options& options,
                               const Hooks& hooks) {

@@ -16,6 +16,9 @@
 
 namespace megacpp::train {
 
+/// The sequences of a run, as its recipe has them.
+data::BatchOptions batch_options(const recipe::Recipe& recipe);
+
 struct StepReport {
   int64_t step = 0;  // from 0
   double loss = 0;   // mean over micro-steps

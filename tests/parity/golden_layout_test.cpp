@@ -116,7 +116,7 @@ train::ParityReport parity_of(const Row& row) {
   recipe::Recipe wish;
   recipe::apply_overrides(wish, overrides_of(row.words));
   const auto target = [](const ir::Mesh& mesh) {
-    return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(kThreads, mesh));
+    return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(kThreads, mesh.chips()));
   };
   const auto load = [](const compile::Compiled& compiled) {
     return runtime::cpu::load(compiled, {.threads = kThreads});

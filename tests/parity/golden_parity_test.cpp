@@ -28,7 +28,7 @@ ParityReport parity_of(const std::filesystem::path& file, int threads, const rec
       file, layout,
       {.target =
            [threads](const ir::Mesh& mesh) {
-             return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+             return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh.chips()));
            },
        .load = [threads](
                    const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }});

@@ -103,7 +103,7 @@ train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
   return {
       .target =
           [threads](const ir::Mesh& mesh) {
-            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh));
+            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh.chips()));
           },
       .load =
           [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }};
@@ -112,11 +112,7 @@ train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
 /// A shake above 0 shakes the initial weights.
 TrainingRun train_recipe(const recipe::Recipe& recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
   static const data::TextCorpus corpus = short_documents();
-  const data::Batches batches(corpus, {.batch = recipe.train.batch,
-                                       .sequence = recipe.train.sequence,
-                                       .micro_steps = recipe.train.micro_steps,
-                                       .vocab = recipe.model.vocab,
-                                       .seed = static_cast<uint64_t>(recipe.train.seed)});
+  const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled = compile::compile_training(recipe, plan, backend.target(plan.parallel.mesh));
   const auto run = backend.load(compiled);

@@ -32,7 +32,7 @@ class CpuExecutable : public Executable {
         threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
           world_.abort(chip, what);  // so that nobody waits for it
         }) {
-    CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_),
+    CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_.chips()),
                          .profile = options.profile,
                          .trace_steps = options.trace_steps,
                          .trace_from = std::chrono::steady_clock::now()};
@@ -160,9 +160,7 @@ int64_t available_memory_bytes() {
   return available;
 }
 
-int threads_per_chip(int threads, const ir::Mesh& mesh) {
-  return std::max(1, threads / static_cast<int>(mesh.chips()));
-}
+int threads_per_chip(int threads, int64_t chips) { return static_cast<int>(std::max<int64_t>(1, threads / chips)); }
 
 schedule::Target cpu_target(int threads) {
   return {.name = "cpu",

@@ -21,8 +21,8 @@ int available_threads();
 /// Memory a new program may use on this machine.
 int64_t available_memory_bytes();
 
-/// What one chip gets of the machine's threads; at least one.
-int threads_per_chip(int threads, const ir::Mesh& mesh);
+/// What one of `chips` gets of the machine's threads; at least one.
+int threads_per_chip(int threads, int64_t chips);
 
 /// `threads` of one chip.
 schedule::Target cpu_target(int threads);

@@ -2,9 +2,11 @@
 // compile and explain with --target, from the command line to the child process and back.
 #include <gtest/gtest.h>
 
+#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp {
 namespace {
@@ -83,6 +85,21 @@ TEST_F(AheadOfTimeTest, WhatDoesNotFitEndsInItsClassAfterTheReport) {
   EXPECT_EQ(xla["fits"], false);
   EXPECT_EQ(xla["failure"]["code"], "E2002");
   EXPECT_EQ(xla["devices"], 1);
+}
+
+TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
+  const testing_support::TemporaryFolder folder;
+  const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
+  const auto samples = [&] {
+    return catalog::Catalog::open(folder / "catalog.sqlite").samples("xla v6e", catalog::kPeakBytes);
+  };
+  EXPECT_NE(run("compile", "v6e:2x2", four_chips_).err.find("catalog    told"), std::string::npos);
+  ASSERT_EQ(samples().size(), 1u);
+  EXPECT_EQ(samples()[0].measured, 5'722'190'592);
+  EXPECT_EQ(run("compile", "v6e:1x1", {"--no-catalog"}).err.find("catalog"), std::string::npos);
+  const Variable behaviour("STAND_IN_TPU", "abort");
+  EXPECT_EQ(run("compile", "v6e:1x1", {}).err.find("catalog"), std::string::npos) << "it judged nothing";
+  EXPECT_EQ(samples().size(), 1u);
 }
 
 TEST_F(AheadOfTimeTest, APluginThatAbortsHangsOrFailsIsReported) {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/ground.h"
+
+#include "megacpp/cli/backend.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/cpu/host_rates.h"
+
+namespace megacpp::cli {
+
+hw::Slice slice_named(const std::string& name) {
+  return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
+}
+
+fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice) {
+  const int64_t devices = slice.devices();
+  const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), devices);
+  return {.slice = std::move(slice),
+          .kernels = runtime::cpu::cpu_target(threads),
+          .limits = recipe::chip_limits(recipe.hardware, devices)};
+}
+
+}  // namespace megacpp::cli

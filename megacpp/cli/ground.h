@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hardware as commands name it, and what a plan must know of it.
+#pragma once
+
+#include <string>
+
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::cli {
+
+/// "v6e:16x16", or "host:4" with the measured rates of this machine. E1601, E1602.
+hw::Slice slice_named(const std::string& name);
+
+/// Limits come from the recipe, by chip of the slice; kernels are those of the threads that a chip of it would get.
+fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice);
+
+}  // namespace megacpp::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/pace.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::train {
+namespace {
+
+TEST(PaceTest, TheFirstStepCountsOnlyAlone) {
+  const StepReport cold{.seconds = 9, .tokens = 90}, warm{.seconds = 2, .tokens = 90};
+  EXPECT_DOUBLE_EQ(pace_of({cold, warm, warm}).tokens_per_second(), 45);
+  EXPECT_DOUBLE_EQ(pace_of({cold, warm, warm}).step_seconds().value(), 2);
+  EXPECT_DOUBLE_EQ(pace_of({cold}).tokens_per_second(), 10);
+  EXPECT_FALSE(pace_of({cold}).step_seconds());
+  EXPECT_EQ(pace_of({}).tokens_per_second(), 0);
+}
+
+}  // namespace
+}  // namespace megacpp::train
