@@ -8,6 +8,7 @@
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/well_formed.h"
 
 namespace megacpp::cli {
 namespace {
@@ -64,12 +65,14 @@ TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
 
 TEST_F(FitCommandTest, PageStandsAlone) {
   const std::filesystem::path file = folder_ / "fit.html";
-  ASSERT_EQ(fit({"--hardware", "host:2", "--html", file.string()}).status, 0);
+  ASSERT_EQ(fit({"--hardware", "host:2", "--set", "hardware.limit=8MiB", "--html", file.string()}).status, 0);
   const std::string page = base::read_file(file);
-  EXPECT_NE(page.find("<svg"), std::string::npos);
-  EXPECT_NE(page.find("--set layout.data_parallel=2"), std::string::npos);
-  for (const char* outside : {"http:", "https:", "<script", "<link"})
-    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  EXPECT_EQ(testing_support::unbalanced_tag(page), "");
+  EXPECT_EQ(testing_support::outside_load(page), "");
+  for (const char* part :
+       {"<svg", "<polyline", "class=\"mark\"", ">limit 8.00 MiB<", "front", "beside it", ": worst chip ", "<td>* ",
+        "--set layout.data_parallel=2", "* nothing that was compiled is better"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
 }
 
 TEST_F(FitCommandTest, GrowsBatchAndSequence) {

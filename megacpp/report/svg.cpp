@@ -40,10 +40,14 @@ struct Box {
   double x, y, width, height;
 };
 
-std::string draw(const Box& box, size_t series, const std::string& tooltip) {
+size_t number(Colour colour) { return static_cast<size_t>(colour); }
+
+Colour colour_of(size_t part) { return static_cast<Colour>(part % kSeriesColours); }
+
+std::string draw(const Box& box, Colour colour, const std::string& tooltip) {
   return fmt::format(
       "<rect class=\"s{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"><title>{}</title></rect>\n",
-      series % kSeriesColours, box.x, box.y, box.width, box.height, escape(tooltip));
+      number(colour), box.x, box.y, box.width, box.height, escape(tooltip));
 }
 
 struct Line {
@@ -57,16 +61,16 @@ std::string draw(const Line& line, const char* cls, const std::string& tooltip =
 }
 
 /// Squares with names from the top left, in as many lines as they need. `height` grows by these.
-std::string legend(const std::vector<std::string>& series, double& height) {
+std::string legend(const std::vector<Series>& all, double& height) {
   std::string text;
   double x = kMargin, y = kMargin;
-  for (size_t s = 0; s < series.size(); ++s) {
-    const double width = 22 + text_width(series[s]) + 14;
+  for (const Series& series : all) {
+    const double width = 22 + text_width(series.name) + 14;
     if (x + width > kWidth && x > kMargin) x = kMargin, y += kLegendLine;
-    text += draw(Box{x, y, 14, 14}, s, series[s]) + draw({.x = x + 20, .y = y + 12, .text = series[s]});
+    text += draw(Box{x, y, 14, 14}, series.colour, series.name) + draw({.x = x + 20, .y = y + 12, .text = series.name});
     x += width;
   }
-  height = series.empty() ? kMargin : y + kLegendLine + kMargin;
+  height = all.empty() ? kMargin : y + kLegendLine + kMargin;
   return text;
 }
 
@@ -106,11 +110,10 @@ std::string draw_mark(const BarChart& chart, const Bar& bar, const Mark& mark, c
 
 /// One axis of a scatter from the least to the most of its numbers, with some room.
 struct Scale {
-  Scale(const std::vector<Point>& points, double Point::*member, double at_low, double at_high)
-      : pixel_low(at_low), pixel_high(at_high) {
-    if (points.empty()) return;
-    const auto [least, most] = std::ranges::minmax_element(points, {}, member);
-    low = (*least).*member, high = (*most).*member;
+  Scale(const std::vector<double>& numbers, double at_low, double at_high) : pixel_low(at_low), pixel_high(at_high) {
+    if (numbers.empty()) return;
+    const auto [least, most] = std::ranges::minmax(numbers);
+    low = least, high = most;
     const double room = high > low ? 0.08 * (high - low) : std::max(std::abs(high) * 0.1, 1e-12);
     low = low >= 0 ? std::max(0.0, low - room) : low - room;
     high += room;
@@ -140,20 +143,67 @@ std::string grid(const ScatterChart& chart, const Scale& x, const Scale& y) {
   return text;
 }
 
+std::vector<double> numbers_of(const ScatterChart& chart, double Point::*member) {
+  std::vector<double> numbers;
+  for (const Point& point : chart.points) numbers.push_back(point.*member);
+  return numbers;
+}
+
+std::vector<Mark> marks_near(const ScatterChart& chart) {
+  constexpr double kFar = 4;
+  if (chart.points.empty()) return {};
+  const double most = std::ranges::max(chart.points, {}, &Point::x).x;
+  std::vector<Mark> near;
+  for (const Mark& mark : chart.marks)
+    if (mark.value <= kFar * most) near.push_back(mark);
+  return near;
+}
+
+/// Its words stand above the points, beside the title of y.
+std::string draw_mark(const ScatterChart& chart, const Mark& mark, const Scale& x, const Scale& y) {
+  const std::string label = mark.label + " " + chart.x_text(mark.value);
+  const double at = x.pixel(mark.value);
+  const bool is_late = at + 5 + text_width(label) > kWidth;
+  return draw(Line{at, y.pixel_high - 18, at, y.pixel_low}, "mark", label) +
+         draw({.x = is_late ? at - 5 : at + 5,
+               .y = y.pixel_high - 8,
+               .text = label,
+               .anchor = is_late ? Anchor::end : Anchor::start},
+              "soft");
+}
+
+bool overlap(const Box& a, const Box& b) {
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+}
+
+/// Labels of points in their order, where the ones before leave room: every tooltip has its own anyway.
+std::string labels_beside(const std::vector<Point>& points, const Scale& x, const Scale& y) {
+  constexpr double kHeight = 14;
+  std::string text;
+  std::vector<Box> taken;
+  for (const Point& point : points) {
+    const double width = text_width(point.label), at = x.pixel(point.x), base = y.pixel(point.y) - 7;
+    const bool is_late = at + 10 + width > kWidth;
+    const Box box{is_late ? at - 9 - width : at + 9, base - kHeight, width, kHeight};
+    if (std::ranges::any_of(taken, [&](const Box& other) { return overlap(box, other); })) continue;
+    taken.push_back(box);
+    text += draw({.x = is_late ? at - 9 : at + 9,
+                  .y = base,
+                  .text = point.label,
+                  .anchor = is_late ? Anchor::end : Anchor::start});
+  }
+  return text;
+}
+
 std::string frontier(const ScatterChart& chart, const Scale& x, const Scale& y) {
   std::vector<Point> line;
   for (const Point& point : chart.points)
     if (point.is_on_frontier) line.push_back(point);
   std::ranges::stable_sort(line, {}, &Point::x);
-  std::string corners, labels;
-  for (const Point& point : line) {
+  std::string corners;
+  for (const Point& point : line)
     corners += fmt::format("{}{:.1f},{:.1f}", corners.empty() ? "" : " ", x.pixel(point.x), y.pixel(point.y));
-    const bool is_late = x.pixel(point.x) + 10 + text_width(point.label) > kWidth;
-    labels += draw({.x = x.pixel(point.x) + (is_late ? -9 : 9),
-                    .y = y.pixel(point.y) - 7,
-                    .text = point.label,
-                    .anchor = is_late ? Anchor::end : Anchor::start});
-  }
+  const std::string labels = labels_beside(line, x, y);
   return line.size() < 2 ? labels : fmt::format("<polyline class=\"path\" points=\"{}\"/>\n", corners) + labels;
 }
 
@@ -162,7 +212,9 @@ std::string frontier(const ScatterChart& chart, const Scale& x, const Scale& y) 
 std::string stacked_bars(const BarChart& chart) {
   constexpr double kBar = 24, kStep = 50;
   double top = 0;
-  std::string text = legend(chart.series, top);
+  std::vector<Series> parts;
+  for (const std::string& name : chart.series) parts.push_back({name, colour_of(parts.size())});
+  std::string text = legend(parts, top);
   double most = 0;
   for (const Bar& bar : chart.bars) {
     most = std::max(most, sum(bar));
@@ -179,7 +231,7 @@ std::string stacked_bars(const BarChart& chart) {
     for (size_t s = 0; s < bar.values.size(); ++s) {
       if (bar.values[s] <= 0) continue;
       const double width = scale * bar.values[s];
-      text += draw(Box{x, y + 18, width, kBar}, s, chart.series[s] + " " + chart.text(bar.values[s]));
+      text += draw(Box{x, y + 18, width, kBar}, parts[s].colour, parts[s].name + " " + chart.text(bar.values[s]));
       x += width;
     }
     for (const Mark& mark : bar.marks) text += draw_mark(chart, bar, mark, {kMargin + scale * mark.value, y, kBar});
@@ -192,12 +244,19 @@ std::string scatter(const ScatterChart& chart) {
   double top = 0;
   std::string text = legend(chart.series, top);
   const double high = top + 24, low = top + kHeight - kBottom;
-  const Scale x(chart.points, &Point::x, kLeft, kWidth - kMargin), y(chart.points, &Point::y, low, high);
-  text += grid(chart, x, y) + frontier(chart, x, y);
-  for (const Point& point : chart.points)
+  const std::vector<Mark> marks = marks_near(chart);
+  std::vector<double> across = numbers_of(chart, &Point::x);
+  for (const Mark& mark : marks) across.push_back(mark.value);
+  const Scale x(across, kLeft, kWidth - kMargin), y(numbers_of(chart, &Point::y), low, high);
+  text += grid(chart, x, y);
+  for (const Mark& mark : marks) text += draw_mark(chart, mark, x, y);
+  text += frontier(chart, x, y);
+  for (const Point& point : chart.points) {
+    const Colour colour = chart.series.empty() ? Colour::blue : chart.series.at(point.series).colour;
     text += fmt::format("<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n",
-                        point.series % kSeriesColours, x.pixel(point.x), y.pixel(point.y), point.is_on_frontier ? 6 : 4,
+                        number(colour), x.pixel(point.x), y.pixel(point.y), point.is_on_frontier ? 6 : 4,
                         escape(point_text(chart, point)));
+  }
   return opening(top + kHeight) + text + "</svg>\n";
 }
 

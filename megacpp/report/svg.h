@@ -13,10 +13,11 @@ namespace megacpp::report {
 /// A number as people read it: "1.50 GiB", "12 ms".
 using NumberText = std::function<std::string(double)>;
 
-/// Series beyond this share the colours of the first ones.
+/// What a page has for series, in the order in which the parts of bars take them; parts beyond share the first ones.
+enum class Colour : size_t { blue, orange, green, red, violet, brown, yellow, grey };
 inline constexpr size_t kSeriesColours = 8;
 
-/// A line across a bar: its limit.
+/// A line across a bar or a scatter: its limit.
 struct Mark {
   double value = 0;
   std::string label;
@@ -39,16 +40,23 @@ std::string stacked_bars(const BarChart& chart);
 struct Point {
   double x = 0;
   double y = 0;
-  std::string label;  // of the tooltip; written beside the point where it is on the frontier
-  size_t series = 0;
+  std::string label;            // of the tooltip; written beside a point of the frontier where there is room
+  size_t series = 0;            // of the chart; without any: blue
   bool is_on_frontier = false;  // these are joined by a line, in order of x
+};
+
+struct Series {
+  std::string name;
+  Colour colour = Colour::blue;
 };
 
 struct ScatterChart {
   std::string x_title, y_title;
   NumberText x_text, y_text;
-  std::vector<std::string> series;  // names for the legend; empty: none
+  std::vector<Series> series = {};  // for the legend; empty: none
   std::vector<Point> points;
+  // On x. One beyond four times the most of the points is left out: it would press them together.
+  std::vector<Mark> marks = {};
 };
 std::string scatter(const ScatterChart& chart);
 

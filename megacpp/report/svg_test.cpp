@@ -40,7 +40,8 @@ TEST(SvgTest, NothingToShowIsStillAPicture) {
   EXPECT_EQ(testing_support::unbalanced_tag(stacked_bars({.series = {}, .bars = {}, .text = plain})), "");
   const std::string flat = stacked_bars({.series = {"a"}, .bars = {{"x", {0}}}, .text = plain});
   EXPECT_EQ(flat.find("nan"), std::string::npos);
-  const ScatterChart none{.x_title = "x", .y_title = "y", .x_text = plain, .y_text = plain, .series = {}, .points = {}};
+  const ScatterChart none{
+      .x_title = "x", .y_title = "y", .x_text = plain, .y_text = plain, .points = {}, .marks = {{5, "limit"}}};
   EXPECT_EQ(testing_support::unbalanced_tag(scatter(none)), "");
 }
 
@@ -53,7 +54,7 @@ TEST(SvgTest, AScatterJoinsItsFrontierInOrder) {
                                    .y_title = "seconds",
                                    .x_text = plain,
                                    .y_text = plain,
-                                   .series = {"fits", "does not fit"},
+                                   .series = {{"fits", Colour::blue}, {"does not fit", Colour::red}},
                                    .points = {{.x = 30, .y = 1, .label = "c", .is_on_frontier = true},
                                               {.x = 10, .y = 4, .label = "a", .is_on_frontier = true},
                                               {.x = 20, .y = 5, .label = "b & c", .series = 1}}});
@@ -61,9 +62,57 @@ TEST(SvgTest, AScatterJoinsItsFrontierInOrder) {
   EXPECT_EQ(count(svg, "<circle"), 3U);
   EXPECT_EQ(count(svg, "<polyline"), 1U);
   EXPECT_NE(svg.find("b &amp; c: bytes 20, seconds 5"), std::string::npos) << svg;
+  EXPECT_EQ(count(svg, "<rect class=\"s3\""), 1U) << svg;  // in the legend
+  EXPECT_EQ(count(svg, "<circle class=\"s3\""), 1U) << svg;
   // The frontier starts at the point with the least x, left of the other.
   const size_t at = svg.find("points=\"") + 8;
   EXPECT_LT(std::stod(svg.substr(at)), std::stod(svg.substr(svg.find(' ', at)))) << svg;
+}
+
+std::string scatter_with_mark(double value) {
+  return scatter({.x_title = "bytes",
+                  .y_title = "seconds",
+                  .x_text = plain,
+                  .y_text = plain,
+                  .points = {{.x = 20, .y = 1, .label = "a"}, {.x = 40, .y = 2, .label = "b"}},
+                  .marks = {{value, "limit of a chip"}}});
+}
+
+double first_number_behind(const std::string& svg, const std::string& part) {
+  const size_t at = svg.find(part);
+  return at == std::string::npos ? -1 : std::stod(svg.substr(at + part.size()));
+}
+
+TEST(SvgTest, AMarkAcrossAScatterIsOnTheScaleOfItsPoints) {
+  // The points' own numbers are 0.08 of their distance from the sides: 100 and 950 pixels.
+  const std::string between = scatter_with_mark(30);
+  EXPECT_EQ(testing_support::unbalanced_tag(between), "");
+  EXPECT_EQ(first_number_behind(between, "<line class=\"mark\" x1=\""), 525.0) << between;
+  EXPECT_NE(between.find("<title>limit of a chip 30</title>"), std::string::npos) << between;
+  EXPECT_NE(between.find("text-anchor=\"start\" class=\"soft\">limit of a chip 30<"), std::string::npos) << between;
+  // Beside the points the scale grows up to it, and its words stay inside the picture.
+  const std::string behind = scatter_with_mark(160);
+  EXPECT_NE(behind.find("text-anchor=\"end\" class=\"soft\">limit of a chip 160<"), std::string::npos) << behind;
+  EXPECT_LT(first_number_behind(scatter_with_mark(1), "<line class=\"mark\" x1=\""), 200) << "left of the points";
+}
+
+TEST(SvgTest, AMarkFarBeyondThePointsIsLeftOut) {
+  const std::string far = scatter_with_mark(161);
+  EXPECT_EQ(far.find("limit"), std::string::npos) << far;
+  EXPECT_EQ(first_number_behind(far, "cx=\""), first_number_behind(scatter_with_mark(30), "cx=\""));
+}
+
+TEST(SvgTest, LabelsOfTheFrontierDoNotCoverEachOther) {
+  const std::string svg = scatter({.x_title = "x",
+                                   .y_title = "y",
+                                   .x_text = plain,
+                                   .y_text = plain,
+                                   .points = {{.x = 10, .y = 9, .label = "first", .is_on_frontier = true},
+                                              {.x = 10.1, .y = 8.9, .label = "second", .is_on_frontier = true},
+                                              {.x = 20, .y = 1, .label = "third", .is_on_frontier = true}}});
+  for (const char* seen : {">first<", ">third<", "second: x 10.1"})
+    EXPECT_NE(svg.find(seen), std::string::npos) << seen << "\n" << svg;
+  EXPECT_EQ(svg.find(">second<"), std::string::npos) << svg;
 }
 
 TEST(SvgTest, OnePointAndEqualPointsHaveAScale) {
@@ -71,7 +120,6 @@ TEST(SvgTest, OnePointAndEqualPointsHaveAScale) {
                                    .y_title = "y",
                                    .x_text = plain,
                                    .y_text = plain,
-                                   .series = {},
                                    .points = {{.x = 5, .y = 0, .label = "a"}, {.x = 5, .y = 0, .label = "b"}}});
   EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
   EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
