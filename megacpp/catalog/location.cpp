@@ -5,27 +5,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string>
 
+#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 
 namespace megacpp::catalog {
-namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-}  // namespace
 
 std::filesystem::path default_path() {
-  if (const std::string file = variable("MEGACPP_CATALOG"); !file.empty()) return file;
+  if (const std::string file = base::environment_variable("MEGACPP_CATALOG"); !file.empty()) return file;
   // The XDG rules: a folder that is not absolute counts as not given.
-  const std::filesystem::path data = variable("XDG_DATA_HOME");
+  const std::filesystem::path data = base::environment_variable("XDG_DATA_HOME");
   if (data.is_absolute()) return data / "megacpp/catalog.sqlite";
-  const std::filesystem::path home = variable("HOME");
+  const std::filesystem::path home = base::environment_variable("HOME");
   MEGACPP_REQUIRE(home.is_absolute(), E3001,
                   {.where = "the catalog's file",
                    .got = "none of MEGACPP_CATALOG, XDG_DATA_HOME and HOME names a place",

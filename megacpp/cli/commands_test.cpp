@@ -8,6 +8,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "tests/support/command_line.h"
+#include "tests/support/environment.h"
 
 namespace megacpp::cli {
 namespace {
@@ -88,12 +89,9 @@ TEST(CommandsTest, PluginsListSaysWhatIsThereAndHowToGetTheRest) {
   std::filesystem::create_directories(folder / "megacpp/plugins/tpu");
   base::write_file_atomically(folder / "megacpp/plugins/tpu/libtpu.so", "x");
   base::write_file_atomically(folder / "megacpp/plugins/tpu/VERSION", "package libtpu\nversion 1.2\n");
-  const char* before = getenv("XDG_CACHE_HOME");
-  const std::string kept = before == nullptr ? "" : before;
-  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const testing_support::Variable cache("XDG_CACHE_HOME", folder.string());
   const Result text = megacpp({"plugins", "list"});
   const Json kinds = Json::parse(megacpp({"plugins", "list", "--json"}).out)["plugins"];
-  before == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", kept.c_str(), 1);
   std::filesystem::remove_all(folder);
 
   EXPECT_EQ(text.status, 0);

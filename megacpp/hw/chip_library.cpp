@@ -2,12 +2,12 @@
 #include "megacpp/hw/chip_library.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 
+#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/suggest.h"
@@ -18,11 +18,6 @@ namespace megacpp::hw {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 ChipText builtin(std::string_view name, std::string_view text) {
   return {.name = std::string(name),
@@ -124,10 +119,10 @@ class Finder {
 
 ChipPlaces ChipPlaces::current() {
   ChipPlaces places;
-  std::istringstream folders(variable("MEGACPP_HW_PATH"));
+  std::istringstream folders(base::environment_variable("MEGACPP_HW_PATH"));
   for (std::string folder; std::getline(folders, folder, ':');)
     if (!folder.empty()) places.folders.push_back(folder);
-  const std::string config = variable("XDG_CONFIG_HOME"), home = variable("HOME");
+  const std::string config = base::environment_variable("XDG_CONFIG_HOME"), home = base::environment_variable("HOME");
   if (!config.empty()) places.folders.push_back(fs::path(config) / "megacpp/hw");
   if (config.empty() && !home.empty()) places.folders.push_back(fs::path(home) / ".config/megacpp/hw");
   return places;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 
@@ -235,9 +236,9 @@ std::pair<std::string, std::string> environment_form(const ResolvedFlags& flags)
 void apply_to_environment(const ResolvedFlags& flags) {
   if (flags.flags.empty()) return;
   const auto [name, value] = environment_form(flags);
-  const char* before = std::getenv(name.c_str());
+  const std::string before = base::environment_variable(name);
   // Of a flag given twice the plugin takes the last, so the recipe's come behind the user's.
-  const std::string all = before == nullptr || *before == '\0' ? value : before + (" " + value);
+  const std::string all = before.empty() ? value : before + " " + value;
   ::setenv(name.c_str(), all.c_str(), /*overwrite=*/1);
 }
 
