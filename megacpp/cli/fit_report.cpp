@@ -9,7 +9,7 @@
 
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::cli {
 namespace {
@@ -26,13 +26,9 @@ std::string seconds_text(double seconds) {
 std::string room_text(int64_t room) { return room < 0 ? "-" + human_bytes(-room) : human_bytes(room); }
 
 std::string recompute_text(const recipe::Recipe& recipe) {
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-  const recipe::Train& train = recipe.train;
   std::vector<std::string> levels;
-  const std::pair<char, const std::string*> of[] = {
-      {'A', &train.recompute_A}, {'M', &train.recompute_M}, {'E', &train.recompute_E}, {'R', &train.recompute_R}};
-  for (const auto& [family, level] : of)
-    if (recipe::has_family(pattern, family)) levels.push_back(*level);
+  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
+    levels.push_back(recipe.train.*key.level);
   const bool alike = std::ranges::all_of(levels, [&](const std::string& level) { return level == levels[0]; });
   return alike ? levels[0] : fmt::format("{}", fmt::join(levels, "/"));
 }

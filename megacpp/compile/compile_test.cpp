@@ -15,6 +15,7 @@
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/adamw.h"
+#include "megacpp/recipe/recompute.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
@@ -77,9 +78,7 @@ recipe::Recipe small_recipe(const std::string& recompute) {
   recipe.name = "small";
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 8, .micro_steps = 2, .steps = 1};
-  for (std::string* policy :
-       {&recipe.train.recompute_A, &recipe.train.recompute_E, &recipe.train.recompute_M, &recipe.train.recompute_R})
-    *policy = recompute;
+  for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys) recipe.train.*key.level = recompute;
   return recipe;
 }
 

@@ -7,6 +7,7 @@
 #include "megacpp/ops/builder.h"
 #include "megacpp/optim/adamw.h"
 #include "megacpp/partition/partition.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::compile {
 namespace {
@@ -75,10 +76,10 @@ autodiff::Options autodiff_options(const recipe::Train& train) {
     if (name == "full") return autodiff::Recompute::full;
     return name == "selective" ? autodiff::Recompute::selective : autodiff::Recompute::none;
   };
-  return {.recompute = {{"A", policy(train.recompute_A)},
-                        {"E", policy(train.recompute_E)},
-                        {"M", policy(train.recompute_M)},
-                        {"R", policy(train.recompute_R)}}};
+  autodiff::Options options;
+  for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys)
+    options.recompute[std::string(1, key.family)] = policy(train.*key.level);
+  return options;
 }
 
 std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {

@@ -10,6 +10,7 @@
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/tensor_split.h"
 #include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
 namespace megacpp::fit {
@@ -151,9 +152,7 @@ plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {
   set("train.batch", std::to_string(choice.batch));
   set("train.micro_steps", std::to_string(choice.micro_steps));
   if (choice.recompute.empty()) return changes;
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-  for (const char family : {'A', 'M', 'E', 'R'})
-    if (recipe::has_family(pattern, family)) set(fmt::format("train.recompute.{}", family), choice.recompute);
+  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model)) set(key.name(), choice.recompute);
   return changes;
 }
 

@@ -10,6 +10,7 @@
 #include "megacpp/model/model.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -86,9 +87,7 @@ Estimator::Cost Estimator::measure(const std::string& recompute) const {
   };
   const auto twin_at = [&](int64_t depth) {
     Recipe recipe = twin_of(recipe_, depth);
-    for (std::string* of :
-         {&recipe.train.recompute_A, &recipe.train.recompute_M, &recipe.train.recompute_E, &recipe.train.recompute_R})
-      *of = recompute;
+    for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys) recipe.train.*key.level = recompute;
     compile::Compiled compiled = compile::compile_training(recipe, target);
     double elements = 0;
     for (const blocks::Parameter& parameter : compiled.parameters)

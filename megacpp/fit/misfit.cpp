@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/misfit.h"
 
+#include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -39,12 +39,8 @@ std::string joined_by_or(const std::vector<std::string>& ways) {
 }
 
 bool recomputes_all(const recipe::Recipe& recipe) {
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-  const recipe::Train& train = recipe.train;
-  for (const auto& [family, policy] : {std::pair('A', train.recompute_A), std::pair('M', train.recompute_M),
-                                       std::pair('E', train.recompute_E), std::pair('R', train.recompute_R)})
-    if (policy != "full" && recipe::has_family(pattern, family)) return false;
-  return true;
+  return std::ranges::all_of(recipe::recompute_keys_of(recipe.model),
+                             [&](const recipe::RecomputeKey& key) { return recipe.train.*key.level == "full"; });
 }
 
 // Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.

@@ -5,12 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/recipe/recompute.h"
+
 namespace megacpp::fit {
 namespace {
 
 bool recomputes(const recipe::Train& train) {
-  return train.recompute_A != "none" || train.recompute_M != "none" || train.recompute_E != "none" ||
-         train.recompute_R != "none";
+  return std::ranges::any_of(recipe::kRecomputeKeys,
+                             [&](const recipe::RecomputeKey& key) { return train.*key.level != "none"; });
 }
 
 // What the collectives over an axis are for decides what makes them fewer.

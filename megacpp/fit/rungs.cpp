@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/lane.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -58,15 +61,13 @@ std::vector<Changes> other_topologies(const Recipe& recipe) {
 
 // Family by family, first what costs little time, then everything.
 std::vector<Changes> more_recompute(const Recipe& recipe) {
-  const std::array<std::pair<char, const std::string*>, 4> families = {{{'E', &recipe.train.recompute_E},
-                                                                        {'M', &recipe.train.recompute_M},
-                                                                        {'R', &recipe.train.recompute_R},
-                                                                        {'A', &recipe.train.recompute_A}}};
+  constexpr std::string_view kOrder = "EMRA";
+  std::vector<recipe::RecomputeKey> keys = recipe::recompute_keys_of(recipe.model);
+  std::ranges::sort(keys, {}, [&](const recipe::RecomputeKey& key) { return kOrder.find(key.family); });
   std::vector<Changes> offers;
   for (const auto& [from, to] : {std::pair("none", "selective"), std::pair("selective", "full")})
-    for (const auto& [family, now] : families)
-      if (*now == from && recipe.model.pattern.find(family) != std::string::npos)
-        offers.push_back({{std::string("train.recompute.") + family, to}});
+    for (const recipe::RecomputeKey& key : keys)
+      if (recipe.train.*key.level == from) offers.push_back({{key.name(), to}});
   return offers;
 }
 

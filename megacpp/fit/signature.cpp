@@ -10,6 +10,7 @@
 
 #include "megacpp/plan/lane.h"
 #include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
 namespace megacpp::fit {
@@ -64,18 +65,13 @@ std::string features_text(const Recipe& recipe, const recipe::ExpandedPattern& p
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-std::string shape_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+std::string shape_text(const Recipe& recipe) {
   const recipe::Train& train = recipe.train;
   std::string text = fmt::format("batch={} sequence={} micro_steps={} precision={}", train.batch, train.sequence,
                                  train.micro_steps, train.precision);
-  const auto add = [&](char family, const std::string& recompute) {
-    if (recompute != "none" && recipe::has_family(pattern, family))
-      text += fmt::format(" recompute.{}={}", family, recompute);
-  };
-  add('A', train.recompute_A);
-  add('M', train.recompute_M);
-  add('E', train.recompute_E);
-  add('R', train.recompute_R);
+  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
+    if (const std::string& level = train.*key.level; level != "none")
+      text += fmt::format(" recompute.{}={}", key.family, level);
   return text;
 }
 
@@ -99,7 +95,7 @@ catalog::Signature signature_of(const Recipe& recipe, const std::string& hardwar
           .model_hash = catalog::hash_text(model_text(recipe, pattern)),
           .layout = layout_text(recipe),
           .features = features_text(recipe, pattern),
-          .shape = shape_text(recipe, pattern)};
+          .shape = shape_text(recipe)};
 }
 
 }  // namespace megacpp::fit

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::plan {
 namespace {
@@ -35,16 +36,10 @@ std::string tensor_parallel(const Plan& plan) {
 }
 
 std::string recompute(const Recipe& recipe) {
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-  const recipe::Train& train = recipe.train;
   std::vector<std::string> parts;
-  const auto add = [&](char family, const std::string& policy) {
-    if (policy != "none" && recipe::has_family(pattern, family)) parts.push_back(fmt::format("{} {}", family, policy));
-  };
-  add('A', train.recompute_A);
-  add('M', train.recompute_M);
-  add('E', train.recompute_E);
-  add('R', train.recompute_R);
+  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
+    if (const std::string& level = recipe.train.*key.level; level != "none")
+      parts.push_back(fmt::format("{} {}", key.family, level));
   return joined(parts, ", ");
 }
 
