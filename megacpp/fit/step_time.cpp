@@ -24,16 +24,17 @@ double matrix_rate(const hw::Chip& chip, std::string_view dtype) {
   return chip.peak_flops.empty() ? 1 : chip.peak_flops.begin()->second;
 }
 
-// Time of one program of one chip; links are shared by all programs of a step.
+// Time of a step of one chip: every program is walked once, and counts as often as the step runs it.
 class Walk {
  public:
   Walk(const compile::Compiled& compiled, const hw::Slice& slice)
       : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)) {}
 
-  void run(const Graph& graph) {
+  void add(const Graph& graph, int64_t runs) {
     double wire_free = 0, now = 0;
     std::map<uint32_t, double> arrives;  // by value of a start
     wire_.clear();
+    runs_ = runs;
     for (const Node& node : graph.nodes()) {
       if (node.op == ops::kDoneOp) {
         wait_until(now, arrives.at(node.operands[0].index));
@@ -75,8 +76,9 @@ class Walk {
     const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
     const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
     const double arithmetic = flops / matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
-    (arithmetic > traffic ? time_.compute : time_.memory) += std::max(arithmetic, traffic);
-    return std::max(arithmetic, traffic);
+    const double seconds = std::max(arithmetic, traffic);
+    (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
+    return seconds;
   }
 
   // A group of n passes what it sends in n - 1 turns.
@@ -92,21 +94,24 @@ class Walk {
     const int64_t bytes = compile::sent_bytes(graph, node).value_or(0);
     if (bytes == 0 || link.bytes_per_second == 0) return 0;
     const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes];
-    link.bytes += bytes;
-    link.seconds += seconds;
+    link.bytes += runs_ * bytes;
+    link.seconds += times(seconds);
     return seconds;
   }
 
   // A collective may have to queue: the time counts for whatever is on the wire meanwhile.
   void wait_until(double& now, double moment) {
     for (auto use = wire_.rbegin(); use != wire_.rend() && use->ends > now; ++use)
-      links_[use->axes].exposed += std::max(0.0, std::min(use->ends, moment) - std::max(use->begins, now));
+      links_[use->axes].exposed += times(std::max(0.0, std::min(use->ends, moment) - std::max(use->begins, now)));
     now = std::max(now, moment);
   }
+
+  double times(double seconds) const { return static_cast<double>(runs_) * seconds; }
 
   const ir::Mesh& mesh_;
   const hw::Slice& slice_;
   hw::Chip chip_;
+  int64_t runs_ = 1;  // in a step, of the program that is walked
   std::map<std::string, LinkTime> links_;
   std::map<std::string, double> latency_;
   struct Use {
@@ -117,34 +122,12 @@ class Walk {
   StepTime time_;
 };
 
-// Every program once, times how often the step runs it.
 StepTime step_of(const compile::Compiled& compiled, const compile::ChipPrograms& chip, const hw::Slice& slice) {
-  std::vector<double> runs(chip.programs.size(), 0);
-  for (const compile::Action& action : chip.step) runs[action.program] += 1;
-  StepTime step;
-  std::map<std::string, LinkTime> links;
-  for (size_t p = 0; p < chip.programs.size(); ++p) {
-    Walk walk(compiled, slice);
-    walk.run(chip.programs[p]);
-    const StepTime once = walk.finish();
-    step.compute += runs[p] * once.compute;
-    step.memory += runs[p] * once.memory;
-    step.exposed += runs[p] * once.exposed;
-    step.overlapped += runs[p] * once.overlapped;
-    for (const LinkTime& link : once.links) {
-      LinkTime& sum =
-          links
-              .try_emplace(link.axes,
-                           LinkTime{.axes = link.axes, .link = link.link, .bytes_per_second = link.bytes_per_second})
-              .first->second;
-      sum.bytes += static_cast<int64_t>(runs[p]) * link.bytes;
-      sum.seconds += runs[p] * link.seconds;
-      sum.exposed += runs[p] * link.exposed;
-    }
-  }
-  for (auto& [axes, link] : links) step.links.push_back(link);
-  std::ranges::stable_sort(step.links, std::greater<>(), &LinkTime::seconds);
-  return step;
+  std::vector<int64_t> runs(chip.programs.size(), 0);
+  for (const compile::Action& action : chip.step) ++runs[action.program];
+  Walk walk(compiled, slice);
+  for (size_t p = 0; p < chip.programs.size(); ++p) walk.add(chip.programs[p], runs[p]);
+  return walk.finish();
 }
 
 // Stages that run m micro-batches fill and drain the pipeline: (stages - 1) of m + stages - 1 slots are empty.
