@@ -9,13 +9,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
-#include <exception>
 #include <new>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/recipe_program.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -135,23 +135,19 @@ void print_growth(const Measurement& first, const Measurement& last) {
              static_cast<double>(last.planned_bytes) / static_cast<double>(first.planned_bytes) / deeper);
 }
 
-void run(const std::string& path) {
+int run(const std::string& path) {
   std::vector<Measurement> all;
   for (const int64_t depth : kDepths) all.push_back(measure(path, depth));
   print_totals(all);
   print_stages(all);
   print_growth(all.front(), all.back());
+  return 0;
 }
 
 }  // namespace
 }  // namespace megacpp
 
 int main(int count, char** arguments) {
-  try {
-    megacpp::run(count > 1 ? arguments[1] : "bench/recipes/hybrid.yaml");
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "compile_scaling: {}\n", error.what());
-    return 1;
-  }
+  return megacpp::bench::run_program(count, arguments,
+                                     {.default_recipe = "bench/recipes/hybrid.yaml", .run = megacpp::run});
 }

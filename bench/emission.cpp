@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/recipe_program.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/emit/step.h"
 #include "megacpp/recipe/parse.h"
@@ -79,10 +79,5 @@ int run(const std::string& path) {
 }  // namespace megacpp
 
 int main(int count, char** arguments) {
-  try {
-    return megacpp::run(count > 1 ? arguments[1] : "recipes/nam56r.yaml");
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "emission: {}\n", error.what());
-    return 1;
-  }
+  return megacpp::bench::run_program(count, arguments, {.default_recipe = "recipes/nam56r.yaml", .run = megacpp::run});
 }

@@ -4,7 +4,6 @@
 // Usage: partition_scaling [recipe]     (default: recipes/nam56r.yaml)
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/recipe_program.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -58,7 +58,7 @@ Measurement measure(const recipe::Recipe& recipe) {
   return best;
 }
 
-void run(const std::string& path) {
+int run(const std::string& path) {
   bool is_first = true;
   for (const std::string& layout : kLayouts) {
     const Measurement m = measure(load(path, layout));
@@ -72,17 +72,12 @@ void run(const std::string& path) {
     fmt::print("  {}\n", layout);
     std::fflush(stdout);
   }
+  return 0;
 }
 
 }  // namespace
 }  // namespace megacpp
 
 int main(int count, char** arguments) {
-  try {
-    megacpp::run(count > 1 ? arguments[1] : "recipes/nam56r.yaml");
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "partition_scaling: {}\n", error.what());
-    return 1;
-  }
+  return megacpp::bench::run_program(count, arguments, {.default_recipe = "recipes/nam56r.yaml", .run = megacpp::run});
 }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/recipe_program.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/recipe/parse.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRepeats = 3;
 
-void run(const std::string& path) {
+int run(const std::string& path) {
   const std::vector<std::string> settings = {"layout.tensor_parallel=4", "layout.zero=3", "train.batch=64"};
   const recipe::Recipe recipe = recipe::load(path, settings);
   fmt::print("{:>10} {:>6} {:>7} {:>11} {:>9}\n", "hardware", "chips", "nodes", "text bytes", "plan s");
@@ -40,17 +40,12 @@ void run(const std::string& path) {
     fmt::print("{:>10} {:>6} {:>7} {:>11} {:>9.3f}\n", hardware, chips, nodes, text_bytes, best);
     std::fflush(stdout);
   }
+  return 0;
 }
 
 }  // namespace
 }  // namespace megacpp
 
 int main(int count, char** arguments) {
-  try {
-    megacpp::run(count > 1 ? arguments[1] : "recipes/nam56r.yaml");
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "plan_scaling: {}\n", error.what());
-    return 1;
-  }
+  return megacpp::bench::run_program(count, arguments, {.default_recipe = "recipes/nam56r.yaml", .run = megacpp::run});
 }
