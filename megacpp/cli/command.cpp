@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/fit/signature.h"
 
 namespace megacpp::cli {
 
@@ -95,6 +96,7 @@ std::string advice(const CLI::App& app, const CLI::App& command, const std::stri
 int parse_and_run(int argc, const char* const* argv) {
   CLI::App app(kAbout, "megacpp");
   app.require_subcommand(0, 1);
+  app.set_version_flag("--version", "megacpp " + fit::code_version(), "print the version and exit");
   std::map<std::string, std::function<int()>> bodies;
   for (const Command& command : all_commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
@@ -105,6 +107,9 @@ int parse_and_run(int argc, const char* const* argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::fputs(speaker(app).help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    std::printf("%s\n", app.version().c_str());
     return 0;
   } catch (const CLI::ParseError& error) {
     refuse(app, error, argc, argv);

@@ -7,6 +7,7 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/fit/signature.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 
@@ -32,6 +33,12 @@ TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {
     EXPECT_NE(help.out.find(command.example), std::string::npos) << command.name;
     EXPECT_EQ(command.example.rfind("megacpp " + command.name, 0), 0u) << command.example;
   }
+}
+
+TEST(CommandsTest, TheVersionIsOneLine) {
+  const Result result = megacpp({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "megacpp " + fit::code_version() + "\n");
 }
 
 TEST(CommandsTest, TrainWritesATimeline) {

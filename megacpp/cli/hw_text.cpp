@@ -79,9 +79,11 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
 }
 
 std::string rates_text(const hw::HostRates& rates) {
-  return fmt::format("{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, {:.1f} GB/s read and written; measured {}\n",
-                     rates.cores, rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory),
-                     rates.matrix_flops / 1e9, rates.bytes_per_second / 1e9, rates.date);
+  return fmt::format(
+      "{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms; {:.1f} GB/s "
+      "read and written; measured {}\n",
+      rates.cores, rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory),
+      rates.matrix_flops / 1e9, rates.half_depth, rates.bytes_per_second / 1e9, rates.date);
 }
 
 Json chip_json(const hw::Chip& chip) {

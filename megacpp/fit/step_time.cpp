@@ -75,10 +75,18 @@ class Walk {
       for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
     const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
     const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
-    const double arithmetic = flops / matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
+    const double arithmetic = flops / rate_of(dtype, flops, results), traffic = bytes / chip_.memory_bytes_per_second;
     const double seconds = std::max(arithmetic, traffic);
     (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
     return seconds;
+  }
+
+  // Every element of a result is a sum of products; the shorter, the less of the peak is reached.
+  double rate_of(std::string_view dtype, double flops, const ops::Types& results) const {
+    double elements = 0;
+    for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
+    const double terms = flops / (2 * std::max(1.0, elements));
+    return matrix_rate(chip_, dtype) * (terms > 0 ? terms / (terms + chip_.half_depth) : 1);
   }
 
   // A group of n passes what it sends in n - 1 turns.

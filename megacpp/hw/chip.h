@@ -78,6 +78,8 @@ struct Chip {
   int64_t code_bytes_least = 0;           // of a compiled training step, which lies in the same memory
   int64_t code_bytes_most = 0;
   double memory_bytes_per_second = 0;
+  /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
+  double half_depth = 0;
 
   int64_t devices = 1;                       // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;  // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second

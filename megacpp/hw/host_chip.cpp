@@ -33,6 +33,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
+  chip.half_depth = rates.half_depth;
   // Kernels compute in f32 whatever they store.
   for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
   // Chips read straight from each other's buffers: every byte is read once and written once.
@@ -50,6 +51,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("memory.nominal", std::to_string(rates.memory));
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
   fact("compute.f32", text_of(rates.matrix_flops));
+  fact("compute.half_depth", text_of(rates.half_depth));
   chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});
   return chip;
 }

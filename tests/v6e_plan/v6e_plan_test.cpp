@@ -49,7 +49,8 @@ const memory::MemoryPlan& memory_of(const Recorded& row) { return row.paper.comp
 
 void arguments_are_within_a_thousandth(const std::vector<Recorded>& rows) {
   const hw::Chip chip = hw::find_chip("v6e");
-  for (const Recorded& row : rows) EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), chip).total()) / row.argument, 1, 1e-3) << row.row;
+  for (const Recorded& row : rows)
+    EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), chip).total()) / row.argument, 1, 1e-3) << row.row;
 }
 
 void planned_peaks_are_within_a_quarter(const std::vector<Recorded>& rows) {

@@ -23,10 +23,11 @@ namespace {
 using base::Json;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 0.3;           // for each of the two
+constexpr double kSeconds = 0.2;           // for each of the three
 constexpr double kLongEnough = 0.02;       // of one product, to be measured well
 constexpr int64_t kSmallestProduct = 512;  // rows and columns
 constexpr int64_t kLargestProduct = 4096;
+constexpr int64_t kShortDepth = 32;              // as in the heads of attention
 constexpr int64_t kCopied = int64_t{128} << 20;  // bytes: beyond the last cache
 
 template <typename Body>
@@ -48,24 +49,49 @@ double best_seconds(const Body& body) {
   return best;
 }
 
-double measure_products(base::ThreadPool& pool) {
+/// A square result whose elements are sums of `depth` products.
+struct Product {
+  Product(int64_t side, int64_t depth)
+      : a(static_cast<size_t>(side * depth), 1.0F),
+        b(static_cast<size_t>(side * depth), 0.5F),
+        c(static_cast<size_t>(side * side)),
+        gemm{.m = side,
+             .n = side,
+             .k = depth,
+             .a = a.data(),
+             .lda = depth,
+             .b = b.data(),
+             .ldb = side,
+             .c = c.data(),
+             .ldc = side} {}
+  Product(const Product&) = delete;  // gemm points into the object
+  Product& operator=(const Product&) = delete;
+
+  double flops() const {
+    return 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  }
+  double flops_per_second(base::ThreadPool& pool) const {
+    return flops() / best_seconds([&] { parallel_gemm(gemm, pool); });
+  }
+
+  std::vector<float> a, b, c;
+  Gemm gemm;
+};
+
+struct ProductRates {
+  double peak = 0, half_depth = 0;
+};
+
+// Between long and short sums a rate of peak * depth / (depth + half_depth) runs through both that are measured.
+ProductRates measure_products(base::ThreadPool& pool) {
   for (int64_t side = kSmallestProduct;; side *= 2) {
-    const size_t elements = static_cast<size_t>(side * side);
-    const std::vector<float> a(elements, 1.0F), b(elements, 0.5F);
-    std::vector<float> c(elements);
-    const Gemm product{.m = side,
-                       .n = side,
-                       .k = side,
-                       .a = a.data(),
-                       .lda = side,
-                       .b = b.data(),
-                       .ldb = side,
-                       .c = c.data(),
-                       .ldc = side};
-    const auto run = [&] { parallel_gemm(product, pool); };
+    const Product product(side, side);
+    const auto run = [&] { parallel_gemm(product.gemm, pool); };
     run();  // warms caches and threads
     if (seconds_of(run) < kLongEnough && side < kLargestProduct) continue;
-    return 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) / best_seconds(run);
+    const double peak = product.flops_per_second(pool);
+    const double brief = Product(side, kShortDepth).flops_per_second(pool);
+    return {peak, static_cast<double>(kShortDepth) * std::max(0.0, peak / brief - 1)};
   }
 }
 
@@ -116,6 +142,7 @@ void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::write_file_atomically(file, base::to_text(Json(Json::Object{{"processor", Json(rates.processor)},
                                                                     {"cores", Json(rates.cores)},
                                                                     {"matrix_flops", Json(rates.matrix_flops)},
+                                                                    {"half_depth", Json(rates.half_depth)},
                                                                     {"bytes_per_second", Json(rates.bytes_per_second)},
                                                                     {"date", Json(rates.date)}})) +
                                         "\n");
@@ -137,13 +164,15 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
       return text == nullptr ? "" : *text;
     };
     hw::HostRates rates{.matrix_flops = number("matrix_flops"),
+                        .half_depth = number("half_depth"),
                         .bytes_per_second = number("bytes_per_second"),
                         .cores = static_cast<int64_t>(number("cores")),
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
     const bool is_ours = rates.processor == processor() && rates.cores == available_threads();
-    if (!is_ours || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
+    const bool is_whole = json.find("half_depth") != nullptr;  // earlier versions did not measure it
+    if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
   } catch (const base::Error&) {
     return std::nullopt;
@@ -154,7 +183,9 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
 
 hw::HostRates measure_host_rates() {
   base::ThreadPool pool(available_threads());
-  return {.matrix_flops = measure_products(pool),
+  const ProductRates products = measure_products(pool);
+  return {.matrix_flops = products.peak,
+          .half_depth = products.half_depth,
           .bytes_per_second = measure_copies(pool),
           .cores = available_threads(),
           .memory = memory_bytes(),
