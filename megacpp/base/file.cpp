@@ -32,8 +32,10 @@ namespace {
 /// An open file descriptor, closed on every way out.
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) (flags == O_RDONLY ? fail_reading : fail_writing)(path, "cannot open", errno);
+  /// `named` is the file an error speaks of.
+  Descriptor(const std::filesystem::path& path, int flags, const std::filesystem::path& named)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (fd_ < 0) (flags == O_RDONLY ? fail_reading : fail_writing)(named, "cannot open", errno);
   }
   ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
@@ -60,16 +62,18 @@ void write_all(const Descriptor& file, const std::filesystem::path& path, std::s
   }
 }
 
-void write_and_sync(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  for (const auto part : parts) write_all(file, path, part);
-  if (::fsync(file.get()) != 0) fail_writing(path, "cannot sync", errno);
+/// Errors speak of the file the user `named`, not of the temporary one.
+void write_and_sync(const std::filesystem::path& temporary, const std::filesystem::path& named,
+                    std::span<const std::span<const std::byte>> parts) {
+  const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, named);
+  for (const auto part : parts) write_all(file, named, part);
+  if (::fsync(file.get()) != 0) fail_writing(named, "cannot sync", errno);
 }
 
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path, O_RDONLY, path);
   std::string text;
   text.reserve(regular_size(file, path));
   char buffer[65536];
@@ -86,7 +90,7 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
   std::filesystem::path temporary = path;
   temporary += ".tmp" + std::to_string(::getpid());
   try {
-    write_and_sync(temporary, parts);
+    write_and_sync(temporary, path, parts);
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail_writing(path, "cannot rename into place", errno);
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -106,7 +110,7 @@ void make_folder(const std::filesystem::path& path) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path, O_RDONLY, path);
   size_ = regular_size(file, path);
   if (size_ == 0) return;  // mmap refuses an empty range
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);

@@ -111,6 +111,14 @@ double Correction::corrected(const std::vector<Part>& parts) const {
   return sum;
 }
 
+Correction correction_by_others(const std::vector<Sample>& samples, const Signature& judged) {
+  const std::string subject = subject_text(judged);
+  std::vector<Sample> others;
+  for (const Sample& sample : samples)
+    if (subject_text(sample.signature) != subject) others.push_back(sample);
+  return fit_correction(others);
+}
+
 LeaveOneOut leave_one_out(const std::vector<Sample>& samples) {
   std::vector<std::string> subjects;
   for (const Sample& sample : samples) subjects.push_back(subject_text(sample.signature));

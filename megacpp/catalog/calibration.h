@@ -38,6 +38,8 @@ struct Correction {
 };
 
 Correction fit_correction(const std::vector<Sample>& samples);
+/// For what has that signature: learnt from the samples of other subjects alone.
+Correction correction_by_others(const std::vector<Sample>& samples, const Signature& judged);
 
 /// One sample judged by a correction that has not seen it.
 struct Judged {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "megacpp/runtime/drill.h"
+
 namespace megacpp::cli {
 namespace {
 
@@ -36,6 +38,7 @@ Json to_json(const std::vector<ChipReport>& chips, const ir::Mesh& mesh) {
   for (const ChipReport& chip : chips)
     list.push_back({{"chip", chip.chip},
                     {"coordinates", coordinates_json(chip.chip, mesh)},
+                    {"host", runtime::host_name()},
                     {"bytes_used", known(chip.memory.used_bytes)},
                     {"bytes_limit", known(chip.memory.limit_bytes)},
                     {"planned_peak_bytes", known(chip.memory.planned_peak_bytes)},

@@ -7,9 +7,9 @@
 
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/ground.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/cli/remember.h"
 #include "megacpp/cli/users_catalog.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
@@ -25,7 +25,7 @@ struct Flags {
   XlaFlags xla;
   std::string dump_dir;
   bool json = false;
-  bool no_catalog = false;
+  CatalogChoice catalog;
 };
 
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
@@ -73,16 +73,14 @@ void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::
 }
 
 // A compiler of hardware that is not here is the best judge of plans for it: what it says is kept.
-void tell_catalog(const Flags& flags, const recipe::Recipe& recipe, const XlaCompilation& compilation) {
+void tell_catalog(const CatalogChoice& choice, const recipe::Recipe& recipe, const XlaCompilation& compilation) {
   const bool is_judged = !compilation.failure || compilation.out_of_memory;
-  if (flags.no_catalog || !compilation.choice.tpu || !is_judged) return;
-  UsersCatalog opened = open_users_catalog(catalog::Access::write);
-  try {
-    if (opened.catalog) remember_compilation(*opened.catalog, recipe, *compilation.choice.tpu, compilation);
-  } catch (const base::Error& error) {
-    opened.why_not = error.problem().got;
-  }
-  fmt::print(stderr, "catalog    {}\n", opened.why_not.empty() ? "told" : "not told: " + opened.why_not);
+  if (!compilation.choice.tpu || !is_judged) return;
+  UsersCatalog catalog(choice, catalog::Access::write);
+  if (!catalog.why_not().empty()) return;
+  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, *compilation.choice.tpu, catalog));
+  catalog.use([&](catalog::Catalog& open) { remember_compilation(open, paper, compilation); });
+  if (catalog.why_not().empty()) fmt::print(stderr, "catalog    told\n");
 }
 
 // What is known is printed even where the compiler failed; its error ends the command after that.
@@ -107,7 +105,7 @@ void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan
     if (!compilation.failure) print_xla_collectives(compilation);
   }
   std::fflush(stdout);
-  tell_catalog(flags, recipe, compilation);
+  tell_catalog(flags.catalog, recipe, compilation);
   if (compilation.failure) throw base::Error(*compilation.failure);
 }
 
@@ -138,7 +136,7 @@ Command compile_command() {
                            "write every stage there: 01-model.ir ... 10-memory.txt, or 05-stablehlo.mlir")
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print JSON");
-            app.add_flag("--no-catalog", flags->no_catalog, "with --target: do not tell the catalog of launches");
+            declare_catalog_flags(app, flags->catalog, "tell it what the compiler of a --target says");
             return [flags] { return run_compile(*flags); };
           }};
 }

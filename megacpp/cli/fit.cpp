@@ -32,6 +32,7 @@ struct Flags {
   size_t top = 10;
   int64_t tries = fit::SearchOptions{}.tries;
   int64_t confirm = 0;
+  CatalogChoice catalog;
   bool json = false;
   std::string html;
 };
@@ -55,36 +56,23 @@ std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
   return name;
 }
 
-std::optional<catalog::Catalog> open_catalog(catalog::Access access) {
-  UsersCatalog opened = open_users_catalog(access);
-  if (opened.is_broken) fmt::print(stderr, "without the catalog: {}\n", opened.why_not);
-  return std::move(opened.catalog);
-}
-
-fit::Ground corrected_ground(const recipe::Recipe& recipe, const std::string& hardware,
-                             const std::optional<catalog::Catalog>& catalog) {
-  fit::Ground ground = ground_for(recipe, slice_named(hardware));
-  if (catalog)
-    ground.correction = catalog->correction(fit::lane_name(ground.slice, recipe.backend), catalog::kPeakBytes);
-  return ground;
-}
-
 // ---- The best layout
 
-std::vector<catalog::Ranked> ranked(const std::optional<catalog::Catalog>& catalog, const fit::Ground& ground,
+std::vector<catalog::Ranked> ranked(UsersCatalog& catalog, const fit::Ground& ground,
                                     const std::vector<fit::Found>& found) {
-  if (!catalog) return {};
   std::vector<catalog::Candidate> candidates;
   for (const fit::Found& one : found)
     candidates.push_back({.signature = fit::signature_of(one.recipe, ground.slice.name),
                           .step_seconds = fit::parts_of(one.time),
                           .fits = one.fit.fits()});
-  const std::string backend = found.empty() ? "cpu" : found.front().recipe.backend;
-  return catalog::rank(*catalog, fit::lane_name(ground.slice, backend), candidates);
+  std::vector<catalog::Ranked> ranks;
+  catalog.use([&](const catalog::Catalog& open) {
+    ranks = catalog::rank(open, fit::lane_name(ground.slice, found.front().recipe.backend), candidates);
+  });
+  return ranks;
 }
 
-void confirm(const Flags& flags, const fit::Ground& ground, std::optional<catalog::Catalog>& catalog,
-             FitAnswer& answer) {
+void confirm(const Flags& flags, const fit::Ground& ground, UsersCatalog& catalog, FitAnswer& answer) {
   if (flags.confirm == 0) return;
   if (ground.slice.chip.kind != hw::ChipKind::host) {
     answer.no_confirmation =
@@ -99,7 +87,7 @@ void confirm(const Flags& flags, const fit::Ground& ground, std::optional<catalo
     const fit::Found& one = answer.search.found[index];
     if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
     fmt::print(stderr, "running {}\n", one.layout);
-    answer.confirmed.push_back(confirm_on_host(one, ground, catalog ? &*catalog : nullptr));
+    answer.confirmed.push_back(confirm_on_host(one, ground, catalog));
     answer.confirmed.back().found = index;
   }
 }
@@ -116,8 +104,7 @@ void refuse_no_layout(const FitAnswer& answer) {
                .next = "take another number of chips, or raise train.batch or train.micro_steps"});
 }
 
-int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Ground& ground,
-                   std::optional<catalog::Catalog>& catalog) {
+int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Ground& ground, UsersCatalog& catalog) {
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
     if (seconds_since(start) > 1)
@@ -130,9 +117,13 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   refuse_no_layout(answer);
   answer.known = ranked(catalog, ground, answer.search.found);
   confirm(flags, ground, catalog, answer);
-  if (!flags.html.empty()) base::write_file_atomically(flags.html, fit_page(answer));
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));
+  std::fflush(stdout);
+  if (!flags.html.empty()) {
+    base::write_file_atomically(flags.html, fit_page(answer));
+    fmt::print(stderr, "page written to {}\n", flags.html);
+  }
   if (!answer.search.fits()) throw nothing_fits(answer.hardware, answer.search.found.front());
   return 0;
 }
@@ -164,9 +155,8 @@ int run_fit(const Flags& flags) {
                    .wanted = "it with a search over layouts only",
                    .next = "leave one of the two out"});
   const recipe::Recipe recipe = flags.recipe->load();
-  std::optional<catalog::Catalog> catalog =
-      open_catalog(flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
-  const fit::Ground ground = corrected_ground(recipe, hardware_name(flags, recipe), catalog);
+  UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
+  const fit::Ground ground = ground_for(recipe, slice_named(hardware_name(flags, recipe)), catalog);
   return flags.grow.empty() ? search_layouts(flags, recipe, ground, catalog) : grow(flags, recipe, ground);
 }
 
@@ -194,6 +184,7 @@ Command fit_command() {
             app.add_option("--confirm", flags->confirm, "run the best N for a few steps, where the hardware is host")
                 ->type_name("N")
                 ->check(CLI::Range(int64_t{0}, int64_t{100}));
+            declare_catalog_flags(app, flags->catalog, "rank or correct by what earlier launches measured");
             app.add_option("--html", flags->html, "write a page with the picture and the table")->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_fit(*flags); };

@@ -14,7 +14,7 @@
 
 namespace megacpp::cli {
 
-Confirmed confirm_on_host(const fit::Found& candidate, const fit::Ground& ground, catalog::Catalog* catalog) {
+Confirmed confirm_on_host(const fit::Found& candidate, const fit::Ground& ground, UsersCatalog& catalog) {
   recipe::Recipe recipe = candidate.recipe;
   recipe.backend = "cpu";
   recipe.train.steps = kConfirmSteps;
@@ -29,13 +29,14 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Ground& ground
   const std::vector<train::StepReport> reports = train::train(recipe, paper.compiled, batches, *run);
   const train::Pace pace = train::pace_of(reports);
   const ChipReport worst = worst_first(*run).front();
-  if (catalog != nullptr)
-    remember_measured(*catalog, paper, fit::lane_name(ground.slice, recipe.backend), 0,
-                      {.stage = "confirm",
-                       .chip = ir::chip_name(worst.chip, paper.compiled.mesh),
-                       .plan = &paper.compiled.programs_of(worst.chip).memory,
-                       .bytes = worst.memory.measured_peak_bytes,
-                       .step_seconds = pace.step_seconds()});
+  const Measured measured{.stage = "confirm",
+                          .chip = ir::chip_name(worst.chip, paper.compiled.mesh),
+                          .plan = &paper.compiled.programs_of(worst.chip).memory,
+                          .bytes = worst.memory.measured_peak_bytes,
+                          .step_seconds = pace.step_seconds()};
+  catalog.use([&](catalog::Catalog& open) {
+    remember_measured(open, paper, fit::lane_name(ground.slice, recipe.backend), 0, measured);
+  });
   return {.planned_bytes = worst.memory.planned_peak_bytes,
           .measured_bytes = worst.memory.measured_peak_bytes,
           .predicted_seconds = candidate.time.seconds(),

@@ -2,6 +2,7 @@
 #include "megacpp/cli/ground.h"
 
 #include "megacpp/cli/backend.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
@@ -11,12 +12,16 @@ hw::Slice slice_named(const std::string& name) {
   return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
 }
 
-fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice) {
+fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
   const int64_t devices = slice.devices();
   const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), devices);
-  return {.slice = std::move(slice),
-          .kernels = runtime::cpu::cpu_target(threads),
-          .limits = recipe::chip_limits(recipe.hardware, devices)};
+  fit::Ground ground{.slice = std::move(slice),
+                     .kernels = runtime::cpu::cpu_target(threads),
+                     .limits = recipe::chip_limits(recipe.hardware, devices)};
+  catalog.use([&](const catalog::Catalog& open) {
+    ground.peaks = open.samples(fit::lane_name(ground.slice, recipe.backend), catalog::kPeakBytes);
+  });
+  return ground;
 }
 
 }  // namespace megacpp::cli

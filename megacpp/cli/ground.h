@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/recipe/recipe.h"
@@ -13,7 +14,8 @@ namespace megacpp::cli {
 /// "v6e:16x16", or "host:4" with the measured rates of this machine. E1601, E1602.
 hw::Slice slice_named(const std::string& name);
 
-/// Limits come from the recipe, by chip of the slice; kernels are those of the threads that a chip of it would get.
-fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice);
+/// Limits come from the recipe, by chip of the slice (E1003); kernels are those of the threads that a chip of it would
+/// get; what was measured on the lane comes from the catalog.
+fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
 
 }  // namespace megacpp::cli

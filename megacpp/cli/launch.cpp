@@ -10,7 +10,6 @@
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/ground.h"
 #include "megacpp/cli/remember.h"
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
@@ -55,10 +54,6 @@ recipe::Recipe without_drill(recipe::Recipe recipe, const memory::OomFacts& fact
   return recipe;
 }
 
-std::string stage_of(const memory::OomFacts& facts) {
-  return facts.step >= 0 ? fmt::format("run step {}", facts.step) : facts.stage;
-}
-
 std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
   std::vector<catalog::Setting> settings;
   for (const plan::Change& change : changes) settings.emplace_back(change.key, change.value);
@@ -67,15 +62,11 @@ std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
 
 }  // namespace
 
-Launch::Launch(recipe::Recipe asked, bool use_catalog)
+Launch::Launch(recipe::Recipe asked, const CatalogChoice& catalog)
     : asked_(std::move(asked)),
       machine_(this_machine()),
-      asked_signature_(fit::signature_of(asked_, slice_for(asked_).name)) {
-  if (!use_catalog) return;
-  UsersCatalog opened = open_users_catalog(catalog::Access::write);
-  catalog_ = std::move(opened.catalog);
-  if (!catalog_) fmt::print(stderr, "catalog    not used: {}\n", opened.why_not);
-}
+      asked_signature_(fit::signature_of(asked_, slice_for(asked_).name)),
+      catalog_(catalog, catalog::Access::write) {}
 
 hw::Slice Launch::slice_for(const recipe::Recipe& recipe) const {
   const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
@@ -95,59 +86,68 @@ hw::Slice Launch::slice_for(const recipe::Recipe& recipe) const {
 
 std::string Launch::lane() const { return fit::lane_name(slice_for(paper_->recipe), paper_->recipe.backend); }
 
-fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) const {
-  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, slice_for(recipe)));
+fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) {
+  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, slice_for(recipe), catalog_));
   const bool is_unknown = plugin_with_own_devices(recipe) && recipe.hardware.target.empty();
   if (is_unknown) paper.time = {};  // this machine's rates say nothing about them
   return paper;
 }
 
-fit::Climb Launch::climb(const fit::Ceiling& ceiling) const {
+fit::Climb Launch::climb(const fit::Ceiling& ceiling) {
   return fit::climb(
       *paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); }, ceiling);
 }
 
 void Launch::start_where_remembered() {
-  if (!catalog_) return;
-  const auto known = catalog_->remembered(asked_signature_);
+  std::optional<catalog::Remembered> known;
+  catalog_.use([&](const catalog::Catalog& catalog) { known = catalog.remembered(asked_signature_); });
   if (!known || !known->start) return;
-  for (const auto& [key, value] : known->start->settings) changes_.push_back({key, value});
+  // What was too much on paper alone is asked of paper again: the machine may have more memory free today.
+  const bool failed_on_paper = known->last && known->last->stage == fit::kPlanningStage;
+  if (failed_on_paper && paper_->fit.fits()) return;
+  plan::Changes changes;
+  for (const auto& [key, value] : known->start->settings) changes.push_back({key, value});
+  const std::string ran = fmt::format("as asked this did not fit on {}; it ran at rung {} with {}",
+                                      known->start->at.substr(0, 10), known->start->rung, fit::to_text(changes));
+  if (!fit::offers(asked_.ladder, changes)) {
+    fmt::print(stderr, "catalog    {}, which ladder.rungs does not offer now\n", ran);
+    return;
+  }
+  fmt::print(stderr, "catalog    {}: starting there\n", ran);
+  changes_ = std::move(changes);
   rung_ = static_cast<size_t>(known->start->rung);
-  fmt::print(stderr, "catalog    as asked this did not fit on {}; it ran at rung {} with {}: starting there\n",
-             known->start->at.substr(0, 10), rung_, fit::to_text(changes_));
+  paper_ = on_paper(fit::with_changes(asked_, changes_));
+  say_if_other_experiment();
+}
+
+void Launch::say_if_other_experiment() const {
+  if (changes_experiment())
+    fmt::print(
+        stderr,
+        "ladder     NOTE: the sequence is shorter than asked for: losses of this run are another experiment's\n");
 }
 
 void Launch::prepare() {
+  paper_ = on_paper(asked_);
   start_where_remembered();
-  paper_ = on_paper(fit::with_changes(asked_, changes_));
-  const fit::ChipGroup& worst = paper_->fit.worst();
   if (paper_->fit.fits()) return;
+  const memory::OutOfMemory misfit = fit::misfit_error(*paper_);
+  const fit::ChipGroup& worst = paper_->fit.worst();
   fmt::print(stderr, "ladder     {} needs {} of {}: going down, every rung on paper first\n", worst.place,
              human_bytes(worst.needed()), human_bytes(worst.limit));
-  write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = predicted_outcome(*paper_, rung_);
-    outcome.ending = catalog::Ending::fails;
-    outcome.oom_class = "compile";
-    outcome.stage = "plan";
-    catalog.record(outcome);
-  });
+  record_failure(misfit);
   fit::Climb down = climb();
-  if (!down.found) give_up(down, fit::misfit_error(*paper_));
+  if (!down.found) give_up(down, misfit);
   take(std::move(down));
 }
 
 void Launch::take(fit::Climb climb) {
   fmt::print(stderr, "{}", fit::to_text(climb));
-  for (const fit::Attempt& attempt : climb.attempts)
-    reasons_.push_back(fmt::format("{} {}: {}", attempt.name, fit::verdict_name(attempt.verdict), attempt.reason));
+  for (const fit::Attempt& attempt : climb.attempts) reasons_.push_back(fit::to_text(attempt));
   changes_ = plan::merged(std::move(changes_), climb.changes);
-  changes_experiment_ |= climb.changes_experiment;
   rung_ = std::max(rung_, climb.rung);
   paper_ = std::move(climb.found);
-  if (climb.changes_experiment)
-    fmt::print(
-        stderr,
-        "ladder     NOTE: the sequence is shorter than asked for: losses of this run are another experiment's\n");
+  say_if_other_experiment();
 }
 
 void Launch::climb_down(const memory::OutOfMemory& failure) {
@@ -163,39 +163,15 @@ void Launch::climb_down(const memory::OutOfMemory& failure) {
 
 void Launch::give_up(const fit::Climb& climb, const memory::OutOfMemory& failure) {
   fmt::print(stderr, "{}", fit::to_text(climb));
-  write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = predicted_outcome(*paper_, climb.rung);
-    outcome.ending = catalog::Ending::fails;
-    outcome.oom_class = "compile";
-    outcome.stage = "ladder";
-    outcome.note = fmt::format("the least found is {} bytes {}", climb.least_needed, fit::to_text(climb.least_changes));
-    catalog.record(outcome);
-  });
+  const std::string least =
+      fmt::format("the least found is {} bytes {}", climb.least_needed, fit::to_text(climb.least_changes));
+  catalog_.use(
+      [&](catalog::Catalog& catalog) { remember_failure(catalog, *paper_, climb.rung, failure.facts(), least); });
   throw memory::OutOfMemory(failure);
 }
 
-template <typename Write>
-void Launch::write_down(const Write& write) {
-  if (!catalog_) return;
-  try {
-    write(*catalog_);
-  } catch (const base::Error& error) {
-    fmt::print(stderr, "catalog    not written: {}\n", error.problem().got);
-    catalog_.reset();
-  }
-}
-
 void Launch::record_failure(const memory::OutOfMemory& failure) {
-  write_down([&](catalog::Catalog& catalog) {
-    catalog::Outcome outcome = predicted_outcome(*paper_, rung_);
-    outcome.ending = catalog::Ending::fails;
-    outcome.oom_class = memory::oom_class_name(failure.facts().cls);
-    outcome.stage = stage_of(failure.facts());
-    outcome.chip = failure.facts().place;
-    if (failure.facts().cls == memory::OomClass::compile) outcome.measured_bytes = failure.facts().wanted;
-    if (failure.facts().is_drill) outcome.note = "a drill";
-    catalog.record(outcome);
-  });
+  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *paper_, rung_, failure.facts()); });
 }
 
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
@@ -205,9 +181,9 @@ void Launch::record_success(const runtime::Executable& run, std::optional<double
                     .plan = &paper_->compiled.programs_of(worst.chip).memory,
                     .step_seconds = step_seconds};
   if (worst.memory.measured_peak_bytes > 0) measured.bytes = worst.memory.measured_peak_bytes;
-  write_down([&](catalog::Catalog& catalog) {
+  catalog_.use([&](catalog::Catalog& catalog) {
     remember_measured(catalog, *paper_, lane(), rung_, measured);
-    if (changes_.empty()) return;
+    if (reasons_.empty()) return;  // nothing new about where to start
     catalog.remember_start(asked_signature_, {.at = base::utc_now(),
                                               .rung = static_cast<int64_t>(rung_),
                                               .settings = settings_of(changes_),

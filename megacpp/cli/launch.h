@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/catalog/catalog.h"
+#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/hw/host_chip.h"
@@ -22,11 +22,11 @@ namespace megacpp::cli {
 
 class Launch {
  public:
-  /// What is said goes to stderr. With `use_catalog` the user's catalog is opened; a launch goes on without it. On the
-  /// devices of a plugin the plan is for hardware.target; without one nothing limits it but the plugin itself.
-  Launch(recipe::Recipe asked, bool use_catalog);
+  /// What is said goes to stderr. A launch goes on without a catalog. On the devices of a plugin the plan is for
+  /// hardware.target; without one nothing limits it but the plugin itself.
+  Launch(recipe::Recipe asked, const CatalogChoice& catalog);
 
-  /// What is remembered, then paper, then the ladder. memory::OutOfMemory (E2001) when nothing fits.
+  /// Paper, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
   void prepare();
 
   /// What to run now.
@@ -36,7 +36,7 @@ class Launch {
   /// The rung it stands on; 0: as asked.
   size_t rung() const { return rung_; }
   const plan::Changes& changes() const { return changes_; }
-  bool changes_experiment() const { return changes_experiment_; }
+  bool changes_experiment() const { return fit::changes_experiment(changes_); }
 
   /// Whether an answer to this failure is in the ladder's window.
   static bool in_window(const memory::OutOfMemory& failure) { return failure.facts().step <= 0; }
@@ -50,23 +50,21 @@ class Launch {
  private:
   hw::Slice slice_for(const recipe::Recipe& recipe) const;
   std::string lane() const;
-  fit::OnPaper on_paper(const recipe::Recipe& recipe) const;
-  fit::Climb climb(const fit::Ceiling& ceiling = {}) const;
+  fit::OnPaper on_paper(const recipe::Recipe& recipe);
+  fit::Climb climb(const fit::Ceiling& ceiling = {});
   void start_where_remembered();
+  void say_if_other_experiment() const;
   void take(fit::Climb climb);
   [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory& failure);
-  template <typename Write>
-  void write_down(const Write& write);
 
   recipe::Recipe asked_;
   hw::HostRates machine_;               // with the memory that was free at the start
   catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
-  std::optional<catalog::Catalog> catalog_;
+  UsersCatalog catalog_;
   std::optional<fit::OnPaper> paper_;
   size_t rung_ = 0;
   plan::Changes changes_;
-  bool changes_experiment_ = false;
-  std::vector<std::string> reasons_;  // of every rung that was tried
+  std::vector<std::string> reasons_;  // of every rung that was tried now; none: as remembered
 };
 
 }  // namespace megacpp::cli

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "megacpp/fit/misfit.h"
+#include "megacpp/fit/signature.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/plugins/oom_message.h"
 #include "tests/support/command_line.h"
@@ -68,6 +70,44 @@ TEST_F(LaunchTest, TheSecondLaunchStartsAtTheRememberedRung) {
   EXPECT_EQ(err_.find("ladder     "), std::string::npos) << "nothing is tried again\n" << err_;
 }
 
+TEST_F(LaunchTest, WhatThePolicyDoesNotOfferIsNotTakenFromTheCatalog) {
+  const std::string limit = peak_less(0.98);
+  trained({limit});
+  const CommandResult strict = train({limit, "ladder.rungs=[]"});
+  EXPECT_EQ(strict.status, 3) << strict.err;
+  EXPECT_NE(strict.err.find("which ladder.rungs does not offer now"), std::string::npos) << strict.err;
+  EXPECT_EQ(trained({limit, "ladder.rungs=[recompute]"})["changes"].get<std::string>().find("train.batch"),
+            std::string::npos);
+}
+
+TEST_F(LaunchTest, ARememberedShorterSequenceIsStillAnotherExperiment) {
+  const std::vector<std::string> tight = {peak_less(0.55), "train.batch=1", "train.sequence=256"};
+  EXPECT_EQ(trained(tight)["changes_experiment"], true) << err_;
+  EXPECT_EQ(trained(tight)["changes_experiment"], true) << err_;
+  EXPECT_NE(err_.find("starting there"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("another experiment's"), std::string::npos) << err_;
+}
+
+// A launch beside a large program learns nothing about one that has the machine for itself.
+TEST_F(LaunchTest, WhatFitsOnPaperTodayIsTriedAsAsked) {
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                                             std::vector<std::string>{"train.steps=1"});
+  Launch today(recipe, {});
+  today.prepare();
+  const catalog::Signature asked = fit::signature_of(recipe, "host:1");
+  catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
+  const auto launch_after = [&](const char* stage) {
+    catalog.record(
+        {.signature = asked, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .stage = stage});
+    catalog.remember_start(asked, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
+    Launch next(recipe, {});
+    next.prepare();
+    return next.rung();
+  };
+  EXPECT_EQ(launch_after(fit::kPlanningStage), 0u);
+  EXPECT_EQ(launch_after("run step 0"), 1u) << "no paper foresaw that";
+}
+
 TEST_F(LaunchTest, AFailureInStepZeroTakesAllChipsDown) {
   const Json run = trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 0]"});
   EXPECT_EQ(run["rung"], 1);
@@ -99,7 +139,7 @@ TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
   for (const char* part : {"rung 1 batch      skipped", "nothing fits; the least is ", "error E2001"})
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   const CommandResult listed = testing_support::run_command({"catalog", "list"});
-  EXPECT_NE(listed.out.find("fails (compile)"), std::string::npos) << listed.out;
+  EXPECT_NE(listed.out.find("fails (compile-time HBM)"), std::string::npos) << listed.out;
 }
 
 TEST_F(LaunchTest, WithoutACatalogALaunchGoesOn) {
@@ -126,7 +166,7 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
   for (const char* text : {testing_support::kLongTpuMessage, testing_support::kShortTpuMessage}) {
     const plugins::OomMessage message =
         plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});
-    Launch launch(recipe, true);
+    Launch launch(recipe, {});
     launch.prepare();
     ASSERT_EQ(launch.rung(), 0u) << "on paper it fits";
     const double asked = static_cast<double>(launch.paper().fit.worst().needed());
@@ -166,7 +206,7 @@ TEST_F(LaunchTest, TwoLaunchesShareOneCatalog) {
     starts += static_cast<int64_t>(entry.starts.size());
     for (const catalog::Outcome& outcome : entry.outcomes) failures += outcome.ending == catalog::Ending::fails;
   }
-  EXPECT_EQ(starts, 3) << "every launch wrote down where it ended";
+  EXPECT_EQ(starts, failures) << "a launch that went down the ladder wrote down where it ended";
   EXPECT_GE(failures, 1);
   EXPECT_LE(failures, 2) << "the second may have found what the first remembered";
 }

@@ -17,15 +17,12 @@ struct Flags {
   std::shared_ptr<RecipeFlags> recipe;
   PlanWishes wishes;
   std::string html;
-  bool no_catalog = false;
   bool json = false;
 };
 
 // A plan that does not fit is printed like any other; the error ends the command after that.
 int run_plan(const Flags& flags) {
-  PlanWishes wishes = flags.wishes;
-  wishes.uses_catalog = !flags.no_catalog;
-  const PlanReport report = make_plan_report(flags.recipe->load(), wishes);
+  const PlanReport report = make_plan_report(flags.recipe->load(), flags.wishes);
   if (flags.json)
     print_json(plan_json(report));
   else
@@ -54,7 +51,7 @@ Command plan_command() {
                            "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "
                            "recipe's hardware.target, or this machine")
                 ->type_name("TARGET");
-            app.add_flag("--no-catalog", flags->no_catalog, "do not correct by what earlier launches measured");
+            declare_catalog_flags(app, flags->wishes.catalog, "correct by what earlier launches measured");
             app.add_option("--html", flags->html, "also write one page with pictures there")->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON, with every parameter by itself");
             return [flags] { return run_plan(*flags); };

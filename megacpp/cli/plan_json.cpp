@@ -60,7 +60,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
 Json errors_json(const catalog::Errors& errors) { return {{"median", errors.median}, {"worst", errors.worst}}; }
 
 Json correction_json(const PlanReport& r) {
-  const catalog::Correction& c = r.correction;
+  const catalog::Correction& c = r.paper.correction;
   Json json = {{"lane", r.lane},
                {"samples", c.samples},
                {"method", catalog::method_name(c.method)},

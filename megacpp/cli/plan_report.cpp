@@ -7,10 +7,8 @@
 
 #include "megacpp/cli/fill_slice.h"
 #include "megacpp/cli/ground.h"
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/relief.h"
-#include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -20,19 +18,6 @@ std::string target_name(const recipe::Recipe& recipe, const PlanWishes& wishes) 
   if (!wishes.hardware.empty()) return wishes.hardware;
   if (!recipe.hardware.target.empty()) return recipe.hardware.target;
   return fmt::format("host:{}", plan::make_plan(recipe).chips);
-}
-
-void consult_catalog(PlanReport& report, const recipe::Recipe& recipe) {
-  const UsersCatalog opened = open_users_catalog(catalog::Access::read);
-  report.catalog_note = opened.why_not;
-  if (!opened.catalog) return;
-  try {
-    report.correction =
-        opened.catalog->correction(report.lane, catalog::kPeakBytes, fit::signature_of(recipe, report.slice.name));
-    if (report.correction.samples == 0) report.catalog_note = "the catalog has no other measurement of this lane";
-  } catch (const base::Error& error) {
-    report.catalog_note = error.what();
-  }
 }
 
 void add_parameters(PlanReport& report) {
@@ -63,7 +48,6 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   PlanReport report{.slice = slice_named(target_name(recipe, wishes)),
                     .filling = {},
                     .lane = {},
-                    .correction = {},
                     .catalog_note = {},
                     .paper = {},
                     .composition = {},
@@ -75,13 +59,11 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   const FilledRecipe fill = fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
-  if (wishes.uses_catalog)
-    consult_catalog(report, filled);
-  else
-    report.catalog_note = "left out by --no-catalog";
-  fit::Ground ground = ground_for(filled, report.slice);
-  ground.correction = report.correction;
-  report.paper = fit::plan_on_paper(filled, ground);
+  UsersCatalog catalog(wishes.catalog, catalog::Access::read);
+  report.paper = fit::plan_on_paper(filled, ground_for(filled, report.slice, catalog));
+  report.catalog_note = catalog.why_not();
+  if (report.catalog_note.empty() && report.paper.correction.samples == 0)
+    report.catalog_note = "the catalog has no other measurement of this lane";
   report.composition = plan::composition(report.paper.plan, filled);
   add_parameters(report);
   report.relief = fit::relief(report.paper.time, report.paper.plan, filled);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/hw/slice.h"
@@ -20,15 +21,14 @@ namespace megacpp::cli {
 
 struct PlanWishes {
   std::string hardware = {};  // empty: the recipe's, or else this machine
-  bool uses_catalog = true;
+  CatalogChoice catalog = {};
 };
 
 struct PlanReport {
   hw::Slice slice;
-  plan::Changes filling;  // what was changed so that no chip of it is left over
-  std::string lane;       // "xla v6e"
-  catalog::Correction correction;
-  std::string catalog_note;  // why there is none; empty where there is one
+  plan::Changes filling;     // what was changed so that no chip of it is left over
+  std::string lane;          // "xla v6e"
+  std::string catalog_note;  // why nothing corrects it; empty where something does
   fit::OnPaper paper;
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;

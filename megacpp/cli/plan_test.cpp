@@ -241,7 +241,7 @@ TEST_F(PlanCommandTest, TheWorkGrowsWithBlocksAndNotWithChips) {
     const std::vector<std::string> settings = {"train.sequence=32", "train.batch=256", "model.depth=" + depth,
                                                "layout.tensor_parallel=2", "layout.zero=3"};
     const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
-    const PlanReport report = make_plan_report(recipe, {.hardware = hardware, .uses_catalog = false});
+    const PlanReport report = make_plan_report(recipe, {.hardware = hardware, .catalog = {.none = true}});
     size_t nodes = 0;
     for (const ir::Graph& program : report.paper.compiled.pipeline[0].programs) nodes += program.nodes().size();
     return Work{nodes, report.paper.fit.groups.size(), report.stored.size()};

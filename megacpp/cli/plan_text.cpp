@@ -61,7 +61,7 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
 
 std::string correction_text(const PlanReport& r) {
   if (!r.catalog_note.empty()) return fmt::format("Not corrected by measurements of {}: {}.\n", r.lane, r.catalog_note);
-  const catalog::Correction& c = r.correction;
+  const catalog::Correction& c = r.paper.correction;
   std::string text = fmt::format("Corrected by {} measurements of {}", c.samples, r.lane);
   if (c.after)
     text += fmt::format(": these were off by {:.1f}% in the median as planned, {:.1f}% corrected by the others",

@@ -1,23 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/remember.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "megacpp/base/utc_time.h"
-#include "megacpp/cli/ground.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
+namespace {
 
+using memory::human_bytes;
+
+/// The prediction of the worst chip, to be completed by how it went.
 catalog::Outcome predicted_outcome(const fit::OnPaper& paper, size_t rung) {
   const fit::ChipGroup& worst = paper.fit.worst();
+  const double seconds = paper.time.seconds();
   return {.signature = fit::signature_of(paper.recipe, paper.fit.hardware),
           .at = base::utc_now(),
           .rung = static_cast<int64_t>(rung),
           .chip = worst.place,
           .predicted_bytes = worst.needed(),
           .limit_bytes = worst.limit,
-          .predicted_seconds = paper.time.seconds() > 0 ? std::optional(paper.time.seconds()) : std::nullopt};
+          .predicted_seconds = seconds > 0 ? std::optional(seconds) : std::nullopt};
 }
+
+std::string contents_of(const memory::OomFacts& facts) {
+  constexpr size_t kPieces = 3;
+  std::vector<std::string> words;
+  for (const memory::RoleBytes& role : facts.roles)
+    words.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
+  for (size_t i = 0; i < std::min(kPieces, facts.largest.size()); ++i)
+    words.push_back(
+        fmt::format("{}{} {}", i == 0 ? "largest " : "", human_bytes(facts.largest[i].bytes), facts.largest[i].what));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+}  // namespace
 
 void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, const std::string& lane, size_t rung,
                        const Measured& measured) {
@@ -41,22 +63,21 @@ void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, con
     sample(catalog::kStepSeconds, fit::parts_of(paper.time), *measured.step_seconds);
 }
 
-void remember_compilation(catalog::Catalog& catalog, const recipe::Recipe& recipe, const hw::Slice& slice,
-                          const XlaCompilation& compilation) {
-  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, slice));
-  if (const auto& failure = compilation.out_of_memory) {
-    catalog::Outcome outcome = predicted_outcome(paper);
-    outcome.ending = catalog::Ending::fails;
-    outcome.oom_class = memory::oom_class_name(failure->cls);
-    outcome.stage = "compile";
-    outcome.measured_bytes = failure->used;
-    catalog.record(outcome);
-    return;
-  }
-  Measured measured{.stage = "compile", .plan = &paper.worst_memory()};
-  // Without its code, which plans count beside the peak.
-  if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
-  remember_measured(catalog, paper, fit::lane_name(slice, recipe.backend), 0, measured);
+void remember_failure(catalog::Catalog& catalog, const fit::OnPaper& paper, size_t rung, const memory::OomFacts& facts,
+                      const std::string& note) {
+  catalog::Outcome outcome = predicted_outcome(paper, rung);
+  outcome.ending = catalog::Ending::fails;
+  outcome.oom_class = memory::oom_class_name(facts.cls);
+  outcome.stage = facts.step >= 0 ? fmt::format("run step {}", facts.step) : facts.stage;
+  if (!facts.place.empty()) outcome.chip = facts.place;
+  if (facts.limit) outcome.limit_bytes = facts.limit;
+  // Only a compiler has measured the whole program; plans and drills have measured nothing.
+  if (facts.cls == memory::OomClass::compile && !facts.text.empty()) outcome.measured_bytes = facts.wanted;
+  std::vector<std::string> notes;
+  for (const std::string& part : {std::string(facts.is_drill ? "a drill" : ""), note, contents_of(facts)})
+    if (!part.empty()) notes.push_back(part);
+  outcome.note = fmt::format("{}", fmt::join(notes, "; "));
+  catalog.record(outcome);
 }
 
 }  // namespace megacpp::cli

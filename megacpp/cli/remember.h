@@ -7,13 +7,10 @@
 #include <string>
 
 #include "megacpp/catalog/catalog.h"
-#include "megacpp/cli/xla_compile.h"
 #include "megacpp/fit/on_paper.h"
+#include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::cli {
-
-/// The prediction of a plan, of its worst chip, as an outcome of now to be completed.
-catalog::Outcome predicted_outcome(const fit::OnPaper& paper, size_t rung = 0);
 
 struct Measured {
   std::string stage;  // "run", "compile"
@@ -27,9 +24,8 @@ struct Measured {
 void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, const std::string& lane, size_t rung,
                        const Measured& measured);
 
-/// What the compiler said of a step for hardware that is not here, beside our plan for it: `slice` is that hardware.
-/// Of a program that fits, its peak corrects the plans of its lane.
-void remember_compilation(catalog::Catalog& catalog, const recipe::Recipe& recipe, const hw::Slice& slice,
-                          const XlaCompilation& compilation);
+/// An outcome that fails, with what the failure says: numbers, what the bytes were for, the largest pieces, and `note`.
+void remember_failure(catalog::Catalog& catalog, const fit::OnPaper& paper, size_t rung, const memory::OomFacts& facts,
+                      const std::string& note = {});
 
 }  // namespace megacpp::cli

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/cli/ground.h"
+#include "megacpp/cli/xla_compile.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,7 +27,9 @@ class RememberTest : public testing::Test {
             .failure = {}};
   }
   void remember(const XlaCompilation& compilation) {
-    remember_compilation(catalog_, recipe_, *compilation.choice.tpu, compilation);
+    UsersCatalog none({.none = true}, catalog::Access::read);
+    const fit::OnPaper paper = fit::plan_on_paper(recipe_, ground_for(recipe_, *compilation.choice.tpu, none));
+    remember_compilation(catalog_, paper, compilation);
   }
 
   const recipe::Recipe recipe_ = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",

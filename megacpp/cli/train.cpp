@@ -15,10 +15,9 @@
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/launch.h"
-#include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/train_report.h"
 #include "megacpp/data/text_corpus.h"
-#include "megacpp/ir/chip_name.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
@@ -36,19 +35,13 @@ struct Flags {
   bool json = false;
   bool check_nans = false;
   bool profile = false;
-  bool no_catalog = false;
+  CatalogChoice catalog;
   std::string trace;  // file; empty: none
 };
 
 std::atomic<bool> interrupted{false};
 
 void on_interrupt(int) { interrupted.store(true); }
-
-double compile_seconds(const compile::Compiled& compiled) {
-  double seconds = 0;
-  for (const compile::StageTime& stage : compiled.stages) seconds += stage.seconds;
-  return seconds;
-}
 
 // Before step 0: what will run, and what it will cost.
 void print_header(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::TextCorpus& corpus,
@@ -80,16 +73,6 @@ void print_loaded(const runtime::Executable& run) {
     fmt::print(stderr, "xla        compiled in {:.1f} s ({})\n", counters.compile_seconds, cause);
   if (counters.cache_hits > 0) fmt::print(stderr, "xla        compiled before, loaded from the cache\n");
   fmt::print(stderr, "           {}\n", run.path());
-}
-
-Json counters_json(const runtime::Counters& counters) {
-  const auto transfers = [](const runtime::Transfers& one) { return Json{{"count", one.count}, {"bytes", one.bytes}}; };
-  return {{"compiles", counters.compiles},
-          {"cache_hits", counters.cache_hits},
-          {"executions", counters.executions},
-          {"host_syncs", counters.host_syncs},
-          {"host_to_device", transfers(counters.host_to_device)},
-          {"device_to_host", transfers(counters.device_to_host)}};
 }
 
 class Progress {
@@ -127,55 +110,13 @@ class Progress {
   int64_t tokens_ = 0;
 };
 
-void print_summary(const Flags& flags, const Launch& launch, const compile::Compiled& compiled,
-                   const std::vector<train::StepReport>& reports, const runtime::Executable& run) {
-  const recipe::Recipe& recipe = launch.recipe();
-  const std::vector<ChipReport> chips = worst_first(run);
-  const ChipReport& worst = chips.front();
-  const train::Pace pace = train::pace_of(reports);
-  const double rate = pace.tokens_per_second();
-  const double predicted = launch.paper().time.seconds();
+void print_summary(const Flags& flags, const TrainedRun& trained) {
   if (flags.profile)
-    for (const auto& [op, seconds] : run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
-  if (flags.json) {
-    Json losses = Json::array();
-    for (const train::StepReport& report : reports) losses.push_back(report.loss);
-    Json summary = {{"name", recipe.name},
-                    {"pattern", recipe.model.pattern},
-                    {"steps", static_cast<int64_t>(reports.size())},
-                    {"losses", losses},
-                    {"tokens_per_second", rate},
-                    {"path", run.path()},
-                    {"compile_seconds", compile_seconds(compiled)},
-                    {"xla_compile_seconds", run.counters().compile_seconds},
-                    {"counters", counters_json(run.counters())},
-                    {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-                    {"planned_peak_bytes", worst.memory.planned_peak_bytes},
-                    {"measured_peak_bytes", worst.memory.measured_peak_bytes},
-                    {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
-                    {"chips", to_json(chips, compiled.mesh)},
-                    {"rung", static_cast<int64_t>(launch.rung())},
-                    {"changes", fit::to_text(launch.changes())},
-                    {"changes_experiment", launch.changes_experiment()},
-                    {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
-                    {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
-                    {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-    if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
-    print_json(summary);
-    return;
-  }
-  if (reports.empty()) return;
-  const std::string where =
-      run.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
-  const std::string measured = worst.memory.measured_peak_bytes > 0
-                                   ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
-                                   : "not measured by this plugin";
-  fmt::print("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n", recipe.name,
-             reports.size(), reports.front().loss, reports.back().loss, rate, measured, worst.memory.planned_peak_bytes,
-             where);
-  if (const auto seconds = pace.step_seconds(); seconds && predicted > 0)
-    fmt::print("a step took {}, {} predicted ({:+.0f} %)\n", human_seconds(*seconds), human_seconds(predicted),
-               100 * (predicted / *seconds - 1));
+    for (const auto& [op, seconds] : trained.run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
+  if (flags.json)
+    print_json(train_json(trained));
+  else
+    fmt::print("{}", train_text(trained));
 }
 
 // XLA shows neither what its nodes compute nor when: said before anything is compiled.
@@ -212,8 +153,8 @@ int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launc
   const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},
                                     {.after_step = [&](const train::StepReport& report) { progress(report); },
                                      .should_stop = [] { return interrupted.load(); }});
-  launch.record_success(*run, train::pace_of(reports).step_seconds());
-  print_summary(flags, launch, compiled, reports, *run);
+  if (!reports.empty()) launch.record_success(*run, train::pace_of(reports).step_seconds());
+  print_summary(flags, {launch, compiled, reports, *run});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace, train::to_chrome_trace(train::traces_of(*run, compiled.mesh)));
   if (!interrupted.load()) return 0;
@@ -226,7 +167,7 @@ int run_train(const Flags& flags) {
   if (recipe.backend == "xla") refuse_what_xla_hides(flags);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
-  Launch launch(recipe, !flags.no_catalog);
+  Launch launch(recipe, flags.catalog);
   launch.prepare();
   std::signal(SIGINT, on_interrupt);
   for (;;) {
@@ -252,7 +193,7 @@ Command train_command() {
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op at the end");
-            app.add_flag("--no-catalog", flags->no_catalog, "neither ask nor tell the catalog of launches");
+            declare_catalog_flags(app, flags->catalog, "ask or tell it");
             app.add_option("--trace", flags->trace,
                            "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev");
             return [flags] { return run_train(*flags); };

@@ -6,27 +6,38 @@
 #include "megacpp/catalog/location.h"
 
 namespace megacpp::cli {
-namespace {
 
-UsersCatalog broken(const base::Error& error) {
-  return {
-      .why_not = fmt::format("{} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got),
-      .is_broken = true};
+void declare_catalog_flags(CLI::App& app, CatalogChoice& choice, const std::string& what) {
+  CLI::Option* file = app.add_option("--catalog", choice.file,
+                                     "the catalog of launches to use; else MEGACPP_CATALOG, else the user's own");
+  file->type_name("FILE");
+  app.add_flag("--no-catalog", choice.none, "do not " + what)->excludes(file);
 }
 
-}  // namespace
-
-UsersCatalog open_users_catalog(catalog::Access access) {
-  try {
-    const std::filesystem::path path = catalog::default_path();
-    if (access == catalog::Access::read && !std::filesystem::exists(path))
-      return {.why_not = "there is no catalog yet"};
-    catalog::MaybeCatalog opened = catalog::Catalog::open_or_none(path, {.access = access});
-    if (opened.why_not) return broken(*opened.why_not);
-    return {.catalog = std::move(opened.catalog)};
-  } catch (const base::Error& error) {
-    return broken(error);
+UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access) {
+  if (choice.none) {
+    why_not_ = "left out by --no-catalog";
+    return;
   }
+  try {
+    const std::filesystem::path path =
+        choice.file.empty() ? catalog::default_path() : std::filesystem::path(choice.file);
+    if (access == catalog::Access::read && !std::filesystem::exists(path)) {
+      why_not_ = "there is no catalog yet";
+      return;
+    }
+    catalog::MaybeCatalog opened = catalog::Catalog::open_or_none(path, {.access = access});
+    catalog_ = std::move(opened.catalog);
+    if (opened.why_not) leave(*opened.why_not);
+  } catch (const base::Error& error) {
+    leave(error);
+  }
+}
+
+void UsersCatalog::leave(const base::Error& error) {
+  catalog_.reset();
+  why_not_ = fmt::format("{} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got);
+  fmt::print(stderr, "catalog    not used: {}\n", why_not_);
 }
 
 }  // namespace megacpp::cli

@@ -5,17 +5,45 @@
 #include <optional>
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 #include "megacpp/catalog/catalog.h"
 
 namespace megacpp::cli {
 
-struct UsersCatalog {
-  std::optional<catalog::Catalog> catalog = {};
-  std::string why_not = {};  // one line; empty where there is one
-  bool is_broken = false;    // there should be one: worth a word even where nobody asked
+struct CatalogChoice {
+  std::string file = {};  // empty: the user's own
+  bool none = false;
 };
 
-/// Read access makes no file where there is none yet.
-UsersCatalog open_users_catalog(catalog::Access access);
+/// `--catalog` and `--no-catalog`; `what` is what the command does with one: "ask and tell it".
+void declare_catalog_flags(CLI::App& app, CatalogChoice& choice, const std::string& what);
+
+class UsersCatalog {
+ public:
+  /// Read access makes no file where there is none yet. A catalog that is damaged, locked or out of reach is said on
+  /// stderr and not used.
+  UsersCatalog(const CatalogChoice& choice, catalog::Access access);
+
+  /// Calls `body(catalog)` where there is one. A failure ends its use: nobody waits twice for a locked file.
+  template <typename Body>
+  void use(const Body& body) {
+    if (!catalog_) return;
+    try {
+      body(*catalog_);
+    } catch (const base::Error& error) {
+      leave(error);
+    }
+  }
+
+  /// Why it is not used, in one line; empty while it is.
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  void leave(const base::Error& error);
+
+  std::optional<catalog::Catalog> catalog_;
+  std::string why_not_;
+};
 
 }  // namespace megacpp::cli

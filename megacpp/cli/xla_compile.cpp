@@ -7,6 +7,8 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"
+#include "megacpp/cli/remember.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
@@ -82,6 +84,17 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
   const std::string where = name + (result.choice.tpu ? " on " + result.choice.tpu->name : "");
   result.failure.emplace(plugins::code_of(result.out_of_memory->cls),
                          plugins::problem_of(*result.out_of_memory, where));
+}
+
+void remember_compilation(catalog::Catalog& catalog, const fit::OnPaper& paper, const XlaCompilation& compilation) {
+  if (compilation.out_of_memory) {
+    const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");
+    return remember_failure(catalog, paper, 0, failure.facts());
+  }
+  Measured measured{.stage = "compile", .plan = &paper.worst_memory()};
+  // Without its code, which plans count beside the peak.
+  if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
+  remember_measured(catalog, paper, fit::lane_name(*compilation.choice.tpu, paper.recipe.backend), 0, measured);
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,

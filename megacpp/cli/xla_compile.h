@@ -12,8 +12,10 @@
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/collective_comparison.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/fit/on_paper.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
@@ -75,5 +77,9 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name);
 /// last. E1505 for what XLA cannot run.
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
                               const compile::Compiled& ours, const std::optional<compile::Dump>& dump = std::nullopt);
+
+/// What the compiler of a slice said beside our plan for it. The peak of a program that fits corrects other plans of
+/// the lane.
+void remember_compilation(catalog::Catalog& catalog, const fit::OnPaper& paper, const XlaCompilation& compilation);
 
 }  // namespace megacpp::cli

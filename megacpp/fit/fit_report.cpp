@@ -61,8 +61,10 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
   }
   if (device.kind == hw::ChipKind::host)
     for (auto& [key, group] : groups)
-      if (!group.own_limit)
+      if (!group.own_limit) {
+        group.shares_machine = true;
         group.limit = device.usable_bytes * compiled.mesh.chips() - (std::llround(sum) - group.needed());
+      }
   FitReport report{.hardware = slice.name,
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),

@@ -14,16 +14,17 @@
 namespace megacpp::fit {
 
 struct ChipGroup {
-  size_t stage = 0;        // of the pipeline
-  int64_t chip = 0;        // of the mesh: the first of them
-  int64_t chips = 0;       // alike
-  std::string place;       // "chip 3: data 1, model 1"
-  std::string where;       // "(3, 0) on host 1"
-  int64_t planned = 0;     // bytes at the peak, by our plan for this hardware
-  int64_t corrected = 0;   // as the catalog's correction of the lane has it; without one as planned
-  int64_t code = 0;        // bytes of the compiled program, which lies in the same memory
-  int64_t limit = 0;       // bytes
-  bool own_limit = false;  // the recipe's, of this chip
+  size_t stage = 0;             // of the pipeline
+  int64_t chip = 0;             // of the mesh: the first of them
+  int64_t chips = 0;            // alike
+  std::string place;            // "chip 3: data 1, model 1"
+  std::string where;            // "(3, 0) on host 1"
+  int64_t planned = 0;          // bytes at the peak, by our plan for this hardware
+  int64_t corrected = 0;        // as the catalog's correction of the lane has it; without one as planned
+  int64_t code = 0;             // bytes of the compiled program, which lies in the same memory
+  int64_t limit = 0;            // bytes
+  bool own_limit = false;       // the recipe's, of this chip
+  bool shares_machine = false;  // a virtual chip without one: what the others leave is its limit
 
   int64_t needed() const { return corrected + code; }
   int64_t room() const { return limit - needed(); }  // below 0: it does not fit

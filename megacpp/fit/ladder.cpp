@@ -210,16 +210,18 @@ std::string to_text(const plan::Changes& changes) {
   return fmt::format("{}", fmt::join(plan::overrides_of(changes), " "));
 }
 
+std::string to_text(const Attempt& attempt) {
+  std::string text = fmt::format("rung {} {:<10} {:<11}", attempt.rung, attempt.name, verdict_name(attempt.verdict));
+  if (!attempt.changes.empty()) text += " " + to_text(attempt.changes);
+  if (attempt.needed > 0) text += fmt::format(": {} of {}", human_bytes(attempt.needed), human_bytes(attempt.limit));
+  if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
+  if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
+  return text;
+}
+
 std::string to_text(const Climb& climb) {
   std::string text;
-  for (const Attempt& attempt : climb.attempts) {
-    text += fmt::format("  rung {} {:<10} {:<11}", attempt.rung, attempt.name, verdict_name(attempt.verdict));
-    if (!attempt.changes.empty()) text += " " + to_text(attempt.changes);
-    if (attempt.needed > 0) text += fmt::format(": {} of {}", human_bytes(attempt.needed), human_bytes(attempt.limit));
-    if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
-    if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
-    text += "\n";
-  }
+  for (const Attempt& attempt : climb.attempts) text += "  " + to_text(attempt) + "\n";
   if (climb.found) return text;
   return text + fmt::format("  rung {} stop       nothing fits; the least is {}{}\n", climb.rung,
                             human_bytes(climb.least_needed),

@@ -59,7 +59,9 @@ Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& cei
 /// "train.batch=2 train.micro_steps=4"
 std::string to_text(const plan::Changes& changes);
 
-/// A line for each attempt, as people read it.
+/// "rung 1 batch      not enough  train.batch=4 train.micro_steps=2: 1.00 GiB of 512.00 MiB"
+std::string to_text(const Attempt& attempt);
+/// A line for each attempt, and where it ended.
 std::string to_text(const Climb& climb);
 
 }  // namespace megacpp::fit

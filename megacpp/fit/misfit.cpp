@@ -76,8 +76,8 @@ memory::OutOfMemory misfit_error(const OnPaper& paper) {
                                              memory::exact_bytes(plan.state_bytes), memory::exact_bytes(worst.limit))
                                : fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit)),
       .next = next_for(paper, plan, worst.limit - worst.code)};
-  memory::OomFacts facts{.cls = memory::OomClass::compile,
-                         .stage = "planning",
+  memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
+                         .stage = kPlanningStage,
                          .chip = worst.chip,
                          .place = place,
                          .wanted = worst.needed(),

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/fit/hardware_target.h"
+#include "megacpp/fit/signature.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/recipe/parse.h"
 
@@ -50,10 +51,12 @@ schedule::Target target_on(const Ground& ground) {
 }
 
 OnPaper plan_on_paper(const recipe::Recipe& recipe, const Ground& ground) {
-  OnPaper paper{.recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .fit = {}, .time = {}};
+  OnPaper paper{
+      .recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .correction = {}, .fit = {}, .time = {}};
   require_all_devices(recipe, paper.plan, ground.slice);
   paper.compiled = compile::compile_training(recipe, paper.plan, target_on(ground));
-  paper.fit = fit_report(paper.compiled, ground.slice, ground.limits, ground.correction);
+  paper.correction = catalog::correction_by_others(ground.peaks, signature_of(recipe, ground.slice.name));
+  paper.fit = fit_report(paper.compiled, ground.slice, ground.limits, paper.correction);
   paper.time = predict_step(paper.compiled, ground.slice, recipe.train.precision);
   return paper;
 }

@@ -22,6 +22,7 @@ struct OnPaper {
   recipe::Recipe recipe;
   plan::Plan plan;
   compile::Compiled compiled;
+  catalog::Correction correction;  // of its peak, by what other launches measured
   FitReport fit;
   StepTime time;
 
@@ -31,9 +32,9 @@ struct OnPaper {
 /// Where a plan is made for.
 struct Ground {
   hw::Slice slice;
-  schedule::Target kernels;             // of a backend of ours: which ops stay whole
-  std::vector<int64_t> limits = {};     // bytes by chip, 0: the hardware's own; empty: that for all
-  catalog::Correction correction = {};  // of the lane's peak bytes
+  schedule::Target kernels;                 // of a backend of ours: which ops stay whole
+  std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
+  std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
 };
 
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.

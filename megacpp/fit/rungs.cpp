@@ -80,26 +80,39 @@ std::vector<Changes> higher_zero(const Recipe& recipe) {
 
 const std::vector<Rung>& table() {
   static const std::vector<Rung> rungs = {
-      {"batch", "halve the device batch, double the micro-steps: the global batch stays", kOfTokens, Offers::steps,
-       false, smaller_batch},
-      {"sequence", "halve the sequence: another experiment than was asked for", kOfTokens, Offers::steps, true,
-       shorter_sequence},
-      {"features",
-       "give up what only saves time: prefetch, weights kept gathered, large buckets",
-       {Role::activation, Role::temporary, Role::collective},
-       Offers::steps,
-       false,
-       fewer_features},
-      {"topology", "fewer copies of the model, each over more chips", kOfAll, Offers::alternatives, false,
-       other_topologies},
-      {"recompute",
-       "compute activations again, family by family",
-       {Role::activation, Role::temporary, Role::collective},
-       Offers::steps,
-       false,
-       more_recompute},
-      {"zero", "split more of the state over the copies of the model", kOfParameters, Offers::steps, false,
-       higher_zero},
+      {.name = "batch",
+       .does = "halve the device batch, double the micro-steps: the global batch stays",
+       .may_relieve = kOfTokens,
+       .keys = {"train.batch", "train.micro_steps"},
+       .changes = smaller_batch},
+      {.name = "sequence",
+       .does = "halve the sequence: another experiment than was asked for",
+       .may_relieve = kOfTokens,
+       .keys = {"train.sequence"},
+       .changes_experiment = true,
+       .changes = shorter_sequence},
+      {.name = "features",
+       .does = "give up what only saves time: prefetch, weights kept gathered, large buckets",
+       .may_relieve = {Role::activation, Role::temporary, Role::collective},
+       .keys = {"layout.reshard_after_forward", "layout.prefetch", "layout.bucket_bytes"},
+       .changes = fewer_features},
+      {.name = "topology",
+       .does = "fewer copies of the model, each over more chips",
+       .may_relieve = kOfAll,
+       .keys = {"layout.data_parallel", "layout.tensor_parallel", "layout.expert_parallel", "layout.context_parallel",
+                "layout.pipeline_parallel"},
+       .offers = Offers::alternatives,
+       .changes = other_topologies},
+      {.name = "recompute",
+       .does = "compute activations again, family by family",
+       .may_relieve = {Role::activation, Role::temporary, Role::collective},
+       .keys = {"train.recompute.A", "train.recompute.M", "train.recompute.E", "train.recompute.R"},
+       .changes = more_recompute},
+      {.name = "zero",
+       .does = "split more of the state over the copies of the model",
+       .may_relieve = kOfParameters,
+       .keys = {"layout.zero"},
+       .changes = higher_zero},
   };
   return rungs;
 }
@@ -107,6 +120,8 @@ const std::vector<Rung>& table() {
 }  // namespace
 
 bool Rung::relieves(Role role) const { return std::ranges::find(may_relieve, role) != may_relieve.end(); }
+
+bool Rung::may_change(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 
 std::span<const Rung> all_rungs() { return table(); }
 
@@ -118,6 +133,20 @@ std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder) {
     rungs.push_back(&*at);
   }
   return rungs;
+}
+
+bool offers(const recipe::Ladder& ladder, const plan::Changes& changes) {
+  const std::vector<const Rung*> rungs = rungs_of(ladder);
+  return std::ranges::all_of(changes, [&](const plan::Change& change) {
+    return std::ranges::any_of(rungs, [&](const Rung* rung) { return rung->may_change(change.key); });
+  });
+}
+
+bool changes_experiment(const plan::Changes& changes) {
+  return std::ranges::any_of(changes, [](const plan::Change& change) {
+    return std::ranges::any_of(
+        table(), [&](const Rung& rung) { return rung.changes_experiment && rung.may_change(change.key); });
+  });
 }
 
 }  // namespace megacpp::fit

@@ -24,16 +24,23 @@ struct Rung {
   std::string_view name;  // as ladder.rungs has it
   std::string_view does;  // "halve the device batch, double the micro-steps: the global batch stays"
   std::vector<ir::Role> may_relieve;
+  std::vector<std::string_view> keys;  // that it changes
   Offers offers = Offers::steps;
   bool changes_experiment = false;  // its results cannot be compared with those asked for
   /// Mildest first; empty: nothing is left to change. Gates may still refuse.
   std::function<std::vector<plan::Changes>(const recipe::Recipe&)> changes;
 
   bool relieves(ir::Role role) const;
+  bool may_change(std::string_view key) const;
 };
 
 std::span<const Rung> all_rungs();
 /// Of a validated recipe's ladder.rungs, in its order.
 std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder);
+
+/// Whether rungs of the policy may make these changes.
+bool offers(const recipe::Ladder& ladder, const plan::Changes& changes);
+/// Whether results with these changes cannot be compared with those asked for.
+bool changes_experiment(const plan::Changes& changes);
 
 }  // namespace megacpp::fit

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/train_report.h"
+
+#include <fmt/format.h>
+
+#include "megacpp/cli/backend.h"
+#include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/plan_report.h"
+#include "megacpp/ir/chip_name.h"
+#include "megacpp/train/pace.h"
+
+namespace megacpp::cli {
+namespace {
+
+// A prediction is the least the hardware allows: a run that is clearly faster says that its rates are too low.
+constexpr double kFasterThanPossible = 1.1;
+
+Json counters_json(const runtime::Counters& counters) {
+  const auto transfers = [](const runtime::Transfers& one) { return Json{{"count", one.count}, {"bytes", one.bytes}}; };
+  return {{"compiles", counters.compiles},
+          {"cache_hits", counters.cache_hits},
+          {"executions", counters.executions},
+          {"host_syncs", counters.host_syncs},
+          {"host_to_device", transfers(counters.host_to_device)},
+          {"device_to_host", transfers(counters.device_to_host)}};
+}
+
+std::string prediction_text(const fit::OnPaper& paper, double seconds) {
+  const double predicted = paper.time.seconds();
+  if (!(predicted > 0)) return fmt::format("a step took {}\n", human_seconds(seconds));
+  const bool is_here = paper.fit.hardware.starts_with("host");
+  return fmt::format("a step took {}, {} predicted ({:+.0f} %){}\n", human_seconds(seconds), human_seconds(predicted),
+                     100 * (predicted / seconds - 1),
+                     is_here && predicted > kFasterThanPossible * seconds
+                         ? ": rates of this machine were measured under load; run: megacpp hw measure"
+                         : "");
+}
+
+}  // namespace
+
+double compile_seconds(const compile::Compiled& compiled) {
+  double seconds = 0;
+  for (const compile::StageTime& stage : compiled.stages) seconds += stage.seconds;
+  return seconds;
+}
+
+std::string train_text(const TrainedRun& trained) {
+  const auto& [launch, compiled, reports, run] = trained;
+  if (reports.empty()) return "";
+  const ChipReport worst = worst_first(run).front();
+  const train::Pace pace = train::pace_of(reports);
+  const std::string where =
+      run.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
+  const std::string measured = worst.memory.measured_peak_bytes > 0
+                                   ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
+                                   : "not measured by this plugin";
+  std::string text = fmt::format("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n",
+                                 launch.recipe().name, reports.size(), reports.front().loss, reports.back().loss,
+                                 pace.tokens_per_second(), measured, worst.memory.planned_peak_bytes, where);
+  if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.paper(), *seconds);
+  return text;
+}
+
+Json train_json(const TrainedRun& trained) {
+  const auto& [launch, compiled, reports, run] = trained;
+  const recipe::Recipe& recipe = launch.recipe();
+  const std::vector<ChipReport> chips = worst_first(run);
+  const ChipReport& worst = chips.front();
+  const train::Pace pace = train::pace_of(reports);
+  const double predicted = launch.paper().time.seconds();
+  Json losses = Json::array();
+  for (const train::StepReport& report : reports) losses.push_back(report.loss);
+  Json summary = {{"name", recipe.name},
+                  {"pattern", recipe.model.pattern},
+                  {"steps", static_cast<int64_t>(reports.size())},
+                  {"losses", losses},
+                  {"tokens_per_second", pace.tokens_per_second()},
+                  {"path", run.path()},
+                  {"compile_seconds", compile_seconds(compiled)},
+                  {"xla_compile_seconds", run.counters().compile_seconds},
+                  {"counters", counters_json(run.counters())},
+                  {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
+                  {"planned_peak_bytes", worst.memory.planned_peak_bytes},
+                  {"measured_peak_bytes", worst.memory.measured_peak_bytes},
+                  {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
+                  {"chips", to_json(chips, compiled.mesh)},
+                  {"rung", static_cast<int64_t>(launch.rung())},
+                  {"changes", fit::to_text(launch.changes())},
+                  {"changes_experiment", launch.changes_experiment()},
+                  {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
+                  {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
+                  {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
+  if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
+  return summary;
+}
+
+}  // namespace megacpp::cli

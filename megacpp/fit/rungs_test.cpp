@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/rungs.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::fit {
+namespace {
+
+TEST(RungsTest, ARungChangesItsOwnKeysAlone) {
+  const recipe::Recipe recipe = recipe::load(
+      std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml",
+      std::vector<std::string>{"layout.data_parallel=4", "layout.zero=0", "layout.reshard_after_forward=false"});
+  for (const Rung& rung : all_rungs()) {
+    EXPECT_FALSE(rung.changes(recipe).empty()) << rung.name;
+    for (const plan::Changes& offer : rung.changes(recipe))
+      for (const plan::Change& change : offer) EXPECT_TRUE(rung.may_change(change.key)) << rung.name << change.key;
+  }
+}
+
+TEST(RungsTest, ThePolicySaysWhatMayBeChanged) {
+  const plan::Changes batch = {{"train.batch", "4"}, {"train.micro_steps", "2"}}, sequence = {{"train.sequence", "64"}};
+  EXPECT_TRUE(offers({.rungs = {"zero", "batch"}}, batch));
+  EXPECT_FALSE(offers({.rungs = {"zero", "batch"}}, sequence));
+  EXPECT_FALSE(offers({.rungs = {}}, batch));
+  EXPECT_TRUE(offers({.rungs = {}}, {}));
+  EXPECT_TRUE(changes_experiment(sequence));
+  EXPECT_FALSE(changes_experiment(batch));
+}
+
+}  // namespace
+}  // namespace megacpp::fit
