@@ -5,6 +5,7 @@
 
 #include "megacpp/fit/axis_link.h"
 #include "megacpp/fit/hardware_target.h"
+#include "megacpp/fit/pipeline_time.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/model/model.h"
@@ -155,7 +156,16 @@ double Estimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan,
   return waiting + std::max(0.0, seconds(bytes, calls, plan.copies) - compute);
 }
 
-std::array<Estimate, 3> Estimator::estimates(const LayoutChoice& c) const {
+// Parts of the model are taken to be alike, backward twice as long as forward.
+double Estimator::bubble_share(const plan::Plan& plan, int64_t micro_steps) {
+  const auto [at, is_new] = bubbles_.try_emplace({plan.stages, micro_steps}, 0.0);
+  if (!is_new || plan.stages == 1) return at->second;
+  const plan::PipelineShape shape{.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout.virtual_stages};
+  const std::vector<StageWork> stages = even_work(plan::build_schedule(plan.layout.schedule, shape), {});
+  return at->second = pipeline_seconds(stages) / stages[0].busy() - 1;
+}
+
+std::array<Estimate, 3> Estimator::estimates(const LayoutChoice& c) {
   const plan::Plan plan = plan::make_plan(with_changes(recipe_, changes_for(recipe_, c)));
   const double depth = number(recipe_.model.depth), sharing = number(c.tensor * c.context);
   const double stages = number(c.pipeline), steps = number(c.micro_steps);
@@ -166,16 +176,17 @@ std::array<Estimate, 3> Estimator::estimates(const LayoutChoice& c) const {
   // With zero 3 a block's weights are there while it runs, those of the next one with them.
   const double copies = c.zero == 3 ? held * std::min(1.0, 2 * stages / depth) * element_bytes_ : held * copy_bytes();
   const double reads = steps * kWeightReads * held * element_bytes_ / device_.memory_bytes_per_second;
+  const double bubble = bubble_share(plan, c.micro_steps);
 
   std::array<Estimate, 3> found;
   std::ranges::transform(costs_, found.begin(), [&](const Cost& cost) {
     const double work = chip_batch * steps / sharing * (cost.seconds + cost.seconds_per_block * depth) / stages;
     const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
-    const double once = work + reads + update + traffic_seconds(c, plan, held, work + reads);
+    const double once = work + reads + traffic_seconds(c, plan, held, work + reads);
     return Estimate{.state = state,
                     .bytes = state + copies +
                              chip_batch / sharing * (cost.bytes + cost.bytes_per_block * depth * in_flight / stages),
-                    .seconds = once * (1 + (stages - 1) / steps)};
+                    .seconds = once * (1 + bubble) + update};
   });
   return found;
 }

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "megacpp/blocks/parameter.h"
@@ -29,7 +31,7 @@ class Estimator {
   Estimator(const recipe::Recipe& recipe, const Ground& ground);
 
   /// By level of recompute, as kRecomputeLevels has them; what the choice says of it is not looked at.
-  std::array<Estimate, 3> estimates(const LayoutChoice& choice) const;
+  std::array<Estimate, 3> estimates(const LayoutChoice& choice);
 
  private:
   /// Of one sequence on one chip: what it has beside its blocks, and what a block adds. Weights are counted apart: they
@@ -41,6 +43,7 @@ class Estimator {
   };
   Cost measure(const std::string& recompute) const;
   double copy_bytes() const;  // of a weight, beside its state: its copy in the precision of compute
+  double bubble_share(const plan::Plan& plan, int64_t micro_steps);  // of a step's work
   double traffic_seconds(const LayoutChoice& choice, const plan::Plan& plan, double held, double compute) const;
 
   recipe::Recipe recipe_;
@@ -49,7 +52,8 @@ class Estimator {
   double element_bytes_;  // of weights and activations in compute
   std::vector<blocks::Parameter> parameters_;
   double dense_elements_ = 0, expert_elements_ = 0;
-  std::array<Cost, 3> costs_;  // by level of recompute
+  std::array<Cost, 3> costs_;                              // by level of recompute
+  std::map<std::pair<int64_t, int64_t>, double> bubbles_;  // by stages and micro-steps: layouts share them
 };
 
 }  // namespace megacpp::fit

@@ -7,6 +7,7 @@
 
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/fit/axis_link.h"
+#include "megacpp/fit/pipeline_time.h"
 #include "megacpp/ir/dtype.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
@@ -24,13 +25,15 @@ double matrix_rate(const hw::Chip& chip, std::string_view dtype) {
   return chip.peak_flops.empty() ? 1 : chip.peak_flops.begin()->second;
 }
 
-// Time of a step of one chip: every program is walked once, and counts as often as the step runs it.
+// Time of a step of one chip: every program is walked once, and counts as often as the step runs it. What it sends to
+// another stage of a pipeline it does not wait for.
 class Walk {
  public:
   Walk(const compile::Compiled& compiled, const hw::Slice& slice)
       : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)) {}
 
-  void add(const Graph& graph, int64_t runs) {
+  StageWork::Program add(const Graph& graph, int64_t runs) {
+    StageWork::Program program;
     double wire_free = 0, now = 0;
     std::map<uint32_t, double> arrives;  // by value of a start
     wire_.clear();
@@ -48,12 +51,19 @@ class Walk {
       const double begins = std::max(now, wire_free);
       wire_free = begins + travel(graph, node, axes);
       wire_.push_back({axes, begins, wire_free});
-      if (node.op == ops::kStartOp) {
+      if (node.op == "send") {
+        program.sends.push_back(node.attrs.integer("tag"));
+        program.sent_after = wire_free;
+      } else if (node.op == "recv") {
+        program.receives.push_back(node.attrs.integer("tag"));
+      } else if (node.op == ops::kStartOp) {
         for (const ir::ValueId result : node.results) arrives[result.index] = wire_free;
       } else {
         wait_until(now, wire_free);
       }
     }
+    program.seconds = now;
+    return program;
   }
 
   StepTime finish() {
@@ -130,21 +140,24 @@ class Walk {
   StepTime time_;
 };
 
-StepTime step_of(const compile::Compiled& compiled, const compile::ChipPrograms& chip, const hw::Slice& slice) {
+struct StageStep {
+  StepTime time;      // without waiting for other stages
+  StageWork work;     // before the update
+  double update = 0;  // seconds
+};
+
+StageStep step_of(const compile::Compiled& compiled, const compile::ChipPrograms& chip, const hw::Slice& slice) {
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice);
-  for (size_t p = 0; p < chip.programs.size(); ++p) walk.add(chip.programs[p], runs[p]);
-  return walk.finish();
-}
-
-// Stages that run m micro-batches fill and drain the pipeline: (stages - 1) of m + stages - 1 slots are empty.
-double bubble_share(const compile::Compiled& compiled) {
-  const double stages = static_cast<double>(compiled.pipeline.size());
-  if (stages == 1) return 0;
-  int64_t micros = 0;
-  for (const compile::Action& action : compiled.pipeline[0].step) micros = std::max(micros, action.micro + 1);
-  return (stages - 1) / static_cast<double>(micros);
+  StageStep step;
+  for (size_t p = 0; p < chip.programs.size(); ++p) step.work.programs.push_back(walk.add(chip.programs[p], runs[p]));
+  for (const compile::Action& action : chip.step) {
+    if (action.updates) step.update += step.work.programs[action.program].seconds;
+    if (!action.updates) step.work.runs.push_back({action.program, action.micro});
+  }
+  step.time = walk.finish();
+  return step;
 }
 
 }  // namespace
@@ -160,10 +173,17 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
 }
 
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {
+  std::vector<StageWork> stages;
   StepTime slowest;
-  for (const compile::ChipPrograms& chip : compiled.pipeline)
-    if (StepTime time = step_of(compiled, chip, slice); time.seconds() > slowest.seconds()) slowest = std::move(time);
-  slowest.bubble = slowest.seconds() * bubble_share(compiled);
+  double update = 0;
+  for (const compile::ChipPrograms& chip : compiled.pipeline) {
+    StageStep step = step_of(compiled, chip, slice);
+    if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
+    update = std::max(update, step.update);
+    stages.push_back(std::move(step.work));
+  }
+  // Gradients are clipped by the norm of all, so updates begin when the last stage is done.
+  if (stages.size() > 1) slowest.bubble = std::max(0.0, pipeline_seconds(stages) + update - slowest.seconds());
   const double all = matrix_rate(hw::device_of(slice.chip), precision) * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);
   return slowest;

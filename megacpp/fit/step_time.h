@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a step should take on given hardware: the compiled programs of a chip walked node by node. A node takes as
 // long as its arithmetic or its memory traffic, whichever is longer; a collective starts when its link is free and runs
-// beside the work between its start and its done. What is predicted is the least the hardware allows for this program;
+// beside the work between its start and its done. Stages of a pipeline run their actions in the order of the schedule
+// and wait for what others hand over. What is predicted is the least the hardware allows for this program;
 // the catalog knows how far a lane is from it.
 #pragma once
 

@@ -225,24 +225,10 @@ class Simulator {
     return std::nullopt;
   }
 
-  double cost(Action action) const {
-    switch (action) {
-      case Action::forward:
-        return costs_.forward;
-      case Action::backward:
-        return costs_.backward;
-      case Action::backward_input:
-        return costs_.backward_input;
-      case Action::backward_weight:
-        return costs_.backward_weight;
-    }
-    return 0;
-  }
-
   void finish(int64_t stage, const Step& step, double ready) {
     double& now = now_[index_of(stage)];
-    now = std::max(now, ready) + cost(step.action);
-    busy_[index_of(stage)] += cost(step.action);
+    now = std::max(now, ready) + costs_.of(step.action);
+    busy_[index_of(stage)] += costs_.of(step.action);
     Progress& own = progress(step.chunk * shape_.stages + stage, step.micro);
     if (step.action == Action::forward) own.forward_end = now;
     if (step.action == Action::backward || step.action == Action::backward_input) own.input_end = now;
@@ -305,6 +291,20 @@ class Simulator {
 };
 
 }  // namespace
+
+double ActionCosts::of(Action action) const {
+  switch (action) {
+    case Action::forward:
+      return forward;
+    case Action::backward:
+      return backward;
+    case Action::backward_input:
+      return backward_input;
+    case Action::backward_weight:
+      return backward_weight;
+  }
+  return 0;
+}
 
 const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> names = [] {

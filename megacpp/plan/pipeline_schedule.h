@@ -53,6 +53,8 @@ struct ActionCosts {
   double backward = 2;
   double backward_input = 1;
   double backward_weight = 1;
+
+  double of(Action action) const;
 };
 
 struct Simulation {

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/ops/builder.h"
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::fit {
+namespace {
+
+using ops::ValueId;
+
+// Numbers that divide well: 256 multiplications and additions and 1280 bytes a second.
+hw::Slice toys(int64_t chips) {
+  hw::Chip chip;
+  chip.name = "toy";
+  chip.memory_bytes_per_second = 1280;
+  chip.peak_flops = {{"f32", 256}};
+  chip.links = {{.name = "wire", .scope = hw::LinkScope::node, .bytes_per_second = 128, .latency = 0.5}};
+  chip.slices.host = {chips};
+  return {"toy:" + std::to_string(chips), chip, {chips, 1}};
+}
+
+const ir::TensorType kActivation{ir::DType::f32, {8, 16}}, kWeight{ir::DType::f32, {16, 8}};
+
+/// 2 * 8 * 16 * 8 = 2048 FLOPs: 8 s. (128 + 128 + 64) * 4 = 1280 bytes: 1 s.
+void add_product(ops::Builder& builder, const std::string& name = "x") {
+  const ValueId x = builder.input(name, kActivation, ir::Role::activation);
+  const ValueId w = builder.input(name + ".w", kWeight, ir::Role::weight);
+  builder.matmul(x, w);
+}
+
+/// 256 bytes summed up over two chips, each of which sends 256: 2 s on the wire and half a second to arrive.
+ir::Attrs sum_over_data() {
+  return {{"axes", std::string("data")}, {"parts", int64_t{2}}, {"kind", std::string("sum")}};
+}
+ValueId add_gradient(ops::Builder& builder, const std::string& name = "g") {
+  return builder.input(name, {ir::DType::f32, {64}}, ir::Role::gradient);
+}
+ValueId start_sum(ops::Builder& builder, const std::string& name = "g") {
+  ir::Attrs attrs = sum_over_data();
+  attrs.set("op", std::string("all_reduce"));
+  return builder.one(ops::kStartOp, {add_gradient(builder, name)}, attrs);
+}
+
+ir::Graph program(const std::function<void(ops::Builder&)>& write) {
+  ir::Graph graph("toy");
+  ops::Builder builder(graph);
+  write(builder);
+  return graph;
+}
+
+compile::Compiled compiled_of(std::vector<ir::Graph> programs, const ir::Mesh& mesh = {}, int64_t runs = 1) {
+  compile::Compiled compiled;
+  compiled.mesh = mesh;
+  compiled.pipeline.resize(1);
+  for (size_t p = 0; p < programs.size(); ++p)
+    for (int64_t run = 0; run < runs; ++run) compiled.pipeline[0].step.push_back({.program = p, .micro = run});
+  compiled.pipeline[0].programs = std::move(programs);
+  return compiled;
+}
+
+StepTime on_two(const std::function<void(ops::Builder&)>& write, int64_t runs = 1) {
+  return predict_step(compiled_of({program(write)}, ir::Mesh({{"data", 2}}), runs), toys(2), "f32");
+}
+
+TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
+  compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
+  compiled.model_flops = 1024;
+  const StepTime bound_by_arithmetic = predict_step(compiled, toys(1), "f32");
+  EXPECT_DOUBLE_EQ(bound_by_arithmetic.compute, 8);
+  EXPECT_DOUBLE_EQ(bound_by_arithmetic.memory, 0);
+  EXPECT_DOUBLE_EQ(bound_by_arithmetic.seconds(), 8);
+  EXPECT_DOUBLE_EQ(bound_by_arithmetic.mfu, 0.5) << "1024 of the 2048 it could do";
+  EXPECT_EQ(bound_by_arithmetic.regime(), "compute");
+
+  hw::Slice narrow = toys(1);
+  narrow.chip.memory_bytes_per_second = 128;
+  const StepTime bound_by_memory = predict_step(compiled, narrow, "f32");
+  EXPECT_DOUBLE_EQ(bound_by_memory.compute, 0);
+  EXPECT_DOUBLE_EQ(bound_by_memory.memory, 10);
+  EXPECT_EQ(bound_by_memory.regime(), "memory");
+}
+
+TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
+  hw::Slice slice = toys(1);
+  slice.chip.half_depth = 16;
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, 16) << "16 terms: half of the peak";
+}
+
+TEST(StepTimeTest, ReshapesAndInputsAreFree) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
+    const ValueId x = b.input("x", kActivation, ir::Role::activation);
+    b.reshape(x, {128});
+  })});
+  EXPECT_EQ(predict_step(compiled, toys(1), "f32").seconds(), 0);
+}
+
+TEST(StepTimeTest, ACollectiveInTheWayIsWaitedFor) {
+  const StepTime time = on_two([](ops::Builder& b) {
+    b.one("all_reduce", {add_gradient(b)}, sum_over_data());
+    add_product(b);
+  });
+  EXPECT_DOUBLE_EQ(time.exposed, 2.5);
+  EXPECT_DOUBLE_EQ(time.overlapped, 0);
+  EXPECT_DOUBLE_EQ(time.seconds(), 8 + 2.5);
+  ASSERT_EQ(time.links.size(), 1u);
+  EXPECT_EQ(time.links[0].axes, "data");
+  EXPECT_EQ(time.links[0].link, "wire");
+  EXPECT_EQ(time.links[0].bytes, 256);
+  EXPECT_DOUBLE_EQ(time.links[0].seconds, 2.5);
+}
+
+TEST(StepTimeTest, ACollectiveStartedEarlyRunsBesideTheWork) {
+  const StepTime hidden = on_two([](ops::Builder& b) {
+    const ValueId started = start_sum(b);
+    add_product(b);
+    b.one(ops::kDoneOp, {started}, sum_over_data());
+  });
+  EXPECT_DOUBLE_EQ(hidden.exposed, 0);
+  EXPECT_DOUBLE_EQ(hidden.overlapped, 2.5);
+  EXPECT_DOUBLE_EQ(hidden.seconds(), 8);
+
+  const StepTime queued = on_two([](ops::Builder& b) {
+    std::vector<ValueId> started;
+    for (const char* name : {"a", "b", "c", "d"}) started.push_back(start_sum(b, name));
+    add_product(b);
+    for (const ValueId one : started) b.one(ops::kDoneOp, {one}, sum_over_data());
+  });
+  EXPECT_DOUBLE_EQ(queued.exposed, 2) << "four of them take 10 s on one wire, 8 s of which the product hides";
+  EXPECT_DOUBLE_EQ(queued.overlapped, 8);
+}
+
+TEST(StepTimeTest, AProgramCountsAsOftenAsTheStepRunsIt) {
+  const auto write = [](ops::Builder& b) {
+    b.one("all_reduce", {add_gradient(b)}, sum_over_data());
+    add_product(b);
+  };
+  const StepTime thrice = on_two(write, 3);
+  EXPECT_DOUBLE_EQ(thrice.compute, 24);
+  EXPECT_DOUBLE_EQ(thrice.exposed, 7.5);
+  EXPECT_EQ(thrice.links[0].bytes, 3 * 256);
+}
+
+// Two stages, one micro-batch: 8 s forward, handed over, 8 s on the last stage, handed back, 8 s backward.
+TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
+  const auto attrs = [](int64_t peer, int64_t tag) {
+    return ir::Attrs{{"axes", std::string("stage")}, {"peer", peer}, {"tag", tag}};
+  };
+  const auto send = [&](int64_t peer, int64_t tag) {
+    return program([&](ops::Builder& b) { b.node("send", {add_gradient(b)}, attrs(peer, tag)); });
+  };
+  const auto receive = [&](int64_t peer, int64_t tag) {
+    return program([&](ops::Builder& b) {
+      ir::Attrs all = attrs(peer, tag);
+      all.set("dtype", std::string("f32"));
+      all.set("shape", std::vector<int64_t>{64});
+      b.one("recv", {}, all);
+    });
+  };
+  const ir::Graph pass = program([](ops::Builder& b) { add_product(b); });
+  compile::Compiled compiled;
+  compiled.mesh = ir::Mesh({{"stage", 2}});
+  compiled.pipeline.resize(2);
+  compiled.pipeline[0].programs = {pass, send(1, 0), receive(1, 1), pass, pass};
+  compiled.pipeline[1].programs = {receive(-1, 0), pass, send(-1, 1)};
+  for (size_t stage = 0; stage < 2; ++stage)
+    for (size_t p = 0; p < compiled.pipeline[stage].programs.size(); ++p)
+      compiled.pipeline[stage].step.push_back({.program = p, .updates = stage == 0 && p == 4});
+  const StepTime time = predict_step(compiled, toys(2), "f32");
+  EXPECT_DOUBLE_EQ(time.compute, 24) << "the first stage: forward, backward and its update";
+  EXPECT_DOUBLE_EQ(time.exposed, 0) << "what is sent is not waited for";
+  EXPECT_DOUBLE_EQ(time.bubble, 2.5 + 8 + 2.5);
+  EXPECT_EQ(time.regime(), "compute");
+}
+
+StepTime of_schedule(const std::vector<std::string>& settings) {
+  std::vector<std::string> all = {"layout.pipeline_parallel=4", "train.batch=1",    "train.micro_steps=8",
+                                  "train.sequence=64",          "model.pattern=AE", "model.depth=16"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", all);
+  const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e13, .cores = 2, .memory = int64_t{1} << 34};
+  return plan_on_paper(
+             recipe,
+             {.slice = hw::parse_target("host:4", {.host_rates = [&] { return rates; }}),
+              .kernels = {.name = "any",
+                          .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                          .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }}})
+      .time;
+}
+
+TEST(StepTimeTest, TheScheduleDecidesTheBubble) {
+  const StepTime gpipe = of_schedule({"layout.schedule=gpipe"}), one = of_schedule({"layout.schedule=1f1b"}),
+                 interleaved = of_schedule({"layout.schedule=interleaved", "layout.virtual_stages=2"}),
+                 zero = of_schedule({"layout.schedule=zero_bubble"});
+  EXPECT_NEAR(gpipe.bubble, one.bubble, 0.01 * one.seconds());
+  EXPECT_LT(interleaved.bubble, 0.8 * one.bubble);
+  EXPECT_LT(zero.bubble, 0.8 * one.bubble);
+  EXPECT_LT(interleaved.seconds(), one.seconds());
+  EXPECT_LT(zero.seconds(), one.seconds());
+}
+
+}  // namespace
+}  // namespace megacpp::fit
