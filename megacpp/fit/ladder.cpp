@@ -33,6 +33,19 @@ std::string untouched_text(const OnPaper& paper, const Rung& rung) {
   return text;
 }
 
+/// What `plans` makes; nothing where the recipe is refused, of which `refused` is told.
+template <typename Plans>
+auto unless_refused(const Plans& plans, const std::function<void(const base::Error&)>& refused = {})
+    -> std::optional<decltype(plans())> {
+  try {
+    return plans();
+  } catch (const base::Error& error) {
+    if (base::class_of(error.code()) != base::ErrorClass::user) throw;
+    if (refused) refused(error);
+    return std::nullopt;
+  }
+}
+
 class Climber {
  public:
   Climber(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling)
@@ -44,7 +57,10 @@ class Climber {
     rungs_ = rungs_of(recipe_.ladder);
     go_down(&Climber::cannot_help_alone);
     if (!climb_.found && was_skipped_) go_down(&Climber::cannot_help_with_others);
-    if (!climb_.found) climb_.rung = rungs_.size() + 1;
+    if (!climb_.found) {
+      climb_.rung = rungs_.size() + 1;
+      find_least();
+    }
     return std::move(climb_);
   }
 
@@ -131,14 +147,45 @@ class Climber {
   }
 
   std::optional<OnPaper> tried(const Rung& rung, const plan::Changes& offer) {
-    try {
-      return on_paper_(with_changes(recipe_, offer));
-    } catch (const base::Error& error) {
-      if (base::class_of(error.code()) != base::ErrorClass::user) throw;
+    const auto refused = [&](const base::Error& error) {
       note(
           rung, offer, Verdict::refused,
           fmt::format("{}: {}, wanted {}", base::code_name(error.code()), error.problem().got, error.problem().wanted));
-      return std::nullopt;
+    };
+    return unless_refused([&] { return on_paper_(with_changes(recipe_, offer)); }, refused);
+  }
+
+  // How far down the rungs lead at all, those included that could not have helped: what is written down as the
+  // frontier. Only the ends of their steps are planned; layouts were all tried on the way.
+  void find_least() {
+    plan::Changes changes = climb_.changes;
+    for (const Rung* rung : rungs_) {
+      if (rung->offers != Offers::steps) continue;
+      std::vector<Step> steps = steps_down(*rung);
+      std::optional<OnPaper> paper;
+      for (; !steps.empty() && !paper; steps.pop_back()) {
+        paper = unless_refused([&] { return on_paper_(steps.back().recipe); });
+        if (!paper || paper->fit.worst().needed() >= climb_.least_needed) continue;
+        climb_.least_needed = paper->fit.worst().needed();
+        climb_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
+        recipe_ = std::move(steps.back().recipe);
+      }
+    }
+  }
+
+  struct Step {
+    recipe::Recipe recipe;
+    plan::Changes changes;  // up to it
+  };
+  std::vector<Step> steps_down(const Rung& rung) const {
+    std::vector<Step> steps;
+    for (Step now{recipe_, {}};;) {
+      const std::vector<plan::Changes> offers = rung.changes(now.recipe);
+      if (offers.empty()) return steps;
+      std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(now.recipe, offers.front()); });
+      if (!next) return steps;
+      now = {std::move(*next), plan::merged(std::move(now.changes), offers.front())};
+      steps.push_back(now);
     }
   }
 

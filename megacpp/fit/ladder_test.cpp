@@ -67,6 +67,34 @@ TEST(LadderTest, WeightsThatOverflowSkipTheBatchAndSayWhy) {
   EXPECT_NE(to_text(climb).find("rung 5 stop"), std::string::npos);
 }
 
+// Far below what stays on the chip every rung is skipped; the frontier is still where the batch and the sequence end.
+TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
+  int plans = 0;
+  const auto counted = [&](const recipe::Recipe& recipe) {
+    ++plans;
+    return on_paper(recipe);
+  };
+  const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB"});
+  const OnPaper asked = on_paper(recipe);
+  const Climb climb = fit::climb(asked, counted);
+  EXPECT_FALSE(climb.found);
+  EXPECT_TRUE(climb.changes.empty()) << "nothing was taken";
+  for (const Attempt& attempt : climb.attempts) EXPECT_NE(attempt.verdict, Verdict::fits) << attempt.name;
+  EXPECT_LT(climb.least_needed, asked.fit.worst().needed() / 4);
+  const recipe::Recipe least = with_changes(recipe, climb.least_changes);
+  EXPECT_EQ(least.train.batch, 1);
+  EXPECT_EQ(least.train.micro_steps, recipe.train.micro_steps * recipe.train.batch) << "the global batch stays";
+  EXPECT_LT(least.train.sequence, recipe.train.sequence);
+  EXPECT_EQ(on_paper(least).fit.worst().needed(), climb.least_needed);
+  EXPECT_LE(plans, 12) << to_text(climb);
+}
+
+TEST(LadderTest, TheFrontierKeepsToWhatTheGatesAllow) {
+  const Climb climb = climb_with({"layout.data_parallel=4", "hardware.limit=1MiB", "ladder.rungs=[batch]"});
+  EXPECT_FALSE(climb.found);
+  EXPECT_EQ(to_text(climb.least_changes), "train.batch=4 train.micro_steps=2") << "a sequence for each chip";
+}
+
 TEST(LadderTest, WithoutMoreBatchTheSequenceIsShorterAndThatIsSaid) {
   const Climb climb = climb_with({"train.batch=1", "hardware.limit=30MiB"});
   ASSERT_TRUE(climb.found) << to_text(climb);
