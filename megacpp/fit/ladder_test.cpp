@@ -144,17 +144,29 @@ TEST(LadderTest, AfterAFailureLessIsAskedForThanFailed) {
   EXPECT_LT(climb.found->fit.worst().needed(), needed);
 }
 
-// The expert that most tokens choose has the largest rows; where they do not fit, the batch is halved.
+// The expert that most tokens choose makes the chips that hold it the tight ones. They alone do not fit, and the step
+// that relieves them is the whole mesh's.
 TEST(LadderTest, AnExpertHotSpotIsRelievedByTheBatch) {
-  const recipe::Recipe hot = recipe_with(
-      {"layout.expert_parallel=2", "layout.data_parallel=2", "train.batch=8", "model.feed_forward.capacity_factor=4"},
-      "nam56r-tiny");
-  const OnPaper asked = on_paper(hot);
-  recipe::Recipe tight = hot;
-  tight.hardware.limit.bytes = asked.fit.worst().needed() - 1;
-  const Climb climb = fit::climb(on_paper(tight), on_paper);
+  const std::vector<std::string> settings = {"layout.expert_parallel=2", "layout.data_parallel=2", "train.batch=8",
+                                             "model.feed_forward.capacity_factor=4"};
+  const recipe::Recipe even = recipe_with(settings, "nam56r-tiny");
+  const int64_t needed = on_paper(even).fit.worst().needed();
+  std::vector<std::string> hot = settings;
+  hot.push_back("hardware.limits=[1=" + std::to_string(needed - 1) + ", 3=" + std::to_string(needed - 1) + "]");
+  const OnPaper asked = on_paper(recipe_with(hot, "nam56r-tiny"));
+  ASSERT_FALSE(asked.fit.fits());
+  EXPECT_EQ(asked.fit.worst().place, "chip 1: data 0, expert 1");
+  EXPECT_EQ(asked.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
+  ASSERT_EQ(asked.fit.groups.size(), 2u);
+  EXPECT_GE(asked.fit.groups[1].room(), 0) << "the others have room";
+  EXPECT_EQ(asked.fit.groups[1].chip, 0);
+
+  const Climb climb = fit::climb(asked, on_paper);
   ASSERT_TRUE(climb.found) << to_text(climb);
   EXPECT_EQ(climb.rung, 1u);
+  EXPECT_EQ(to_text(climb.changes), "train.batch=4 train.micro_steps=2");
+  EXPECT_EQ(climb.found->fit.worst().chip, 1) << "still the tightest";
+  for (const ChipGroup& group : climb.found->fit.groups) EXPECT_LT(group.needed(), needed) << group.place;
 }
 
 }  // namespace
