@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/fit_report.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::fit {
+namespace {
+
+/// Two stages of two chips each, which need 100 and 60 bytes.
+compile::Compiled two_stages() {
+  compile::Compiled compiled;
+  compiled.mesh = ir::Mesh({{"stage", 2}, {"data", 2}});
+  compiled.pipeline.resize(2);
+  compiled.pipeline[0].memory.total_bytes = 100;
+  compiled.pipeline[0].memory.items = {{.role = ir::Role::weight, .family = "A", .block = "block00", .bytes = 70},
+                                       {.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 20}};
+  compiled.pipeline[0].memory.padding_bytes = 10;
+  compiled.pipeline[1].memory.total_bytes = 60;
+  return compiled;
+}
+
+hw::Slice four(hw::ChipKind kind, int64_t usable_bytes) {
+  hw::Chip chip;
+  chip.kind = kind;
+  chip.usable_bytes = usable_bytes;
+  chip.code_bytes_most = 5;
+  chip.slices.host = {4};
+  return {"toy:4", chip, {4, 1}};
+}
+
+TEST(FitReportTest, ChipsOfAStageUnderOneLimitAreAGroup) {
+  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 0, 0, 70});
+  ASSERT_EQ(report.groups.size(), 3u);
+  const ChipGroup &tight = report.groups[0], &first = report.groups[1], &second = report.groups[2];
+  EXPECT_EQ(tight.chip, 3);
+  EXPECT_EQ(tight.stage, 1u);
+  EXPECT_TRUE(tight.own_limit);
+  EXPECT_EQ(tight.room(), 10) << "least room first, though others need more";
+  EXPECT_EQ(tight.place, "chip 3: stage 1, data 1");
+  EXPECT_EQ(tight.where, "(3, 0) on host 0");
+  EXPECT_EQ(first.chip, 0);
+  EXPECT_EQ(first.chips, 2);
+  EXPECT_EQ(first.room(), 50);
+  EXPECT_EQ(second.chip, 2);
+  EXPECT_EQ(second.chips, 1);
+  EXPECT_EQ(second.room(), 90);
+  EXPECT_EQ(report.mean, (100 + 100 + 60 + 60) / 4);
+  EXPECT_TRUE(report.fits());
+  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 99, 0, 0}).fits()) << "one is enough";
+}
+
+TEST(FitReportTest, TheLastByteMayBeUsed) {
+  EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::gpu, 100), {}).fits());
+  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());
+}
+
+TEST(FitReportTest, CodeLiesInTheMemoryOfATpuAlone) {
+  EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::tpu, 150), {}).worst().needed(), 105);
+  EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}).worst().needed(), 100);
+}
+
+TEST(FitReportTest, CorrectionsAreByRole) {
+  const catalog::Correction correction{
+      .method = catalog::Method::parts, .factors = {{"activation", 2.0}}, .samples = 7};
+  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}, correction);
+  EXPECT_EQ(report.worst().planned, 100);
+  EXPECT_EQ(report.worst().corrected, 70 + 2 * 20 + 10);
+  EXPECT_EQ(report.samples, 7u);
+}
+
+// 400 bytes in all, of which 320 are needed: whoever is asked has 80 left.
+TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
+  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::host, 100), {});
+  ASSERT_EQ(report.groups.size(), 2u);
+  EXPECT_EQ(report.groups[0].stage, 0u) << "as little room as the other, and needs more";
+  EXPECT_EQ(report.groups[0].limit, 400 - (320 - 100));
+  EXPECT_EQ(report.groups[0].room(), 80);
+  EXPECT_EQ(report.groups[1].room(), 80);
+  EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::host, 80), {}).fits()) << "320: the last byte";
+  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::host, 79), {}).fits());
+
+  const FitReport limited = fit_report(two_stages(), four(hw::ChipKind::host, 100), {0, 0, 0, 61});
+  EXPECT_EQ(limited.worst().chip, 3);
+  EXPECT_EQ(limited.worst().room(), 1) << "its own limit, whatever the others leave";
+}
+
+}  // namespace
+}  // namespace megacpp::fit
