@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/cli/text_table.h"
+#include "megacpp/fit/misfit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -260,12 +261,15 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
   std::vector<std::string> roles;
   for (const memory::RoleBytes& role : smallest.roles)
     roles.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
-  return {base::Code::E2001,
+  return {fit::misfit_code(worst),
           {.where = fmt::format("{}, {} {}", hardware, worst.place, worst.where),
-           .got = fmt::format("the least that was found needs {} ({}): {}", human_bytes(worst.needed()),
-                              fmt::join(roles, ", "), smallest.layout),
-           .wanted = fmt::format("at most {}: {} too much", human_bytes(worst.limit), human_bytes(-worst.room())),
-           .next = "take more chips or chips with more memory, or make the model, the sequence or the batch smaller"}};
+           .got = fmt::format("the least that was found needs {} ({}): {}; {} too much", human_bytes(worst.needed()),
+                              fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.room())),
+           .wanted = fit::wanted_bytes(worst),
+           .next = worst.limit_is_wrong()
+                       ? "raise hardware.limit or the chip's own in hardware.limits, or take more chips"
+                       : "take more chips or chips with more memory, or make the model, the sequence or the batch "
+                         "smaller"}};
 }
 
 }  // namespace megacpp::cli

@@ -92,11 +92,23 @@ TEST_F(FitCommandTest, WhatNothingMeetsEndsWithTheFrontierAndTheRoles) {
     std::vector<std::string> words = {"--hardware", "host:2", "--set", "hardware.limit=4KiB"};
     words.insert(words.end(), more.begin(), more.end());
     const CommandResult result = fit(words);
-    EXPECT_EQ(result.status, 3);
-    EXPECT_NE(result.err.find("error E2001"), std::string::npos) << result.err;
+    EXPECT_EQ(result.status, 2) << "a limit below what stays on a chip is a mistake";
+    EXPECT_NE(result.err.find("error E1605"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("a limit of at least"), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("optimizer"), std::string::npos) << result.err;
     EXPECT_NE(result.out.find("worst chip"), std::string::npos) << result.out;
   }
+  const std::vector<std::string> grow = {"--hardware", "host:1", "--grow", "batch", "--json", "--set"};
+  const auto grown_in = [&](const std::string& limit) {
+    std::vector<std::string> words = grow;
+    words.push_back("hardware.limit=" + limit);
+    return fit(words);
+  };
+  const int64_t least = Json::parse(grown_in("4KiB").out)["tried"][0]["needed_bytes"];
+  const CommandResult tight = grown_in(std::to_string(least - 1));
+  EXPECT_EQ(tight.status, 3) << "what stays has room, one sequence beside it has not";
+  EXPECT_NE(tight.err.find("error E2001"), std::string::npos) << tight.err;
+  EXPECT_EQ(grown_in(std::to_string(least)).status, 0);
 }
 
 TEST_F(FitCommandTest, MistakesGetACodeAndTheNextStep) {

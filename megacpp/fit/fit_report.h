@@ -20,6 +20,7 @@ struct ChipGroup {
   std::string place;            // "chip 3: data 1, model 1"
   std::string where;            // "(3, 0) on host 1"
   int64_t planned = 0;          // bytes at the peak, by our plan for this hardware
+  int64_t state = 0;            // of them, what stays from step to step
   int64_t corrected = 0;        // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;             // bytes of the compiled program, which lies in the same memory
   int64_t limit = 0;            // bytes
@@ -28,6 +29,9 @@ struct ChipGroup {
 
   int64_t needed() const { return corrected + code; }
   int64_t room() const { return limit - needed(); }  // below 0: it does not fit
+  int64_t least_limit() const { return state + code; }
+  /// Whether the recipe allows it less than any batch could do with.
+  bool limit_is_wrong() const { return own_limit && limit < least_limit(); }
 };
 
 struct FitReport {

@@ -61,20 +61,28 @@ std::string next_for(const OnPaper& paper, const memory::MemoryPlan& plan, int64
 
 }  // namespace
 
+base::Code misfit_code(const ChipGroup& worst) {
+  return worst.limit_is_wrong() ? base::Code::E1605 : base::Code::E2001;
+}
+
+std::string wanted_bytes(const ChipGroup& worst) {
+  if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit));
+  return fmt::format("a limit of at least {}, which stay from step to step{}, not {}",
+                     memory::exact_bytes(worst.least_limit()), worst.code > 0 ? " with the code" : "",
+                     memory::exact_bytes(worst.limit));
+}
+
 memory::OutOfMemory misfit_error(const OnPaper& paper) {
   MEGACPP_CHECK(!paper.fit.fits()) << "everything fits";
   const ChipGroup& worst = paper.fit.worst();
   const memory::MemoryPlan& plan = paper.worst_memory();
-  const bool limit_is_wrong = worst.own_limit && plan.state_bytes > worst.limit - worst.code;
   const std::string place = worst.place + " at " + worst.where;
   base::Problem problem{
       .where = place + " of " + paper.fit.hardware,
       .got = fmt::format("{} needed, {} too much ({}): {}; {} of {} chips do not fit",
                          memory::exact_bytes(worst.needed()), human_bytes(-worst.room()), parts_text(worst),
                          memory::contents_text(plan), overflowing(paper.fit), paper.compiled.mesh.chips()),
-      .wanted = limit_is_wrong ? fmt::format("a limit above {}, which stay from step to step, not {}",
-                                             memory::exact_bytes(plan.state_bytes), memory::exact_bytes(worst.limit))
-                               : fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit)),
+      .wanted = wanted_bytes(worst),
       .next = next_for(paper, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .stage = kPlanningStage,
@@ -84,7 +92,7 @@ memory::OutOfMemory misfit_error(const OnPaper& paper) {
                          .limit = worst.limit,
                          .roles = memory::bytes_by_role(plan),
                          .largest = memory::pieces_of(plan)};
-  return {limit_is_wrong ? base::Code::E1605 : base::Code::E2001, std::move(problem), std::move(facts)};
+  return {misfit_code(worst), std::move(problem), std::move(facts)};
 }
 
 }  // namespace megacpp::fit

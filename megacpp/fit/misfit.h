@@ -2,6 +2,9 @@
 // The error of a plan on paper that does not fit its hardware.
 #pragma once
 
+#include <string>
+
+#include "megacpp/base/error.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/memory/out_of_memory.h"
 
@@ -10,8 +13,14 @@ namespace megacpp::fit {
 /// The stage of such a failure.
 inline constexpr const char* kPlanningStage = "planning";
 
-/// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; E1605 where the
-/// recipe's own limit is below what stays on the chip. Call it where paper.fit.fits() is false.
+/// E1605 where the recipe's own limit of the worst chip is below what stays on it, else E2001.
+base::Code misfit_code(const ChipGroup& worst);
+/// How much the worst chip should have or need: "a limit of at least 507 bytes, ..", "at most the 507 bytes of this
+/// chip".
+std::string wanted_bytes(const ChipGroup& worst);
+
+/// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; or E1605.
+/// Call it where paper.fit.fits() is false.
 memory::OutOfMemory misfit_error(const OnPaper& paper);
 
 }  // namespace megacpp::fit

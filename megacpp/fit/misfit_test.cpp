@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/misfit.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::fit {
+namespace {
+
+using base::Code;
+
+// Four chips of a TPU, whose code lies in the same memory; limits are by chip, 0: the hardware's own.
+OnPaper with_limits(const std::vector<int64_t>& limits) {
+  const std::vector<std::string> settings = {"layout.data_parallel=4", "train.batch=4", "train.sequence=64",
+                                             "layout.zero=0"};
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
+  return plan_on_paper(
+      recipe, {.slice = hw::parse_target("v6e:2x2"),
+               .kernels = {.name = "any",
+                           .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+               .limits = limits});
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
+  const OnPaper paper = with_limits({0, int64_t{10} << 20, 0, 0});
+  const ChipGroup& worst = paper.fit.worst();
+  const int64_t stays = paper.worst_memory().state_bytes + 500'000'000;
+  EXPECT_EQ(worst.chip, 1);
+  EXPECT_EQ(worst.least_limit(), stays);
+  const memory::OutOfMemory error = misfit_error(paper);
+  EXPECT_EQ(error.code(), Code::E1605);
+  EXPECT_EQ(error.exit_status(), 2);
+  EXPECT_TRUE(has(error.problem().wanted, "a limit of at least " + std::to_string(stays) + " bytes")) << error.what();
+  EXPECT_TRUE(has(error.problem().wanted, "not 10485760 bytes")) << error.what();
+
+  // With the limit that the error asks for it is another error: what comes and goes has no room.
+  EXPECT_EQ(misfit_code(with_limits({0, stays - 1, 0, 0}).fit.worst()), Code::E1605);
+  EXPECT_EQ(misfit_code(with_limits({0, stays, 0, 0}).fit.worst()), Code::E2001);
+}
+
+TEST(MisfitTest, APlanThatIsTooLargeIsNamedWithItsBytes) {
+  const int64_t needed = with_limits({}).fit.worst().needed();
+  const OnPaper paper = with_limits({0, 0, needed - 1, 0});
+  const memory::OutOfMemory error = misfit_error(paper);
+  EXPECT_EQ(error.code(), Code::E2001);
+  EXPECT_EQ(error.exit_status(), 3);
+  EXPECT_TRUE(has(error.problem().where, "chip 2: data 2 at (0, 1) on host 0 of v6e:2x2")) << error.what();
+  EXPECT_TRUE(has(error.problem().got, std::to_string(needed) + " bytes")) << error.what();
+  EXPECT_TRUE(has(error.problem().got, "1 of 4 chips do not fit")) << error.what();
+  EXPECT_TRUE(has(error.problem().wanted, "at most the " + std::to_string(needed - 1) + " bytes")) << error.what();
+  EXPECT_EQ(error.facts().chip, 2);
+  EXPECT_EQ(error.facts().wanted, needed);
+  EXPECT_EQ(error.facts().limit, needed - 1);
+}
+
+TEST(MisfitTest, TheHardwaresOwnLimitIsNobodysMistake) {
+  ChipGroup chip{.planned = 100, .state = 90, .corrected = 100, .code = 5, .limit = 50, .own_limit = false};
+  EXPECT_EQ(misfit_code(chip), Code::E2001);
+  EXPECT_EQ(wanted_bytes(chip), "at most the " + memory::exact_bytes(50) + " of this chip");
+  chip.own_limit = true;
+  EXPECT_EQ(misfit_code(chip), Code::E1605);
+  chip.limit = 95;
+  EXPECT_EQ(misfit_code(chip), Code::E2001) << "what stays and the code have just enough";
+}
+
+}  // namespace
+}  // namespace megacpp::fit
