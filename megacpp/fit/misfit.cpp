@@ -17,11 +17,24 @@ namespace {
 
 using memory::human_bytes;
 
+constexpr size_t kShownGroups = 3;
+
 int64_t overflowing(const FitReport& report) {
   int64_t chips = 0;
   for (const ChipGroup& group : report.groups)
     if (group.room() < 0) chips += group.chips;
   return chips;
+}
+
+// The worst stands under "where"; the next ones are named, with those that are alike, and all are counted.
+std::string others_text(const FitReport& report, int64_t chips) {
+  std::string text;
+  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && report.groups[g].room() < 0; ++g) {
+    const ChipGroup& group = report.groups[g];
+    const std::string alike = group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : "";
+    if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-group.room()));
+  }
+  return text + fmt::format("; {} of {} chips do not fit", overflowing(report), chips);
 }
 
 // "1.5 GiB planned, 1.6 GiB by what the catalog learnt, 0.4 GiB of code"
@@ -77,13 +90,12 @@ memory::OutOfMemory misfit_error(const OnPaper& paper) {
   const ChipGroup& worst = paper.fit.worst();
   const memory::MemoryPlan& plan = paper.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
-  base::Problem problem{
-      .where = place + " of " + paper.fit.hardware,
-      .got = fmt::format("{} needed, {} too much ({}): {}; {} of {} chips do not fit",
-                         memory::exact_bytes(worst.needed()), human_bytes(-worst.room()), parts_text(worst),
-                         memory::contents_text(plan), overflowing(paper.fit), paper.compiled.mesh.chips()),
-      .wanted = wanted_bytes(worst),
-      .next = next_for(paper, plan, worst.limit - worst.code)};
+  base::Problem problem{.where = place + " of " + paper.fit.hardware,
+                        .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
+                                           human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
+                                           others_text(paper.fit, paper.compiled.mesh.chips())),
+                        .wanted = wanted_bytes(worst),
+                        .next = next_for(paper, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .stage = kPlanningStage,
                          .chip = worst.chip,

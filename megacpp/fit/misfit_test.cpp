@@ -58,6 +58,16 @@ TEST(MisfitTest, APlanThatIsTooLargeIsNamedWithItsBytes) {
   EXPECT_EQ(error.facts().limit, needed - 1);
 }
 
+TEST(MisfitTest, OthersThatDoNotFitAreNamed) {
+  const int64_t needed = with_limits({}).fit.worst().needed(), mib = int64_t{1} << 20;
+  const std::string got =
+      misfit_error(with_limits({needed - mib, needed - 3 * mib, needed - 2 * mib, 0})).problem().got;
+  EXPECT_TRUE(has(got, "; also chip 2: data 2, 2.00 MiB too much; also chip 0: data 0, 1.00 MiB too much")) << got;
+  EXPECT_TRUE(has(got, "; 3 of 4 chips do not fit")) << got;
+  const std::string alike = misfit_error(with_limits({1, needed - mib, needed - mib, 0})).problem().got;
+  EXPECT_TRUE(has(alike, "; also chip 1: data 1 and 1 alike, 1.00 MiB too much")) << alike;
+}
+
 TEST(MisfitTest, TheHardwaresOwnLimitIsNobodysMistake) {
   ChipGroup chip{.planned = 100, .state = 90, .corrected = 100, .code = 5, .limit = 50, .own_limit = false};
   EXPECT_EQ(misfit_code(chip), Code::E2001);
