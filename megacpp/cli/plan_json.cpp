@@ -99,6 +99,7 @@ Json time_json(const PlanReport& r) {
           {"exposed_seconds", time.exposed},
           {"bubble_seconds", time.bubble},
           {"overlapped_seconds", time.overlapped},
+          {"arithmetic_seconds", time.arithmetic},
           {"tokens_per_step", r.tokens_per_step()},
           {"tokens_per_second", r.tokens_per_second()},
           {"mfu", time.mfu},

@@ -77,7 +77,7 @@ std::string roles_picture(const memory::MemoryPlan& plan) {
 }
 
 std::string time_picture(const fit::StepTime& time) {
-  report::BarChart chart{.series = {"compute", "memory traffic", "pipeline bubble"},
+  report::BarChart chart{.series = {"bound by arithmetic", "bound by memory", "pipeline bubble"},
                          .bars = {{.label = "step", .values = {time.compute, time.memory, time.bubble}},
                                   {.label = "links, beside the work", .values = {0, 0, 0}}},
                          .text = human_seconds};
@@ -187,6 +187,7 @@ void add_time(report::Page& page, const PlanReport& r) {
                              r.tokens_per_second(), 100 * time.mfu, time.regime(), r.relief));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");
+  page.paragraph(arithmetic_text(time));
   if (!time.links.empty()) page.table(links_table(time));
 }
 

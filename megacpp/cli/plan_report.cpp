@@ -79,6 +79,14 @@ std::string verdict_text(const PlanReport& report) {
                      fits ? "room" : "too much");
 }
 
+std::string arithmetic_text(const fit::StepTime& time) {
+  const double share = time.seconds() > 0 ? time.arithmetic / time.seconds() : 0;
+  return fmt::format(
+      "All arithmetic of a chip takes {} at its peak, {:.1f}% of the step; MFU counts the model's alone, nothing "
+      "twice.",
+      human_seconds(time.arithmetic), 100 * share);
+}
+
 std::string hardware_text(const hw::Slice& slice) {
   const auto counted = [](int64_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");

@@ -50,6 +50,9 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
 /// "fits: chip 0: data 0 at (0, 0) on host 0 needs 1.00 GiB of 31.24 GiB, 30.24 GiB room"
 std::string verdict_text(const PlanReport& report);
 
+/// What lies between the arithmetic of a step and its MFU, in a sentence.
+std::string arithmetic_text(const fit::StepTime& time);
+
 /// "v6e:2x2: 4 chips on 1 host, Google Cloud TPU v6e (Trillium)"
 std::string hardware_text(const hw::Slice& slice);
 

@@ -69,7 +69,10 @@ TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
                            "Predicted step",
                            "tokens/s",
                            "MFU",
+                           "bound by arithmetic",
+                           "bound by memory",
                            "waiting for links",
+                           "All arithmetic of a chip takes",
                            "no catalog yet",
                            "The average over all 4 chips, which decides nothing"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;

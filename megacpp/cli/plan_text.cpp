@@ -107,14 +107,14 @@ std::string time_text(const PlanReport& r) {
   const auto add = [&](const char* name, double seconds) {
     table.add({name, human_seconds(seconds), fmt::format("{:.1f}%", all > 0 ? 100 * seconds / all : 0)});
   };
-  add("compute", time.compute);
-  add("memory traffic", time.memory);
+  add("bound by arithmetic", time.compute);
+  add("bound by memory", time.memory);
   add("waiting for links", time.exposed);
   add("pipeline bubble", time.bubble);
   std::string text = fmt::format(
       "Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, bound by {}. The least this hardware allows the program.\n",
       human_seconds(all), r.tokens_per_second(), 100 * time.mfu, time.regime());
-  text += table.to_text();
+  text += table.to_text() + arithmetic_text(time) + "\n";
   return text + fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.relief);
 }
 

@@ -68,6 +68,7 @@ class Walk {
 
   StepTime finish() {
     for (auto& [axes, link] : links_) {
+      if (link.bytes == 0) continue;
       time_.exposed += link.exposed;
       time_.overlapped += link.seconds - std::min(link.seconds, link.exposed);
       time_.links.push_back(link);
@@ -87,6 +88,7 @@ class Walk {
     const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
     const double arithmetic = flops / rate_of(dtype, flops, results), traffic = bytes / chip_.memory_bytes_per_second;
     const double seconds = std::max(arithmetic, traffic);
+    time_.arithmetic += times(flops / matrix_rate(chip_, dtype));
     (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
     return seconds;
   }

@@ -85,6 +85,7 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   const StepTime bound_by_memory = predict_step(compiled, narrow, "f32");
   EXPECT_DOUBLE_EQ(bound_by_memory.compute, 0);
   EXPECT_DOUBLE_EQ(bound_by_memory.memory, 10);
+  EXPECT_DOUBLE_EQ(bound_by_memory.arithmetic, 8) << "which takes its time all the same";
   EXPECT_EQ(bound_by_memory.regime(), "memory");
 }
 
@@ -92,7 +93,9 @@ TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
   hw::Slice slice = toys(1);
   slice.chip.half_depth = 16;
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, 16) << "16 terms: half of the peak";
+  const StepTime time = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(time.compute, 16) << "16 terms: half of the peak";
+  EXPECT_DOUBLE_EQ(time.arithmetic, 8) << "at the peak";
 }
 
 TEST(StepTimeTest, ReshapesAndInputsAreFree) {
@@ -145,6 +148,7 @@ TEST(StepTimeTest, AProgramCountsAsOftenAsTheStepRunsIt) {
   };
   const StepTime thrice = on_two(write, 3);
   EXPECT_DOUBLE_EQ(thrice.compute, 24);
+  EXPECT_DOUBLE_EQ(thrice.arithmetic, 24);
   EXPECT_DOUBLE_EQ(thrice.exposed, 7.5);
   EXPECT_EQ(thrice.links[0].bytes, 3 * 256);
 }
@@ -178,7 +182,20 @@ TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
   EXPECT_DOUBLE_EQ(time.compute, 24) << "the first stage: forward, backward and its update";
   EXPECT_DOUBLE_EQ(time.exposed, 0) << "what is sent is not waited for";
   EXPECT_DOUBLE_EQ(time.bubble, 2.5 + 8 + 2.5);
+  ASSERT_EQ(time.links.size(), 1u);
+  EXPECT_DOUBLE_EQ(time.overlapped, 2.5) << "what it sends";
   EXPECT_EQ(time.regime(), "compute");
+}
+
+TEST(StepTimeTest, LinksThatCarryNothingAreNotListed) {
+  EXPECT_TRUE(predict_step(compiled_of({program([](ops::Builder& b) {
+                                         ir::Attrs alone = sum_over_data();
+                                         alone.set("parts", int64_t{1});
+                                         b.one("all_reduce", {add_gradient(b)}, alone);
+                                       })},
+                                       ir::Mesh({{"data", 1}})),
+                           toys(1), "f32")
+                  .links.empty());
 }
 
 StepTime of_schedule(const std::vector<std::string>& settings) {
