@@ -54,15 +54,14 @@ std::string picture(const FitAnswer& answer) {
 
 report::Table table_of(const FitAnswer& answer) {
   report::Table table{
-      .headings = {"layout", ">worst chip", ">room", ">a step", ">tokens/s", ">MFU", "bound by", "settings"},
-      .rows = {}};
+      .headings = {"layout", ">worst chip", ">room", ">a step", ">tokens/s", ">MFU", "regime", "settings"}, .rows = {}};
   for (const size_t index : answer.order()) {
     const Found& one = answer.search.found[index];
     const int64_t room = one.fit.worst().room();
     table.rows.push_back({(answer.is_on_front(index) ? "* " : "") + one.layout, human_bytes(one.needed()),
                           (room < 0 ? "-" : "") + human_bytes(std::abs(room)), seconds_label(one.time.seconds()),
                           fmt::format("{:.0f}", one.tokens_per_second()), fmt::format("{:.1f} %", 100 * one.time.mfu),
-                          one.time.regime(), set_words(one.changes)});
+                          to_text(one.regime), set_words(one.changes)});
   }
   return table;
 }

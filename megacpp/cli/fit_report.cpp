@@ -45,11 +45,11 @@ std::vector<std::string> cells_of(const Found& one) {
           seconds_text(one.time.seconds()),
           fmt::format("{:.0f}", one.tokens_per_second()),
           fmt::format("{:.1f} %", 100 * one.time.mfu),
-          one.time.regime()};
+          to_text(one.regime)};
 }
 
 const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">worst chip", ">of limit",
-                                            ">room",  ">a step", ">tokens/s", ">MFU",        "bound by"};
+                                            ">room",  ">a step", ">tokens/s", ">MFU",        "regime"};
 
 const catalog::Ranked* known_of(const FitAnswer& answer, size_t found) {
   const auto at = std::ranges::find(answer.known, found, &catalog::Ranked::candidate);
@@ -87,7 +87,9 @@ Json found_json(const Found& one) {
           {"step_seconds", one.time.seconds()},
           {"tokens_per_second", one.tokens_per_second()},
           {"mfu", one.time.mfu},
-          {"bound_by", one.time.regime()},
+          {"bound_by", fit::part_name(one.time.largest())},
+          {"regime", fit::regime_name(one.regime.kind)},
+          {"regime_because", one.regime.because},
           {"estimated_bytes", one.estimate.bytes},
           {"estimated_seconds", one.estimate.seconds}};
 }

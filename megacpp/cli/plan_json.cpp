@@ -103,7 +103,9 @@ Json time_json(const PlanReport& r) {
           {"tokens_per_step", r.tokens_per_step()},
           {"tokens_per_second", r.tokens_per_second()},
           {"mfu", time.mfu},
-          {"regime", time.regime()},
+          {"bound_by", fit::part_name(time.largest())},
+          {"regime", fit::regime_name(r.regime.kind)},
+          {"regime_because", r.regime.because},
           {"relief", r.relief}};
 }
 

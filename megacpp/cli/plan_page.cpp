@@ -183,8 +183,8 @@ void add_memory(report::Page& page, const PlanReport& r) {
 void add_time(report::Page& page, const PlanReport& r) {
   const fit::StepTime& time = r.paper.time;
   page.heading("Predicted step");
-  page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU, bound by {}. {}", human_seconds(time.seconds()),
-                             r.tokens_per_second(), 100 * time.mfu, time.regime(), r.relief));
+  page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU. Regime: {}. {}", human_seconds(time.seconds()),
+                             r.tokens_per_second(), 100 * time.mfu, to_text(r.regime), r.relief));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");
   page.paragraph(arithmetic_text(time));

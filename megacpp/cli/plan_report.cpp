@@ -54,6 +54,7 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .rows = {},
                     .stored = {},
                     .arguments = {},
+                    .regime = {},
                     .relief = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
   const FilledRecipe fill = fill_slice(recipe, report.slice);
@@ -66,6 +67,7 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
     report.catalog_note = "the catalog has no other measurement of this lane";
   report.composition = plan::composition(report.paper.plan, filled);
   add_parameters(report);
+  report.regime = fit::regime_of(report.paper);
   report.relief = fit::relief(report.paper.time, report.paper.plan, filled);
   return report;
 }

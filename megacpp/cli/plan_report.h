@@ -11,6 +11,7 @@
 #include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/fit/regime.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/next_step.h"
@@ -35,7 +36,8 @@ struct PlanReport {
   std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
   std::vector<fit::StoredParameter> stored;  // every one
   fit::ArgumentBytes arguments;              // of the worst chip
-  std::string relief;                        // what would make a step shorter
+  fit::Regime regime;
+  std::string relief;  // what would make a step shorter
 
   const fit::ChipGroup& worst() const { return paper.fit.worst(); }
   /// Of the worst chip.

@@ -69,6 +69,8 @@ TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
                            "Predicted step",
                            "tokens/s",
                            "MFU",
+                           "Regime: ",
+                           "% of the step)",
                            "bound by arithmetic",
                            "bound by memory",
                            "waiting for links",
@@ -129,6 +131,7 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
   EXPECT_EQ(wq["weight"]["local"][1], wq["shape"][1].get<int64_t>() / 2);
   EXPECT_NE(wq["weight"]["layout"].get<std::string>().find("T(8,128)"), std::string::npos);
   const Json& time = json["time"];
+  EXPECT_TRUE(time["regime"] == "communication" || time["regime"] == "memory or context") << time;
   EXPECT_NEAR(time["step_seconds"].get<double>(),
               time["compute_seconds"].get<double>() + time["memory_seconds"].get<double>() +
                   time["exposed_seconds"].get<double>() + time["bubble_seconds"].get<double>(),

@@ -112,8 +112,8 @@ std::string time_text(const PlanReport& r) {
   add("waiting for links", time.exposed);
   add("pipeline bubble", time.bubble);
   std::string text = fmt::format(
-      "Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, bound by {}. The least this hardware allows the program.\n",
-      human_seconds(all), r.tokens_per_second(), 100 * time.mfu, time.regime());
+      "Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU. The least this hardware allows the program.\nRegime: {}.\n",
+      human_seconds(all), r.tokens_per_second(), 100 * time.mfu, to_text(r.regime));
   text += table.to_text() + arithmetic_text(time) + "\n";
   return text + fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.relief);
 }

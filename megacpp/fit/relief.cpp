@@ -36,15 +36,18 @@ std::string for_links(const StepTime& time, const plan::Plan& plan) {
 }  // namespace
 
 std::string relief(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe) {
-  const std::string regime = time.regime();
-  if (regime == "links") return for_links(time, plan);
-  if (regime == "pipeline bubble")
-    return "Stages wait for each other: raise train.micro_steps, or set layout.schedule: interleaved with "
-           "layout.virtual_stages above 1, or zero_bubble.";
-  if (regime == "memory")
-    return "Memory traffic sets the pace: give each chip more tokens (train.batch) so that every byte of weights "
-           "serves more "
-           "of them, or split less (layout.tensor_parallel).";
+  switch (time.largest()) {
+    case StepPart::links:
+      return for_links(time, plan);
+    case StepPart::bubble:
+      return "Stages wait for each other: raise train.micro_steps, or set layout.schedule: interleaved with "
+             "layout.virtual_stages above 1, or zero_bubble.";
+    case StepPart::memory:
+      return "Memory traffic sets the pace: give each chip more tokens (train.batch) so that every byte of weights "
+             "serves more of them, or split less (layout.tensor_parallel).";
+    case StepPart::arithmetic:
+      break;
+  }
   return recomputes(recipe.train)
              ? "Arithmetic sets the pace: recompute less (train.recompute) where memory allows, or add chips."
              : "Arithmetic sets the pace, which is the best there is: only more or faster chips shorten it.";

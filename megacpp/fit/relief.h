@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would make a predicted step shorter: one sentence for the regime it is in, naming recipe keys.
+// What would make a predicted step shorter: one sentence for its largest part, naming recipe keys.
 #pragma once
 
 #include <string>

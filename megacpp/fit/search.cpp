@@ -272,11 +272,13 @@ double Found::tokens_per_second() const {
 Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Ground& ground) {
   OnPaper paper = plan_on_paper(with_changes(asked, changes), ground);
   const memory::MemoryPlan& worst = paper.worst_memory();
+  const Regime regime = regime_of(paper);
   return {.recipe = std::move(paper.recipe),
           .changes = changes,
           .layout = plan::layout_line(paper.plan),
           .fit = std::move(paper.fit),
           .time = std::move(paper.time),
+          .regime = regime,
           .roles = memory::bytes_by_role(worst)};
 }
 

@@ -12,6 +12,7 @@
 #include "megacpp/fit/candidates.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/regime.h"
 #include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::fit {
@@ -23,6 +24,7 @@ struct Found {
   std::string layout;     // plan::layout_line
   FitReport fit;
   StepTime time;
+  Regime regime;
   std::vector<memory::RoleBytes> roles;  // of the worst chip, most first
   Estimate estimate = {};                // what was expected of it
 

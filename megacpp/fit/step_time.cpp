@@ -164,10 +164,14 @@ StageStep step_of(const compile::Compiled& compiled, const compile::ChipPrograms
 
 }  // namespace
 
-std::string StepTime::regime() const {
-  const std::array<std::pair<double, const char*>, 4> shares = {
-      {{compute, "compute"}, {memory, "memory"}, {exposed, "links"}, {bubble, "pipeline bubble"}}};
-  return std::ranges::max_element(shares)->second;
+std::string_view part_name(StepPart part) {
+  constexpr std::array<std::string_view, 4> kNames = {"arithmetic", "memory", "links", "pipeline bubble"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+StepPart StepTime::largest() const {
+  const std::array<double, 4> seconds = {compute, memory, exposed, bubble};  // as the parts are listed
+  return static_cast<StepPart>(std::ranges::max_element(seconds) - seconds.begin());
 }
 
 std::vector<catalog::Part> parts_of(const StepTime& time) {

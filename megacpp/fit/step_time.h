@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/catalog/records.h"
@@ -26,6 +27,10 @@ struct LinkTime {
   double bytes_per_second;  // of the link along these axes
 };
 
+enum class StepPart : uint8_t { arithmetic, memory, links, bubble };
+/// "arithmetic", "memory", "links", "pipeline bubble"
+std::string_view part_name(StepPart part);
+
 struct StepTime {
   double compute = 0;           // seconds in nodes that arithmetic bounds
   double memory = 0;            // in nodes that memory traffic bounds
@@ -37,8 +42,8 @@ struct StepTime {
   double mfu = 0;               // model FLOPs over what all chips could do in that time
 
   double seconds() const { return compute + memory + exposed + bubble; }
-  /// "compute", "memory", "links" or "pipeline bubble": what takes the largest share.
-  std::string regime() const;
+  /// What takes the largest share; of equal ones the first.
+  StepPart largest() const;
 };
 
 /// The seconds by what takes them, as the catalog's samples have them.

@@ -8,7 +8,6 @@
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::fit {
@@ -78,7 +77,7 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.memory, 0);
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.seconds(), 8);
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.mfu, 0.5) << "1024 of the 2048 it could do";
-  EXPECT_EQ(bound_by_arithmetic.regime(), "compute");
+  EXPECT_EQ(bound_by_arithmetic.largest(), StepPart::arithmetic);
 
   hw::Slice narrow = toys(1);
   narrow.chip.memory_bytes_per_second = 128;
@@ -86,7 +85,7 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   EXPECT_DOUBLE_EQ(bound_by_memory.compute, 0);
   EXPECT_DOUBLE_EQ(bound_by_memory.memory, 10);
   EXPECT_DOUBLE_EQ(bound_by_memory.arithmetic, 8) << "which takes its time all the same";
-  EXPECT_EQ(bound_by_memory.regime(), "memory");
+  EXPECT_EQ(bound_by_memory.largest(), StepPart::memory);
 }
 
 TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
@@ -184,7 +183,7 @@ TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
   EXPECT_DOUBLE_EQ(time.bubble, 2.5 + 8 + 2.5);
   ASSERT_EQ(time.links.size(), 1u);
   EXPECT_DOUBLE_EQ(time.overlapped, 2.5) << "what it sends";
-  EXPECT_EQ(time.regime(), "compute");
+  EXPECT_EQ(time.largest(), StepPart::arithmetic);
 }
 
 TEST(StepTimeTest, LinksThatCarryNothingAreNotListed) {

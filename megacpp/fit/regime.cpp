@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/regime.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace megacpp::fit {
+namespace {
+
+std::string counted(size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+Regime by_time(const StepTime& time) {
+  const StepPart part = time.largest();
+  const auto of = [&](RegimeKind kind, double seconds) {
+    const double share = time.seconds() > 0 ? seconds / time.seconds() : 0;
+    return Regime{kind, fmt::format("{}: {:.0f}% of the step", part_name(part), 100 * share)};
+  };
+  switch (part) {
+    case StepPart::arithmetic:
+      return of(RegimeKind::enough_work, time.compute);
+    case StepPart::memory:
+      return of(RegimeKind::memory_or_context, time.memory);
+    case StepPart::links:
+      return of(RegimeKind::communication, time.exposed);
+    case StepPart::bubble:
+      return of(RegimeKind::communication, time.bubble);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view regime_name(RegimeKind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {"enough work", "communication", "memory or context",
+                                                      "unstable compile or fallback"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string to_text(const Regime& regime) { return fmt::format("{} ({})", regime_name(regime.kind), regime.because); }
+
+Regime regime_of(const StepTime& time, const RegimeFacts& facts) {
+  if (facts.late_compiles > 0) return {RegimeKind::unstable, counted(facts.late_compiles, "compile") + " after step 0"};
+  if (facts.fallbacks > 0) return {RegimeKind::unstable, counted(facts.fallbacks, "fallback")};
+  if (!facts.fits) return {RegimeKind::memory_or_context, "it does not fit"};
+  if (facts.was_shrunk) return {RegimeKind::memory_or_context, "what was asked for did not fit"};
+  return by_time(time);
+}
+
+Regime regime_of(const OnPaper& paper) {
+  return regime_of(paper.time, {.fallbacks = paper.compiled.fallbacks.size(), .fits = paper.fit.fits()});
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a plan or a run stands, in one of four words that say where to look first: chips have enough work, they wait
+// for each other, memory holds them back, or the program is not what it should be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "megacpp/fit/on_paper.h"
+
+namespace megacpp::fit {
+
+enum class RegimeKind : uint8_t { enough_work, communication, memory_or_context, unstable };
+/// "enough work", "communication", "memory or context", "unstable compile or fallback"
+std::string_view regime_name(RegimeKind kind);
+
+struct Regime {
+  RegimeKind kind = RegimeKind::enough_work;
+  std::string because;  // "arithmetic bounds the step", "links: 61% of the step"
+};
+/// "communication (links: 61% of the step)"
+std::string to_text(const Regime& regime);
+
+/// What decides beside the time of a step. All but the first two are known of a run alone.
+struct RegimeFacts {
+  size_t fallbacks = 0;      // ops without a kernel, run as their parts
+  bool fits = true;          // every chip
+  size_t late_compiles = 0;  // after step 0
+  bool was_shrunk = false;   // memory did not suffice for what was asked for, and the ladder found less
+};
+
+/// The first that holds: a program that changes or falls back makes predictions worth little; without memory nothing
+/// runs; then what takes the largest part of the step.
+Regime regime_of(const StepTime& time, const RegimeFacts& facts);
+/// Of a plan.
+Regime regime_of(const OnPaper& paper);
+
+}  // namespace megacpp::fit

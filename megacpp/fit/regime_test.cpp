@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/regime.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::fit {
+namespace {
+
+std::string text(const StepTime& time, const RegimeFacts& facts = {}) { return to_text(regime_of(time, facts)); }
+
+TEST(RegimeTest, TheLargestPartOfTheStepDecides) {
+  EXPECT_EQ(text({.compute = 6, .memory = 4}), "enough work (arithmetic: 60% of the step)");
+  EXPECT_EQ(text({.compute = 1, .memory = 3}), "memory or context (memory: 75% of the step)");
+  EXPECT_EQ(text({.compute = 1, .memory = 1, .exposed = 2}), "communication (links: 50% of the step)");
+  EXPECT_EQ(text({.compute = 1, .exposed = 1, .bubble = 2}), "communication (pipeline bubble: 50% of the step)");
+}
+
+TEST(RegimeTest, AProgramThatIsNotWhatItShouldBeComesFirst) {
+  const StepTime busy{.compute = 1};
+  EXPECT_EQ(text(busy, {.fallbacks = 1, .fits = false}), "unstable compile or fallback (1 fallback)");
+  EXPECT_EQ(text(busy, {.fallbacks = 2, .late_compiles = 3}), "unstable compile or fallback (3 compiles after step 0)");
+}
+
+TEST(RegimeTest, WhatMemoryHeldBackIsLimitedByIt) {
+  const StepTime busy{.compute = 1};
+  EXPECT_EQ(text(busy, {.fits = false}), "memory or context (it does not fit)");
+  EXPECT_EQ(text(busy, {.was_shrunk = true}), "memory or context (what was asked for did not fit)");
+}
+
+TEST(RegimeTest, APlanIsJudgedByItsFallbacksAndItsRoom) {
+  OnPaper paper;
+  paper.time.compute = 1;
+  paper.fit.groups = {{.corrected = 10, .limit = 10}};
+  EXPECT_EQ(regime_of(paper).kind, RegimeKind::enough_work);
+  paper.fit.groups[0].limit = 9;
+  EXPECT_EQ(regime_of(paper).kind, RegimeKind::memory_or_context);
+  paper.compiled.fallbacks.push_back({.op = "attention", .scope = "block00.A", .reason = "no kernel"});
+  EXPECT_EQ(regime_of(paper).kind, RegimeKind::unstable);
+}
+
+}  // namespace
+}  // namespace megacpp::fit
