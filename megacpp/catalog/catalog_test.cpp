@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::catalog {
@@ -148,6 +149,33 @@ TEST_F(CatalogTest, AMeasurementOfNothingIsOurDefect) {
   EXPECT_THROW(catalog_.record_calibration(sample(launch("a"), 10, 0)), base::Error);
   EXPECT_THROW(catalog_.record_calibration(sample(launch("a"), 0, 10)), base::Error);
   EXPECT_TRUE(catalog_.entries().empty());
+}
+
+TEST_F(CatalogTest, ARowThatCannotBeOursNamesTheFile) {
+  const Signature asked = launch("a");
+  catalog_.remember_start(asked, {.at = "1", .settings = {{"train.batch", "4"}}, .reasons = {"r"}});
+  catalog_.record_calibration(sample(asked, 10, 11));
+  struct Row {
+    const char* damage;
+    const char* got;
+  };
+  for (const auto& [damage, got] :
+       {Row{"start SET settings = '{\"train.batch\":'", "a damaged row: settings, byte 15: the end of the text"},
+        Row{"start SET settings = '[]'", "a damaged row: settings: a list"},
+        Row{"start SET reasons = ''", "a damaged row: reasons, byte 0: the end of the text"},
+        Row{"sample SET parts = '{}'", "a damaged row: parts: no prediction"},
+        Row{"sample SET parts = '{\"weights\":\"many\"}'", "a damaged row: parts: no prediction"},
+        Row{"sample SET measured = 0", "a damaged row: measured: 0"}}) {
+    const testing_support::TemporaryFolder folder;
+    const std::filesystem::path copy = folder / "copy.sqlite";
+    Database(catalog_.path(), {}).execute("VACUUM INTO '" + copy.string() + "'");
+    Database(copy, {}).execute(std::string("UPDATE ") + damage);
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E1701, [&] { Catalog::open(copy).entries(); });
+    EXPECT_EQ(problem.where, copy) << damage;
+    EXPECT_EQ(problem.got, got);
+    EXPECT_NE(problem.next.find("--catalog"), std::string::npos) << problem.next;
+  }
 }
 
 TEST_F(CatalogTest, EntriesComeWithEverythingAndTheNewestFirst) {

@@ -91,14 +91,18 @@ sqlite3_file* file_handle(sqlite3* database) {
 
 }  // namespace
 
+void refuse_file(const std::string& path, const std::string& got) {
+  constexpr base::Code kCode = base::Code::E1701;
+  base::raise(kCode, {.where = path, .got = got, .wanted = wanted(kCode), .next = next_step(kCode)});
+}
+
 // ---- Statement
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
 void Statement::check(int result) const {
   if (result == SQLITE_OK || result == SQLITE_ROW || result == SQLITE_DONE) return;
-  sqlite3* database = sqlite3_db_handle(statement_.get());
-  fail(database, result, file_of(database));
+  fail(sqlite3_db_handle(statement_.get()), result, file());
 }
 
 void Statement::bind_one(int index, int64_t value) { check(sqlite3_bind_int64(statement_.get(), index, value)); }
@@ -145,6 +149,8 @@ std::optional<double> Statement::maybe_real(int column) const {
   return real(column);
 }
 
+std::string Statement::file() const { return file_of(sqlite3_db_handle(statement_.get())); }
+
 // ---- Database
 
 void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
@@ -159,6 +165,15 @@ Database::Database(const std::filesystem::path& path, const Options& options) {
   database_.reset(opened);
   if (result != SQLITE_OK) fail(opened, result, path.string());
   sqlite3_busy_timeout(opened, static_cast<int>(options.wait.count()));
+}
+
+Database Database::in_memory() {
+  Database database;
+  sqlite3* opened = nullptr;
+  const int result = sqlite3_open(":memory:", &opened);
+  database.database_.reset(opened);
+  if (result != SQLITE_OK) fail(opened, result, "");
+  return database;
 }
 
 std::array<unsigned char, Database::kHeaderSize> Database::header() const {

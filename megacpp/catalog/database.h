@@ -21,6 +21,9 @@ struct sqlite3_stmt;
 
 namespace megacpp::catalog {
 
+/// E1701: the file is no sound catalog. `got` says what it is instead.
+[[noreturn]] void refuse_file(const std::string& path, const std::string& got);
+
 /// One SQL statement. Values are bound in the order of its question marks; an absent or non-finite one is NULL.
 class Statement {
  public:
@@ -42,6 +45,8 @@ class Statement {
   double real(int column) const;
   std::optional<int64_t> maybe_integer(int column) const;
   std::optional<double> maybe_real(int column) const;
+  /// Of the database, for messages; empty for one in memory.
+  std::string file() const;
 
  private:
   friend class Database;
@@ -78,6 +83,8 @@ class Database {
   };
   /// Opens without reading or changing anything; a missing file is made, empty, with write access.
   Database(const std::filesystem::path& path, const Options& options);
+  /// An empty one that no file holds.
+  static Database in_memory();
 
   /// The first bytes of the file as they lie on disk, with no lock and no recovery; as many zeros as it is shorter.
   static constexpr size_t kHeaderSize = 100;
@@ -97,6 +104,8 @@ class Database {
   struct Close {
     void operator()(sqlite3* database) const;
   };
+  Database() = default;
+
   std::unique_ptr<sqlite3, Close> database_;
 };
 

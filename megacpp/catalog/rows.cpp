@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "megacpp/base/json_text.h"
 
 namespace megacpp::catalog {
@@ -10,14 +12,22 @@ namespace {
 
 using base::Json;
 
-Json parsed(const std::string& text) { return base::parse_json(text, base::Code::E1701, "a row of the catalog"); }
+[[noreturn]] void refuse_row(const Statement& row, const std::string& why) {
+  refuse_file(row.file(), "a damaged row: " + why);
+}
 
-/// Calls `use(name, value)` for every member of an object.
-template <typename Use>
-void for_members(const std::string& text, const Use& use) {
-  const Json object = parsed(text);
-  if (const auto* members = object.get_if<Json::Object>())
-    for (const auto& [name, value] : *members) use(name, value);
+/// The column `name` as JSON of the kind T.
+template <typename T>
+T parsed(const Statement& row, int column, const std::string& name) {
+  Json json;
+  try {
+    json = base::parse_json(row.text(column), base::Code::E1701, name);
+  } catch (const base::Error& error) {
+    refuse_row(row, error.problem().where + ": " + error.problem().got);
+  }
+  const T* value = json.get_if<T>();
+  if (value == nullptr) refuse_row(row, fmt::format("{}: {}", name, json.kind_name()));
+  return *value;
 }
 
 std::string text_of(const Json& value) {
@@ -62,11 +72,9 @@ Outcome read_outcome(const Statement& row, int first) {
 
 Start read_start(const Statement& row, int first) {
   Start start = {.at = row.text(first), .rung = row.integer(first + 1)};
-  for_members(row.text(first + 2),
-              [&](const std::string& key, const Json& value) { start.settings.emplace_back(key, text_of(value)); });
-  const Json reasons = parsed(row.text(first + 3));
-  if (const auto* items = reasons.get_if<Json::Array>())
-    for (const Json& reason : *items) start.reasons.push_back(text_of(reason));
+  for (const auto& [key, value] : parsed<Json::Object>(row, first + 2, "settings"))
+    start.settings.emplace_back(key, text_of(value));
+  for (const Json& reason : parsed<Json::Array>(row, first + 3, "reasons")) start.reasons.push_back(text_of(reason));
   return start;
 }
 
@@ -85,9 +93,11 @@ Sample read_sample(const Statement& row, int first) {
                    .lane = row.text(first + 1),
                    .quantity = row.text(first + 2),
                    .measured = row.real(first + 4)};
-  for_members(row.text(first + 3), [&](const std::string& name, const Json& value) {
-    sample.parts.push_back({name, value.number().value_or(0)});
-  });
+  for (const auto& [name, value] : parsed<Json::Object>(row, first + 3, "parts"))
+    sample.parts.push_back({name, value.number().value_or(NAN)});
+  const auto is_sound = [](double value) { return std::isfinite(value) && value > 0; };
+  if (!is_sound(total(sample.parts))) refuse_row(row, "parts: no prediction");
+  if (!is_sound(sample.measured)) refuse_row(row, fmt::format("measured: {}", sample.measured));
   return sample;
 }
 

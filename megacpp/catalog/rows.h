@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records as rows of the catalog's tables: the columns to select, and the record a row holds. Lists are kept as JSON.
+// A row that megacpp cannot have written is E1701 and names the file.
 #pragma once
 
 #include "megacpp/catalog/database.h"

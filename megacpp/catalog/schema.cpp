@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <set>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -77,13 +78,7 @@ int64_t number_at(const std::array<unsigned char, Database::kHeaderSize>& header
   return static_cast<int32_t>(value);
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& got) {
-  base::raise(base::Code::E1701, {.where = path.string(),
-                                  .got = got,
-                                  .wanted = "a catalog that megacpp made",
-                                  .next = "move the file away and let a new one be made, or name another file with "
-                                          "--catalog or MEGACPP_CATALOG"});
-}
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& got) { refuse_file(path.string(), got); }
 
 /// SQLite would write its journal beside a device, too.
 void check_kind(const std::filesystem::path& path) {
@@ -92,7 +87,9 @@ void check_kind(const std::filesystem::path& path) {
   if (known && !std::filesystem::is_regular_file(path, ignored)) refuse(path, "a folder or a device");
 }
 
-void refuse_newer(const std::filesystem::path& path, int64_t version) {
+/// Leaves the versions from 0, whose tables are still to be made, to the one this program knows.
+void check_version(const std::filesystem::path& path, int64_t version) {
+  if (version < 0) refuse(path, fmt::format("a damaged file: schema version {}", version));
   MEGACPP_REQUIRE(version <= kSchemaVersion, E1702,
                   {.where = path.string(),
                    .got = fmt::format("schema version {}", version),
@@ -107,12 +104,33 @@ void check_header(const Database& database, const std::filesystem::path& path) {
   constexpr char kMagic[] = "SQLite format 3";
   if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) refuse(path, "a file that is no SQLite database");
   if (number_at(header, kApplicationAt) != kApplicationId) refuse(path, "a SQLite database of another program");
-  refuse_newer(path, number_at(header, kVersionAt));
+  check_version(path, number_at(header, kVersionAt));
 }
 
-void check_content(const Database& database, const std::filesystem::path& path) {
+/// "outcome.fits" for every column of every table.
+std::set<std::string> columns_of(const Database& database) {
+  Statement rows = database.prepare(
+      "SELECT tables.name || '.' || columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS "
+      "columns "
+      "WHERE tables.type = 'table'");
+  std::set<std::string> names;
+  while (rows.step()) names.insert(rows.text(0));
+  return names;
+}
+
+/// What the steps up to `version` make, which every file of that version has.
+std::set<std::string> columns_of_version(int64_t version) {
+  const Database database = Database::in_memory();
+  for (int64_t step = 0; step < version; ++step) database.execute(kSteps[step]);
+  return columns_of(database);
+}
+
+void check_content(const Database& database, const std::filesystem::path& path, int64_t version) {
   const std::string finding = database.text("PRAGMA quick_check(1)");
   if (finding != "ok") refuse(path, "a damaged file: " + finding);
+  const std::set<std::string> present = columns_of(database);
+  for (const std::string& column : columns_of_version(version))
+    if (!present.contains(column)) refuse(path, "a damaged file: it has no column " + column);
 }
 
 /// Several processes may come here at once: the first one does the work, the others find it done.
@@ -120,7 +138,8 @@ void bring_up_to_date(const Database& database, const std::filesystem::path& pat
   if (database.integer("PRAGMA user_version") == kSchemaVersion) return;
   Transaction transaction(database);
   const int64_t version = database.integer("PRAGMA user_version");
-  refuse_newer(path, version);
+  check_version(path, version);
+  if (version == 0 && !columns_of(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
   for (int64_t step = version; step < kSchemaVersion; ++step) database.execute(kSteps[step]);
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion));
   transaction.commit();
@@ -148,7 +167,7 @@ Database open_for_writing(const std::filesystem::path& path, const Database::Opt
                    .wanted = "",
                    .next = "allow writing, or name another file with --catalog or MEGACPP_CATALOG"});
   bring_up_to_date(database, path);
-  check_content(database, path);
+  check_content(database, path, kSchemaVersion);
   choose_journal(database, path);
   database.execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL");
   return database;
@@ -160,8 +179,10 @@ Database open_for_reading(const std::filesystem::path& path, const Database::Opt
   check_header(database, path);
   if (database.size() == 0) refuse(path, "an empty file");
   database.execute("PRAGMA query_only = ON");
-  refuse_newer(path, database.integer("PRAGMA user_version"));
-  check_content(database, path);
+  const int64_t version = database.integer("PRAGMA user_version");
+  check_version(path, version);
+  if (version == 0) refuse(path, "a damaged file: no schema version");
+  check_content(database, path, version);
   return database;
 }
 

@@ -128,6 +128,48 @@ TEST(SchemaTest, DamagedCatalogsAreRefusedUntouched) {
   }
 }
 
+TEST(SchemaTest, AnImpossibleVersionIsRefusedUntouched) {
+  const TemporaryFolder folder;
+  const fs::path file = with_one_outcome(folder);
+  for (const char* version : {"-1", "-2147483648", "0"}) {
+    Database(file, {}).execute(std::string("PRAGMA user_version = ") + version);
+    expect_refused(file, base::Code::E1701);
+  }
+}
+
+TEST(SchemaTest, AFileMarkedAsACatalogWithoutTablesIsFilled) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "c.sqlite";
+  Database(file, {}).execute("PRAGMA application_id = " + std::to_string(kApplicationId));
+  problem_of(base::Code::E1701, [&] { Catalog::open(file, kRead); });
+  EXPECT_TRUE(Catalog::open(file).entries().empty());
+}
+
+TEST(SchemaTest, ACatalogThatLostATableOrAColumnIsRefusedUntouched) {
+  struct Row {
+    const char* loss;
+    std::string named;
+  };
+  for (const auto& [loss, named] :
+       {Row{"DROP TABLE start", "start.after_outcome"}, Row{"ALTER TABLE outcome DROP COLUMN note", "outcome.note"},
+        Row{"ALTER TABLE sample RENAME TO samples", "sample.at"}}) {
+    const TemporaryFolder folder;
+    const fs::path file = with_one_outcome(folder);
+    Database(file, {}).execute(loss);
+    expect_refused(file, base::Code::E1701);
+    const base::Problem problem = problem_of(base::Code::E1701, [&] { Catalog::open(file); });
+    EXPECT_EQ(problem.got, "a damaged file: it has no column " + named);
+  }
+}
+
+// People may look at their file in their own ways.
+TEST(SchemaTest, WhatOthersAddedDoesNotMatter) {
+  const TemporaryFolder folder;
+  const fs::path file = with_one_outcome(folder);
+  Database(file, {}).execute("CREATE VIEW failures AS SELECT * FROM outcome WHERE NOT fits; CREATE TABLE notes (text)");
+  EXPECT_EQ(Catalog::open(file).entries().size(), 1U);
+}
+
 TEST(SchemaTest, AFileThatMayOnlyBeReadIsReadAndNotWritten) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);
