@@ -69,8 +69,6 @@ TEST(ChipsTest, NumbersArePlausible) {
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);
-  EXPECT_EQ(v6e.code_bytes_least, 300'000'000);
-  EXPECT_EQ(v6e.code_bytes_most, 500'000'000);
   EXPECT_EQ(v6e.link("ici")->port_bytes_per_second(), 100e9);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of every recorded step beside the compiler's own numbers: arguments, peak, and FLOPs of a chip. The peak is
-// judged as planned, and corrected by what the other layouts taught, never by the one that is judged.
+// The plan of every recorded step beside the compiler's own numbers: arguments, peak, code, and FLOPs of a chip. The
+// peak is judged as planned, and corrected by what the other layouts taught, never by the one that is judged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 struct Recorded {
   std::string row;
   OnPaper paper;
-  double argument = 0, peak = 0, flops = 0;  // the compiler's, of a chip; bytes
+  double argument = 0, peak = 0, code = 0, flops = 0;  // the compiler's, of a chip; bytes
 };
 
 double number(const base::Json& json, const char* key) { return json.find(key)->number().value(); }
@@ -34,8 +34,9 @@ Recorded plan_of(const std::string& line) {
     settings.push_back(text(setting));
   const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(*json.find("recipe")) + ".yaml";
   const Ground ground{.slice = hw::parse_target(text(*json.find("target"))), .kernels = runtime::cpu::cpu_target(1)};
-  return {text(*json.find("row")), plan_on_paper(recipe::load(recipe, settings), ground), number(json, "argument"),
-          number(json, "peak"), number(json, "flops")};
+  return {text(*json.find("row")),  plan_on_paper(recipe::load(recipe, settings), ground),
+          number(json, "argument"), number(json, "peak"),
+          number(json, "code"),     number(json, "flops")};
 }
 
 std::vector<Recorded> recorded() {
@@ -51,6 +52,15 @@ void arguments_are_within_a_thousandth(const std::vector<Recorded>& rows) {
   const hw::Chip chip = hw::find_chip("v6e");
   for (const Recorded& row : rows)
     EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), chip).total()) / row.argument, 1, 1e-3) << row.row;
+}
+
+// The plan takes the most that was seen for every step.
+void code_is_within_what_the_chip_file_says(const std::vector<Recorded>& rows) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  for (const Recorded& row : rows) {
+    EXPECT_GE(row.code, static_cast<double>(chip.code_bytes_least)) << row.row;
+    EXPECT_LE(row.code, static_cast<double>(chip.code_bytes_most)) << row.row;
+  }
 }
 
 void planned_peaks_are_within_a_quarter(const std::vector<Recorded>& rows) {
@@ -85,6 +95,7 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   const std::vector<Recorded> rows = recorded();
   EXPECT_GE(rows.size(), 10u);
   arguments_are_within_a_thousandth(rows);
+  code_is_within_what_the_chip_file_says(rows);
   planned_peaks_are_within_a_quarter(rows);
   corrected_peaks_are_within_a_tenth(rows);
   flops_of_a_chip_are_within_a_twentieth(rows);
