@@ -25,6 +25,7 @@ Ranked of_known(size_t index, const Remembered& known, std::optional<double> pre
   return {.candidate = index,
           .standing = Standing::runs,
           .seconds = measured ? measured : predicted,
+          .is_measured = measured.has_value(),
           .reason = measured ? fmt::format("ran on {} at {:.4g} s a step", last.at, *measured)
                              : fmt::format("fitted on {}, step not timed", last.at)};
 }
@@ -44,6 +45,9 @@ Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double
   return ranked;
 }
 
+/// Having run says nothing about how fast something is: what ran is not better than what might be faster.
+int group_of(Standing standing) { return standing == Standing::failed ? 2 : standing == Standing::too_large ? 1 : 0; }
+
 }  // namespace
 
 std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const std::vector<Candidate>& candidates) {
@@ -61,8 +65,8 @@ std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const 
     return ranked.seconds.value_or(std::numeric_limits<double>::infinity());
   };
   std::stable_sort(order.begin(), order.end(), [&](const Ranked& a, const Ranked& b) {
-    if (a.standing != b.standing) return a.standing < b.standing;
-    return seconds(a) < seconds(b);
+    const int group_a = group_of(a.standing), group_b = group_of(b.standing);
+    return group_a != group_b ? group_a < group_b : seconds(a) < seconds(b);
   });
   return order;
 }

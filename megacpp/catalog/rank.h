@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which to try start-up candidates: those known to run, by their measured time; unknown ones that fit on
-// paper, by predicted time with the lane's correction; then what does not fit on paper or failed before, which a
-// launch should skip. Nothing is dropped: each comes with its reason.
+// The order in which to try start-up candidates: those known to run and unknown ones that fit on paper, all by the time
+// of a step, measured or else predicted with the lane's correction; then what does not fit on paper or failed before,
+// which a launch should skip. Nothing is dropped: each comes with its reason.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,13 @@ struct Candidate {
   std::string why_not = {};             // where it does not
 };
 
-enum class Standing { runs, unknown, too_large, failed };  // in the order of ranks
+enum class Standing { runs, unknown, too_large, failed };
 
 struct Ranked {
   size_t candidate = 0;  // index into what was given
   Standing standing = Standing::unknown;
-  std::optional<double> seconds = {};  // of a step: measured where it ran, else predicted and corrected
+  std::optional<double> seconds = {};  // of a step, which it was ordered by; absent for what a launch should skip
+  bool is_measured = false;            // they are; else predicted and corrected
   std::string reason = {};
 };
 

@@ -34,7 +34,7 @@ TEST_F(RankTest, WithoutMemoryThePredictionDecides) {
   EXPECT_EQ(ranked_[0].reason, "never tried, 1 s a step predicted");
 }
 
-TEST_F(RankTest, WhatRanComesFirstByItsMeasuredTimeAndWhatFailedLast) {
+TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
   catalog_.record({.signature = layout("ran slowly"), .at = "t1", .measured_seconds = 9});
   catalog_.record({.signature = layout("ran"), .at = "t2", .measured_seconds = 5});
   catalog_.record({.signature = layout("failed"),
@@ -48,8 +48,13 @@ TEST_F(RankTest, WhatRanComesFirstByItsMeasuredTimeAndWhatFailedLast) {
   large.why_not = "chip 0 needs 3 GiB more";
   EXPECT_EQ(
       order({candidate("failed", 0.1), large, candidate("new", 1), candidate("ran slowly", 1), candidate("ran", 2)}),
-      (Names{"ran", "ran slowly", "new", "large", "failed"}));
-  EXPECT_EQ(ranked_[0].reason, "ran on t2 at 5 s a step");
+      (Names{"new", "ran", "ran slowly", "large", "failed"}));
+  EXPECT_EQ(ranked_[0].seconds, 1);
+  EXPECT_FALSE(ranked_[0].is_measured);
+  EXPECT_EQ(ranked_[1].reason, "ran on t2 at 5 s a step");
+  EXPECT_EQ(ranked_[1].seconds, 5);
+  EXPECT_TRUE(ranked_[1].is_measured);
+  EXPECT_EQ(ranked_[3].seconds, std::nullopt);
   EXPECT_EQ(ranked_[3].reason, "chip 0 needs 3 GiB more");
   EXPECT_EQ(ranked_[3].standing, Standing::too_large);
   EXPECT_EQ(ranked_[4].reason, "failed on t3 at run step 2 (runtime out of memory) on chip 3");
@@ -58,10 +63,26 @@ TEST_F(RankTest, WhatRanComesFirstByItsMeasuredTimeAndWhatFailedLast) {
 
 TEST_F(RankTest, WhatRanBeatsThePaperThatSaysItDoesNotFit) {
   catalog_.record({.signature = layout("ran"), .at = "t"});
-  Candidate ran = candidate("ran", 3);
-  ran.fits = false;
-  EXPECT_EQ(order({candidate("new", 1), ran}), (Names{"ran", "new"}));
-  EXPECT_EQ(ranked_[0].reason, "fitted on t, step not timed");
+  Candidate ran = candidate("ran", 3), large = candidate("large", 2);
+  ran.fits = large.fits = false;
+  EXPECT_EQ(order({large, ran, candidate("new", 1)}), (Names{"new", "ran", "large"}));
+  EXPECT_EQ(ranked_[1].reason, "fitted on t, step not timed");
+  EXPECT_EQ(ranked_[1].seconds, 3);
+  EXPECT_FALSE(ranked_[1].is_measured);
+}
+
+// Where predictions are too short by half, what is predicted at a bit less than a measured time is slower.
+TEST_F(RankTest, WhatRanIsComparedWithCorrectedPredictions) {
+  for (int i = 0; i < 4; ++i)
+    catalog_.record_calibration({.signature = layout("measured " + std::to_string(i)),
+                                 .at = "t",
+                                 .lane = "cpu",
+                                 .quantity = kStepSeconds,
+                                 .parts = {{"step", 1.0 + i}},
+                                 .measured = 2.0 * (1 + i)});
+  catalog_.record({.signature = layout("ran"), .at = "t", .measured_seconds = 3});
+  EXPECT_EQ(order({candidate("slower", 2.5), candidate("ran", 1.5), candidate("faster", 1)}),
+            (Names{"faster", "ran", "slower"}));
 }
 
 TEST_F(RankTest, TheNewestOutcomeCounts) {

@@ -58,9 +58,10 @@ report::Table table_of(const FitAnswer& answer) {
   for (const size_t index : answer.order()) {
     const Found& one = answer.search.found[index];
     const int64_t room = one.fit.worst().room();
+    const ShownStep step = answer.step_of(index);
     table.rows.push_back({(answer.is_on_front(index) ? "* " : "") + one.layout, human_bytes(one.needed()),
-                          (room < 0 ? "-" : "") + human_bytes(std::abs(room)), seconds_label(one.time.seconds()),
-                          fmt::format("{:.0f}", one.tokens_per_second()), fmt::format("{:.1f} %", 100 * one.time.mfu),
+                          (room < 0 ? "-" : "") + human_bytes(std::abs(room)), step.seconds_text(),
+                          fmt::format("{:.0f}", step.tokens_per_second), fmt::format("{:.1f} %", 100 * step.mfu),
                           to_text(one.regime), set_words(one.changes)});
   }
   return table;

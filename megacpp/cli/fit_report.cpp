@@ -34,7 +34,11 @@ std::string recompute_text(const recipe::Recipe& recipe) {
   return alike ? levels[0] : fmt::format("{}", fmt::join(levels, "/"));
 }
 
-std::vector<std::string> cells_of(const Found& one) {
+ShownStep predicted_step(const Found& one) {
+  return {.seconds = one.time.seconds(), .tokens_per_second = one.tokens_per_second(), .mfu = one.time.mfu};
+}
+
+std::vector<std::string> cells_of(const Found& one, const ShownStep& step) {
   const fit::ChipGroup& worst = one.fit.worst();
   return {one.layout,
           fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
@@ -42,9 +46,9 @@ std::vector<std::string> cells_of(const Found& one) {
           human_bytes(worst.needed()),
           fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit)),
           room_text(worst.room()),
-          seconds_text(one.time.seconds()),
-          fmt::format("{:.0f}", one.tokens_per_second()),
-          fmt::format("{:.1f} %", 100 * one.time.mfu),
+          step.seconds_text(),
+          fmt::format("{:.0f}", step.tokens_per_second),
+          fmt::format("{:.1f} %", 100 * step.mfu),
           to_text(one.regime)};
 }
 
@@ -116,6 +120,19 @@ std::vector<size_t> FitAnswer::order() const {
   return indices;
 }
 
+std::string ShownStep::seconds_text() const { return cli::seconds_text(seconds) + (is_measured ? " measured" : ""); }
+
+ShownStep FitAnswer::step_of(size_t found) const {
+  ShownStep step = predicted_step(search.found[found]);
+  const catalog::Ranked* ranked = known_of(*this, found);
+  if (ranked == nullptr || !ranked->seconds) return step;
+  const double faster = step.seconds / *ranked->seconds;
+  return {.seconds = *ranked->seconds,
+          .tokens_per_second = step.tokens_per_second * faster,
+          .mfu = step.mfu * faster,
+          .is_measured = ranked->is_measured};
+}
+
 bool FitAnswer::is_on_front(size_t found) const { return std::ranges::find(search.front, found) != search.front.end(); }
 
 std::string set_words(const plan::Changes& changes) {
@@ -141,7 +158,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
     if (number > top && !answer.is_on_front(index)) continue;
     std::vector<std::string> cells = {answer.is_on_front(index) ? "*" : "", std::to_string(number)};
     const Found& one = search.found[index];
-    for (std::string& cell : cells_of(one)) cells.push_back(std::move(cell));
+    for (std::string& cell : cells_of(one, answer.step_of(index))) cells.push_back(std::move(cell));
     table.add(std::move(cells));
     words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
     if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
@@ -194,7 +211,11 @@ Json fit_json(const FitAnswer& answer) {
   const std::vector<size_t> order = answer.order();
   for (size_t place = 0; place < order.size(); ++place) {
     Json json = found_json(search.found[order[place]]);
-    if (const catalog::Ranked* known = known_of(answer, order[place])) json["known"] = known->reason;
+    if (const catalog::Ranked* known = known_of(answer, order[place])) {
+      json["known"] = known->reason;
+      const ShownStep step = answer.step_of(order[place]);
+      json["ranked_by"] = {{"step_seconds", step.seconds}, {"measured", step.is_measured}};
+    }
     found.push_back(std::move(json));
     if (answer.is_on_front(order[place])) front.push_back(place);
   }
@@ -225,7 +246,7 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   std::ranges::stable_sort(tried, std::less<>(), [&](const Found* one) { return value_of(*one); });
   for (const Found* one : tried) {
     std::vector<std::string> cells = {std::to_string(value_of(*one))};
-    for (std::string& cell : cells_of(*one)) cells.push_back(std::move(cell));
+    for (std::string& cell : cells_of(*one, predicted_step(*one))) cells.push_back(std::move(cell));
     table.add(std::move(cells));
   }
   std::string text =

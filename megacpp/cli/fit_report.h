@@ -22,6 +22,16 @@ struct Confirmed {
   double measured_seconds = 0;   //
 };
 
+/// A step as a row shows it.
+struct ShownStep {
+  double seconds = 0;
+  double tokens_per_second = 0;
+  double mfu = 0;
+  bool is_measured = false;  // by a launch that the catalog remembers; else predicted
+
+  std::string seconds_text() const;  // "210.00 ms measured"
+};
+
 struct FitAnswer {
   std::string hardware;  // "v6e:16x16"
   recipe::Recipe recipe;
@@ -34,6 +44,8 @@ struct FitAnswer {
   /// Indices into search.found, best first: by the catalog where there is one, else as found.
   std::vector<size_t> order() const;
   bool is_on_front(size_t found) const;
+  /// The time that decided the order: what the catalog has measured or corrected, else what was predicted.
+  ShownStep step_of(size_t found) const;
 };
 
 /// "--set layout.zero=3 --set train.batch=8"; nothing to set: "as it is".

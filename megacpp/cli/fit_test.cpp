@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "megacpp/base/file.h"
+#include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
@@ -61,6 +62,21 @@ TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
   const CommandResult tpu = fit({"--hardware", "v6e:2x2", "--confirm", "1"});
   ASSERT_EQ(tpu.status, 0) << tpu.err;
   EXPECT_NE(tpu.out.find("--backend xla --target v6e:2x2"), std::string::npos) << tpu.out;
+}
+
+// A run that took ten seconds is known to be slow: what was never tried stands before it, and the table says why.
+TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
+  const auto best_of = [&] { return Json::parse(fit({"--hardware", "host:2", "--json"}).out)["candidates"][0]; };
+  const Json before = best_of();
+  ASSERT_EQ(before.count("ranked_by"), 0U);
+  ASSERT_EQ(fit({"--hardware", "host:2", "--confirm", "1"}).status, 0);
+  catalog::Database(folder_ / "catalog.sqlite", {})
+      .execute("UPDATE outcome SET measured_seconds = 10; DELETE FROM sample");
+  const Json after = best_of();
+  EXPECT_NE(after["layout"], before["layout"]);
+  EXPECT_EQ(after["ranked_by"]["measured"], false);
+  const std::string table = fit({"--hardware", "host:2", "--top", "1000"}).out;
+  EXPECT_NE(table.find("10 s measured"), std::string::npos) << table;
 }
 
 TEST_F(FitCommandTest, PageStandsAlone) {
