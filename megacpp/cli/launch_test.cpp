@@ -56,6 +56,7 @@ TEST_F(LaunchTest, ASmallerBatchKeepsTheGlobalOneAndTheLoss) {
   EXPECT_EQ(fitted["rung"], 1);
   EXPECT_EQ(fitted["changes"], "train.batch=4 train.micro_steps=2");
   EXPECT_EQ(fitted["changes_experiment"], false);
+  EXPECT_EQ(fitted["regime"], "memory or context") << "memory decided what runs";
   for (size_t step = 0; step < 2; ++step)
     EXPECT_NEAR(fitted["losses"][step].get<double>() / whole["losses"][step].get<double>(), 1, 1e-4);
 }

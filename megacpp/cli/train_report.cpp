@@ -6,6 +6,7 @@
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/plan_report.h"
+#include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/train/pace.h"
 
@@ -23,6 +24,14 @@ Json counters_json(const runtime::Counters& counters) {
           {"host_syncs", counters.host_syncs},
           {"host_to_device", transfers(counters.host_to_device)},
           {"device_to_host", transfers(counters.device_to_host)}};
+}
+
+fit::Regime regime_of(const TrainedRun& trained) {
+  size_t compiles = 0;
+  for (const auto& [cause, count] : trained.run.counters().compiles) compiles += static_cast<size_t>(count);
+  return fit::regime_of(trained.launch.paper().time, {.fallbacks = trained.compiled.fallbacks.size(),
+                                                      .late_compiles = compiles > 1 ? compiles - 1 : 0,
+                                                      .was_shrunk = trained.launch.rung() > 0});
 }
 
 std::string prediction_text(const fit::OnPaper& paper, double seconds) {
@@ -58,7 +67,7 @@ std::string train_text(const TrainedRun& trained) {
                                  launch.recipe().name, reports.size(), reports.front().loss, reports.back().loss,
                                  pace.tokens_per_second(), measured, worst.memory.planned_peak_bytes, where);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.paper(), *seconds);
-  return text;
+  return text + "regime: " + to_text(regime_of(trained)) + "\n";
 }
 
 Json train_json(const TrainedRun& trained) {
@@ -68,6 +77,7 @@ Json train_json(const TrainedRun& trained) {
   const ChipReport& worst = chips.front();
   const train::Pace pace = train::pace_of(reports);
   const double predicted = launch.paper().time.seconds();
+  const fit::Regime regime = regime_of(trained);
   Json losses = Json::array();
   for (const train::StepReport& report : reports) losses.push_back(report.loss);
   Json summary = {{"name", recipe.name},
@@ -89,6 +99,8 @@ Json train_json(const TrainedRun& trained) {
                   {"changes_experiment", launch.changes_experiment()},
                   {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
+                  {"regime", fit::regime_name(regime.kind)},
+                  {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
   if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
   return summary;
