@@ -22,14 +22,14 @@ hw::Chip chip_of(const std::string& name) {
 }
 
 int list(bool json) {
-  std::vector<hw::Chip> chips = hw::all_chips();
-  chips.push_back(chip_of("host"));
+  std::vector<hw::ListedChip> chips = hw::all_chips();
+  chips.push_back({.name = "host", .chip = chip_of("host")});
   if (!json) {
     fmt::print("{}", chip_table(chips));
     return 0;
   }
   Json rows = Json::array();
-  for (const hw::Chip& chip : chips) rows.push_back(chip_json(chip));
+  for (const hw::ListedChip& chip : chips) rows.push_back(chip_json(chip));
   print_json({{"hardware", rows}});
   return 0;
 }

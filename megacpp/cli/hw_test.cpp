@@ -114,6 +114,26 @@ TEST_F(HwCommandTest, AFileOfTheUsersIsListedAndUsed) {
   fs::remove(file);
 }
 
+TEST_F(HwCommandTest, AFileThatIsNoGoodIsARowOfItsOwn) {
+  const fs::path file = folder() / "config/megacpp/hw/broken.yaml";
+  base::write_file_atomically(file, "extends: v6e\nmemroy: {usable: 30GiB}\n");
+  const Result list = hw({});
+  EXPECT_EQ(list.status, 0) << list.err;
+  for (const std::string& part : {std::string("v6e "), "error E1603 " + file.string() + ":2: 'memroy' in the file"})
+    EXPECT_NE(list.out.find(part), std::string::npos) << part << "\n" << list.out;
+  const Json rows = hw_json({})["hardware"];
+  EXPECT_EQ(rows.size(), 10U);
+  for (const Json& row : rows) {
+    ASSERT_EQ(row.contains("error"), row["name"] == "broken") << row;
+    if (!row.contains("error")) continue;
+    EXPECT_EQ(row["error"]["where"], file.string() + ":2");
+  }
+  const Result shown = hw({"show", "broken"});
+  EXPECT_EQ(shown.status, 2);
+  EXPECT_NE(shown.err.find("error E1603"), std::string::npos) << shown.err;
+  fs::remove(file);
+}
+
 TEST_F(HwCommandTest, MistakesAreOneMessageAndStatusTwo) {
   const fs::path bad = folder() / "bad.yaml";
   base::write_file_atomically(bad, "extends: v6e\nmemory: {usble: 30GiB}\n");

@@ -45,6 +45,29 @@ std::string slice_text(const hw::Slice& slice) {
   return text;
 }
 
+std::vector<std::string> cells_of(const hw::Chip& chip) {
+  return {chip.name,
+          human_bytes(chip.nominal_bytes),
+          std::to_string(chip.usable_bytes),
+          peak_text(chip),
+          giga(chip.memory_bytes_per_second),
+          link_text(chip),
+          slices_text(chip),
+          chip.origin};
+}
+
+std::vector<std::string> error_cells_of(const hw::ListedChip& broken) {
+  const base::Error& error = *broken.why_not;
+  return {broken.name,
+          "-",
+          "-",
+          "-",
+          "-",
+          "-",
+          "-",
+          fmt::format("error {} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got)};
+}
+
 Json rows_json(const std::map<int, int64_t>& rows) {
   Json json = Json::object();
   for (const auto& [bits, count] : rows) json[std::to_string(bits)] = count;
@@ -53,11 +76,9 @@ Json rows_json(const std::map<int, int64_t>& rows) {
 
 }  // namespace
 
-std::string chip_table(const std::vector<hw::Chip>& chips) {
+std::string chip_table(const std::vector<hw::ListedChip>& chips) {
   TextTable table({"chip", ">memory", ">usable bytes", ">bf16 TFLOP/s", ">memory GB/s", "link GB/s", "slices", "from"});
-  for (const hw::Chip& chip : chips)
-    table.add({chip.name, human_bytes(chip.nominal_bytes), std::to_string(chip.usable_bytes), peak_text(chip),
-               giga(chip.memory_bytes_per_second), link_text(chip), slices_text(chip), chip.origin});
+  for (const hw::ListedChip& listed : chips) table.add(listed.chip ? cells_of(*listed.chip) : error_cells_of(listed));
   return table.to_text();
 }
 
@@ -119,6 +140,18 @@ Json chip_json(const hw::Chip& chip) {
                           {"ring_multiple", chip.slices.ring_multiple},
                           {"rings_need_all", chip.slices.rings_need_all},
                           {"host", hw::to_text(chip.slices.host)}}}};
+}
+
+Json chip_json(const hw::ListedChip& listed) {
+  if (listed.chip) return chip_json(*listed.chip);
+  const base::Problem& problem = listed.why_not->problem();
+  return {{"name", listed.name},
+          {"error",
+           {{"code", base::code_name(listed.why_not->code())},
+            {"where", problem.where},
+            {"got", problem.got},
+            {"wanted", problem.wanted},
+            {"next", problem.next}}}};
 }
 
 Json numbers_json(const hw::Chip& chip) {

@@ -12,13 +12,16 @@
 
 namespace megacpp::cli {
 
-std::string chip_table(const std::vector<hw::Chip>& chips);
+/// A file that is no good is a row with its error.
+std::string chip_table(const std::vector<hw::ListedChip>& chips);
 /// Every number with its source; of a slice also where its chips lie.
 std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice);
 std::string rates_text(const hw::HostRates& rates);
 
 /// Without the sources.
 Json chip_json(const hw::Chip& chip);
+/// {"name": "broken", "error": {"code": "E1603", "where": "broken.yaml:1", ...}} where there is no chip.
+Json chip_json(const hw::ListedChip& chip);
 /// [{"name": ..., "value": ..., "source": ..., "date": ...}]
 Json numbers_json(const hw::Chip& chip);
 Json slice_json(const hw::Slice& slice);

@@ -238,6 +238,29 @@ TEST_F(PlanCommandTest, MistakesAreOneMessageAndAStatus) {
 }
 
 // What a plan costs is counted, since no clock here is reliable: nodes of the programs it makes, and lines it says.
+// A file of the user's may leave links out; what talks needs one.
+TEST_F(PlanCommandTest, AChipWithoutLinksPlansAlone) {
+  const fs::path file = folder_ / "lonely.yaml";
+  const auto write = [&](const std::string& slices) {
+    base::write_file_atomically(file,
+                                "kind: gpu\nmemory: {nominal: 16GiB, usable: 15GiB, bandwidth: 5e11}\n"
+                                "compute: {bf16: 5e13}\nslices: " +
+                                    slices + "\n");
+  };
+  const auto expect_refused = [&](const std::string& shape, const std::string& scope) {
+    const Result result = plan({"--hardware", file.string() + ":" + shape});
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_NE(result.err.find("error E1602"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("a link of scope " + scope + " in " + file.string()), std::string::npos) << result.err;
+  };
+  write("{shape: torus, valid: [1x1, 2x2], host: 2x2}");
+  EXPECT_EQ(plan({"--hardware", file.string() + ":1x1"}).status, 0);
+  expect_refused("2x2", "slice");
+  write("{shape: nodes, host: 2}");
+  expect_refused("2", "node");
+  expect_refused("4", "cluster");
+}
+
 TEST_F(PlanCommandTest, TheWorkGrowsWithBlocksAndNotWithChips) {
   struct Work {
     size_t nodes, groups, parameters;

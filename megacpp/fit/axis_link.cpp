@@ -19,9 +19,17 @@ std::vector<std::set<int64_t>> places_of(const hw::Slice& slice, const std::vect
   return places;
 }
 
+/// A chip's file need not name links: alone it has nobody to talk to.
+[[noreturn]] void refuse_lonely(const hw::Slice& slice, const std::string& reach, const std::string& next) {
+  base::raise(base::Code::E1602, {.where = slice.name,
+                                  .got = "several chips, and no link between them",
+                                  .wanted = "a link of scope " + reach + " in " + slice.chip.origin,
+                                  .next = "add one, or take " + next});
+}
+
 AxisLink in_torus(const hw::Slice& slice, const std::vector<std::set<int64_t>>& places) {
   const hw::Link* link = slice.chip.fastest_link();
-  MEGACPP_CHECK(link != nullptr) << slice.name << " has several chips and no link";
+  if (link == nullptr) refuse_lonely(slice, "slice", "one chip");
   AxisLink found{.name = link->name};
   for (size_t d = 0; d < places.size(); ++d) {
     const auto& along = places[d];
@@ -39,16 +47,12 @@ AxisLink among_nodes(const hw::Slice& slice, const std::vector<std::set<int64_t>
   const hw::Link* inside = slice.chip.fastest_link();
   const size_t nodes = places.size() > 1 ? places[1].size() : 1;
   if (nodes < 2) {
-    MEGACPP_CHECK(inside != nullptr) << slice.name << " has several chips and no link";
+    if (inside == nullptr) refuse_lonely(slice, "node", "one chip");
     return {inside->name, inside->bytes_per_second, inside->latency};
   }
   const auto network = std::find_if(slice.chip.links.begin(), slice.chip.links.end(),
                                     [](const hw::Link& link) { return link.scope == hw::LinkScope::cluster; });
-  MEGACPP_REQUIRE(network != slice.chip.links.end(), E1602,
-                  {.where = slice.name,
-                   .got = std::to_string(nodes) + " nodes, and no link between them",
-                   .wanted = "a link of scope cluster in " + slice.chip.origin,
-                   .next = "add one, or take no more chips than a node has"});
+  if (network == slice.chip.links.end()) refuse_lonely(slice, "cluster", "no more chips than a node has");
   const double ports = static_cast<double>(members / nodes);
   const double carried = ports * network->bytes_per_second;
   return {network->name, inside ? std::min(carried, inside->bytes_per_second) : carried, network->latency};

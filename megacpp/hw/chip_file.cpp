@@ -353,4 +353,10 @@ class ChipReader {
 
 Chip read_chip(const ChipText& file, const FindChip& find) { return ChipReader(file, find).read(); }
 
+std::vector<std::string> read_aliases(const ChipText& file) {
+  const YamlReader yaml(file.file);
+  const YAML::Node aliases = yaml.parse(file.text)["aliases"];
+  return aliases ? yaml.words(aliases, "aliases") : Words{};
+}
+
 }  // namespace megacpp::hw

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "megacpp/hw/chip.h"
 
@@ -21,5 +22,8 @@ struct ChipText {
 using FindChip = std::function<Chip(const std::string& name, const std::string& where)>;
 
 Chip read_chip(const ChipText& file, const FindChip& find);
+
+/// Its other names alone, which need no other chip: they are not inherited.
+std::vector<std::string> read_aliases(const ChipText& file);
 
 }  // namespace megacpp::hw

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <sstream>
 
 #include "megacpp/base/environment.h"
-#include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/hw/builtin_chips.h"
@@ -44,25 +42,42 @@ std::vector<ChipText> texts_named(const std::string& name, const ChipPlaces& pla
   return texts;
 }
 
-/// Other names of the built-in chips. Reading them all takes milliseconds, and only where a name is no chip's own.
-std::map<std::string, std::string> builtin_aliases() {
-  std::map<std::string, std::string> aliases;
-  for (const auto& [name, text] : builtin_chips()) {
-    const Chip chip = read_chip(builtin(name, text), {});
-    for (const std::string& alias : chip.aliases) aliases[alias] = chip.name;
+/// Chip files of a folder, sorted; none where there is no such folder.
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::path ending = entry.path().extension();
+    if ((ending == ".yaml" || ending == ".yml") && entry.is_regular_file(ignored)) files.push_back(entry.path());
   }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Chips by their other names, those of the user's first. Reading them all takes milliseconds, and only where a name is
+/// no chip's own.
+std::map<std::string, std::string> all_aliases(const ChipPlaces& places) {
+  std::map<std::string, std::string> aliases;
+  const auto add = [&](const ChipText& text) {
+    for (const std::string& alias : read_aliases(text)) aliases.try_emplace(alias, text.name);
+  };
+  for (const fs::path& folder : places.folders)
+    for (const fs::path& file : files_in(folder)) {
+      try {
+        add(from_file(file));
+      } catch (const base::Error&) {
+        // Said to whoever asks for that chip.
+      }
+    }
+  for (const auto& [name, text] : builtin_chips()) add(builtin(name, text));
   return aliases;
 }
 
 std::set<std::string> all_names(const ChipPlaces& places) {
   std::set<std::string> names;
   for (const auto& [name, text] : builtin_chips()) names.insert(std::string(name));
-  for (const fs::path& folder : places.folders) {
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
-      if (entry.path().extension() == ".yaml" || entry.path().extension() == ".yml")
-        names.insert(entry.path().stem().string());
-  }
+  for (const fs::path& folder : places.folders)
+    for (const fs::path& file : files_in(folder)) names.insert(file.stem().string());
   return names;
 }
 
@@ -73,7 +88,7 @@ std::set<std::string> all_names(const ChipPlaces& places) {
     all += (all.empty() ? "" : ", ") + one;
     known.push_back(one);
   }
-  for (const auto& [alias, chip] : builtin_aliases()) known.push_back(alias);
+  for (const auto& [alias, chip] : all_aliases(places)) known.push_back(alias);
   known.push_back("host");
   base::raise(base::Code::E1601, {.where = where,
                                   .got = "'" + name + "'",
@@ -90,7 +105,7 @@ class Finder {
   Chip named(const std::string& name, const std::string& where) {
     std::vector<ChipText> texts = texts_named(name, places_);
     if (texts.empty()) {
-      const auto aliases = builtin_aliases();
+      const auto aliases = all_aliases(places_);
       if (const auto alias = aliases.find(name); alias != aliases.end()) texts = texts_named(alias->second, places_);
     }
     if (texts.empty()) refuse_unknown(name, where, places_);
@@ -137,9 +152,17 @@ Chip find_chip(const std::string& name, const ChipPlaces& places) {
   return names_file(name) ? finder.read(from_file(name)) : finder.named(name, "hardware '" + name + "'");
 }
 
-std::vector<Chip> all_chips(const ChipPlaces& places) {
-  std::vector<Chip> chips;
-  for (const std::string& name : all_names(places)) chips.push_back(find_chip(name, places));
+std::vector<ListedChip> all_chips(const ChipPlaces& places) {
+  std::vector<ListedChip> chips;
+  for (const std::string& name : all_names(places)) {
+    chips.push_back({.name = name});
+    try {
+      chips.back().chip = find_chip(name, places);
+    } catch (const base::Error& error) {
+      if (base::class_of(error.code()) == base::ErrorClass::internal) throw;
+      chips.back().why_not = error;
+    }
+  }
   return chips;
 }
 

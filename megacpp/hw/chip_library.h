@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chips by name: files of the user's first, then those built in. A file is found by its own name, `my-chip` in
-// my-chip.yaml; one that is called as a built-in chip stands before it, and may extend it.
+// my-chip.yaml, or by one of its aliases; one that is called as a built-in chip stands before it, and may extend it.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/hw/chip.h"
 
 namespace megacpp::hw {
@@ -25,7 +27,14 @@ bool names_file(const std::string& text);
 /// By name, alias or file. E1601 with the nearest name; E1603 for a malformed file, E1008 for one that is not there.
 Chip find_chip(const std::string& name, const ChipPlaces& places = ChipPlaces::current());
 
-/// All that find_chip gives for their own names, sorted.
-std::vector<Chip> all_chips(const ChipPlaces& places = ChipPlaces::current());
+/// A chip that is there, or why its file gives none.
+struct ListedChip {
+  std::string name = {};
+  std::optional<Chip> chip = {};
+  std::optional<base::Error> why_not = {};  // set where there is no chip
+};
+
+/// What find_chip gives for all own names, sorted. A file that is no good hurts nobody else.
+std::vector<ListedChip> all_chips(const ChipPlaces& places = ChipPlaces::current());
 
 }  // namespace megacpp::hw

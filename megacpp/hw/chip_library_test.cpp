@@ -58,6 +58,7 @@ TEST_F(ChipLibraryTest, AFileIsNamedInTheTarget) {
   EXPECT_EQ(slice.chip.name, "my-chip");
   EXPECT_EQ(slice.chip.origin, file);
   EXPECT_EQ(slice.chip.usable_bytes, int64_t{15} << 30);
+  EXPECT_EQ(slice.name, file + ":8");
   EXPECT_EQ(slice.sizes, (Sizes{4, 2}));
   EXPECT_EQ(slice.chip.facts[0].source, file);
   problem_of(Code::E1008, [] { parse_target("no-such.yaml:8"); });
@@ -126,6 +127,26 @@ TEST_F(ChipLibraryTest, ABrokenFileHurtsOnlyItsOwnChip) {
   write("broken.yaml", "kind: [\n");
   EXPECT_EQ(find_chip("v6e", places()).name, "v6e");
   problem_of(Code::E1603, [&] { find_chip("broken", places()); });
+  const std::vector<ListedChip> all = all_chips(places());
+  EXPECT_EQ(all.size(), all_chips(ChipPlaces{}).size() + 1);
+  for (const ListedChip& listed : all) {
+    ASSERT_EQ(listed.chip.has_value(), listed.name != "broken") << listed.name;
+    if (listed.chip) continue;
+    EXPECT_NE(listed.why_not->problem().where.find("broken.yaml:"), std::string::npos);
+  }
+}
+
+TEST_F(ChipLibraryTest, AFileIsFoundByItsAliases) {
+  write("my-chip.yaml", std::string(kMine) + "aliases: [mine, our-chip]\n");
+  write("broken.yaml", "aliases: [\n");
+  const Slice slice = parse_target("mine:8", {.places = places()});
+  EXPECT_EQ(slice.chip.name, "my-chip");
+  EXPECT_EQ(slice.name, "my-chip:8");
+  EXPECT_EQ(problem_of(Code::E1601, [&] { find_chip("our-chp", places()); }).next, "did you mean 'our-chip'?");
+  EXPECT_EQ(find_chip(write("other.yaml", "extends: mine\n"), places()).title, "A chip of mine");
+  EXPECT_EQ(find_chip("trillium", places()).name, "v6e");
+  write("ours.yaml", "extends: v6e\naliases: [trillium]\n");
+  EXPECT_EQ(find_chip("trillium", places()).name, "ours") << "the user's own stands before the built-in one";
 }
 
 TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {

@@ -10,7 +10,11 @@
 namespace megacpp::hw {
 namespace {
 
-std::vector<Chip> chips() { return all_chips(ChipPlaces{}); }
+std::vector<Chip> chips() {
+  std::vector<Chip> chips;
+  for (const ListedChip& listed : all_chips(ChipPlaces{})) chips.push_back(listed.chip.value());
+  return chips;
+}
 
 TEST(ChipsTest, AllAreThere) {
   std::set<std::string> names;

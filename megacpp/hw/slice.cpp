@@ -114,7 +114,7 @@ Slice host_target(const Name& name, const TargetOptions& options) {
   const std::optional<Sizes> sizes = name.whole == "host" ? Sizes{1} : read_sizes(name.shape);
   if (!sizes || sizes->size() != 1) refuse(name, got_shape(name), "host, or host:N for N virtual chips", "take host:1");
   if (!options.host_rates) refuse(name, "this machine", "hardware elsewhere", "name a slice, such as v6e:2x2");
-  return {name.whole, host_chip(options.host_rates(), sizes->front()), *sizes};
+  return {"host:" + to_text(*sizes), host_chip(options.host_rates(), sizes->front()), *sizes};
 }
 
 }  // namespace
@@ -163,7 +163,10 @@ Slice parse_target(const std::string& text, const TargetOptions& options) {
   const Name name = split(text);
   if (name.chip == "host") return host_target(name, options);
   const Chip chip = find_chip(name.chip, options.places);
-  return {text, chip, chip.slices.shape == SliceShape::torus ? torus_sizes(name, chip) : node_sizes(name, chip)};
+  const bool is_torus = chip.slices.shape == SliceShape::torus;
+  const Sizes sizes = is_torus ? torus_sizes(name, chip) : node_sizes(name, chip);
+  const std::string shape = is_torus ? to_text(sizes) : std::to_string(product(sizes));
+  return {(names_file(name.chip) ? name.chip : chip.name) + ":" + shape, chip, sizes};
 }
 
 std::vector<Sizes> valid_slices(const Chip& chip) {

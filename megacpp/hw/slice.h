@@ -15,7 +15,7 @@
 namespace megacpp::hw {
 
 struct Slice {
-  std::string name;  // as given
+  std::string name;  // "v6e:2x2", whatever alias it was asked for by; a file is named as given
   Chip chip;
   Sizes sizes;  // of a torus; of GPUs {chips of a node, nodes}
 

@@ -28,6 +28,13 @@ TEST(SliceTest, ATargetIsReadFromItsName) {
   EXPECT_EQ(target("trillium:2x2").chips(), 4);
 }
 
+TEST(SliceTest, OneSliceHasOneName) {
+  EXPECT_EQ(target("v6e:2x2").name, "v6e:2x2");
+  EXPECT_EQ(target("trillium:2x2").name, "v6e:2x2");
+  EXPECT_EQ(target("v6e:02x2").name, "v6e:2x2");
+  EXPECT_EQ(target("h100:016").name, "h100:16");
+}
+
 TEST(SliceTest, GpusComeInNodes) {
   EXPECT_EQ(target("h100:8").sizes, Sizes{8});
   EXPECT_EQ(target("h100:3").sizes, Sizes{3});
@@ -119,7 +126,9 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
   EXPECT_EQ(four.chip.usable_bytes, 2 << 20);
   EXPECT_EQ(four.chip.link("memory")->bytes_per_second, 5e9);
-  EXPECT_EQ(parse_target("host", options).chips(), 1);
+  const Slice whole = parse_target("host", options);
+  EXPECT_EQ(whole.chips(), 1);
+  EXPECT_EQ(whole.name, "host:1");
   EXPECT_EQ(asked, 2);
   parse_target("v6e:2x2", options);
   EXPECT_EQ(asked, 2);
