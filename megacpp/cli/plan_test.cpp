@@ -174,7 +174,7 @@ TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithItsError) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   EXPECT_NE(base::read_file(file).find("banner bad"), std::string::npos);
   // A limit above what stays: what comes and goes can shrink, the batch as far as the chips that share it allow.
-  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=518MB", "train.batch=8"});
+  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=543MB", "train.batch=8"});
   EXPECT_EQ(activations.status, 3);
   EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
 }
