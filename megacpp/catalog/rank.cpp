@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "megacpp/base/human_seconds.h"
+
 namespace megacpp::catalog {
 namespace {
 
@@ -26,7 +28,7 @@ Ranked of_known(size_t index, const Remembered& known, std::optional<double> pre
           .standing = Standing::runs,
           .seconds = measured ? measured : predicted,
           .is_measured = measured.has_value(),
-          .reason = measured ? fmt::format("ran on {} at {:.4g} s a step", last.at, *measured)
+          .reason = measured ? fmt::format("ran on {} at {} a step", last.at, base::human_seconds(*measured))
                              : fmt::format("fitted on {}, step not timed", last.at)};
 }
 
@@ -39,7 +41,7 @@ Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double
             .reason = candidate.why_not.empty() ? "does not fit on paper" : candidate.why_not};
   Ranked ranked = {.candidate = index, .standing = Standing::unknown, .seconds = predicted, .reason = "never tried"};
   if (!predicted) return ranked;
-  ranked.reason += fmt::format(", {:.4g} s a step predicted", *predicted);
+  ranked.reason += fmt::format(", {} a step predicted", base::human_seconds(*predicted));
   if (correction.method != Method::none)
     ranked.reason += fmt::format(" (corrected by {} measured)", correction.samples);
   return ranked;

@@ -31,7 +31,7 @@ using Names = std::vector<std::string>;
 TEST_F(RankTest, WithoutMemoryThePredictionDecides) {
   EXPECT_EQ(order({candidate("slow", 2), candidate("fast", 1), candidate("also fast", 1)}),
             (Names{"fast", "also fast", "slow"}));
-  EXPECT_EQ(ranked_[0].reason, "never tried, 1 s a step predicted");
+  EXPECT_EQ(ranked_[0].reason, "never tried, 1.00 s a step predicted");
 }
 
 TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
@@ -51,7 +51,7 @@ TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
       (Names{"new", "ran", "ran slowly", "large", "failed"}));
   EXPECT_EQ(ranked_[0].seconds, 1);
   EXPECT_FALSE(ranked_[0].is_measured);
-  EXPECT_EQ(ranked_[1].reason, "ran on t2 at 5 s a step");
+  EXPECT_EQ(ranked_[1].reason, "ran on t2 at 5.00 s a step");
   EXPECT_EQ(ranked_[1].seconds, 5);
   EXPECT_TRUE(ranked_[1].is_measured);
   EXPECT_EQ(ranked_[3].seconds, std::nullopt);

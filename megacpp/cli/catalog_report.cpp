@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 
@@ -37,7 +38,7 @@ Pair pair_of(const std::optional<T>& predicted, const std::optional<T>& measured
 std::string bytes_text(std::optional<double> bytes) {
   return bytes ? memory::human_bytes(static_cast<int64_t>(*bytes)) : "-";
 }
-std::string seconds_text(std::optional<double> seconds) { return seconds ? fmt::format("{:.4g} s", *seconds) : "-"; }
+std::string seconds_text(std::optional<double> seconds) { return seconds ? base::human_seconds(*seconds) : "-"; }
 std::string percent_text(std::optional<double> error) { return error ? fmt::format("{:+.1f} %", 100 * *error) : "-"; }
 
 std::string quantity_text(const std::string& quantity, double value) {

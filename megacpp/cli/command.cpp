@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
@@ -25,19 +26,19 @@ const std::vector<Command>& all_commands() {
   return table;
 }
 
-std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words) {
-  app.require_subcommand(1);
+std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words, std::function<int()> no_word) {
+  app.require_subcommand(no_word ? 0 : 1, 1);
   std::vector<std::pair<const CLI::App*, std::function<int()>>> bodies;
   for (const Word& word : words) {
     CLI::App* sub = app.add_subcommand(word.name, word.summary);
     sub->footer("Example:\n  " + word.examples + "\n");
     bodies.emplace_back(sub, word.declare(*sub));
   }
-  return [bodies] {
+  return [bodies, no_word = std::move(no_word)] {
     for (const auto& [sub, body] : bodies)
       if (sub->parsed()) return body();
-    MEGACPP_CHECK(false) << "no word of the command was parsed";
-    return 0;
+    MEGACPP_CHECK(no_word) << "no word of the command was parsed";
+    return no_word();
   };
 }
 

@@ -31,8 +31,9 @@ struct Word {
   std::string examples;  // printed under the word's help, one a line
   std::function<std::function<int()>(CLI::App& app)> declare;
 };
-/// Declares the words of a command that wants exactly one of them; what it returns runs the one that was given.
-std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words);
+/// Declares the words of a command that wants exactly one of them; what it returns runs the one that was given. With
+/// `no_word` the command may also stand alone, and then runs that.
+std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words, std::function<int()> no_word = {});
 
 const std::vector<Command>& all_commands();
 

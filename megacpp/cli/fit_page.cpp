@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/report/html.h"
@@ -18,8 +19,6 @@ using fit::Found;
 using memory::human_bytes;
 
 enum Kind : size_t { kFront, kBeside, kOver };  // the series of the picture
-
-std::string seconds_label(double seconds) { return fmt::format("{:.4g} s", seconds); }
 
 /// The unit in which human_bytes() writes the largest: lines of the picture are round numbers of it.
 double unit_of(const std::vector<Found>& found) {
@@ -35,7 +34,7 @@ std::string picture(const FitAnswer& answer) {
   report::ScatterChart chart{.x_title = "worst chip",
                              .y_title = "a step",
                              .x_text = [unit](double units) { return human_bytes(std::llround(units * unit)); },
-                             .y_text = seconds_label,
+                             .y_text = base::human_seconds,
                              .series = {{"front", report::Colour::blue},
                                         {"beside it", report::Colour::grey},
                                         {"does not fit", report::Colour::red}},

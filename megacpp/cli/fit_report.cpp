@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/memory/report.h"
@@ -15,14 +16,11 @@
 namespace megacpp::cli {
 namespace {
 
+using base::human_seconds;
 using fit::Found;
 using memory::human_bytes;
 
 constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
-
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
-}
 
 std::string room_text(int64_t room) { return room < 0 ? "-" + human_bytes(-room) : human_bytes(room); }
 
@@ -104,8 +102,8 @@ std::string confirmed_text(const FitAnswer& answer) {
   TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off"});
   for (const Confirmed& one : answer.confirmed)
     table.add({answer.search.found[one.found].layout, std::to_string(one.planned_bytes),
-               std::to_string(one.measured_bytes), seconds_text(one.predicted_seconds),
-               seconds_text(one.measured_seconds),
+               std::to_string(one.measured_bytes), human_seconds(one.predicted_seconds),
+               human_seconds(one.measured_seconds),
                fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / one.measured_seconds - 1))});
   return "\n" + table.to_text();
 }
@@ -120,7 +118,7 @@ std::vector<size_t> FitAnswer::order() const {
   return indices;
 }
 
-std::string ShownStep::seconds_text() const { return cli::seconds_text(seconds) + (is_measured ? " measured" : ""); }
+std::string ShownStep::seconds_text() const { return human_seconds(seconds) + (is_measured ? " measured" : ""); }
 
 ShownStep FitAnswer::step_of(size_t found) const {
   ShownStep step = predicted_step(search.found[found]);
@@ -197,9 +195,9 @@ std::string scatter_text(const std::vector<Found>& found, const std::vector<size
   for (const Found& one : found) mark(one, one.fit.fits() ? 'o' : 'x');
   for (const size_t index : front) mark(found[index], '*');
   std::string text =
-      fmt::format("{:>10} a step; * front, o beside it, x does not fit, | limit\n", seconds_text(slowest));
+      fmt::format("{:>10} a step; * front, o beside it, x does not fit, | limit\n", human_seconds(slowest));
   for (const std::string& line : lines) text += fmt::format("{:>10} {}\n", "", "|" + line);
-  text += fmt::format("{:>10} +{}\n", seconds_text(fastest), std::string(kPictureWidth, '-'));
+  text += fmt::format("{:>10} +{}\n", human_seconds(fastest), std::string(kPictureWidth, '-'));
   return text + fmt::format("{:>10} 0{:>{}}\n", "", human_bytes(static_cast<int64_t>(most)) + " on the worst chip",
                             kPictureWidth);
 }

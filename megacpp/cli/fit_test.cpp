@@ -76,7 +76,7 @@ TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
   EXPECT_NE(after["layout"], before["layout"]);
   EXPECT_EQ(after["ranked_by"]["measured"], false);
   const std::string table = fit({"--hardware", "host:2", "--top", "1000"}).out;
-  EXPECT_NE(table.find("10 s measured"), std::string::npos) << table;
+  EXPECT_NE(table.find("10.00 s measured"), std::string::npos) << table;
 }
 
 TEST_F(FitCommandTest, PageStandsAlone) {

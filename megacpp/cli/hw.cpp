@@ -119,10 +119,12 @@ int measure(bool json) {
 /// One flag for the command and its words, so that it may stand behind either.
 using Flag = std::shared_ptr<bool>;
 
+void declare_json(CLI::App& app, const Flag& json) { app.add_flag("--json", *json, "print JSON"); }
+
 std::function<int()> declare_show(CLI::App& app, const Flag& json) {
   auto name = std::make_shared<std::string>();
   app.add_option("HARDWARE", *name, "a chip, a slice of it, or a file: v6e, v6e:16x16, my-chip.yaml")->required();
-  app.footer("Example:\n  megacpp hw show v6e\n  megacpp hw show v6e:8x16\n  megacpp hw show my-chip.yaml --json\n");
+  declare_json(app, json);
   return [name, json] { return show(*name, *json); };
 }
 
@@ -133,15 +135,29 @@ std::function<int()> declare_bytes(CLI::App& app, const Flag& json) {
   app.add_option("SHAPE", flags->shape, "sizes with commas: 16,1280,40; '' for a scalar")->required();
   app.add_option("--layout", flags->layout, "dimensions in this order, the minor one first; else as an argument lies")
       ->type_name("ORDER");
-  app.footer(
-      "Example:\n  megacpp hw bytes v6e bf16 16,1280,40\n  megacpp hw bytes v6e bf16 16,1280,40 --layout 2,1,0\n"
-      "  megacpp hw bytes h100 f32 4096,56 --json\n");
+  declare_json(app, json);
   return [flags, json] { return bytes(*flags, *json); };
 }
 
 std::function<int()> declare_measure(CLI::App& app, const Flag& json) {
-  app.footer("Example:\n  megacpp hw measure\n");
+  declare_json(app, json);
   return [json] { return measure(*json); };
+}
+
+std::function<int()> declare_hw(CLI::App& app) {
+  const Flag json = std::make_shared<bool>(false);
+  declare_json(app, json);
+  return declare_words(app,
+                       {{"show", "every number of one chip with its source and date",
+                         "megacpp hw show v6e\n  megacpp hw show v6e:8x16\n  megacpp hw show my-chip.yaml --json",
+                         [json](CLI::App& word) { return declare_show(word, json); }},
+                        {"bytes", "what a tensor takes in a chip's memory, and how it lies there",
+                         "megacpp hw bytes v6e bf16 16,1280,40\n  megacpp hw bytes v6e bf16 16,1280,40 --layout 2,1,0\n"
+                         "  megacpp hw bytes h100 f32 4096,56 --json",
+                         [json](CLI::App& word) { return declare_bytes(word, json); }},
+                        {"measure", "measure what this machine can do and keep it for the hardware 'host'",
+                         "megacpp hw measure", [json](CLI::App& word) { return declare_measure(word, json); }}},
+                       [json] { return list(*json); });
 }
 
 }  // namespace
@@ -150,29 +166,7 @@ Command hw_command() {
   return {.name = "hw",
           .summary = "list chips, show their numbers and sources, count a tensor's bytes on one",
           .example = "megacpp hw\n  megacpp hw show v6e\n  megacpp hw bytes v6e bf16 16,1280,40",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            app.require_subcommand(0, 1);
-            const Flag json = std::make_shared<bool>(false);
-            app.add_flag("--json", *json, "print JSON");
-            struct Word {
-              CLI::App* app;
-              std::function<int()> body;
-            };
-            std::vector<Word> words;
-            const auto add = [&](const char* name, const char* summary, auto declare) {
-              CLI::App* word = app.add_subcommand(name, summary);
-              word->add_flag("--json", *json, "print JSON");
-              words.push_back({word, declare(*word, json)});
-            };
-            add("show", "every number of one chip with its source and date", declare_show);
-            add("bytes", "what a tensor takes in a chip's memory, and how it lies there", declare_bytes);
-            add("measure", "measure what this machine can do and keep it for the hardware 'host'", declare_measure);
-            return [words, json] {
-              for (const Word& word : words)
-                if (word.app->parsed()) return word.body();
-              return list(*json);
-            };
-          }};
+          .declare = declare_hw};
 }
 
 }  // namespace megacpp::cli

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/memory/report.h"
@@ -16,6 +17,7 @@
 namespace megacpp::cli {
 namespace {
 
+using base::human_seconds;
 using memory::human_bytes;
 using report::Table;
 

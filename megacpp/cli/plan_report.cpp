@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/fill_slice.h"
 #include "megacpp/cli/ground.h"
 #include "megacpp/fit/lane.h"
@@ -86,7 +87,7 @@ std::string arithmetic_text(const fit::StepTime& time) {
   return fmt::format(
       "All arithmetic of a chip takes {} at its peak, {:.1f}% of the step; MFU counts the model's alone, nothing "
       "twice.",
-      human_seconds(time.arithmetic), 100 * share);
+      base::human_seconds(time.arithmetic), 100 * share);
 }
 
 std::string hardware_text(const hw::Slice& slice) {
@@ -95,11 +96,6 @@ std::string hardware_text(const hw::Slice& slice) {
   };
   return fmt::format("{}: {} on {}, {}", slice.name, counted(slice.chips(), "chip"), counted(slice.hosts(), "host"),
                      slice.chip.title);
-}
-
-std::string human_seconds(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
-  return seconds >= 1e-3 ? fmt::format("{:.2f} ms", 1e3 * seconds) : fmt::format("{:.1f} us", 1e6 * seconds);
 }
 
 }  // namespace megacpp::cli

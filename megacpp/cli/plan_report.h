@@ -58,9 +58,6 @@ std::string arithmetic_text(const fit::StepTime& time);
 /// "v6e:2x2: 4 chips on 1 host, Google Cloud TPU v6e (Trillium)"
 std::string hardware_text(const hw::Slice& slice);
 
-/// "1.25 s", "3.10 ms", "45.0 us"
-std::string human_seconds(double seconds);
-
 /// Fits the terminal: the verdict, then what leads to it.
 std::string plan_text(const PlanReport& report);
 Json plan_json(const PlanReport& report);

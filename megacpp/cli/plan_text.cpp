@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/text_table.h"
@@ -14,6 +15,7 @@
 namespace megacpp::cli {
 namespace {
 
+using base::human_seconds;
 using memory::human_bytes;
 
 std::string header_text(const PlanReport& r) {

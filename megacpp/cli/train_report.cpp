@@ -3,15 +3,17 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/plan_report.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {
 namespace {
+
+using base::human_seconds;
 
 // A prediction is the least the hardware allows: a run that is clearly faster says that its rates are too low.
 constexpr double kFasterThanPossible = 1.1;
