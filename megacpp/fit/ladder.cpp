@@ -156,20 +156,22 @@ class Climber {
   }
 
   // How far down the rungs lead at all, those included that could not have helped: what is written down as the
-  // frontier. Only the ends of their steps are planned; layouts were all tried on the way.
+  // frontier. Of each only the far end is planned. Layouts come first: with fewer copies the batch can be smaller.
   void find_least() {
     plan::Changes changes = climb_.changes;
-    for (const Rung* rung : rungs_) {
-      if (rung->offers != Offers::steps) continue;
-      std::vector<Step> steps = steps_down(*rung);
-      std::optional<OnPaper> paper;
-      for (; !steps.empty() && !paper; steps.pop_back()) {
-        paper = unless_refused([&] { return on_paper_(steps.back().recipe); });
-        if (!paper || paper->fit.worst().needed() >= climb_.least_needed) continue;
-        climb_.least_needed = paper->fit.worst().needed();
-        climb_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
-        recipe_ = std::move(steps.back().recipe);
-      }
+    for (const Offers offers : {Offers::alternatives, Offers::steps})
+      for (const Rung* rung : rungs_)
+        if (rung->offers == offers) take_last(*rung, changes);
+  }
+
+  void take_last(const Rung& rung, plan::Changes& changes) {
+    std::optional<OnPaper> paper;
+    for (std::vector<Step> steps = steps_down(rung); !steps.empty() && !paper; steps.pop_back()) {
+      paper = unless_refused([&] { return on_paper_(steps.back().recipe); });
+      if (!paper || paper->fit.worst().needed() >= climb_.least_needed) continue;
+      climb_.least_needed = paper->fit.worst().needed();
+      climb_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
+      recipe_ = std::move(steps.back().recipe);
     }
   }
 
@@ -179,13 +181,18 @@ class Climber {
   };
   std::vector<Step> steps_down(const Rung& rung) const {
     std::vector<Step> steps;
-    for (Step now{recipe_, {}};;) {
+    const auto take = [&](const Step& from, const plan::Changes& offer) {
+      std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(from.recipe, offer); });
+      if (next) steps.push_back({std::move(*next), plan::merged(from.changes, offer)});
+      return next.has_value();
+    };
+    if (rung.offers == Offers::alternatives) {
+      for (const plan::Changes& offer : rung.changes(recipe_)) take({recipe_, {}}, offer);
+      return steps;
+    }
+    for (Step now{recipe_, {}};; now = steps.back()) {
       const std::vector<plan::Changes> offers = rung.changes(now.recipe);
-      if (offers.empty()) return steps;
-      std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(now.recipe, offers.front()); });
-      if (!next) return steps;
-      now = {std::move(*next), plan::merged(std::move(now.changes), offers.front())};
-      steps.push_back(now);
+      if (offers.empty() || !take(now, offers.front())) return steps;
     }
   }
 

@@ -95,6 +95,25 @@ TEST(LadderTest, TheFrontierKeepsToWhatTheGatesAllow) {
   EXPECT_EQ(to_text(climb.least_changes), "train.batch=4 train.micro_steps=2") << "a sequence for each chip";
 }
 
+// The code of a TPU alone exceeds the limit, so that not even another layout could help.
+TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
+  const auto on_tpu = [](const recipe::Recipe& recipe) {
+    return plan_on_paper(
+        recipe, {.slice = hw::parse_target("v6e:2x2"),
+                 .kernels = {.name = "any",
+                             .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                             .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+                 .limits = recipe::chip_limits(recipe.hardware, 4)});
+  };
+  const Climb climb = fit::climb(on_tpu(recipe_with({"layout.data_parallel=4", "hardware.limit=10MiB"})), on_tpu);
+  EXPECT_FALSE(climb.found);
+  ASSERT_NE(attempt_of(climb, "topology"), nullptr);
+  EXPECT_EQ(attempt_of(climb, "topology")->verdict, Verdict::skipped) << to_text(climb);
+  const std::string least = to_text(climb.least_changes);
+  EXPECT_NE(least.find("layout.data_parallel=1"), std::string::npos) << least;
+  EXPECT_NE(least.find("train.batch=1"), std::string::npos) << "one copy needs one sequence: " << least;
+}
+
 TEST(LadderTest, WithoutMoreBatchTheSequenceIsShorterAndThatIsSaid) {
   const Climb climb = climb_with({"train.batch=1", "hardware.limit=30MiB"});
   ASSERT_TRUE(climb.found) << to_text(climb);
