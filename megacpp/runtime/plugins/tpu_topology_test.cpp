@@ -34,7 +34,8 @@ TEST(TpuTopologyTest, OtherChipsAreNotCompiledForAheadOfTime) {
 }
 
 TEST(TpuTopologyTest, FlagsKnowTheGenerationOfEveryTpu) {
-  for (const hw::Chip& chip : hw::all_chips({})) {
+  for (const hw::ListedChip& listed : hw::all_chips({})) {
+    const hw::Chip& chip = listed.chip.value();
     const bool is_tpu = chip.kind == hw::ChipKind::tpu;
     EXPECT_EQ(generation_of_topology(chip.plugin_name + ":").empty(), !is_tpu) << chip.name;
   }
