@@ -29,7 +29,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   const OnPaper paper = with_limits({0, int64_t{10} << 20, 0, 0});
   const ChipGroup& worst = paper.fit.worst();
-  const int64_t stays = paper.worst_memory().state_bytes + 500'000'000;
+  const int64_t stays = paper.worst_memory().state_bytes + worst.code;
   EXPECT_EQ(worst.chip, 1);
   EXPECT_EQ(worst.least_limit(), stays);
   const memory::OutOfMemory error = misfit_error(paper);
