@@ -132,13 +132,13 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
 
 int grow(const Flags& flags, const recipe::Recipe& asked, const fit::Ground& ground) {
   const fit::Grown what = flags.grow == "batch" ? fit::Grown::batch : fit::Grown::sequence;
-  const recipe::Recipe recipe = fit::with_changes(asked, fit::filling_changes(asked, ground.slice.devices()));
+  const plan::Changes filling = fit::filling_changes(asked, ground.slice.devices());
+  const recipe::Recipe recipe = fit::with_changes(asked, filling);
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled) {
     if (seconds_since(start) > 1) fmt::print(stderr, "compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
   };
   fit::Growth growth = fit::grow(recipe, what, ground, progress);
-  const plan::Changes filling = fit::filling_changes(asked, ground.slice.devices());
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);

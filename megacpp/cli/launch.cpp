@@ -31,17 +31,26 @@ using memory::human_bytes;
 // What the devices of a plugin hold is known to the plugin alone.
 constexpr int64_t kUnknownMemory = int64_t{1} << 60;
 
-hw::HostRates this_machine() {
-  hw::HostRates rates = runtime::cpu::host_rates();
-  rates.memory = std::min(rates.memory, runtime::cpu::available_memory_bytes());
-  return rates;
-}
-
 // Nothing for our own backend and for XLA's CPU devices: these are this machine.
 std::optional<plugins::PluginKind> plugin_with_own_devices(const recipe::Recipe& recipe) {
   if (recipe.backend != "xla") return std::nullopt;
   const plugins::PluginKind kind = plugins::choose_plugin(recipe.xla.plugin).kind;
   return kind == plugins::PluginKind::cpu ? std::nullopt : std::optional(kind);
+}
+
+// On the devices of a plugin hardware.target; without one nothing is known of them but how many there are.
+hw::Slice slice_for(const recipe::Recipe& recipe) {
+  const auto plugin = plugin_with_own_devices(recipe);
+  if (plugin && !recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
+  const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
+  hw::HostRates rates = runtime::cpu::host_rates();
+  rates.memory = plugin ? kUnknownMemory : std::min(rates.memory, runtime::cpu::available_memory_bytes());
+  hw::Slice slice = hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
+  if (plugin) {
+    slice.chip.name = plugins::info_of(*plugin).name;
+    slice.name = slice.chip.name + count;
+  }
+  return slice;
 }
 
 // A drill fires once: what it rehearses is one failure and the answer to it.
@@ -64,36 +73,18 @@ std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
 
 Launch::Launch(recipe::Recipe asked, const CatalogChoice& catalog)
     : asked_(std::move(asked)),
-      machine_(this_machine()),
-      asked_signature_(fit::signature_of(asked_, slice_for(asked_).name)),
-      catalog_(catalog, catalog::Access::write) {}
+      catalog_(catalog, catalog::Access::write),
+      ground_(ground_for(asked_, slice_for(asked_), catalog_)),
+      asked_signature_(fit::signature_of(asked_, ground_.slice.name)) {}
 
-hw::Slice Launch::slice_for(const recipe::Recipe& recipe) const {
-  const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
-  const auto here = [&](int64_t memory) {
-    hw::HostRates rates = machine_;
-    rates.memory = memory;
-    return hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
-  };
-  const auto plugin = plugin_with_own_devices(recipe);
-  if (!plugin) return here(machine_.memory);
-  if (!recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
-  hw::Slice slice = here(kUnknownMemory);
-  slice.chip.name = plugins::info_of(*plugin).name;
-  slice.name = slice.chip.name + count;
-  return slice;
-}
-
-std::string Launch::lane() const { return fit::lane_name(slice_for(paper_->recipe), paper_->recipe.backend); }
-
-fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) {
-  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, slice_for(recipe), catalog_));
+fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) const {
+  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_);
   const bool is_unknown = plugin_with_own_devices(recipe) && recipe.hardware.target.empty();
   if (is_unknown) paper.time = {};  // this machine's rates say nothing about them
   return paper;
 }
 
-fit::Climb Launch::climb(const fit::Ceiling& ceiling) {
+fit::Climb Launch::climb(const fit::Ceiling& ceiling) const {
   return fit::climb(
       *paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); }, ceiling);
 }
@@ -182,7 +173,7 @@ void Launch::record_success(const runtime::Executable& run, std::optional<double
                     .step_seconds = step_seconds};
   if (worst.memory.measured_peak_bytes > 0) measured.bytes = worst.memory.measured_peak_bytes;
   catalog_.use([&](catalog::Catalog& catalog) {
-    remember_measured(catalog, *paper_, lane(), rung_, measured);
+    remember_measured(catalog, *paper_, fit::lane_name(ground_.slice, asked_.backend), rung_, measured);
     if (reasons_.empty()) return;  // nothing new about where to start
     catalog.remember_start(asked_signature_, {.at = base::utc_now(),
                                               .rung = static_cast<int64_t>(rung_),

@@ -12,8 +12,6 @@
 #include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/fit/on_paper.h"
-#include "megacpp/hw/host_chip.h"
-#include "megacpp/hw/slice.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
@@ -48,19 +46,17 @@ class Launch {
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
-  hw::Slice slice_for(const recipe::Recipe& recipe) const;
-  std::string lane() const;
-  fit::OnPaper on_paper(const recipe::Recipe& recipe);
-  fit::Climb climb(const fit::Ceiling& ceiling = {});
+  fit::OnPaper on_paper(const recipe::Recipe& recipe) const;
+  fit::Climb climb(const fit::Ceiling& ceiling = {}) const;
   void start_where_remembered();
   void say_if_other_experiment() const;
   void take(fit::Climb climb);
   [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory& failure);
 
   recipe::Recipe asked_;
-  hw::HostRates machine_;               // with the memory that was free at the start
-  catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
   UsersCatalog catalog_;
+  fit::Ground ground_;                  // the same for every rung: none changes how many chips there are
+  catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
   std::optional<fit::OnPaper> paper_;
   size_t rung_ = 0;
   plan::Changes changes_;

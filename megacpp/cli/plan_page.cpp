@@ -121,16 +121,6 @@ Table largest_table(const memory::MemoryPlan& plan) {
   return table;
 }
 
-Table links_table(const fit::StepTime& time) {
-  Table table{.headings = {"axes", "link", ">bytes", ">GB/s", ">on the wire", ">waited for", ">overlapped"},
-              .rows = {}};
-  for (const fit::LinkTime& link : time.links)
-    table.rows.push_back({link.axes, link.link, human_bytes(link.bytes),
-                          fmt::format("{:.1f}", link.bytes_per_second / 1e9), human_seconds(link.seconds),
-                          human_seconds(link.exposed), human_seconds(std::max(0.0, link.seconds - link.exposed))});
-  return table;
-}
-
 Table parameters_table(const PlanReport& r) {
   Table table{.headings = {">stage", "name", ">shape", ">local", "stored", "computed", "optimizer", ">weight",
                            ">gradient", ">moments", "layout", "why"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/plan_report.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -88,6 +89,18 @@ std::string arithmetic_text(const fit::StepTime& time) {
       "All arithmetic of a chip takes {} at its peak, {:.1f}% of the step; MFU counts the model's alone, nothing "
       "twice.",
       base::human_seconds(time.arithmetic), 100 * share);
+}
+
+report::Table links_table(const fit::StepTime& time) {
+  using base::human_seconds;
+  using memory::human_bytes;
+  report::Table table{.headings = {"axes", "link", ">bytes", ">GB/s", ">on the wire", ">waited for", ">overlapped"},
+                      .rows = {}};
+  for (const fit::LinkTime& link : time.links)
+    table.rows.push_back({link.axes, link.link, human_bytes(link.bytes),
+                          fmt::format("{:.1f}", link.bytes_per_second / 1e9), human_seconds(link.seconds),
+                          human_seconds(link.exposed), human_seconds(std::max(0.0, link.seconds - link.exposed))});
+  return table;
 }
 
 std::string hardware_text(const hw::Slice& slice) {

@@ -17,6 +17,7 @@
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/report/html.h"
 
 namespace megacpp::cli {
 
@@ -57,6 +58,9 @@ std::string arithmetic_text(const fit::StepTime& time);
 
 /// "v6e:2x2: 4 chips on 1 host, Google Cloud TPU v6e (Trillium)"
 std::string hardware_text(const hw::Slice& slice);
+
+/// What a chip sends in a step, by axes of the mesh.
+report::Table links_table(const fit::StepTime& time);
 
 /// Fits the terminal: the verdict, then what leads to it.
 std::string plan_text(const PlanReport& report);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for people who read it in a terminal.
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
@@ -93,11 +91,9 @@ std::string memory_text(const PlanReport& r) {
 
 std::string links_text(const fit::StepTime& time) {
   if (time.links.empty()) return "Collectives: none.\n";
-  TextTable table({"axes", "link", ">bytes", ">GB/s", ">on the wire", ">waited for", ">overlapped"});
-  for (const fit::LinkTime& link : time.links)
-    table.add({link.axes, link.link, human_bytes(link.bytes), fmt::format("{:.1f}", link.bytes_per_second / 1e9),
-               human_seconds(link.seconds), human_seconds(link.exposed),
-               human_seconds(std::max(0.0, link.seconds - link.exposed))});
+  const report::Table links = links_table(time);
+  TextTable table(links.headings);
+  for (const std::vector<std::string>& row : links.rows) table.add(row);
   return "Collectives of a step: bytes a chip sends, by axes of the mesh; megacpp explain names each.\n" +
          table.to_text();
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "megacpp/fit/axis_link.h"
-#include "megacpp/fit/hardware_target.h"
 #include "megacpp/fit/pipeline_time.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/memory/chip_fit.h"

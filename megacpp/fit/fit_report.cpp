@@ -25,6 +25,8 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
 
 }  // namespace
 
+int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
+
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
   std::map<ir::Role, double> sums;
   for (const memory::Item& item : plan.items) sums[item.role] += static_cast<double>(item.bytes);
@@ -37,7 +39,7 @@ std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
                      const catalog::Correction& correction) {
   const hw::Chip device = hw::device_of(slice.chip);
-  const int64_t code = device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0;
+  const int64_t code = code_bytes(device);
   std::map<std::pair<size_t, int64_t>, ChipGroup> groups;  // by stage and limit
   double sum = 0;
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {

@@ -44,6 +44,9 @@ struct FitReport {
   bool fits() const { return worst().room() >= 0; }
 };
 
+/// Bytes of a compiled step that lie in a device's memory beside what the plan counts.
+int64_t code_bytes(const hw::Chip& device);
+
 /// The bytes of a plan by role, as the catalog's samples have them.
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
 

@@ -80,7 +80,7 @@ double tightest_limit(const Ground& ground) {
   const hw::Chip device = hw::device_of(ground.slice.chip);
   int64_t least = ground.limits.empty() ? device.usable_bytes : INT64_MAX;
   for (const int64_t limit : ground.limits) least = std::min(least, limit > 0 ? limit : device.usable_bytes);
-  return static_cast<double>(least - (device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0));
+  return static_cast<double>(least - code_bytes(device));
 }
 
 /// A family and one of its options.
