@@ -19,8 +19,8 @@ constexpr Difference kOneGradient{"one f32 gradient, no 16-bit one beside it", {
 constexpr Difference kOneWaitingGradient{"one f32 gradient, whole until the update; no 16-bit one, none split",
                                          {2, -4}};
 constexpr Difference kOneSplitGradient{"one f32 gradient, no 16-bit one beside it", {0, -2}};
-// Without recompute the 16-bit weights of the products are kept from forward to backward, whole as they are gathered.
-constexpr Difference kWholeCopy{"16-bit weights are kept whole from forward to backward", {2, -2}};
+// The 16-bit weights of the products are made of the master ones each time these are gathered.
+constexpr Difference kNoCopy{"no 16-bit weights beside the master ones", {0, -2}};
 
 // The example of the ZeRO paper's figure 1: 7.5 billion parameters.
 constexpr Sizes kFigure1{
@@ -67,11 +67,12 @@ std::vector<StateRow> zero_rows() {
       {.name = "zero_3",
        .source = paper + "16/d",
        .published = {0, 16},
-       .differences = {kWideSplitGradient, kWholeCopy},
+       .differences = {kWideSplitGradient, kNoCopy},
        .zero = 3,
        .weight = split4,
        .gradient = split4,
-       .optimizer = split8},
+       .optimizer = split8,
+       .copy = {0, 0}},
       {.name = "zero_3_f32",
        .source = paper + "16/d; in f32 4 + 4 + 8 are 16 too",
        .published = {0, 16},
