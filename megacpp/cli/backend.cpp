@@ -19,7 +19,14 @@ emit::Placement placement_of(const recipe::Recipe& recipe) {
   return recipe.xla.placement == "xla" ? emit::Placement::xla : emit::Placement::megacpp;
 }
 
-schedule::Target xla_target(const recipe::Recipe& recipe) { return runtime::pjrt::xla_target(placement_of(recipe)); }
+// XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
+schedule::Target xla_target(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+  const emit::Placement placement = placement_of(recipe);
+  const bool has_cudnn = recipe.xla.attention == "fused" &&
+                         plugins::choose_plugin(recipe.xla.plugin).kind == plugins::PluginKind::cuda &&
+                         (placement == emit::Placement::megacpp || mesh.chips() == 1);
+  return runtime::pjrt::xla_target(placement, has_cudnn);
+}
 
 std::filesystem::path cache_of(const recipe::Recipe& recipe) {
   if (recipe.xla.cache == "off") return {};
@@ -47,7 +54,7 @@ std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, c
                                   .next = "run: megacpp plugins fetch cpu, and build again"});
 }
 
-schedule::Target xla_target(const recipe::Recipe&) { refuse_xla(); }
+schedule::Target xla_target(const recipe::Recipe&, const ir::Mesh&) { refuse_xla(); }
 std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe&, const compile::Compiled&) { refuse_xla(); }
 
 #endif
@@ -75,7 +82,7 @@ runtime::Drills drills_for(const recipe::Recipe& recipe) {
 }
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-  if (recipe.backend == "xla") return xla_target(recipe);
+  if (recipe.backend == "xla") return xla_target(recipe, mesh);
   return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads_for(recipe), mesh.chips()));
 }
 

@@ -60,6 +60,7 @@ std::string features_text(const Recipe& recipe, const recipe::ExpandedPattern& p
   add(recipe::has_family(pattern, 'A') && recipe.model.attention.document_mask, "document_mask");
   if (recipe.backend == "xla") {
     add(true, "placement=" + recipe.xla.placement);
+    add(recipe.xla.attention != recipe::Xla{}.attention, "attention=" + recipe.xla.attention);
     for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
   }
   return fmt::format("{}", fmt::join(words, " "));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/attention_cudnn.h"
 #include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/attention_ring.h"
@@ -287,6 +288,7 @@ OpDef attention_def() {
       .reference = reference,
       .decompose = decompose_attention,
       .partition = partition_attention,
+      .stablehlo = write_cudnn_attention,
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -306,6 +308,7 @@ OpDef attention_grad_def() {
           .reference = reference_grad,
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
+          .stablehlo = write_cudnn_attention_grad,
           .samples =
               [] {
                 return samples_from(

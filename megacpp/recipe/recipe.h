@@ -100,6 +100,7 @@ struct Data {
 struct Xla {
   std::string placement = "megacpp";  // xla | megacpp
   std::string plugin = "cpu";         // cpu | tpu | cuda | a path
+  std::string attention = "fused";    // fused | blocked
   std::vector<std::string> flags;     // profiles, name=value, raw:name=value
   std::string cache = "auto";         // folder of compiled programs; auto: the user's cache; off: none
 

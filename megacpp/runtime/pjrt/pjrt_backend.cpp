@@ -10,6 +10,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/ops/attention_cudnn.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/program_cache.h"
@@ -264,12 +265,13 @@ class PjrtExecutable : public Executable {
 
 }  // namespace
 
-schedule::Target xla_target(emit::Placement placement) {
+schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
   return {.name = "xla",
           .runs =
-              [](std::string_view op, const ops::NodeView&) {
-                return ops::op_def(op).is_composite() ? base::Decision::no("XLA gets its decomposition")
-                                                      : base::Decision::yes();
+              [has_cudnn](std::string_view op, const ops::NodeView& view) {
+                if (!ops::op_def(op).is_composite()) return base::Decision::yes();
+                if (!has_cudnn || !ops::op_def(op).stablehlo) return base::Decision::no("XLA gets its decomposition");
+                return ops::fits_cudnn_attention(view);
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .schedules_itself = true,

@@ -16,8 +16,9 @@
 
 namespace megacpp::runtime::pjrt {
 
-/// Composites are decomposed; order, fusion and memory are XLA's, with placement `xla` the collectives too.
-schedule::Target xla_target(emit::Placement placement);
+/// Composites are decomposed, but for attention where the plugin calls cuDNN for it; order, fusion and memory are
+/// XLA's, with placement `xla` the collectives too.
+schedule::Target xla_target(emit::Placement placement, bool has_cudnn = false);
 
 struct BackendOptions {
   emit::Placement placement = emit::Placement::megacpp;
