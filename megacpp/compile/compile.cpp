@@ -21,6 +21,7 @@
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/narrow_gathers.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/remove_dead.h"
@@ -174,6 +175,7 @@ partition::Placements place_globally(const Graph& graph, const plan::Plan& plan,
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.
 ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, const schedule::Target& target) {
   ChipPrograms chip;
+  for (Graph& graph : pipeline.programs()) graph = schedule::narrow_gathers(graph).graph;
   if (target.partitions_itself) {
     for (const Graph& graph : pipeline.programs()) chip.outputs.push_back(place_globally(graph, plan, chip.inputs));
     return chip;
@@ -257,9 +259,10 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
   PartitionedModel result{{}, std::vector<partition::Placements>(static_cast<size_t>(plan.stages))};
   std::vector<Graph> passes;
   for (size_t i = 0; i < model.stages.size(); ++i) {
+    const schedule::NarrowGathers whole = schedule::narrow_gathers(programs[i], model.stages[i].forward_nodes);
     partition::Options options = partition_options(plan);
-    options.forward_nodes = model.stages[i].forward_nodes;
-    partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
+    options.forward_nodes = whole.forward_nodes;
+    partition::Partitioned parts = partition::partition(whole.graph, mesh, {}, options);
     result.inputs[i % result.inputs.size()].insert(parts.inputs.begin(), parts.inputs.end());
     std::vector<partition::Part> split = partition::split_passes(parts.graph, parts.forward_nodes, backward).parts;
     result.stages.push_back({std::vector<Graph>(split.size()), std::move(parts.inputs), std::move(parts.outputs),
