@@ -122,7 +122,7 @@ TEST_F(CatalogTest, SamplesAreTheNewestOfEachSubject) {
   other.lane = "xla v5e";
   catalog_.record_calibration(other);
   other.lane = "xla v6e";
-  other.quantity = kFlops;
+  other.quantity = kStepSeconds;
   catalog_.record_calibration(other);
   const std::vector<Sample> samples = catalog_.samples("xla v6e", kPeakBytes);
   ASSERT_EQ(samples.size(), 2U);

@@ -71,8 +71,6 @@ struct Sample {
 };
 
 inline constexpr const char* kPeakBytes = "peak bytes";
-inline constexpr const char* kArgumentBytes = "argument bytes";
-inline constexpr const char* kFlops = "flops";
 inline constexpr const char* kStepSeconds = "step seconds";
 
 }  // namespace megacpp::catalog

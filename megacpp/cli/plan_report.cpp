@@ -30,7 +30,7 @@ void add_parameters(PlanReport& report) {
   const hw::Chip device = hw::device_of(report.slice.chip);
   report.rows = plan::parameter_table(report.paper.plan, by_stage);
   report.stored = fit::stored_parameters(compiled, report.paper.plan, device);
-  report.arguments = fit::argument_bytes(report.memory(), device);
+  report.arguments = fit::argument_bytes(report.memory(), report.paper.recipe, device);
 }
 
 }  // namespace

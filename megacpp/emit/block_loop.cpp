@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "megacpp/base/repeat.h"
+
 namespace megacpp::emit {
 namespace {
 
@@ -33,26 +35,6 @@ Sequence sequence_of(std::span<const Outlined* const> graphs) {
   for (const std::string& block : sequence.blocks)
     sequence.kinds.push_back(known.emplace(pieces.at(block), known.size()).first->second);
   return sequence;
-}
-
-struct Repeat {
-  size_t first = 0, period = 0, count = 0;
-  size_t saved() const { return count > 0 ? period * (count - 1) : 0; }
-};
-
-// The longest stretch in which every block equals the one a period before it, for each period; the shortest period of
-// those that save most.
-Repeat best_repeat(const std::vector<size_t>& kinds) {
-  Repeat best;
-  for (size_t period = 1; 2 * period <= kinds.size(); ++period) {
-    size_t length = 0;
-    for (size_t i = period; i < kinds.size(); ++i) {
-      length = kinds[i] == kinds[i - period] ? length + 1 : 0;
-      const Repeat found{i + 1 - period - length, period, length / period + 1};
-      if (found.count > 1 && found.saved() > best.saved()) best = found;
-    }
-  }
-  return best;
 }
 
 // Where a value is made inside a pass.
@@ -169,7 +151,7 @@ Outlined outlined(const ir::Graph& graph) { return {graph, outline(graph)}; }
 
 std::optional<BlockLoop> find_block_loop(std::span<const Outlined* const> graphs) {
   const Sequence sequence = sequence_of(graphs);
-  const Repeat repeat = best_repeat(sequence.kinds);
+  const base::Repeat repeat = base::best_repeat(sequence.kinds);
   if (repeat.count < 2) return std::nullopt;
   BlockLoop loop{repeat.period, repeat.count, {}};
   for (size_t i = 0; i < repeat.period * repeat.count; ++i) loop.places[sequence.blocks[repeat.first + i]] = i;

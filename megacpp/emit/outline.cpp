@@ -41,19 +41,39 @@ class Outliner {
   bool is_input(size_t node) const { return graph_.nodes()[node].op == ir::kInputOp; }
 
   void cut() {
-    std::unordered_map<std::string_view, size_t> last_of;  // block -> its last piece
-    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-      if (is_input(n)) continue;
-      const std::string_view block = ir::scope_block(graph_.nodes()[n].scope);
-      const auto last = last_of.find(block);
-      const bool is_met = last != last_of.end();
-      if (!is_met || !can_join(n, last->second)) {
-        last_of[block] = pieces_.size();
-        pieces_.push_back({.is_return = is_met});
-      }
-      piece_of_[n] = last_of[block];
-      pieces_[piece_of_[n]].nodes.push_back(n);
+    const std::vector<bool> is_prelude = preludes();
+    for (const bool wanted : {true, false}) {
+      last_of_.clear();
+      for (size_t n = 0; n < graph_.nodes().size(); ++n)
+        if (!is_input(n) && is_prelude[n] == wanted) put(n);
     }
+  }
+
+  // Tables that blocks read, made of positions and of nothing else, come before all blocks wherever they stand: they
+  // would cut in two the block before whose first use they were put.
+  std::vector<bool> preludes() const {
+    std::vector<bool> is_prelude(graph_.nodes().size());
+    for (size_t n = 0; n < is_prelude.size(); ++n) {
+      const ir::Node& node = graph_.nodes()[n];
+      is_prelude[n] = is_input(n) ? node.role == ir::Role::batch
+                                  : !ir::scope_block(node.scope).starts_with("block") &&
+                                        std::ranges::all_of(node.operands, [&](ir::ValueId operand) {
+                                          return is_prelude[graph_.value(operand).producer.index];
+                                        });
+    }
+    return is_prelude;
+  }
+
+  void put(size_t n) {
+    const std::string_view block = ir::scope_block(graph_.nodes()[n].scope);
+    const auto last = last_of_.find(block);
+    const bool is_met = last != last_of_.end();
+    if (!is_met || !can_join(n, last->second)) {
+      last_of_[block] = pieces_.size();
+      pieces_.push_back({.is_return = is_met});
+    }
+    piece_of_[n] = last_of_[block];
+    pieces_[piece_of_[n]].nodes.push_back(n);
   }
 
   // Later nodes may join a backward pass when it has all they read; what is computed again, to be forgotten in between,
@@ -115,7 +135,8 @@ class Outliner {
   }
 
   const ir::Graph& graph_;
-  std::vector<size_t> piece_of_;  // by node
+  std::vector<size_t> piece_of_;                          // by node
+  std::unordered_map<std::string_view, size_t> last_of_;  // block -> its last piece
   std::vector<Piece> pieces_;
 };
 

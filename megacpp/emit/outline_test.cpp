@@ -46,6 +46,26 @@ TEST(OutlineTest, BlocksOfAKindArePiecesThatDifferInWhatTheyReadOnly) {
             "[8,9) kind 3 reads %7 leaves %8\n");
 }
 
+// A table stands before its first use, in the middle of a block: the block stays whole, and is of the other's kind.
+TEST(OutlineTest, TablesOfPositionsComeBeforeAllBlocks) {
+  EXPECT_EQ(outlined(R"(graph "m" {
+  %0 = input() {dtype="f32", name="w", shape=[3]} : f32[3] @embed #weight
+  %1 = neg(%0) : f32[3] @embed
+  %2 = exp(%1) : f32[3] @block00.A
+  %3 = iota() {dim=0, dtype="f32", shape=[3]} : f32[3] @rope
+  %4 = neg(%3) : f32[3] @rope
+  %5 = mul(%2, %4) : f32[3] @block00.A
+  %6 = exp(%5) : f32[3] @block01.A
+  %7 = mul(%6, %4) : f32[3] @block01.A
+  output "y" = %7
+}
+)"),
+            "[3,5) kind 0 reads  leaves %4\n"
+            "[1,2) kind 1 reads %0 leaves %1\n"
+            "[2,6) kind 2 repeated reads %1 %4 leaves %5\n"
+            "[6,8) kind 2 repeated reads %5 %4 leaves %7\n");
+}
+
 // Accumulators of gradients are read where they are first needed.
 TEST(OutlineTest, InputsAmongTheNodesOfAPieceAreReadByIt) {
   EXPECT_EQ(outlined(R"(graph "m" {

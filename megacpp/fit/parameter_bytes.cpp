@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/parameter_bytes.h"
 
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/repeat.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/ir/dtype.h"
+#include "megacpp/recipe/pattern.h"
 
 namespace megacpp::fit {
 namespace {
@@ -33,6 +41,51 @@ StoredParameter stored_parameter(const plan::Plan& plan, const blocks::Parameter
   return row;
 }
 
+// Which blocks a loop runs over, by the rule of emit/block_loop.h for blocks that differ in their family alone.
+class StackedBlocks {
+ public:
+  explicit StackedBlocks(const recipe::Model& model) {
+    const std::vector<char> families = recipe::expand(model.pattern, model.depth).families;
+    repeat_ = base::best_repeat(std::vector<size_t>(families.begin(), families.end()));
+  }
+
+  /// The argument this tensor is a part of: its own name, or that of a stack.
+  std::string argument_of(const memory::StateSlot& slot) const {
+    const std::string block(ir::scope_block(slot.scope));
+    const size_t at = slot.name.find(block + ".");
+    size_t number = 0;
+    if (!block.starts_with(kBlock) || at == std::string::npos ||
+        std::from_chars(block.data() + kBlock.size(), block.data() + block.size(), number).ec != std::errc() ||
+        !repeat_.covers(number))
+      return slot.name;
+    std::string name = slot.name;
+    return name.replace(at, block.size(), fmt::format("stack{}", (number - repeat_.first) % repeat_.period));
+  }
+
+ private:
+  static constexpr std::string_view kBlock = "block";
+  base::Repeat repeat_;
+};
+
+ir::Shape stacked_shape(ir::Shape shape, int64_t members) {
+  if (members > 1) shape.insert(shape.begin(), members);
+  return shape;
+}
+
+/// Null: what this role is for is no argument.
+int64_t* part_of(ArgumentBytes& sum, ir::Role role) {
+  switch (role) {
+    case ir::Role::weight:
+      return &sum.weights;
+    case ir::Role::optimizer:
+      return &sum.optimizer;
+    case ir::Role::batch:
+      return &sum.batch;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
@@ -46,17 +99,23 @@ std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled
   return rows;
 }
 
-ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const hw::Chip& device) {
+ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device) {
   ArgumentBytes sum;
-  for (const memory::StateSlot& slot : plan.state) {
-    int64_t* const part = slot.role == ir::Role::weight      ? &sum.weights
-                          : slot.role == ir::Role::optimizer ? &sum.optimizer
-                          : slot.role == ir::Role::batch     ? &sum.batch
-                                                             : nullptr;
-    if (part == nullptr) continue;
-    const int64_t bytes = hw::argument_bytes(device, ir::dtype_name(slot.type.dtype), slot.type.shape);
-    *part += bytes;
-    sum.padding += bytes - slot.type.bytes();
+  const StackedBlocks blocks(recipe.model);
+  std::map<std::string, std::pair<const memory::StateSlot*, int64_t>> arguments;  // one of a stack, and how many
+  for (const memory::StateSlot& slot : plan.state)
+    if (part_of(sum, slot.role) != nullptr) {
+      auto& [first, count] = arguments[blocks.argument_of(slot)];
+      first = &slot;
+      ++count;
+    }
+  for (const auto& [name, argument] : arguments) {
+    const auto& [slot, count] = argument;
+    const int64_t members = slot->role == ir::Role::batch ? recipe.train.micro_steps : count;
+    const int64_t bytes =
+        hw::argument_bytes(device, ir::dtype_name(slot->type.dtype), stacked_shape(slot->type.shape, members));
+    *part_of(sum, slot->role) += bytes;
+    sum.padding += bytes - members * slot->type.bytes();
   }
   return sum;
 }

@@ -12,6 +12,7 @@
 #include "megacpp/hw/chip.h"
 #include "megacpp/memory/memory_plan.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
 
 namespace megacpp::fit {
 
@@ -41,7 +42,8 @@ struct StoredParameter {
 std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
                                                const hw::Chip& device);
 
-/// What stays on a chip between steps or is handed in with one. Gradients live inside a step.
+/// What stays on a chip between steps or is handed in with one, as XLA gets it: state of blocks that repeat is stacked,
+/// and so are micro-batches, which pads less than tensors by themselves. Gradients live inside a step.
 struct ArgumentBytes {
   int64_t weights = 0;
   int64_t optimizer = 0;
@@ -50,6 +52,6 @@ struct ArgumentBytes {
 
   int64_t total() const { return weights + optimizer + batch; }
 };
-ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const hw::Chip& device);
+ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device);
 
 }  // namespace megacpp::fit

@@ -205,8 +205,14 @@ class Lowering {
     return b_.slice(x, static_cast<int64_t>(d), 0, ir::local_size(whole_[d], after.dims[d], mesh_));
   }
 
+  bool is_zero(ValueId x) const {
+    const ir::Node& maker = b_.graph().producer(x);
+    return maker.op == "constant" && maker.attrs.real("value") == 0.0;
+  }
+
   // The value on the first chip of each group, zero on the others: partial sums without any exchange.
   ValueId only_on_first(ValueId x, const Axes& axes) {
+    if (is_zero(x)) return x;
     const ValueId index = ops::shard_index(b_, axes, mesh_);
     const ValueId zero_index = b_.constant(0.0, {}, ir::DType::i32);
     const ValueId is_first = b_.broadcast(b_.compare(index, zero_index, "eq"), b_.shape(x), {});

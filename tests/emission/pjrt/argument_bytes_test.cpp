@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan says the arguments of a chip's program take is what the arguments of the emitted step take.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/runtime/pjrt/step_module.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+struct Row {
+  std::string name;
+  std::string recipe;
+  std::string slice;
+  std::vector<std::string> settings;
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+int64_t emitted_bytes(const recipe::Recipe& recipe, const hw::Chip& chip) {
+  const auto placement = emit::Placement::megacpp;
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
+  int64_t bytes = 0;
+  for (const emit::Port& port : runtime::pjrt::module_of(compiled, placement, "libtpu.so").arguments)
+    bytes += hw::argument_bytes(chip, ir::dtype_name(port.local.dtype), port.local.shape);
+  return bytes;
+}
+
+class ArgumentBytesTest : public testing::TestWithParam<Row> {};
+
+TEST_P(ArgumentBytesTest, PlannedAsEmitted) {
+  const Row& row = GetParam();
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), row.settings);
+  const fit::Ground ground{.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)};
+  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground);
+  const hw::Chip& chip = ground.slice.chip;
+  const auto planned = static_cast<double>(fit::argument_bytes(paper.worst_memory(), recipe, chip).total());
+  EXPECT_NEAR(planned / static_cast<double>(emitted_bytes(recipe, chip)), 1, 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ArgumentBytesTest,
+    testing::Values(Row{"Nam52Zero3",
+                        "nam52-1b",
+                        "v6e:16x16",
+                        {"layout.data_parallel=256", "layout.zero=3", "train.batch=256", "train.micro_steps=2"}},
+                    Row{"Nam52Tensor",
+                        "nam52-1b",
+                        "v6e:4x4",
+                        {"layout.data_parallel=4", "layout.tensor_parallel=4", "train.batch=4"}},
+                    Row{"Nam56rTensorZero3",
+                        "nam56r-1b",
+                        "v6e:16x16",
+                        {"layout.data_parallel=64", "layout.tensor_parallel=4", "layout.zero=3", "train.batch=64"}},
+                    Row{"Nam56rExperts",
+                        "nam56r-1b",
+                        "v6e:4x4",
+                        {"layout.data_parallel=4", "layout.expert_parallel=4", "layout.zero=3", "train.batch=16"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace megacpp::testing_support
