@@ -4,12 +4,15 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/catalog/location.h"
 #include "megacpp/cli/catalog_report.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 
 namespace megacpp::cli {
 namespace {

@@ -5,8 +5,10 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 

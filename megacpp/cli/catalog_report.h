@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "megacpp/catalog/catalog.h"
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 
 namespace megacpp::cli {
 

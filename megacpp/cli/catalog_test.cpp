@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/plain_user.h"

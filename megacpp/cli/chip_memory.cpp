@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
+#include "megacpp/cli/json.h"
 #include "megacpp/runtime/drill.h"
 
 namespace megacpp::cli {

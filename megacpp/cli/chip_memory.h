@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/runtime/executable.h"
 

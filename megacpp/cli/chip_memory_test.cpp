@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run says of the memory of its chips, and what it does when one has too little.
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/json.h"
 
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 #include "tests/support/command_line.h"
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include <CLI/CLI.hpp>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/fit/signature.h"
@@ -136,9 +138,5 @@ int run(int argc, const char* const* argv) {
     return base::exit_status(base::ErrorClass::internal);
   }
 }
-
-Json from_base(const base::Json& json) { return Json::parse(base::to_text(json)); }
-
-void print_json(const Json& object) { std::printf("%s\n", object.dump(2).c_str()); }
 
 }  // namespace megacpp::cli

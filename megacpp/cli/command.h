@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
-#include "megacpp/base/json_text.h"
+namespace CLI {
+class App;  // every command includes CLI11 by itself: it is a large header
+}
 
 namespace megacpp::cli {
-
-using Json = nlohmann::ordered_json;
 
 struct Command {
   std::string name;
@@ -39,11 +36,5 @@ const std::vector<Command>& all_commands();
 
 /// Runs one command line; errors are printed to stderr and become the exit status.
 int run(int argc, const char* const* argv);
-
-/// A value of our own kind, as printed.
-Json from_base(const base::Json& json);
-
-/// What --json prints: one object on stdout.
-void print_json(const Json& object);
 
 }  // namespace megacpp::cli

@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/fit/signature.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

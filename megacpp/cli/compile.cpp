@@ -4,10 +4,13 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/ground.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/users_catalog.h"

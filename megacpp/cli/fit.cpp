@@ -3,6 +3,8 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -11,6 +13,7 @@
 #include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/ground.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/memory/report.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "megacpp/catalog/rank.h"
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/fit/grow.h"
 #include "megacpp/fit/search.h"
 

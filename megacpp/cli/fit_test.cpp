@@ -3,9 +3,12 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

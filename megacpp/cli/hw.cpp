@@ -4,10 +4,13 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/hw_text.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/hw/chip_library.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/hw/tiled_layout.h"

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/hw/tiled_layout.h"
 

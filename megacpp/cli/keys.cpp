@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include <CLI/CLI.hpp>
+
 #include "megacpp/cli/command.h"
 #include "megacpp/recipe/schema.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/parameter_table.h"

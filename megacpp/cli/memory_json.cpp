@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/memory_json.h"
+#include "megacpp/cli/json.h"
+
+#include <nlohmann/json.hpp>
 
 namespace megacpp::cli {
 

@@ -2,7 +2,7 @@
 // A memory plan as JSON, for all commands that print one.
 #pragma once
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/memory/memory_plan.h"
 
 namespace megacpp::cli {

@@ -2,8 +2,11 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cpu/kernel.h"
 

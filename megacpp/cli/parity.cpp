@@ -4,11 +4,14 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"

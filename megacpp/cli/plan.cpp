@@ -3,9 +3,12 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/fit/misfit.h"

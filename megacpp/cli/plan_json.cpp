@@ -2,7 +2,10 @@
 // A plan for programs: all that the text says, and every parameter by itself.
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/plan_report.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/on_paper.h"
 #include "megacpp/fit/parameter_bytes.h"

@@ -4,9 +4,12 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/command_line.h"

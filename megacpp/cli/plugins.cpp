@@ -8,10 +8,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"

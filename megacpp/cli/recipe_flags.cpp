@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/recipe_flags.h"
 
+#include <CLI/CLI.hpp>
+
 namespace megacpp::cli {
 
 void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help) {

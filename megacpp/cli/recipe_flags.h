@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recipe.h"
+
+namespace CLI {
+class App;
+}
 
 namespace megacpp::cli {
 

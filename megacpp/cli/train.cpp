@@ -8,12 +8,15 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/launch.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"

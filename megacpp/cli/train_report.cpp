@@ -2,10 +2,12 @@
 #include "megacpp/cli/train_report.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/train/pace.h"

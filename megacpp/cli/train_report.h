@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/launch.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/executable.h"

@@ -2,6 +2,7 @@
 #include "megacpp/cli/users_catalog.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "megacpp/catalog/location.h"
 

@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "megacpp/catalog/catalog.h"
+
+namespace CLI {
+class App;
+}
 
 namespace megacpp::cli {
 

@@ -6,8 +6,11 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

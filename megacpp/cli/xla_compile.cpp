@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/backend.h"

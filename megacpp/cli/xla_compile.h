@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "megacpp/base/error.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/collective_comparison.h"
@@ -23,6 +21,10 @@
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/runtime/plugins/oom_message.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+
+namespace CLI {
+class App;
+}
 
 namespace megacpp::cli {
 

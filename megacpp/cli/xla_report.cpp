@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "megacpp/cli/backend.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 

@@ -2,7 +2,7 @@
 // What XLA made of a step, for people and as JSON.
 #pragma once
 
-#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "megacpp/cli/xla_compile.h"
 
 namespace megacpp::cli {

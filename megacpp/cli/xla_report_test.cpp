@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/xla_report.h"
+#include "megacpp/cli/json.h"
 
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 namespace megacpp::cli {
 namespace {
