@@ -2,8 +2,11 @@
 // compile and explain with --target, from the command line to the child process and back.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
