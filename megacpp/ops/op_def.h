@@ -166,8 +166,9 @@ struct OpDef {
   /// Whether an attribute "dtype" may ask for result 0 in another float dtype than the operands'.
   bool chooses_result_dtype = false;
 
-  /// Writes the op for XLA, one value for each result. Of a composite it is a call that some plugin has for it; else its
-  /// decomposition is written. What never reaches XLA has none: inputs, fused programs, messages between pipeline stages.
+  /// Writes the op for XLA, one value for each result. Of a composite it is a call that some plugin has for it; else
+  /// its decomposition is written. What never reaches XLA has none: inputs, fused programs, messages between pipeline
+  /// stages.
   std::function<HloResults(HloWriter&, const HloArgs&)> stablehlo = {};
 
   std::function<std::vector<Sample>()> samples;

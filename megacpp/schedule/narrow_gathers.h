@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns convert(reshard(weight)) from f32 to bf16 into reshard(convert(weight)): a chip narrows its own part of a weight
-// before the parts are gathered, so half the bytes travel and half are held. Gradients go their way back in f32 as
-// before. For programs with their backward pass, before they are partitioned.
+// Turns convert(reshard(weight)) from f32 to bf16 into reshard(convert(weight)): a chip narrows its own part of a
+// weight before the parts are gathered, so half the bytes travel and half are held. Gradients go their way back in f32
+// as before. For programs with their backward pass, before they are partitioned.
 #pragma once
 
 #include <cstddef>
