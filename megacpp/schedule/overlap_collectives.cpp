@@ -16,7 +16,7 @@ namespace megacpp::schedule {
 namespace {
 
 // What stands before a node of the given order, in this order.
-enum class Step : uint8_t { input, done, late, start, node };
+enum class Step : uint8_t { input, done, late, early, start, node };
 
 // Part of the new order: a step of `node`, placed with the node that stood at `at`.
 struct Item {
@@ -35,7 +35,10 @@ bool can_start(const ir::Node& node) {
 class Placer {
  public:
   Placer(const ir::Graph& graph, const OverlapPolicy& policy)
-      : graph_(graph), prefetch_(static_cast<size_t>(policy.prefetch)), map_(map_traffic(graph)) {}
+      : graph_(graph),
+        prefetch_(static_cast<size_t>(policy.prefetch)),
+        map_(map_traffic(graph)),
+        readers_(count_readers(graph)) {}
 
   std::vector<Item> run() {
     find_readers();
@@ -52,8 +55,7 @@ class Placer {
         items.push_back({start_[n], Step::start, n});
         items.push_back({done_[n], Step::done, n});
       } else {
-        const Step step = late_[n] > 0 ? Step::late : Step::node;
-        items.push_back(node(n).op == ir::kInputOp ? Item{0, Step::input, n} : Item{std::max(n, late_[n]), step, n});
+        items.push_back(item_of(n));
       }
     }
     std::sort(items.begin(), items.end());
@@ -63,6 +65,12 @@ class Placer {
  private:
   using Unit = std::vector<uint32_t>;  // collectives of one visit of a block
 
+  Item item_of(uint32_t n) const {
+    if (node(n).op == ir::kInputOp) return {0, Step::input, n};
+    if (early_[n] < n) return {early_[n], Step::early, n};
+    return {std::max(n, late_[n]), late_[n] > 0 ? Step::late : Step::node, n};
+  }
+
   uint32_t count() const { return static_cast<uint32_t>(graph_.nodes().size()); }
   const ir::Node& node(uint32_t n) const { return graph_.nodes()[n]; }
 
@@ -70,6 +78,7 @@ class Placer {
     start_.assign(count(), 0);
     done_.assign(count(), 0);
     late_.assign(count(), 0);
+    early_.assign(count(), count());
     first_reader_.assign(count(), count());
     reaches_collective_.assign(count(), false);
     for (uint32_t n = count(); n-- > 0;) {
@@ -90,11 +99,27 @@ class Placer {
     }
   }
 
+  bool is_weight_gather(uint32_t n) const { return map_.traffic[n] == Traffic::weight && map_.is_of_weights[n]; }
+
+  // What a chip makes of its own part of a weight for one gather alone, as by narrowing it: it goes with the start.
+  bool is_preparation(uint32_t n) const {
+    if (can_start(node(n)) || node(n).operands.size() != 1 || node(n).results.size() != 1) return false;
+    const ir::Node& from = graph_.producer(node(n).operands[0]);
+    return from.op == ir::kInputOp && from.role == ir::Role::weight && readers_[node(n).results[0].index] == 1 &&
+           first_reader_[n] < count() && is_weight_gather(first_reader_[n]);
+  }
+
+  // The value itself, or what it is prepared of.
+  ir::ValueId source(ir::ValueId value) const {
+    const uint32_t from = graph_.value(value).producer.index;
+    return is_preparation(from) ? node(from).operands[0] : value;
+  }
+
   // The first place where all operands are there. What another collective brings is there when it is first read.
   uint32_t ready(uint32_t n) const {
     uint32_t at = 0;
     for (const ir::ValueId operand : node(n).operands) {
-      const uint32_t from = graph_.value(operand).producer.index;
+      const uint32_t from = graph_.value(source(operand)).producer.index;
       if (node(from).op == ir::kInputOp) continue;
       at = std::max(at, can_start(node(from)) ? first_reader_[from] : from + 1);
     }
@@ -119,14 +144,14 @@ class Placer {
     std::set<ir::ValueId> moved;  // by the last unit
     for (uint32_t n = 0; n < count(); ++n) {
       if (!can_start(node(n)) || !wanted(n)) continue;
-      const bool continues = !units.empty() && !moved.contains(node(n).operands[0]) &&
+      const bool continues = !units.empty() && !moved.contains(source(node(n).operands[0])) &&
                              ir::scope_block(node(units.back()[0]).scope) == ir::scope_block(node(n).scope);
       if (!continues) {
         units.emplace_back();
         moved.clear();
       }
       units.back().push_back(n);
-      moved.insert(node(n).operands.begin(), node(n).operands.end());
+      for (const ir::ValueId operand : node(n).operands) moved.insert(source(operand));
     }
     return units;
   }
@@ -138,11 +163,14 @@ class Placer {
   }
 
   void prefetch_weights() {
-    const std::vector<Unit> units =
-        units_of([this](uint32_t n) { return map_.traffic[n] == Traffic::weight && map_.is_of_weights[n]; });
+    const std::vector<Unit> units = units_of([this](uint32_t n) { return is_weight_gather(n); });
     for (size_t u = 0; u < units.size(); ++u) {
       const uint32_t wanted = u < prefetch_ ? 0 : least(units[u - prefetch_], first_reader_);
-      for (const uint32_t n : units[u]) start_[n] = std::min(n, std::max(ready(n), wanted));
+      for (const uint32_t n : units[u]) {
+        start_[n] = std::min(n, std::max(ready(n), wanted));
+        for (const ir::ValueId operand : node(n).operands)
+          if (source(operand) != operand) early_[graph_.value(operand).producer.index] = start_[n];
+      }
     }
   }
 
@@ -171,8 +199,10 @@ class Placer {
   const ir::Graph& graph_;
   const size_t prefetch_;
   const TrafficMap map_;
+  const std::vector<size_t> readers_;     // by value
   std::vector<uint32_t> start_, done_;    // by collective: the place before which it is
   std::vector<uint32_t> late_;            // by node: the place to which it is put off; 0: stays
+  std::vector<uint32_t> early_;           // by node: the place to which it is drawn forward; count(): stays
   std::vector<uint32_t> first_reader_;    // by node; count(): none
   std::vector<uint32_t> run_start_;       // by node
   std::vector<bool> reaches_collective_;  // by node: a collective depends on it

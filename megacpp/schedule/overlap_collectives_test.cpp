@@ -64,6 +64,25 @@ TEST(OverlapCollectivesTest, PrefetchSaysHowManyBlocksAhead) {
             (Order{"all_gather a", "start b", "start c", "mul a", "done b", "mul b", "done c", "mul c"}));
 }
 
+// Narrowed on its own chip first, a weight travels as early: what narrows it goes with it.
+TEST(OverlapCollectivesTest, WeightsThatAreNarrowedFirstTravelAsEarly) {
+  EXPECT_EQ(overlapped(R"(graph "forward" {
+  %0 = input() {dtype="f32", name="a", shape=[2]} : f32[2] @a #weight
+  %1 = input() {dtype="f32", name="b", shape=[2]} : f32[2] @b #weight
+  %2 = input() {dtype="bf16", name="x", shape=[4]} : bf16[4] #batch
+  %3 = convert(%0) {dtype="bf16"} : bf16[2] @a
+  %4 = all_gather(%3) {axes="x", dims=[0], parts=2} : bf16[4] @a #collective
+  %5 = mul(%2, %4) : bf16[4] @a
+  %6 = convert(%1) {dtype="bf16"} : bf16[2] @b
+  %7 = all_gather(%6) {axes="x", dims=[0], parts=2} : bf16[4] @b #collective
+  %8 = mul(%5, %7) : bf16[4] @b
+  output "y" = %8
+}
+)",
+                       1),
+            (Order{"convert a", "all_gather a", "convert b", "start b", "mul a", "done b", "mul b"}));
+}
+
 // Gradients of three blocks, last block first, each added to its sum.
 const std::string kReductions = R"(graph "backward" {
   %0 = input() {dtype="f32", name="a", shape=[2]} : f32[2] @a #gradient
