@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run says of the memory of its chips, and what it does when one has too little.
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/memory_json.h"
-#include "megacpp/cli/json.h"
 
 #include <nlohmann/json.hpp>
 

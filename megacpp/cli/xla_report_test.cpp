@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/xla_report.h"
-#include "megacpp/cli/json.h"
 
 #include <gtest/gtest.h>
 

@@ -49,8 +49,8 @@ class Outliner {
     }
   }
 
-  // Tables that blocks read, made of positions and of nothing else, come before all blocks wherever they stand: they
-  // would cut in two the block before whose first use they were put.
+  // What is made outside blocks, of constants and the batch alone, comes before all blocks wherever it stands: a table
+  // of positions would cut in two the block before whose first use it was put.
   std::vector<bool> preludes() const {
     std::vector<bool> is_prelude(graph_.nodes().size());
     for (size_t n = 0; n < is_prelude.size(); ++n) {

@@ -23,7 +23,8 @@ struct Piece {
   bool is_return = false;    // an earlier piece is of the same block: this is its backward pass
 };
 
-/// Pieces in order, over all nodes that are no inputs. Linear in the graph's size.
+/// Pieces in an order they can run in, over all nodes that are no inputs; what is made outside blocks, of constants and
+/// the batch alone, stands first. Linear in the graph's size.
 std::vector<Piece> outline(const ir::Graph& graph);
 
 }  // namespace megacpp::emit
