@@ -42,11 +42,14 @@ class Outliner {
 
   void cut() {
     const std::vector<bool> is_prelude = preludes();
-    for (const bool wanted : {true, false}) {
-      last_of_.clear();
-      for (size_t n = 0; n < graph_.nodes().size(); ++n)
-        if (!is_input(n) && is_prelude[n] == wanted) put(n);
-    }
+    for (size_t n = 0; n < graph_.nodes().size(); ++n)
+      if (is_prelude[n] && !is_input(n)) {
+        if (pieces_.empty()) pieces_.emplace_back();
+        piece_of_[n] = 0;
+        pieces_[0].nodes.push_back(n);
+      }
+    for (size_t n = 0; n < graph_.nodes().size(); ++n)
+      if (!is_prelude[n] && !is_input(n)) put(n);
   }
 
   // What is made outside blocks, of constants and the batch alone, comes before all blocks wherever it stands: a table

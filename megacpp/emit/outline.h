@@ -24,7 +24,7 @@ struct Piece {
 };
 
 /// Pieces in an order they can run in, over all nodes that are no inputs; what is made outside blocks, of constants and
-/// the batch alone, stands first. Linear in the graph's size.
+/// the batch alone, is the first piece. Linear in the graph's size.
 std::vector<Piece> outline(const ir::Graph& graph);
 
 }  // namespace megacpp::emit

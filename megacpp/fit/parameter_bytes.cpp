@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/repeat.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/ir/dtype.h"
@@ -67,8 +68,14 @@ class StackedBlocks {
   base::Repeat repeat_;
 };
 
-ir::Shape stacked_shape(ir::Shape shape, int64_t members) {
-  if (members > 1) shape.insert(shape.begin(), members);
+bool is_micro_batch(const memory::StateSlot& slot) {
+  return slot.role == ir::Role::batch && slot.name.starts_with("batch.");
+}
+
+// Micro-batches have a dimension of their own even when there is one of them; blocks only when they repeat.
+ir::Shape argument_shape(const memory::StateSlot& slot, int64_t members) {
+  ir::Shape shape = slot.type.shape;
+  if (members > 1 || is_micro_batch(slot)) shape.insert(shape.begin(), members);
   return shape;
 }
 
@@ -105,17 +112,17 @@ ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recip
   std::map<std::string, std::pair<const memory::StateSlot*, int64_t>> arguments;  // one of a stack, and how many
   for (const memory::StateSlot& slot : plan.state)
     if (part_of(sum, slot.role) != nullptr) {
-      auto& [first, count] = arguments[blocks.argument_of(slot)];
-      first = &slot;
+      auto& [member, count] = arguments[blocks.argument_of(slot)];
+      MEGACPP_CHECK(member == nullptr || member->type == slot.type) << slot.name << " is unlike its stack";
+      member = &slot;
       ++count;
     }
   for (const auto& [name, argument] : arguments) {
-    const auto& [slot, count] = argument;
-    const int64_t members = slot->role == ir::Role::batch ? recipe.train.micro_steps : count;
-    const int64_t bytes =
-        hw::argument_bytes(device, ir::dtype_name(slot->type.dtype), stacked_shape(slot->type.shape, members));
-    *part_of(sum, slot->role) += bytes;
-    sum.padding += bytes - members * slot->type.bytes();
+    const memory::StateSlot& slot = *argument.first;
+    const int64_t members = is_micro_batch(slot) ? recipe.train.micro_steps : argument.second;
+    const int64_t bytes = hw::argument_bytes(device, ir::dtype_name(slot.type.dtype), argument_shape(slot, members));
+    *part_of(sum, slot.role) += bytes;
+    sum.padding += bytes - members * slot.type.bytes();
   }
   return sum;
 }

@@ -44,8 +44,8 @@ std::string block_name(size_t index) { return fmt::format("block{:02}", index); 
 
 // What the E blocks so far say about their routing, added up.
 struct RouterSums {
-  std::optional<ValueId> counts, probabilities;  // f32[experts], where balance is over the model
-  std::optional<ValueId> balance, z, dropped;    // f32[]
+  ValueId counts, probabilities;  // f32[experts], where balance is over the model
+  ValueId balance, z, dropped;    // f32[]
 };
 
 class ModelBuilder {
@@ -71,6 +71,7 @@ class ModelBuilder {
         positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
       if (model_.attention.rope) build_rope_tables();
     }
+    if (recipe::has_family(pattern, 'E') && model_.feed_forward.experts > 0) start_router_sums();
     ValueId x = embed(ids);
     for (size_t i = 0; i < pattern.families.size(); ++i) x = block(i, pattern.families[i], x);
     const ValueId logits = head(x);
@@ -247,14 +248,23 @@ class ModelBuilder {
     return builder_.scale(builder_.sum_all(builder_.mul(counts, probabilities)), scale);
   }
 
+  // Zeros that the first block adds to as the others add to its sums, one each: only equal blocks repeat.
+  void start_router_sums() {
+    builder_.set_scope("routers");
+    const ir::Shape experts = {model_.feed_forward.experts};
+    router_sums_ = {.counts = builder_.constant(0.0, experts),
+                    .probabilities = builder_.constant(0.0, experts),
+                    .balance = builder_.constant(0.0),
+                    .z = builder_.constant(0.0),
+                    .dropped = builder_.constant(0.0)};
+  }
+
   // Adds a block's router statistics to the sums of the blocks before it. They are added where the block is, so that
   // between two blocks only these few numbers pass.
   void add_router(const blocks::RouterStats& stats) {
     ops::Scope scope(builder_, "losses");
     const blocks::FeedForward& f = model_.feed_forward;
-    const auto add_to = [this](std::optional<ValueId>& sum, ValueId value) {
-      sum = sum ? builder_.add(*sum, value) : value;
-    };
+    const auto add_to = [this](ValueId& sum, ValueId value) { sum = builder_.add(sum, value); };
     if (f.balance_over == "model") {
       add_to(router_sums_.counts, stats.counts);
       add_to(router_sums_.probabilities, stats.probability_sum);
@@ -274,13 +284,13 @@ class ModelBuilder {
     const blocks::FeedForward& f = model_.feed_forward;
     const double blocks = static_cast<double>(routers_.size());
     const ValueId aux = f.balance_over == "model"
-                            ? balance(*router_sums_.counts, *router_sums_.probabilities, router_tokens() * blocks, 1.0)
-                            : b.scale(*router_sums_.balance, 1.0 / blocks);
+                            ? balance(router_sums_.counts, router_sums_.probabilities, router_tokens() * blocks, 1.0)
+                            : b.scale(router_sums_.balance, 1.0 / blocks);
     result_.graph.add_output({.name = "aux", .value = aux});
     // Counted again here, so that a pipeline puts it out with the loss.
-    result_.graph.add_output({.name = "dropped", .value = b.max(*router_sums_.dropped, b.constant(0.0))});
+    result_.graph.add_output({.name = "dropped", .value = b.max(router_sums_.dropped, b.constant(0.0))});
     ValueId total = b.scale(aux, f.balance_loss);
-    if (f.z_loss > 0) total = b.add(total, b.scale(*router_sums_.z, f.z_loss / blocks));
+    if (f.z_loss > 0) total = b.add(total, b.scale(router_sums_.z, f.z_loss / blocks));
     return total;
   }
 
