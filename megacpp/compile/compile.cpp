@@ -175,7 +175,6 @@ partition::Placements place_globally(const Graph& graph, const plan::Plan& plan,
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.
 ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, const schedule::Target& target) {
   ChipPrograms chip;
-  for (Graph& graph : pipeline.programs()) graph = schedule::narrow_gathers(graph).graph;
   if (target.partitions_itself) {
     for (const Graph& graph : pipeline.programs()) chip.outputs.push_back(place_globally(graph, plan, chip.inputs));
     return chip;
@@ -204,6 +203,7 @@ void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& 
     append_backward(graph, {.seeds = {{forward.loss, seed}}, .targets = {}}, forward.parameters,
                     autodiff_options(recipe.train), plan);
     append_expert_counts(graph, forward.expert_loads, plan);
+    graph = schedule::narrow_gathers(graph).graph;
     programs.push_back(build_update(forward.parameters, forward.expert_loads, recipe, plan));
   });
   ChipPrograms chip = partition_programs(pipeline, plan, target);
@@ -345,8 +345,10 @@ void differentiate_all_inputs(Graph& graph, ValueId loss, const std::string& cot
 
 void gradients_of_whole(Compiled& compiled, Pipeline& pipeline, const model::ForwardModel& forward,
                         const std::string& cotangent, const plan::Plan& plan, const schedule::Target& target) {
-  pipeline.stage("02-autodiff", ops::Stage::built,
-                 [&](std::vector<Graph>& programs) { differentiate_all_inputs(programs[0], forward.loss, cotangent); });
+  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+    differentiate_all_inputs(programs[0], forward.loss, cotangent);
+    programs[0] = schedule::narrow_gathers(programs[0]).graph;
+  });
   ChipPrograms chip = partition_programs(pipeline, plan, target);
   lower(compiled, pipeline, target, plan, 0);
   chip.step = {{.program = 0, .reads_batch = true, .reports = true}};

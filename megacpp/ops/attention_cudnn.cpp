@@ -3,6 +3,11 @@
 // xla/service/gpu/backend_configs.proto). Sizes in it are texts, as JSON has 64-bit numbers.
 #include "megacpp/ops/attention_cudnn.h"
 
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -57,9 +62,9 @@ std::string configuration(const HloArgs& args, std::span<const Product> products
 }
 
 // "dense<[2, 1, 0]> : tensor<3xindex>": the dimensions of a rank from the one that lies densest.
-std::string minor_to_major(const HloType& type, bool is_head_major) {
+std::string minor_to_major(const HloType& type, bool has_heads_first) {
   if (type.shape.size() == 4)
-    return fmt::format("dense<[{}]> : tensor<4xindex>", is_head_major ? "3, 1, 2, 0" : "3, 2, 1, 0");
+    return fmt::format("dense<[{}]> : tensor<4xindex>", has_heads_first ? "3, 1, 2, 0" : "3, 2, 1, 0");
   return type.shape.size() == 3 ? "dense<[2, 1, 0]> : tensor<3xindex>" : "dense<0> : tensor<1xindex>";
 }
 

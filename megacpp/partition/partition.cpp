@@ -154,7 +154,11 @@ class Partitioner {
     const ir::Node& last = is_last ? node : global_.node(*end.reshard);
     const Version made = is_flexible ? materialise(operand, target(last, {}), node) : state(operand).versions[0];
     const Sharding to = target(last, made.sharding);
-    settle(result, to, from_version(operand, made, to, node));
+    const ValueId moved = from_version(operand, made, to, node);
+    // What the backward pass reads of it stays: it is an activation, no longer what its collective needs.
+    if (node.role == ir::Role::activation && moved != made.local)
+      result_.graph.node(result_.graph.value(moved).producer).role = node.role;
+    settle(result, to, moved);
   }
 
   static bool pins(const ir::Node& reshard) { return reshard.attrs.text("from") == reshard.attrs.text("to"); }

@@ -149,11 +149,17 @@ class Bucketer {
     std::erase_if(open_, [traffic](const auto& entry) { return entry.first.traffic == traffic; });
   }
 
+  // What is narrowed again for a second gather is the same tensor.
+  uint32_t source_of(ir::ValueId operand) const {
+    const ir::Node& maker = graph_.producer(operand);
+    return maker.op == "convert" ? maker.operands[0].index : operand.index;
+  }
+
   // What is gathered a second time is wanted later, not twice now.
   bool repeats_operand(const Bucket& bucket, uint32_t n) const {
     const auto& operands = graph_.nodes()[n].operands;
     return std::any_of(operands.begin(), operands.end(), [&](ir::ValueId operand) {
-      const auto at = last_bucket_.find(operand.index);
+      const auto at = last_bucket_.find(source_of(operand));
       return at != last_bucket_.end() && &buckets_[at->second] == &bucket;
     });
   }
@@ -173,7 +179,7 @@ class Bucketer {
     bucket.bytes += bytes_of(n);
     bucket.first_read = std::min(bucket.first_read, first_read_[n]);
     bucket_of_[n] = static_cast<int>(open->second);
-    for (const ir::ValueId operand : graph_.nodes()[n].operands) last_bucket_[operand.index] = open->second;
+    for (const ir::ValueId operand : graph_.nodes()[n].operands) last_bucket_[source_of(operand)] = open->second;
     return bucket;
   }
 
@@ -255,7 +261,7 @@ class Combiner {
     node.operands.clear();
     node.results.clear();
     node.scope = common_scope(members);
-    node.role = ir::Role::collective;
+    node.role = role_of(members);
     std::vector<int64_t> dims;
     std::vector<ir::TensorType> types;
     for (const uint32_t n : members) {
@@ -274,6 +280,13 @@ class Combiner {
     for (const uint32_t n : members)
       for (const ir::ValueId result : graph_.nodes()[n].results)
         rewriter_.set(result, rewriter_.graph().node(id).results[r++]);
+  }
+
+  // What one member keeps for the backward pass, the bucket keeps.
+  ir::Role role_of(const std::vector<uint32_t>& members) const {
+    const bool is_kept = std::any_of(members.begin(), members.end(),
+                                     [&](uint32_t n) { return graph_.nodes()[n].role == ir::Role::activation; });
+    return is_kept ? ir::Role::activation : ir::Role::collective;
   }
 
   // What all scopes begin with, in whole parts; the first one's where they share nothing.

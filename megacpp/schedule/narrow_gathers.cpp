@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "megacpp/schedule/rewrite.h"
 
@@ -28,9 +31,8 @@ std::vector<bool> weight_reshards(const ir::Graph& graph) {
 }
 
 // By node: reshards of weights that end in narrowing converts and in nothing else.
-std::vector<bool> narrowed_reshards(const ir::Graph& graph) {
+std::vector<bool> narrowed_reshards(const ir::Graph& graph, const std::vector<std::vector<ir::NodeId>>& users) {
   std::vector<bool> narrowed = weight_reshards(graph);
-  const std::vector<std::vector<ir::NodeId>> users = graph.users();
   std::vector<bool> is_output(graph.values().size(), false);
   for (const ir::Output& output : graph.outputs()) is_output[output.value.index] = true;
   for (size_t n = narrowed.size(); n-- > 0;) {
@@ -44,7 +46,15 @@ std::vector<bool> narrowed_reshards(const ir::Graph& graph) {
   return narrowed;
 }
 
-ir::ValueId append_like(Rewriter& rewriter, ir::Node node, ir::ValueId operand, const ir::TensorType& type) {
+// A reshard takes the place of its converts: it is kept for the backward pass where one of them was.
+ir::Role role_of(const ir::Graph& graph, const ir::Node& reshard, std::span<const ir::NodeId> readers) {
+  const bool is_kept = std::ranges::any_of(readers, [&](ir::NodeId reader) {
+    return graph.node(reader).op == "convert" && graph.node(reader).role == ir::Role::activation;
+  });
+  return is_kept ? ir::Role::activation : reshard.role;
+}
+
+ir::ValueId append(Rewriter& rewriter, ir::Node node, ir::ValueId operand, const ir::TensorType& type) {
   node.operands = {operand};
   const ir::NodeId id = rewriter.graph().append(std::move(node), {type});
   return rewriter.graph().node(id).results[0];
@@ -53,7 +63,8 @@ ir::ValueId append_like(Rewriter& rewriter, ir::Node node, ir::ValueId operand, 
 }  // namespace
 
 NarrowGathers narrow_gathers(const ir::Graph& graph, size_t forward_nodes) {
-  const std::vector<bool> narrowed = narrowed_reshards(graph);
+  const std::vector<std::vector<ir::NodeId>> users = graph.users();
+  const std::vector<bool> narrowed = narrowed_reshards(graph, users);
   Rewriter rewriter(graph);
   size_t begin_of_backward = SIZE_MAX;
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
@@ -66,13 +77,13 @@ NarrowGathers narrow_gathers(const ir::Graph& graph, size_t forward_nodes) {
       const ir::TensorType type{ir::DType::bf16, graph.type(node.results[0]).shape};
       ir::ValueId operand = rewriter.map(node.operands[0]);
       if (!is_of_narrowed)
-        operand = append_like(rewriter,
-                              {.op = "convert",
-                               .attrs = {{"dtype", std::string(ir::dtype_name(type.dtype))}},
-                               .scope = node.scope,
-                               .role = node.role},
-                              operand, type);
-      rewriter.set(node.results[0], append_like(rewriter, node, operand, type));
+        operand = append(
+            rewriter,
+            {.op = "convert", .attrs = {{"dtype", std::string(ir::dtype_name(type.dtype))}}, .scope = node.scope},
+            operand, type);
+      ir::Node reshard = node;
+      reshard.role = role_of(graph, node, users[node.results[0].index]);
+      rewriter.set(node.results[0], append(rewriter, std::move(reshard), operand, type));
     } else {
       rewriter.copy(node);
     }

@@ -30,6 +30,19 @@ TEST(NarrowGathersTest, AWeightIsNarrowedBeforeItIsGathered) {
 )"));
 }
 
+TEST(NarrowGathersTest, TheGatheredCopyIsKeptWhereItsConvertWas) {
+  EXPECT_EQ(narrowed(R"(  %1 = reshard(%0) {from="data,-", to="-,-"} : f32[4,2]
+  %2 = convert(%1) {dtype="bf16"} : bf16[4,2] #activation
+  %3 = neg(%2) : bf16[4,2]
+  output "y" = %3
+)"),
+            with_weight(R"(  %1 = convert(%0) {dtype="bf16"} : bf16[4,2]
+  %2 = reshard(%1) {from="data,-", to="-,-"} : bf16[4,2] #activation
+  %3 = neg(%2) : bf16[4,2]
+  output "y" = %3
+)"));
+}
+
 TEST(NarrowGathersTest, InTwoStepsAndForTwoReaders) {
   EXPECT_EQ(narrowed(R"(  %1 = reshard(%0) {from="data,-", to="node,-"} : f32[4,2]
   %2 = reshard(%1) {from="node,-", to="-,-"} : f32[4,2]

@@ -270,7 +270,8 @@ schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
           .runs =
               [has_cudnn](std::string_view op, const ops::NodeView& view) {
                 if (!ops::op_def(op).is_composite()) return base::Decision::yes();
-                if (!has_cudnn || !ops::op_def(op).stablehlo) return base::Decision::no("XLA gets its decomposition");
+                const bool is_attention = op == "attention" || op == "attention_grad";
+                if (!has_cudnn || !is_attention) return base::Decision::no("XLA gets its decomposition");
                 return ops::fits_cudnn_attention(view);
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
