@@ -86,19 +86,25 @@ class Walk {
       for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
     const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
     const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
-    const double arithmetic = flops / rate_of(dtype, flops, results), traffic = bytes / chip_.memory_bytes_per_second;
+    const double peak = matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
+    const double arithmetic = flops / (peak * share_of_peak(node, flops, operands, results));
     const double seconds = std::max(arithmetic, traffic);
-    time_.arithmetic += times(flops / matrix_rate(chip_, dtype));
+    time_.arithmetic += times(flops / peak);
     (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
     return seconds;
   }
 
-  // Every element of a result is a sum of products; the shorter, the less of the peak is reached.
-  double rate_of(std::string_view dtype, double flops, const ops::Types& results) const {
+  // Every element of a result is a sum of products; the shorter, the less of the peak is reached. Attention takes an
+  // exponential for every score, which counts the more the smaller its heads are.
+  double share_of_peak(const Node& node, double flops, const ops::Types& operands, const ops::Types& results) const {
+    if (chip_.half_head > 0 && (node.op == "attention" || node.op == "attention_grad")) {
+      const auto head = static_cast<double>(operands[0].shape.back());
+      return head / (head + chip_.half_head);
+    }
     double elements = 0;
     for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
     const double terms = flops / (2 * std::max(1.0, elements));
-    return matrix_rate(chip_, dtype) * (terms > 0 ? terms / (terms + chip_.half_depth) : 1);
+    return terms > 0 ? terms / (terms + chip_.half_depth) : 1;
   }
 
   // A group of n passes what it sends in n - 1 turns.

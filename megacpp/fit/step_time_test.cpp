@@ -97,6 +97,19 @@ TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
   EXPECT_DOUBLE_EQ(time.arithmetic, 8) << "at the peak";
 }
 
+TEST(StepTimeTest, AttentionReachesLessOfThePeakTheSmallerItsHeadsAre) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
+    const ValueId x = b.input("x", {ir::DType::f32, {1, 64, 2, 8}}, ir::Role::activation);
+    b.node("attention", {x, x, x}, {{"scale", 1.0}, {"causal", int64_t{1}}});
+  })});
+  hw::Slice slice = toys(1);
+  const StepTime as_products = predict_step(compiled, slice, "f32");
+  slice.chip.half_head = 24;
+  const StepTime with_exponentials = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(with_exponentials.compute, 4 * as_products.compute) << "heads of 8: a quarter of the peak";
+  EXPECT_DOUBLE_EQ(with_exponentials.arithmetic, as_products.arithmetic) << "at the peak";
+}
+
 TEST(StepTimeTest, ReshapesAndInputsAreFree) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
     const ValueId x = b.input("x", kActivation, ir::Role::activation);

@@ -1,109 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/host_rates.h"
 
-#include <chrono>
-#include <cstring>
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json_text.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/cpu/gemm.h"
+#include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
 using base::Json;
-using Clock = std::chrono::steady_clock;
-
-constexpr double kSeconds = 0.2;           // for each of the three
-constexpr double kLongEnough = 0.02;       // of one product, to be measured well
-constexpr int64_t kSmallestProduct = 512;  // rows and columns
-constexpr int64_t kLargestProduct = 4096;
-constexpr int64_t kShortDepth = 32;              // as in the heads of attention
-constexpr int64_t kCopied = int64_t{128} << 20;  // bytes: beyond the last cache
-
-template <typename Body>
-double seconds_of(const Body& body) {
-  const auto start = Clock::now();
-  body();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// The shortest of several runs: what the machine can do when nothing disturbs it.
-template <typename Body>
-double best_seconds(const Body& body) {
-  double best = seconds_of(body);
-  for (double spent = best; spent < kSeconds;) {
-    const double seconds = seconds_of(body);
-    best = std::min(best, seconds);
-    spent += seconds;
-  }
-  return best;
-}
-
-/// A square result whose elements are sums of `depth` products.
-struct Product {
-  Product(int64_t side, int64_t depth)
-      : a(static_cast<size_t>(side * depth), 1.0F),
-        b(static_cast<size_t>(side * depth), 0.5F),
-        c(static_cast<size_t>(side * side)),
-        gemm{.m = side,
-             .n = side,
-             .k = depth,
-             .a = a.data(),
-             .lda = depth,
-             .b = b.data(),
-             .ldb = side,
-             .c = c.data(),
-             .ldc = side} {}
-  Product(const Product&) = delete;  // gemm points into the object
-  Product& operator=(const Product&) = delete;
-
-  double flops() const {
-    return 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
-  }
-  double flops_per_second(base::ThreadPool& pool) const {
-    return flops() / best_seconds([&] { parallel_gemm(gemm, pool); });
-  }
-
-  std::vector<float> a, b, c;
-  Gemm gemm;
-};
-
-struct ProductRates {
-  double peak = 0, half_depth = 0;
-};
-
-// Between long and short sums a rate of peak * depth / (depth + half_depth) runs through both that are measured.
-ProductRates measure_products(base::ThreadPool& pool) {
-  for (int64_t side = kSmallestProduct;; side *= 2) {
-    const Product product(side, side);
-    const auto run = [&] { parallel_gemm(product.gemm, pool); };
-    run();  // warms caches and threads
-    if (seconds_of(run) < kLongEnough && side < kLargestProduct) continue;
-    const double peak = product.flops_per_second(pool);
-    const double brief = Product(side, kShortDepth).flops_per_second(pool);
-    return {peak, static_cast<double>(kShortDepth) * std::max(0.0, peak / brief - 1)};
-  }
-}
-
-double measure_copies(base::ThreadPool& pool) {
-  std::vector<char> from(kCopied, 1), to(kCopied, 2);
-  const double seconds = best_seconds([&] {
-    pool.parallel_for(kCopied, 4096, [&](int64_t begin, int64_t end, int) {
-      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
-    });
-  });
-  return 2.0 * static_cast<double>(kCopied) / seconds;  // read and written
-}
 
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
@@ -143,6 +58,7 @@ void write(const hw::HostRates& rates, const std::filesystem::path& file) {
                                                                     {"cores", Json(rates.cores)},
                                                                     {"matrix_flops", Json(rates.matrix_flops)},
                                                                     {"half_depth", Json(rates.half_depth)},
+                                                                    {"half_head", Json(rates.half_head)},
                                                                     {"bytes_per_second", Json(rates.bytes_per_second)},
                                                                     {"date", Json(rates.date)}})) +
                                         "\n");
@@ -165,13 +81,14 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
     };
     hw::HostRates rates{.matrix_flops = number("matrix_flops"),
                         .half_depth = number("half_depth"),
+                        .half_head = number("half_head"),
                         .bytes_per_second = number("bytes_per_second"),
                         .cores = static_cast<int64_t>(number("cores")),
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
     const bool is_ours = rates.processor == processor() && rates.cores == available_threads();
-    const bool is_whole = json.find("half_depth") != nullptr;  // earlier versions did not measure it
+    const bool is_whole = json.find("half_head") != nullptr;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
   } catch (const base::Error&) {
@@ -186,6 +103,7 @@ hw::HostRates measure_host_rates() {
   const ProductRates products = measure_products(pool);
   return {.matrix_flops = products.peak,
           .half_depth = products.half_depth,
+          .half_head = measure_half_head(pool, products.peak),
           .bytes_per_second = measure_copies(pool),
           .cores = available_threads(),
           .memory = memory_bytes(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine can do, measured: f32 products with all threads, and a copy too large for its caches. Takes well
-// under two seconds and is kept in the user's cache, for as long as processor and number of cores stay the same.
+// What this machine can do, measured (measure.h): products, attention and copies with all threads. Takes well under two
+// seconds and is kept in the user's cache, for as long as processor and number of cores stay the same.
 #pragma once
 
 #include <filesystem>

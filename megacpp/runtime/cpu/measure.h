@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast this machine's threads are at what steps spend their time on, each measured for about 0.2 seconds.
+#pragma once
+
+#include "megacpp/base/thread_pool.h"
+
+namespace megacpp::runtime::cpu {
+
+/// f32 products: a sum of n terms runs at peak * n / (n + half_depth).
+struct ProductRates {
+  double peak = 0;        // operations per second
+  double half_depth = 0;  // terms
+};
+ProductRates measure_products(base::ThreadPool& pool);
+
+/// Head dimension with which attention, forward and backward, would run at half of `peak`, by the same law: beside its
+/// products it takes an exponential for every score.
+double measure_half_head(base::ThreadPool& pool, double peak);
+
+/// Bytes per second read and written by a copy too large for the caches.
+double measure_copies(base::ThreadPool& pool);
+
+}  // namespace megacpp::runtime::cpu
