@@ -189,6 +189,26 @@ TEST(DifferentiateTest, RecomputeChangesBytesAndNeverGradients) {
   EXPECT_GT(full.nodes, none.nodes);
 }
 
+// A weight that is gathered again for the backward pass is narrowed again too: kept, the narrow copy would undo it.
+TEST(DifferentiateTest, WhatIsMadeAgainIsNotKeptConverted) {
+  for (const bool made_again : {false, true}) {
+    ir::Graph graph("gathered");
+    ops::Builder b(graph);
+    const ir::DType bf16 = ir::DType::bf16;
+    const ValueId x = b.input("x", {bf16, {2, 4}}, ir::Role::batch), w = b.input("w", {kF32, {4, 4}}, ir::Role::weight);
+    ir::Attrs attrs = {{"from", "data,-"}, {"to", "-,-"}};
+    if (made_again) attrs.set("made_again", int64_t{1});
+    const ValueId narrow = b.convert(b.one("reshard", {w}, std::move(attrs)), bf16);
+    const ValueId y = b.matmul(b.silu(b.matmul(x, narrow)), narrow);
+    add_gradients(graph, b.sum_all(b.convert(y, kF32)));
+    const auto converts = std::ranges::count_if(graph.nodes(), [&](const ir::Node& node) {
+      return node.op == "convert" && graph.type(node.results[0]) == ir::TensorType{bf16, {4, 4}};
+    });
+    EXPECT_EQ(converts, made_again ? 2 : 1);
+    EXPECT_EQ(graph.producer(narrow).role, made_again ? ir::Role::temporary : ir::Role::activation);
+  }
+}
+
 TEST(DifferentiateTest, StackEqualsFiniteDifferences) {
   Stack stack = make_stack();
   const Inputs inputs = testing_support::random_inputs(stack.graph, "stack");

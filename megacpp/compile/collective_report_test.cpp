@@ -128,6 +128,22 @@ TEST(CollectiveReportTest, NarrowEmbeddingsTravelNarrow) {
   EXPECT_EQ(find(rows, {Phase::backward, "all_gather", "embed"}), half_of_bf16);
 }
 
+TEST(CollectiveReportTest, WeightsAreNarrowedBeforeTheyAreGathered) {
+  const std::vector<std::string> sharded = {"layout.data_parallel=2", "layout.zero=3"};
+  std::vector<std::string> narrow = sharded;
+  narrow.emplace_back("train.precision=bf16");
+  const auto wide_rows = report_of(sharded), narrow_rows = report_of(narrow);
+  for (const char* family : {"block*.A", "block*.E", "head"}) {
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const Found wide = find(wide_rows, {phase, "all_gather", family});
+      EXPECT_GT(wide.bytes, 0) << family;
+      EXPECT_EQ(find(narrow_rows, {phase, "all_gather", family}), (Found{wide.calls, wide.bytes / 2})) << family;
+    }
+    const Query gradients{Phase::backward, "reduce_scatter", family};
+    EXPECT_EQ(find(narrow_rows, gradients), find(wide_rows, gradients)) << family << ": in f32 all the way";
+  }
+}
+
 TEST(CollectiveReportTest, RoutedAndSharedExpertsEnterAndLeaveTogether) {
   const auto whole = rows_of(hybrid_recipe({"layout.tensor_parallel=2", "layout.sequence_parallel=false"}));
   const auto split = rows_of(hybrid_recipe({"layout.tensor_parallel=2"}));

@@ -44,6 +44,9 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                             "train.recompute.E=selective", "layout.dispatcher=allgather"})
     EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
   EXPECT_NE(signature_of(small(), "host:2"), asked);
+  const catalog::Signature on_xla = signature_of(small({"backend=xla"}), "host:1");
+  for (const char* other : {"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})
+    EXPECT_NE(signature_of(small({"backend=xla", other}), "host:1"), on_xla) << other;
   EXPECT_EQ(signature_of(small({"hardware.limit=1GiB", "hardware.limits=[0=512MiB]",
                                 "hardware.fail_allocation=[chip 0 step load]"}),
                          "host:1")

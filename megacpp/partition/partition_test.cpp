@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/builder.h"
@@ -97,6 +99,15 @@ TEST(PartialSumsTest, AWholeStreamStaysWholeWhereOthersReadIt) {
   for (const ir::Node& node : graph.nodes()) EXPECT_NE(node.op, "select") << ir::print(graph);
 }
 
+TEST(PartialSumsTest, ZerosArePartOfAnySum) {
+  Program p;
+  const ValueId partial = p.input("partial", "-,- ~ data");
+  p.output("y", (*p).exp((*p).add((*p).constant_like(0.0, partial), partial)));
+  const ir::Graph graph = checked(p.graph());
+  EXPECT_EQ(collectives(graph), (Found{"all_reduce data"}));
+  for (const ir::Node& node : graph.nodes()) EXPECT_NE(node.op, "select") << ir::print(graph);
+}
+
 TEST(PartialSumsTest, ASumThatWillBeSplitIsScattered) {
   Program p;
   const ValueId sum = (*p).add(p.input("whole", "-,-"), p.input("partial", "-,- ~ model.0"));
@@ -128,6 +139,21 @@ TEST(ReshardTest, OfSeveralInARowTheLastCounts) {
   const ValueId partial = p.input("partial", "-,- ~ data+model.0");
   p.output("y", p.reshard(p.reshard(p.reshard(partial, "model.0,-"), "-,-"), "model.0+data,-"));
   EXPECT_EQ(collectives(checked(p.graph())), (Found{"reduce_scatter model.0+data"}));
+}
+
+TEST(ReshardTest, WhatIsKeptForTheBackwardPassIsAnActivation) {
+  Program p;
+  const ValueId gathered = p.reshard(p.input("split", "data,-"), "-,-");
+  p.output("y", (*p).exp(gathered));
+  ir::Graph kept = p.graph();
+  kept.node(kept.value(gathered).producer).role = ir::Role::activation;
+  for (const ir::Graph* graph : {&p.graph(), &std::as_const(kept)}) {
+    const ir::Graph chip = checked(*graph);
+    const auto gather =
+        std::ranges::find_if(chip.nodes(), [](const ir::Node& node) { return node.op == "all_gather"; });
+    ASSERT_NE(gather, chip.nodes().end());
+    EXPECT_EQ(gather->role, graph == &kept ? ir::Role::activation : ir::Role::collective);
+  }
 }
 
 TEST(ReshardTest, OneThatOthersReadIsMade) {

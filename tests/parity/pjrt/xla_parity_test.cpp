@@ -172,10 +172,13 @@ TEST_P(XlaHalfPrecisionTest, LossesFollowTheCpuBackend) {
 
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaHalfPrecisionTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52,
-                                                   {"train.precision=bf16", "train.precision=bf16 tensor_parallel=2"})),
+                                                   {"train.precision=bf16", "train.precision=bf16 tensor_parallel=2",
+                                                    "train.precision=bf16 data_parallel=2 zero=3"})),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaHalfPrecisionTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, {"train.precision=bf16"})),
+                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce,
+                                                   {"train.precision=bf16",
+                                                    "train.precision=bf16 data_parallel=2 zero=3"})),
                          row_name);
 
 }  // namespace

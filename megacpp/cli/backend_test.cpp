@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifdef MEGACPP_HAS_PJRT
+
+#include "megacpp/cli/backend.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::cli {
+namespace {
+
+// Whether XLA gets attention as one call, in a program over that many chips.
+bool is_fused(const std::vector<std::string>& settings, int64_t chips) {
+  recipe::Recipe recipe;
+  recipe.backend = "xla";
+  recipe::apply_overrides(recipe, settings);
+  const ir::TensorType q{ir::DType::bf16, {1, 64, 2, 64}}, lse{ir::DType::f32, {1, 2, 64}};
+  const ops::Types operands = {q, q, q}, results = {q, lse};
+  const ir::Attrs attrs = {{"scale", 0.125}, {"causal", int64_t{1}}};
+  const ops::NodeView view{operands, results, attrs};
+  const schedule::Target target = target_for(recipe, chips == 1 ? ir::Mesh() : ir::Mesh({{"data", chips}}));
+  EXPECT_FALSE(target.runs("ssd", view)) << "only attention is cuDNN's";
+  return static_cast<bool>(target.runs("attention", view));
+}
+
+TEST(BackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
+  EXPECT_TRUE(is_fused({"xla.plugin=cuda"}, 1));
+  EXPECT_TRUE(is_fused({"xla.plugin=cuda"}, 2));
+  EXPECT_TRUE(is_fused({"xla.plugin=cuda", "xla.placement=xla"}, 1));
+  EXPECT_FALSE(is_fused({"xla.plugin=cuda", "xla.placement=xla"}, 2));
+  EXPECT_FALSE(is_fused({"xla.plugin=cuda", "xla.attention=blocked"}, 1));
+  EXPECT_FALSE(is_fused({"xla.plugin=cpu"}, 1));
+}
+
+}  // namespace
+}  // namespace megacpp::cli
+
+#endif
