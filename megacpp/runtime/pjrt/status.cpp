@@ -21,7 +21,13 @@ constexpr std::array<std::string_view, 8> kPhaseNames = {
     "setting up the plugin",     "creating the client", "creating the topology", "compiling", "loading the program",
     "moving data to or from it", "executing",           "asking about it"};
 
-std::string next_step(base::Code code) {
+// Cards and versions differ in what attention their cuDNN takes.
+bool is_about_cudnn(std::string_view message) {
+  return message.find("cudnn") != std::string_view::npos || message.find("cuDNN") != std::string_view::npos;
+}
+
+std::string next_step(base::Code code, const Failure& failure) {
+  if (is_about_cudnn(failure.message)) return "set xla.attention: blocked, which needs no cuDNN";
   switch (code) {
     case base::Code::E1505:
       return "take another plugin or a newer version of it, or leave out what it names";
@@ -54,7 +60,7 @@ base::Error error_of(const Failure& failure, Phase phase, const std::string& plu
   return {code,
           {.where = place_of(phase, plugin),
            .got = std::string(status_name(failure.code)) + ": " + failure.message,
-           .next = next_step(code)}};
+           .next = next_step(code, failure)}};
 }
 
 }  // namespace

@@ -50,6 +50,12 @@ memory::OutOfMemory exhausted(const std::string& message, Phase phase, const std
   }
 }
 
+TEST(StatusTest, ACardWithoutCudnnsAttentionIsToldOfTheOther) {
+  const Failure failure{StatusCode::invalid_argument, "Unsupported cuDNN graph of __cudnn$fmhaSoftmax"};
+  EXPECT_EQ(PluginError(failure, Phase::compile, "gpu.so").problem().next,
+            "set xla.attention: blocked, which needs no cuDNN");
+}
+
 TEST(StatusTest, RunningOutOfMemoryIsTheErrorOfAllBackends) {
   const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
   const memory::OutOfMemory error = exhausted(message, Phase::compile, "libtpu.so");
