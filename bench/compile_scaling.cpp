@@ -68,6 +68,14 @@ struct Measurement {
   std::vector<compile::StageTime> stages;
 };
 
+// Of the last stage that leaves nodes; later ones plan memory.
+size_t scheduled_nodes(const std::vector<compile::StageTime>& stages) {
+  size_t nodes = 0;
+  for (const compile::StageTime& stage : stages)
+    if (stage.nodes > 0) nodes = stage.nodes;
+  return nodes;
+}
+
 Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& target) {
   const int64_t before = live_bytes.load();
   peak_bytes = before;
@@ -75,7 +83,7 @@ Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& t
   compile::Compiled compiled = compile::compile_training(recipe, target);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   return {.depth = recipe.model.depth,
-          .nodes = compiled.stages.back().nodes,
+          .nodes = scheduled_nodes(compiled.stages),
           .milliseconds = 1e3 * seconds,
           .heap_bytes = peak_bytes.load() - before,
           .planned_bytes = compiled.largest().memory.total_bytes,

@@ -119,6 +119,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, ground, answer.search.found);
+  answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
   confirm(flags, ground, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));

@@ -43,7 +43,7 @@ std::string picture(const FitAnswer& answer) {
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);
     chart.points.push_back({.x = in_units(found[i].needed()),
-                            .y = found[i].time.seconds(),
+                            .y = answer.step_of(i).seconds,
                             .label = found[i].layout,
                             .series = found[i].fit.fits() ? (is_on_front ? kFront : kBeside) : kOver,
                             .is_on_frontier = is_on_front});

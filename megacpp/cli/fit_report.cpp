@@ -133,7 +133,13 @@ ShownStep FitAnswer::step_of(size_t found) const {
           .is_measured = ranked->is_measured};
 }
 
-bool FitAnswer::is_on_front(size_t found) const { return std::ranges::find(search.front, found) != search.front.end(); }
+std::vector<double> FitAnswer::step_seconds() const {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < search.found.size(); ++i) seconds.push_back(step_of(i).seconds);
+  return seconds;
+}
+
+bool FitAnswer::is_on_front(size_t found) const { return std::ranges::find(front, found) != front.end(); }
 
 std::string set_words(const plan::Changes& changes) {
   std::vector<std::string> words;
@@ -166,36 +172,35 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   }
   text +=
       "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n\nto run one:\n" + words;
-  text += "\n" + scatter_text(search.found, search.front);
+  text += "\n" + scatter_text(answer);
   return text + confirmed_text(answer);
 }
 
-std::string scatter_text(const std::vector<Found>& found, const std::vector<size_t>& front) {
+std::string scatter_text(const FitAnswer& answer) {
+  const std::vector<Found>& found = answer.search.found;
   if (found.empty()) return {};
+  const std::vector<double> seconds = answer.step_seconds();
+  const auto [fastest, slowest] = std::ranges::minmax(seconds);
   const double limit = static_cast<double>(found.front().fit.worst().limit);
-  double most = 0, slowest = 0, fastest = INFINITY;
-  for (const Found& one : found) {
-    most = std::max(most, static_cast<double>(one.needed()));
-    slowest = std::max(slowest, one.time.seconds());
-    fastest = std::min(fastest, one.time.seconds());
-  }
+  double most = 0;
+  for (const Found& one : found) most = std::max(most, static_cast<double>(one.needed()));
   // Far beyond everything the limit would press all points together.
   if (limit < 4 * most) most = std::max(most, limit);
   const auto column = [&](double bytes) {
     return static_cast<size_t>(std::llround(bytes / most * static_cast<double>(kPictureWidth - 1)));
   };
   const double range = std::max(slowest - fastest, slowest * 1e-9);
-  const auto row = [&](double seconds) {
-    return static_cast<size_t>(std::llround((slowest - seconds) / range * static_cast<double>(kPictureHeight - 1)));
+  const auto row = [&, slowest = slowest](double of_step) {
+    return static_cast<size_t>(std::llround((slowest - of_step) / range * static_cast<double>(kPictureHeight - 1)));
   };
   std::vector<std::string> lines(kPictureHeight, std::string(kPictureWidth, ' '));
   if (limit <= most)
     for (std::string& line : lines) line[column(limit)] = '|';
-  const auto mark = [&](const Found& one, char sign) {
-    lines[row(one.time.seconds())][column(static_cast<double>(one.needed()))] = sign;
+  const auto mark = [&](size_t i, char sign) {
+    lines[row(seconds[i])][column(static_cast<double>(found[i].needed()))] = sign;
   };
-  for (const Found& one : found) mark(one, one.fit.fits() ? 'o' : 'x');
-  for (const size_t index : front) mark(found[index], '*');
+  for (size_t i = 0; i < found.size(); ++i) mark(i, found[i].fit.fits() ? 'o' : 'x');
+  for (const size_t i : answer.front) mark(i, '*');
   std::string text =
       fmt::format("{:>10} a step; * front, o beside it, x does not fit, | limit\n", human_seconds(slowest));
   for (const std::string& line : lines) text += fmt::format("{:>10} {}\n", "", "|" + line);

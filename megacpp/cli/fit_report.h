@@ -37,6 +37,7 @@ struct FitAnswer {
   recipe::Recipe recipe;
   fit::LayoutSearch search;
   std::vector<catalog::Ranked> known;  // of search.found, best first; empty without a catalog
+  std::vector<size_t> front;           // of search.found, by the times that are shown
   std::vector<Confirmed> confirmed;
   std::string no_confirmation;  // why nothing was run, and what to run instead
   double seconds = 0;           // the search took
@@ -46,6 +47,8 @@ struct FitAnswer {
   bool is_on_front(size_t found) const;
   /// The time that decided the order: what the catalog has measured or corrected, else what was predicted.
   ShownStep step_of(size_t found) const;
+  /// Of every layout found, that time.
+  std::vector<double> step_seconds() const;
 };
 
 /// "--set layout.zero=3 --set train.batch=8"; nothing to set: "as it is".
@@ -55,7 +58,7 @@ std::string set_words(const plan::Changes& changes);
 std::string fit_text(const FitAnswer& answer, size_t top);
 Json fit_json(const FitAnswer& answer);
 /// Bytes against time: '*' on the front, 'o' beside it, 'x' does not fit, '|' the limit.
-std::string scatter_text(const std::vector<fit::Found>& found, const std::vector<size_t>& front);
+std::string scatter_text(const FitAnswer& answer);
 /// A page of its own: the picture and the table.
 std::string fit_page(const FitAnswer& answer);
 

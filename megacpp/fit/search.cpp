@@ -121,7 +121,6 @@ class Search {
       return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().room()));
     };
     std::ranges::stable_sort(result_.found, std::less<>(), rank);
-    result_.front = pareto_front(result_.found);
     return std::move(result_);
   }
 
@@ -282,16 +281,16 @@ Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const
           .roles = memory::bytes_by_role(worst)};
 }
 
-std::vector<size_t> pareto_front(const std::vector<Found>& found) {
+std::vector<size_t> pareto_front(const std::vector<Found>& found, std::span<const double> seconds) {
+  MEGACPP_CHECK(seconds.size() == found.size()) << seconds.size() << " times of " << found.size();
   const bool some_fit = std::ranges::any_of(found, [](const Found& one) { return one.fit.fits(); });
   std::vector<size_t> order;
   for (size_t i = 0; i < found.size(); ++i)
     if (!some_fit || found[i].fit.fits()) order.push_back(i);
-  std::ranges::stable_sort(order, std::less<>(),
-                           [&](size_t i) { return std::pair(found[i].needed(), found[i].time.seconds()); });
+  std::ranges::stable_sort(order, std::less<>(), [&](size_t i) { return std::pair(found[i].needed(), seconds[i]); });
   std::vector<size_t> front;
   for (const size_t i : order)
-    if (front.empty() || found[i].time.seconds() < found[front.back()].time.seconds()) front.push_back(i);
+    if (front.empty() || seconds[i] < seconds[front.back()]) front.push_back(i);
   return front;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "megacpp/fit/candidates.h"
@@ -44,7 +45,6 @@ struct SearchOptions {
 
 struct LayoutSearch {
   std::vector<Found> found;       // fitting ones first, by time; then the others, least room missing first
-  std::vector<size_t> front;      // of them: nothing found is better in both bytes and time; least bytes first
   int64_t considered = 0;         // products of degrees
   int64_t variants = 0;           // legal, with ZeRO and micro-steps
   std::vector<Dropped> dropped;   // with reasons
@@ -58,7 +58,7 @@ struct LayoutSearch {
 LayoutSearch search_layouts(const recipe::Recipe& recipe, const Ground& ground, const SearchOptions& options = {});
 
 /// Indices of those that no other betters in both bytes and time, least bytes first; ties keep the first. Where some
-/// fit, only among those.
-std::vector<size_t> pareto_front(const std::vector<Found>& found);
+/// fit, only among those. `seconds` is the time of a step of each, as far as it is known.
+std::vector<size_t> pareto_front(const std::vector<Found>& found, std::span<const double> seconds);
 
 }  // namespace megacpp::fit
