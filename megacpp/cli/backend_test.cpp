@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::cli {

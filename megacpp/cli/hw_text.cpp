@@ -103,10 +103,11 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
 
 std::string rates_text(const hw::HostRates& rates) {
   return fmt::format(
-      "{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms and in attention with heads "
-      "of {:.0f}; {:.1f} GB/s read and written; measured {}\n",
+      "{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms; {:.2f} billion "
+      "exponentials/s in attention; {:.1f} GB/s read and written; measured {}\n",
       rates.cores, rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory),
-      rates.matrix_flops / 1e9, rates.half_depth, rates.half_head, rates.bytes_per_second / 1e9, rates.date);
+      rates.matrix_flops / 1e9, rates.half_depth, rates.exponentials_per_second / 1e9, rates.bytes_per_second / 1e9,
+      rates.date);
 }
 
 Json chip_json(const hw::Chip& chip) {
@@ -180,7 +181,7 @@ Json rates_json(const hw::HostRates& rates) {
           {"memory", rates.memory},
           {"matrix_flops", rates.matrix_flops},
           {"half_depth", rates.half_depth},
-          {"half_head", rates.half_head},
+          {"exponentials_per_second", rates.exponentials_per_second},
           {"bytes_per_second", rates.bytes_per_second},
           {"date", rates.date}};
 }

@@ -259,10 +259,9 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
   PartitionedModel result{{}, std::vector<partition::Placements>(static_cast<size_t>(plan.stages))};
   std::vector<Graph> passes;
   for (size_t i = 0; i < model.stages.size(); ++i) {
-    const schedule::NarrowGathers whole = schedule::narrow_gathers(programs[i], model.stages[i].forward_nodes);
     partition::Options options = partition_options(plan);
-    options.forward_nodes = whole.forward_nodes;
-    partition::Partitioned parts = partition::partition(whole.graph, mesh, {}, options);
+    options.forward_nodes = model.stages[i].forward_nodes;
+    partition::Partitioned parts = partition::partition(programs[i], mesh, {}, options);
     result.inputs[i % result.inputs.size()].insert(parts.inputs.begin(), parts.inputs.end());
     std::vector<partition::Part> split = partition::split_passes(parts.graph, parts.forward_nodes, backward).parts;
     result.stages.push_back({std::vector<Graph>(split.size()), std::move(parts.inputs), std::move(parts.outputs),
@@ -277,6 +276,17 @@ PartitionedModel partition_stages(std::vector<Graph>& programs, const CutModel& 
   }
   programs = std::move(passes);
   return result;
+}
+
+// The programs of a cut model, weights narrowed before they are gathered.
+std::vector<Graph> take_programs(CutModel& model) {
+  std::vector<Graph> programs;
+  for (ModelStage& stage : model.stages) {
+    schedule::NarrowGathers narrowed = schedule::narrow_gathers(stage.graph, stage.forward_nodes);
+    programs.push_back(std::move(narrowed.graph));
+    stage.forward_nodes = narrowed.forward_nodes;
+  }
+  return programs;
 }
 
 // Lowers a cut model and lays its programs out along the schedule. `updates` says whether each stage's last program is
@@ -310,8 +320,7 @@ void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardMode
     forward.graph = std::move(programs[0]);
     model =
         cut_model(forward, 1.0 / static_cast<double>(recipe.train.micro_steps), autodiff_options(recipe.train), plan);
-    programs.clear();
-    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
+    programs = take_programs(model);
     append_updates(programs, model, recipe, plan);
   });
   compile_stages(compiled, pipeline, model, plan, recipe.train.micro_steps, true, target);
@@ -362,8 +371,7 @@ void gradients_of_pipeline(Compiled& compiled, Pipeline& pipeline, model::Forwar
   pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
     forward.graph = std::move(programs[0]);
     model = cut_model(forward, 1.0, {}, plan);
-    programs.clear();
-    for (ModelStage& stage : model.stages) programs.push_back(std::move(stage.graph));
+    programs = take_programs(model);
   });
   compile_stages(compiled, pipeline, model, plan, 1, false, target);
 }

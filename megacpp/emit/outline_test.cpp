@@ -47,23 +47,27 @@ TEST(OutlineTest, BlocksOfAKindArePiecesThatDifferInWhatTheyReadOnly) {
 }
 
 // A table stands before its first use, in the middle of a block: the block stays whole, and is of the other's kind.
+// Tables and other constants are one piece, whatever their scopes.
 TEST(OutlineTest, TablesOfPositionsComeBeforeAllBlocks) {
   EXPECT_EQ(outlined(R"(graph "m" {
   %0 = input() {dtype="f32", name="w", shape=[3]} : f32[3] @embed #weight
   %1 = neg(%0) : f32[3] @embed
   %2 = exp(%1) : f32[3] @block00.A
   %3 = iota() {dim=0, dtype="f32", shape=[3]} : f32[3] @rope
-  %4 = neg(%3) : f32[3] @rope
-  %5 = mul(%2, %4) : f32[3] @block00.A
-  %6 = exp(%5) : f32[3] @block01.A
-  %7 = mul(%6, %4) : f32[3] @block01.A
-  output "y" = %7
+  %4 = constant() {dtype="f32", shape=[3], value=2.0} : f32[3] @routers
+  %5 = neg(%3) : f32[3] @rope
+  %6 = mul(%2, %5) : f32[3] @block00.A
+  %7 = add(%6, %4) : f32[3] @block00.A
+  %8 = exp(%7) : f32[3] @block01.A
+  %9 = mul(%8, %5) : f32[3] @block01.A
+  %10 = add(%9, %4) : f32[3] @block01.A
+  output "y" = %10
 }
 )"),
-            "[3,5) kind 0 reads  leaves %4\n"
+            "[3,6) kind 0 reads  leaves %4 %5\n"
             "[1,2) kind 1 reads %0 leaves %1\n"
-            "[2,6) kind 2 repeated reads %1 %4 leaves %5\n"
-            "[6,8) kind 2 repeated reads %5 %4 leaves %7\n");
+            "[2,8) kind 2 repeated reads %1 %5 %4 leaves %7\n"
+            "[8,11) kind 2 repeated reads %7 %5 %4 leaves %10\n");
 }
 
 // Accumulators of gradients are read where they are first needed.

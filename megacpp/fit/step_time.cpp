@@ -85,29 +85,31 @@ class Walk {
     for (const ops::Types& types : {operands, results})
       for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
     const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
-    const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
+    const ops::Cost cost = ops::op_def(node.op).cost({operands, results, node.attrs});
     const double peak = matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
-    const double arithmetic = flops / (peak * share_of_peak(node, flops, operands, results));
+    double arithmetic = cost.flops / (peak * share_of_peak(cost.flops, results));
+    if (chip_.exponentials_per_second > 0) arithmetic += cost.exponentials / chip_.exponentials_per_second;
     const double seconds = std::max(arithmetic, traffic);
-    time_.arithmetic += times(flops / peak);
+    time_.arithmetic += times(cost.flops / peak);
     (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
     return seconds;
   }
 
-  // Every element of a result is a sum of products; the shorter, the less of the peak is reached. Attention takes an
-  // exponential for every score, which counts the more the smaller its heads are.
-  double share_of_peak(const Node& node, double flops, const ops::Types& operands, const ops::Types& results) const {
-    if (chip_.half_head > 0 && (node.op == "attention" || node.op == "attention_grad")) {
-      const auto head = static_cast<double>(operands[0].shape.back());
-      return head / (head + chip_.half_head);
-    }
+  // Every element of a result is a sum of products; the shorter, the less of the peak is reached.
+  double share_of_peak(double flops, const ops::Types& results) const {
     double elements = 0;
     for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
     const double terms = flops / (2 * std::max(1.0, elements));
     return terms > 0 ? terms / (terms + chip_.half_depth) : 1;
   }
 
-  // A group of n passes what it sends in n - 1 turns.
+  // What is for one other chip takes one turn; else a group of n passes on what it sends in n - 1.
+  double turns_of(const Node& node, const ir::Axes& group) const {
+    const std::string_view op = ops::started_op(node);
+    if (op == "permute" || op == "send" || op == "exchange_sum") return 1;
+    return static_cast<double>(mesh_.size(group) - 1);
+  }
+
   double travel(const Graph& graph, const Node& node, const std::string& axes) {
     const auto [at, is_new] = links_.try_emplace(axes);
     LinkTime& link = at->second;
@@ -115,11 +117,11 @@ class Walk {
     if (is_new) {
       const AxisLink found = link_along(slice_, mesh_, group);
       link = {.axes = axes, .link = found.name, .bytes_per_second = found.bytes_per_second};
-      latency_[axes] = found.latency * static_cast<double>(mesh_.size(group) - 1);
+      latency_[axes] = found.latency;
     }
     const int64_t bytes = compile::sent_bytes(graph, node).value_or(0);
     if (bytes == 0 || link.bytes_per_second == 0) return 0;
-    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes];
+    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes] * turns_of(node, group);
     link.bytes += runs_ * bytes;
     link.seconds += times(seconds);
     return seconds;
@@ -139,7 +141,7 @@ class Walk {
   hw::Chip chip_;
   int64_t runs_ = 1;  // in a step, of the program that is walked
   std::map<std::string, LinkTime> links_;
-  std::map<std::string, double> latency_;
+  std::map<std::string, double> latency_;  // of one turn
   struct Use {
     std::string axes;
     double begins, ends;

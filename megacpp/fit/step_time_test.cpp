@@ -97,17 +97,18 @@ TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
   EXPECT_DOUBLE_EQ(time.arithmetic, 8) << "at the peak";
 }
 
-TEST(StepTimeTest, AttentionReachesLessOfThePeakTheSmallerItsHeadsAre) {
+TEST(StepTimeTest, ExponentialsOfAttentionTakeTheirTimeBesideItsProducts) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
     const ValueId x = b.input("x", {ir::DType::f32, {1, 64, 2, 8}}, ir::Role::activation);
     b.node("attention", {x, x, x}, {{"scale", 1.0}, {"causal", int64_t{1}}});
   })});
   hw::Slice slice = toys(1);
-  const StepTime as_products = predict_step(compiled, slice, "f32");
-  slice.chip.half_head = 24;
-  const StepTime with_exponentials = predict_step(compiled, slice, "f32");
-  EXPECT_DOUBLE_EQ(with_exponentials.compute, 4 * as_products.compute) << "heads of 8: a quarter of the peak";
-  EXPECT_DOUBLE_EQ(with_exponentials.arithmetic, as_products.arithmetic) << "at the peak";
+  const StepTime products = predict_step(compiled, slice, "f32");
+  slice.chip.exponentials_per_second = 10;
+  const StepTime both = predict_step(compiled, slice, "f32");
+  constexpr double kScores = 2 * 64 * 65 / 2.0;  // of two heads
+  EXPECT_DOUBLE_EQ(both.compute, products.compute + kScores / 10);
+  EXPECT_DOUBLE_EQ(both.arithmetic, products.arithmetic) << "at the peak";
 }
 
 TEST(StepTimeTest, ReshapesAndInputsAreFree) {
@@ -131,6 +132,17 @@ TEST(StepTimeTest, ACollectiveInTheWayIsWaitedFor) {
   EXPECT_EQ(time.links[0].link, "wire");
   EXPECT_EQ(time.links[0].bytes, 256);
   EXPECT_DOUBLE_EQ(time.links[0].seconds, 2.5);
+}
+
+TEST(StepTimeTest, WhatIsForOneOtherChipTakesOneTurn) {
+  const auto seconds_on = [](int64_t chips, const std::string& op, ir::Attrs attrs) {
+    attrs.set("axes", std::string("data"));
+    attrs.set("parts", chips);
+    const ir::Graph graph = program([&](ops::Builder& b) { b.one(op, {add_gradient(b)}, attrs); });
+    return predict_step(compiled_of({graph}, ir::Mesh({{"data", chips}})), toys(chips), "f32").links[0].seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds_on(4, "permute", {{"shift", int64_t{1}}}), 2 + 0.5);
+  EXPECT_DOUBLE_EQ(seconds_on(4, "all_reduce", {{"kind", std::string("sum")}}), 3 + 3 * 0.5);
 }
 
 TEST(StepTimeTest, ACollectiveStartedEarlyRunsBesideTheWork) {

@@ -80,8 +80,8 @@ struct Chip {
   double memory_bytes_per_second = 0;
   /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
   double half_depth = 0;
-  /// Head dimension attention must have to run at half of the peak; 0: not known, so it counts as its products do.
-  double half_head = 0;
+  /// Of attention, beside its products; 0: not known, so they take no time.
+  double exponentials_per_second = 0;
 
   int64_t devices = 1;                       // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;  // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second

@@ -34,7 +34,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
   chip.half_depth = rates.half_depth;
-  chip.half_head = rates.half_head;
+  chip.exponentials_per_second = rates.exponentials_per_second * share;
   // Kernels compute in f32 whatever they store.
   for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
   // Chips read straight from each other's buffers: every byte is read once and written once.
@@ -53,7 +53,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
   fact("compute.f32", text_of(rates.matrix_flops));
   fact("compute.half_depth", text_of(rates.half_depth));
-  fact("compute.half_head", text_of(rates.half_head));
+  fact("compute.exponentials", text_of(rates.exponentials_per_second));
   chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});
   return chip;
 }

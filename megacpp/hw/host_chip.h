@@ -11,10 +11,10 @@
 namespace megacpp::hw {
 
 struct HostRates {
-  double matrix_flops = 0;      // per second, f32 products with all cores
-  double half_depth = 0;        // terms a sum of products must have to run at half that rate; short ones run slower
-  double half_head = 0;         // head dimension attention must have to run at half that rate
-  double bytes_per_second = 0;  // of memory, read and written bytes together, with all cores
+  double matrix_flops = 0;  // per second, f32 products with all cores
+  double half_depth = 0;    // terms a sum of products must have to run at half that rate; short ones run slower
+  double exponentials_per_second = 0;  // of attention, one for every score, beside its products
+  double bytes_per_second = 0;         // of memory, read and written bytes together, with all cores
   int64_t cores = 1;
   int64_t memory = 0;     // bytes
   std::string processor;  // "Neoverse-N1"

@@ -116,13 +116,20 @@ TEST(SliceTest, UnknownHardwareGetsTheNearestName) {
 }
 
 TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
-  const HostRates rates{.matrix_flops = 64e9, .bytes_per_second = 40e9, .cores = 2, .memory = 8 << 20};
+  const HostRates rates{.matrix_flops = 64e9,
+                        .half_depth = 7,
+                        .exponentials_per_second = 8e8,
+                        .bytes_per_second = 40e9,
+                        .cores = 2,
+                        .memory = 8 << 20};
   int asked = 0;
   const TargetOptions options{.places = {}, .host_rates = [&] { return ++asked, rates; }};
   const Slice four = parse_target("host:4", options);
   EXPECT_EQ(four.chips(), 4);
   EXPECT_EQ(four.hosts(), 1);
   EXPECT_EQ(four.chip.peak("f32"), 16e9);
+  EXPECT_EQ(four.chip.half_depth, 7);
+  EXPECT_EQ(four.chip.exponentials_per_second, 2e8);
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
   EXPECT_EQ(four.chip.usable_bytes, 2 << 20);
   EXPECT_EQ(four.chip.link("memory")->bytes_per_second, 5e9);

@@ -248,15 +248,19 @@ class ModelBuilder {
     return builder_.scale(builder_.sum_all(builder_.mul(counts, probabilities)), scale);
   }
 
-  // Zeros that the first block adds to as the others add to its sums, one each: only equal blocks repeat.
+  // The sums before the first block are zeros, each its own: so that block reads and adds as the others do, and a loop
+  // over equal blocks takes it in.
   void start_router_sums() {
     builder_.set_scope("routers");
-    const ir::Shape experts = {model_.feed_forward.experts};
-    router_sums_ = {.counts = builder_.constant(0.0, experts),
-                    .probabilities = builder_.constant(0.0, experts),
-                    .balance = builder_.constant(0.0),
-                    .z = builder_.constant(0.0),
-                    .dropped = builder_.constant(0.0)};
+    const blocks::FeedForward& f = model_.feed_forward;
+    if (f.balance_over == "model") {
+      router_sums_.counts = builder_.constant(0.0, {f.experts});
+      router_sums_.probabilities = builder_.constant(0.0, {f.experts});
+    } else {
+      router_sums_.balance = builder_.constant(0.0);
+    }
+    if (f.z_loss > 0) router_sums_.z = builder_.constant(0.0);
+    router_sums_.dropped = builder_.constant(0.0);
   }
 
   // Adds a block's router statistics to the sums of the blocks before it. They are added where the block is, so that

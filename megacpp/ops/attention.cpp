@@ -93,7 +93,8 @@ Cost cost(const NodeView& view, double flops_per_product) {
   const AttentionDims z(view.operands[0], view.operands[1]);
   const AttentionMask mask = AttentionMask::from(view.attrs);
   const int64_t pairs = view.attrs.flag("placed") ? mask.expected_pairs(z.s, z.t) : mask.visible_pairs(z.s, z.t);
-  return {flops_per_product * static_cast<double>(pairs * z.b * z.heads * z.d)};
+  const auto scores = static_cast<double>(pairs * z.b * z.heads);
+  return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = scores};
 }
 
 // ---- Reference ----
@@ -289,6 +290,7 @@ OpDef attention_def() {
       .decompose = decompose_attention,
       .partition = partition_attention,
       .stablehlo = write_cudnn_attention,
+      .call_takes = fits_cudnn_attention,
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -309,6 +311,7 @@ OpDef attention_grad_def() {
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
           .stablehlo = write_cudnn_attention_grad,
+          .call_takes = fits_cudnn_attention,
           .samples =
               [] {
                 return samples_from(

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/decision.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/tensor.h"
@@ -70,7 +71,8 @@ struct GradArgs {
 };
 
 struct Cost {
-  double flops = 0;  // multiply and add count one each
+  double flops = 0;         // multiply and add count one each
+  double exponentials = 0;  // where they take their time beside products: one for every score of attention
 };
 
 /// How fusion may treat the op.
@@ -170,6 +172,9 @@ struct OpDef {
   /// its decomposition is written. What never reaches XLA has none: inputs, fused programs, messages between pipeline
   /// stages.
   std::function<HloResults(HloWriter&, const HloArgs&)> stablehlo = {};
+
+  /// Of a composite with a call: whether that takes this node, on plugins that have it.
+  std::function<base::Decision(const NodeView&)> call_takes = {};
 
   std::function<std::vector<Sample>()> samples;
 

@@ -12,6 +12,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
@@ -31,7 +33,7 @@ double softplus(double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::
 // `count` operands, or one more: continues.
 void require_inputs(std::string_view op, const Types& operands, size_t count) {
   require_operands(operands.size() == count || operands.size() == count + 1, op, operands,
-                   std::to_string(count) + " operands, or one more: continues");
+                   fmt::format("{} operands, or one more: continues", count));
   require_float_rank_from(op, "x", operands[0], 2);
   require_float_shape(op, "input_gate", operands[1], operands[0].shape);
   require_float_shape(op, "recurrence_gate", operands[2], operands[0].shape);

@@ -156,8 +156,8 @@ class Partitioner {
     const Sharding to = target(last, made.sharding);
     const ValueId moved = from_version(operand, made, to, node);
     // What the backward pass reads of it stays: it is an activation, no longer what its collective needs.
-    if (node.role == ir::Role::activation && moved != made.local)
-      result_.graph.node(result_.graph.value(moved).producer).role = node.role;
+    if (last.role == ir::Role::activation && moved != made.local)
+      result_.graph.node(result_.graph.value(moved).producer).role = last.role;
     settle(result, to, moved);
   }
 

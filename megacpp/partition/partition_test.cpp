@@ -142,18 +142,20 @@ TEST(ReshardTest, OfSeveralInARowTheLastCounts) {
 }
 
 TEST(ReshardTest, WhatIsKeptForTheBackwardPassIsAnActivation) {
-  Program p;
-  const ValueId gathered = p.reshard(p.input("split", "data,-"), "-,-");
-  p.output("y", (*p).exp(gathered));
-  ir::Graph kept = p.graph();
-  kept.node(kept.value(gathered).producer).role = ir::Role::activation;
-  for (const ir::Graph* graph : {&p.graph(), &std::as_const(kept)}) {
-    const ir::Graph chip = checked(*graph);
-    const auto gather =
-        std::ranges::find_if(chip.nodes(), [](const ir::Node& node) { return node.op == "all_gather"; });
-    ASSERT_NE(gather, chip.nodes().end());
-    EXPECT_EQ(gather->role, graph == &kept ? ir::Role::activation : ir::Role::collective);
-  }
+  for (const auto role : {ir::Role::temporary, ir::Role::activation})
+    for (const bool in_two_steps : {false, true}) {
+      Program p;
+      ValueId gathered = p.reshard(p.input("split", "data+model.0,-"), in_two_steps ? "data,-" : "-,-");
+      if (in_two_steps) gathered = p.reshard(gathered, "-,-");
+      p.output("y", (*p).exp(gathered));
+      ir::Graph graph = p.graph();
+      graph.node(graph.value(gathered).producer).role = role;
+      const ir::Graph chip = checked(graph);
+      const auto gather =
+          std::ranges::find_if(chip.nodes(), [](const ir::Node& node) { return node.op == "all_gather"; });
+      ASSERT_NE(gather, chip.nodes().end());
+      EXPECT_EQ(gather->role, role == ir::Role::activation ? role : ir::Role::collective) << in_two_steps;
+    }
 }
 
 TEST(ReshardTest, OneThatOthersReadIsMade) {

@@ -84,6 +84,38 @@ TEST(BucketCollectivesTest, ByBytesTheSecondGatherOfAWeightStartsANewBucket) {
   EXPECT_NE(lines[1].find("all_gather(%1, %0)"), std::string::npos) << lines[1];
 }
 
+// A weight narrowed and gathered, and both again; `role` is what the first gather is for.
+std::string narrowed_twice(const std::string& role) {
+  return R"(graph "step" {
+  %0 = input() {dtype="f32", name="v", shape=[2]} : f32[2] @block00.A #weight
+  %1 = input() {dtype="f32", name="w", shape=[2]} : f32[2] @block00.A #weight
+  %2 = input() {dtype="bf16", name="x", shape=[4]} : bf16[4] @batch #batch
+  %3 = convert(%0) {dtype="bf16"} : bf16[2] @block00.A
+  %4 = all_gather(%3) {axes="x", dims=[0], parts=2} : bf16[4] @block00.A #)" +
+         role + R"(
+  %5 = convert(%1) {dtype="bf16"} : bf16[2] @block00.A
+  %6 = all_gather(%5) {axes="x", dims=[0], parts=2} : bf16[4] @block00.A #collective
+  %7 = mul(%2, %4) : bf16[4] @block00.A
+  %8 = mul(%7, %6) : bf16[4] @block00.A
+  %9 = convert(%1) {dtype="bf16"} : bf16[2] @block00.A
+  %10 = all_gather(%9) {axes="x", dims=[0], parts=2} : bf16[4] @block00.A #collective
+  %11 = mul(%8, %10) : bf16[4] @block00.A
+  output "y" = %11
+}
+)";
+}
+
+TEST(BucketCollectivesTest, ASecondGatherOfAWeightThatIsNarrowedAgainStartsANewBucket) {
+  const std::vector<std::string> lines = collectives_of(narrowed_twice("collective"), {.unit = Unit::block});
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("bf16[4], bf16[4]"), std::string::npos) << lines[0];
+}
+
+TEST(BucketCollectivesTest, WhatOneMemberKeepsTheBucketKeeps) {
+  EXPECT_TRUE(collectives_of(narrowed_twice("collective"), {.unit = Unit::block})[0].ends_with("#collective"));
+  EXPECT_TRUE(collectives_of(narrowed_twice("activation"), {.unit = Unit::block})[0].ends_with("#activation"));
+}
+
 // Five gradients reduced before they are read; a norm; one updated weight each.
 std::string update_of(const std::vector<int64_t>& sizes) {
   std::string inputs, reductions, sums, gathers, outputs;

@@ -94,7 +94,7 @@ TEST(PipelineModelTest, ResidualAndRouterStatisticsAreAllThatIsCarried) {
   recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
   experts.depth = 2;
   // Dropped tokens are a count; the balance and z losses so far are trained through.
-  EXPECT_EQ(carried_from(experts), (Carried{{{}, true}, {{}, false}, {{}, true}, {{2, 6, 8}, true}}));
+  EXPECT_EQ(carried_from(experts), (Carried{{{}, true}, {{}, true}, {{}, false}, {{2, 6, 8}, true}}));
 }
 
 // ---- Training ----

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Case {
   recipe::Layout layout;
   bool splits_embedding = true;
 };
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> all_cases() {
   recipe::Layout tensor, zero, mixed, stages;

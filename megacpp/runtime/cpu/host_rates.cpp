@@ -54,14 +54,15 @@ std::string today() {
 
 void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::make_folder(file.parent_path());
-  base::write_file_atomically(file, base::to_text(Json(Json::Object{{"processor", Json(rates.processor)},
-                                                                    {"cores", Json(rates.cores)},
-                                                                    {"matrix_flops", Json(rates.matrix_flops)},
-                                                                    {"half_depth", Json(rates.half_depth)},
-                                                                    {"half_head", Json(rates.half_head)},
-                                                                    {"bytes_per_second", Json(rates.bytes_per_second)},
-                                                                    {"date", Json(rates.date)}})) +
-                                        "\n");
+  base::write_file_atomically(
+      file, base::to_text(Json(Json::Object{{"processor", Json(rates.processor)},
+                                            {"cores", Json(rates.cores)},
+                                            {"matrix_flops", Json(rates.matrix_flops)},
+                                            {"half_depth", Json(rates.half_depth)},
+                                            {"exponentials_per_second", Json(rates.exponentials_per_second)},
+                                            {"bytes_per_second", Json(rates.bytes_per_second)},
+                                            {"date", Json(rates.date)}})) +
+                "\n");
 }
 
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
@@ -81,14 +82,14 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
     };
     hw::HostRates rates{.matrix_flops = number("matrix_flops"),
                         .half_depth = number("half_depth"),
-                        .half_head = number("half_head"),
+                        .exponentials_per_second = number("exponentials_per_second"),
                         .bytes_per_second = number("bytes_per_second"),
                         .cores = static_cast<int64_t>(number("cores")),
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
     const bool is_ours = rates.processor == processor() && rates.cores == available_threads();
-    const bool is_whole = json.find("half_head") != nullptr;  // earlier versions did not measure it
+    const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
   } catch (const base::Error&) {
@@ -103,7 +104,7 @@ hw::HostRates measure_host_rates() {
   const ProductRates products = measure_products(pool);
   return {.matrix_flops = products.peak,
           .half_depth = products.half_depth,
-          .half_head = measure_half_head(pool, products.peak),
+          .exponentials_per_second = measure_exponentials(pool, products.peak),
           .bytes_per_second = measure_copies(pool),
           .cores = available_threads(),
           .memory = memory_bytes(),

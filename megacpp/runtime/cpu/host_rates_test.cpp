@@ -34,8 +34,8 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
   EXPECT_EQ(rates.cores, available_threads());
   EXPECT_GT(rates.matrix_flops, 1e8);
   EXPECT_LT(rates.matrix_flops, 1e15);
-  EXPECT_GT(rates.half_head, 0);
-  EXPECT_LT(rates.half_head, 1e4);
+  EXPECT_GT(rates.exponentials_per_second, 1e5);
+  EXPECT_LT(rates.exponentials_per_second, 1e14);
   EXPECT_GT(rates.bytes_per_second, 1e8);
   EXPECT_LT(rates.bytes_per_second, 1e14);
   EXPECT_GT(rates.memory, 1 << 20);
@@ -46,7 +46,7 @@ TEST_F(HostRatesTest, WhatWasMeasuredIsKept) {
   const hw::HostRates first = host_rates(file_);
   const std::string text = base::read_file(file_);
   EXPECT_EQ(host_rates(file_).matrix_flops, first.matrix_flops);
-  EXPECT_EQ(host_rates(file_).half_head, first.half_head);
+  EXPECT_EQ(host_rates(file_).exponentials_per_second, first.exponentials_per_second);
   EXPECT_EQ(base::read_file(file_), text);
   renew_host_rates(file_);
   EXPECT_NE(base::read_file(file_), text);
@@ -61,6 +61,15 @@ TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
     EXPECT_EQ(host_rates(file_).cores, available_threads());
     EXPECT_NE(base::read_file(file_), text);
   }
+}
+
+TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
+  host_rates(file_);
+  std::string text = base::read_file(file_);
+  const size_t at = text.find("exponentials_per_second");
+  ASSERT_NE(at, std::string::npos);
+  base::write_file_atomically(file_, text.replace(at, 3, "old"));
+  EXPECT_GT(host_rates(file_).exponentials_per_second, 0);
 }
 
 TEST_F(HostRatesTest, AFolderThatCannotBeWrittenIsNoReasonToFail) {

@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/gemm.h"
 #include "megacpp/runtime/cpu/kernel.h"
 
@@ -22,10 +25,11 @@ constexpr double kSeconds = 0.2;           // for each rate
 constexpr double kLongEnough = 0.02;       // of one product, to be measured well
 constexpr int64_t kSmallestProduct = 512;  // rows and columns
 constexpr int64_t kLargestProduct = 4096;
-constexpr int64_t kShortDepth = 32;              // as in the heads of attention
+constexpr int64_t kShortDepth = 32;              // terms
 constexpr int64_t kCopied = int64_t{128} << 20;  // bytes: beyond the last cache
-constexpr int64_t kSequence = 512, kHead = 64;   // of attention
+constexpr int64_t kSequence = 256, kHead = 64;   // of attention
 constexpr int64_t kHeadsPerThread = 2;
+constexpr double kLeastShare = 0.01;  // of attention's time, that is not its products'
 
 template <typename Body>
 double seconds_of(const Body& body) {
@@ -75,33 +79,40 @@ struct Product {
   Gemm gemm;
 };
 
-/// One node of an op by itself, over buffers of its own.
+/// One node of an op by itself, over f32 tensors that lie as they do in a chip's memory.
 class LoneNode {
  public:
   LoneNode(std::string_view op, const ops::Types& operands, const ir::Attrs& attrs, base::ThreadPool& pool)
       : pool_(pool) {
     const ops::OpDef& def = ops::op_def(op);
+    const Kernel* kernel = find_kernel(op);
+    MEGACPP_CHECK(kernel != nullptr) << "no kernel of " << op;
     const ops::Types results = def.infer(operands, attrs);
     const ops::NodeView view{operands, results, attrs};
-    flops_ = def.cost(view).flops;
-    prepared_ = find_kernel(op)->prepare(view, pool.size());
-    for (const ops::Types& types : {operands, results})
-      for (const ir::TensorType& type : types) buffers_.emplace_back(static_cast<size_t>(type.elements()), 0.01F);
-    workspace_.resize(static_cast<size_t>(prepared_.workspace_bytes));
-    for (size_t i = 0; i < buffers_.size(); ++i)
-      (i < operands.size() ? operands_ : results_).push_back(reinterpret_cast<std::byte*>(buffers_[i].data()));
+    cost_ = def.cost(view);
+    prepared_ = kernel->prepare(view, pool.size());
+    for (const ir::TensorType& type : operands) {
+      operands_.push_back(allocate(type.bytes()));
+      std::fill_n(reinterpret_cast<float*>(operands_.back()), type.elements(), 0.01F);
+    }
+    for (const ir::TensorType& type : results) results_.push_back(allocate(type.bytes()));
+    workspace_ = allocate(prepared_.workspace_bytes);
   }
 
-  void run() { prepared_.run({operands_, results_, workspace_.data(), pool_}); }
-  double flops() const { return flops_; }
+  void run() const { prepared_.run({operands_, results_, workspace_, pool_}); }
+  const ops::Cost& cost() const { return cost_; }
 
  private:
+  std::byte* allocate(int64_t bytes) {
+    return arenas_.emplace_back(std::make_unique<Arena>(aligned(std::max<int64_t>(1, bytes))))->at(0);
+  }
+
   base::ThreadPool& pool_;
   Prepared prepared_;
-  double flops_ = 0;
-  std::vector<std::vector<float>> buffers_;
-  std::vector<std::byte> workspace_;
+  ops::Cost cost_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::byte*> operands_, results_;
+  std::byte* workspace_ = nullptr;
 };
 
 }  // namespace
@@ -118,17 +129,19 @@ ProductRates measure_products(base::ThreadPool& pool) {
   }
 }
 
-double measure_half_head(base::ThreadPool& pool, double peak) {
+double measure_exponentials(base::ThreadPool& pool, double peak) {
   const int64_t heads = kHeadsPerThread * pool.size();
   const ir::TensorType q{ir::DType::f32, {1, kSequence, heads, kHead}}, lse{ir::DType::f32, {1, heads, kSequence}};
   const ir::Attrs attrs = {{"scale", 0.125}, {"causal", int64_t{1}}};
-  LoneNode forward("attention", {q, q, q}, attrs, pool), backward("attention_grad", {q, q, q, q, lse, q}, attrs, pool);
+  const LoneNode forward("attention", {q, q, q}, attrs, pool);
+  const LoneNode backward("attention_grad", {q, q, q, q, lse, q}, attrs, pool);
   const double seconds = best_seconds([&] {
     forward.run();
     backward.run();
   });
-  const double rate = (forward.flops() + backward.flops()) / seconds;
-  return static_cast<double>(kHead) * std::max(0.0, peak / rate - 1);
+  const double products = (forward.cost().flops + backward.cost().flops) / peak;
+  const double beside_them = std::max(seconds - products, kLeastShare * seconds);
+  return (forward.cost().exponentials + backward.cost().exponentials) / beside_them;
 }
 
 double measure_copies(base::ThreadPool& pool) {

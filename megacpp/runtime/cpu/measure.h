@@ -13,9 +13,8 @@ struct ProductRates {
 };
 ProductRates measure_products(base::ThreadPool& pool);
 
-/// Head dimension with which attention, forward and backward, would run at half of `peak`, by the same law: beside its
-/// products it takes an exponential for every score.
-double measure_half_head(base::ThreadPool& pool, double peak);
+/// Exponentials per second of attention, forward and backward: what its scores take beyond products at that peak.
+double measure_exponentials(base::ThreadPool& pool, double peak);
 
 /// Bytes per second read and written by a copy too large for the caches.
 double measure_copies(base::ThreadPool& pool);

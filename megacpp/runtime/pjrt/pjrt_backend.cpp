@@ -10,7 +10,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
-#include "megacpp/ops/attention_cudnn.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/program_cache.h"
@@ -269,10 +268,10 @@ schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
   return {.name = "xla",
           .runs =
               [has_cudnn](std::string_view op, const ops::NodeView& view) {
-                if (!ops::op_def(op).is_composite()) return base::Decision::yes();
-                const bool is_attention = op == "attention" || op == "attention_grad";
-                if (!has_cudnn || !is_attention) return base::Decision::no("XLA gets its decomposition");
-                return ops::fits_cudnn_attention(view);
+                const ops::OpDef& def = ops::op_def(op);
+                if (!def.is_composite()) return base::Decision::yes();
+                if (!has_cudnn || !def.call_takes) return base::Decision::no("XLA gets its decomposition");
+                return def.call_takes(view);
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .schedules_itself = true,

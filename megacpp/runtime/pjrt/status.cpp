@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/status.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <utility>
 
@@ -21,13 +23,14 @@ constexpr std::array<std::string_view, 8> kPhaseNames = {
     "setting up the plugin",     "creating the client", "creating the topology", "compiling", "loading the program",
     "moving data to or from it", "executing",           "asking about it"};
 
-// Cards and versions differ in what attention their cuDNN takes.
-bool is_about_cudnn(std::string_view message) {
-  return message.find("cudnn") != std::string_view::npos || message.find("cuDNN") != std::string_view::npos;
+// Cards and versions differ in what attention their cuDNN takes. XLA calls it fmha, fused multi-head attention.
+bool is_about_attention(std::string message, Phase phase) {
+  std::ranges::transform(message, message.begin(), [](unsigned char c) { return std::tolower(c); });
+  return phase == Phase::compile && message.find("fmha") != std::string::npos;
 }
 
-std::string next_step(base::Code code, const Failure& failure) {
-  if (is_about_cudnn(failure.message)) return "set xla.attention: blocked, which needs no cuDNN";
+std::string next_step(base::Code code, const Failure& failure, Phase phase) {
+  if (is_about_attention(failure.message, phase)) return "set xla.attention: blocked, which needs no cuDNN";
   switch (code) {
     case base::Code::E1505:
       return "take another plugin or a newer version of it, or leave out what it names";
@@ -60,7 +63,7 @@ base::Error error_of(const Failure& failure, Phase phase, const std::string& plu
   return {code,
           {.where = place_of(phase, plugin),
            .got = std::string(status_name(failure.code)) + ": " + failure.message,
-           .next = next_step(code, failure)}};
+           .next = next_step(code, failure, phase)}};
 }
 
 }  // namespace

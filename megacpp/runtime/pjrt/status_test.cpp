@@ -51,9 +51,15 @@ memory::OutOfMemory exhausted(const std::string& message, Phase phase, const std
 }
 
 TEST(StatusTest, ACardWithoutCudnnsAttentionIsToldOfTheOther) {
-  const Failure failure{StatusCode::invalid_argument, "Unsupported cuDNN graph of __cudnn$fmhaSoftmax"};
-  EXPECT_EQ(PluginError(failure, Phase::compile, "gpu.so").problem().next,
-            "set xla.attention: blocked, which needs no cuDNN");
+  const auto next = [](const char* message, Phase phase) {
+    return PluginError({StatusCode::invalid_argument, message}, phase, "gpu.so").problem().next;
+  };
+  const std::string blocked = "set xla.attention: blocked, which needs no cuDNN";
+  for (const char* message : {"Unsupported graph of __cudnn$fmhaSoftmax", "cuDNN FMHA needs sm80"}) {
+    EXPECT_EQ(next(message, Phase::compile), blocked);
+    EXPECT_NE(next(message, Phase::transfer), blocked);
+  }
+  EXPECT_NE(next("cuDNN could not autotune a product", Phase::compile), blocked);
 }
 
 TEST(StatusTest, RunningOutOfMemoryIsTheErrorOfAllBackends) {
