@@ -67,6 +67,7 @@ Chip device_of(const Chip& chip) {
   device.usable_bytes /= chip.devices;
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
+  device.exponentials_per_second *= share;
   for (auto& [dtype, flops] : device.peak_flops) flops *= share;
   for (Link& link : device.links) link.bytes_per_second *= share;
   return device;

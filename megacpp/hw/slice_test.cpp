@@ -158,6 +158,9 @@ TEST(SliceTest, ADeviceHasItsShareOfAChip) {
   EXPECT_EQ(device.peak("bf16"), 2307e12 / 2);
   EXPECT_EQ(device.memory_bytes_per_second, 7380e9 / 2);
   EXPECT_EQ(device.devices, 1);
+  Chip with_rate = chip;
+  with_rate.exponentials_per_second = 8e9;
+  EXPECT_EQ(device_of(with_rate).exponentials_per_second, 8e9 / static_cast<double>(chip.devices));
   EXPECT_EQ(device_of(target("v6e:2x2").chip).usable_bytes, 33'546'039'296);
 }
 

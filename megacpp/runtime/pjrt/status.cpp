@@ -24,13 +24,14 @@ constexpr std::array<std::string_view, 8> kPhaseNames = {
     "moving data to or from it", "executing",           "asking about it"};
 
 // Cards and versions differ in what attention their cuDNN takes. XLA calls it fmha, fused multi-head attention.
-bool is_about_attention(std::string message, Phase phase) {
+bool is_about_attention(std::string message) {
   std::ranges::transform(message, message.begin(), [](unsigned char c) { return std::tolower(c); });
-  return phase == Phase::compile && message.find("fmha") != std::string::npos;
+  return message.find("fmha") != std::string::npos;
 }
 
 std::string next_step(base::Code code, const Failure& failure, Phase phase) {
-  if (is_about_attention(failure.message, phase)) return "set xla.attention: blocked, which needs no cuDNN";
+  if (phase == Phase::compile && is_about_attention(failure.message))
+    return "set xla.attention: blocked, which needs no cuDNN";
   switch (code) {
     case base::Code::E1505:
       return "take another plugin or a newer version of it, or leave out what it names";
