@@ -122,6 +122,7 @@ class Resolver {
         refuse(two.flag, two.said, "one value", "add " + two.flag + "=<value> to settle it");
     }
     check_collectives();
+    add_what_the_machine_needs();
     return std::move(result_);
   }
 
@@ -195,6 +196,12 @@ class Resolver {
         refuse(offloaded, "on together with " + fused, "one of the two",
                "set " + fused + "=false or " + offloaded + "=false");
     }
+  }
+
+  void add_what_the_machine_needs() {
+    constexpr const char* kLevel = "xla_backend_optimization_level";
+    if (target_.platform == PluginKind::cpu && target_.hides_sve && find(kLevel) == nullptr)
+      result_.flags.push_back({kLevel, int64_t{0}, "this machine hides its cores' SVE, which XLA would use"});
   }
 
   const FlagTarget& target_;

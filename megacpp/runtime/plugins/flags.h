@@ -54,7 +54,7 @@ using TypedFlagValue = std::variant<std::string, bool, int64_t, double>;
 struct ResolvedFlag {
   std::string name;
   TypedFlagValue value;
-  std::string origin;  // "profile v6e-dense", "recipe", "raw"
+  std::string origin;  // "profile v6e-dense", "recipe", "raw", "this machine"
 
   std::string value_text() const;
 };
@@ -67,13 +67,15 @@ struct ResolvedFlags {
 struct FlagTarget {
   PluginKind platform;
   std::string generation = {};  // "v6e"; empty = unknown: generations are not checked
+  bool hides_sve = false;       // of the machine that programs of the CPU plugin run on (hidden_sve.h)
 };
 /// "v6e" of the topology "v6e:16x16", "v5p" of "v5:2x2x1", "v7x" of "tpu7x:2x2x1"; empty for others.
 std::string generation_of_topology(std::string_view topology);
 
 /// The recipe's entries resolved. A value given by name beats a profile's; two profiles that differ on a flag must be
 /// settled by one. E1507 for unknown names (with the nearest), wrong types, other platforms or generations, and for
-/// contradictions: one flag given twice, continuation fusion and SparseCore offload of the same collective.
+/// contradictions: one flag given twice, continuation fusion and SparseCore offload of the same collective. What the
+/// machine needs is added where the recipe does not say otherwise.
 ResolvedFlags resolve_flags(std::span<const std::string> entries, const FlagTarget& target);
 
 /// The variable the plugin reads when it is loaded, LIBTPU_INIT_ARGS or XLA_FLAGS, and what to append to it.

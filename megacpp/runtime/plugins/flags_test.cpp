@@ -41,6 +41,17 @@ TEST(FlagTableTest, NamesAreUniqueAndEveryFlagIsDescribed) {
   }
 }
 
+TEST(FlagsTest, AMachineThatHidesSveGetsCodeWithout) {
+  const FlagTarget hides = {.platform = PluginKind::cpu, .hides_sve = true};
+  EXPECT_EQ(override_form(resolve({}, hides)).at("xla_backend_optimization_level"), TypedFlagValue(int64_t{0}));
+  EXPECT_NE(to_text(resolve({}, hides)).find("this machine hides its cores' SVE"), std::string::npos);
+  EXPECT_EQ(override_form(resolve({"xla_backend_optimization_level=2"}, hides)).at("xla_backend_optimization_level"),
+            TypedFlagValue(int64_t{2}))
+      << "who says so wants it";
+  EXPECT_TRUE(resolve({}, {.platform = PluginKind::cpu}).flags.empty());
+  EXPECT_TRUE(resolve({}, {.platform = PluginKind::tpu, .hides_sve = true}).flags.empty());
+}
+
 TEST(FlagTableTest, EveryProfileResolvesForWhatItIsForAndSaysWhereItsValuesComeFrom) {
   std::set<std::string> names;
   for (const FlagProfile& profile : all_profiles()) {
