@@ -67,16 +67,20 @@ TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
   EXPECT_NE(tpu.out.find("--backend xla --target v6e:2x2"), std::string::npos) << tpu.out;
 }
 
-// A run that took ten seconds is known to be slow: what was never tried stands before it, and the table says why.
+// A run that took ten seconds is known to be slow: what was never tried stands before it, and the table says why. The
+// machine is measured anew by every command, so the one that runs is asked what was the best.
 TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
-  const auto best_of = [&] { return Json::parse(fit({"--hardware", "host:2", "--json"}).out)["candidates"][0]; };
-  const Json before = best_of();
-  ASSERT_EQ(before.count("ranked_by"), 0U);
-  ASSERT_EQ(fit({"--hardware", "host:2", "--confirm", "1"}).status, 0);
+  const auto answer_to = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"--hardware", "host:2", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Json::parse(fit(words).out);
+  };
+  EXPECT_EQ(answer_to({})["candidates"][0].count("ranked_by"), 0U);
+  const Json ran = answer_to({"--confirm", "1"})["confirmed"][0];
   catalog::Database(folder_ / "catalog.sqlite", {})
       .execute("UPDATE outcome SET measured_seconds = 10; DELETE FROM sample");
-  const Json after = best_of();
-  EXPECT_NE(after["layout"], before["layout"]);
+  const Json after = answer_to({})["candidates"][0];
+  EXPECT_NE(after["layout"], ran["layout"]);
   EXPECT_EQ(after["ranked_by"]["measured"], false);
   const std::string table = fit({"--hardware", "host:2", "--top", "1000"}).out;
   EXPECT_NE(table.find("10.00 s measured"), std::string::npos) << table;

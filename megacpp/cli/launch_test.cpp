@@ -31,8 +31,10 @@ using testing_support::Variable;
 
 class LaunchTest : public testing::Test {
  protected:
+  // Kernels take scratch memory by the number of threads, and what a rung relieves depends on it.
   CommandResult train(std::vector<std::string> settings, const std::vector<std::string>& more = {"--json"}) {
-    settings.insert(settings.begin(), {"train.steps=2", "train.sequence=64", "model.depth=2", "data.text=[docs]"});
+    settings.insert(settings.begin(),
+                    {"train.steps=2", "train.sequence=64", "model.depth=2", "data.text=[docs]", "train.threads=2"});
     return testing_support::run_command(testing_support::on_recipe("train", "nam52-tiny.yaml", settings, more));
   }
 

@@ -82,6 +82,7 @@ void print_report_json(const train::ParityReport& report) {
 int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
   const train::ParityBackend backend = {
+      .name = settings.backend,
       .target = [&](const ir::Mesh& mesh) { return target_for(settings, mesh); },
       .load =
           [&](const compile::Compiled& compiled) {

@@ -138,7 +138,7 @@ class Parity {
       ids_ = read_tokens(file_, "in.ids", described_.model.vocab, false);
       labels_ = read_tokens(file_, "in.labels", described_.model.vocab, true);
     }
-    const plan::Plan plan = plan_for(layout);
+    const plan::Plan plan = plan_for(layout, backend.name);
     const schedule::Target target = backend.target(plan.parallel.mesh);
     compiled_ =
         described_.lone_block
@@ -161,9 +161,10 @@ class Parity {
   }
 
  private:
-  plan::Plan plan_for(const recipe::Layout& layout) const {
+  plan::Plan plan_for(const recipe::Layout& layout, const std::string& backend) const {
     recipe::Recipe recipe;
     recipe.name = described_.cls;
+    recipe.backend = backend;
     recipe.model = described_.model;
     recipe.train.batch = batch_.sequences;
     recipe.train.sequence = batch_.length;

@@ -37,6 +37,7 @@ inline constexpr double kGradientTolerance = 1e-4;
 
 /// What the comparison runs on.
 struct ParityBackend {
+  std::string name;  // as recipes have it: "cpu"; what it cannot run is refused with the layout
   std::function<schedule::Target(const ir::Mesh&)> target;
   std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)> load;
 };

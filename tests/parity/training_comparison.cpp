@@ -101,6 +101,7 @@ void compare_steps(const train::StepReport& got, const train::StepReport& wanted
 train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
   const int threads = static_cast<int>(recipe.train.threads);
   return {
+      .name = "cpu",
       .target =
           [threads](const ir::Mesh& mesh) {
             return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh.chips()));

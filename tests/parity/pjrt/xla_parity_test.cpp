@@ -23,7 +23,8 @@ constexpr Placement kPlacements[] = {Placement::megacpp, Placement::xla};
 
 // XLA is to compile fast here, not to make fast programs: a fourth of the time.
 train::ParityBackend xla_backend(Placement placement) {
-  return {.target = [placement](const ir::Mesh&) { return runtime::pjrt::xla_target(placement); },
+  return {.name = "xla",
+          .target = [placement](const ir::Mesh&) { return runtime::pjrt::xla_target(placement); },
           .load =
               [placement](const compile::Compiled& compiled) {
                 return runtime::pjrt::load(compiled, {.placement = placement,
