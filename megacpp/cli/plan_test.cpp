@@ -177,7 +177,10 @@ TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithItsError) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   EXPECT_NE(base::read_file(file).find("banner bad"), std::string::npos);
   // A limit above what stays: what comes and goes can shrink, the batch as far as the chips that share it allow.
-  const Result activations = plan({"--hardware", "v6e:2x2"}, {"hardware.limit=543MB", "train.batch=8"});
+  const Json chip = plan_as_json({"--hardware", "v6e:2x2"}, {"train.batch=8"})["groups"][0];
+  const int64_t stays = chip["state_bytes"], planned = chip["planned_bytes"], code = chip["code_bytes"];
+  const std::string limit = "hardware.limit=" + std::to_string(code + (stays + planned) / 2);
+  const Result activations = plan({"--hardware", "v6e:2x2"}, {limit, "train.batch=8"});
   EXPECT_EQ(activations.status, 3);
   EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
 }

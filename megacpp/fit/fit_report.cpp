@@ -28,10 +28,14 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
 int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
 
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
-  std::map<ir::Role, double> sums;
-  for (const memory::Item& item : plan.items) sums[item.role] += static_cast<double>(item.bytes);
+  std::map<std::pair<ir::Role, std::string>, double> sums;  // role and family
+  for (const memory::Item& item : plan.items)
+    sums[{item.role, item.role == ir::Role::temporary ? item.family : ""}] += static_cast<double>(item.bytes);
   std::vector<catalog::Part> parts;
-  for (const auto& [role, bytes] : sums) parts.push_back({std::string(ir::role_name(role)), bytes});
+  for (const auto& [key, bytes] : sums) {
+    const auto& [role, family] = key;
+    parts.push_back({std::string(ir::role_name(role)) + (family.empty() ? "" : " " + family), bytes});
+  }
   parts.push_back({"padding", static_cast<double>(plan.padding_bytes)});
   return parts;
 }

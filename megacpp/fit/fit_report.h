@@ -47,7 +47,8 @@ struct FitReport {
 /// Bytes of a compiled step that lie in a device's memory beside what the plan counts.
 int64_t code_bytes(const hw::Chip& device);
 
-/// The bytes of a plan by role, as the catalog's samples have them.
+/// The bytes of a plan by role, as the catalog's samples have them; temporaries by family too ("temporary E"), since
+/// what the head computes for a moment says nothing of what experts do.
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace megacpp::fit {
 namespace {
 
@@ -66,6 +68,18 @@ TEST(FitReportTest, CorrectionsAreByRole) {
   EXPECT_EQ(report.worst().planned, 100);
   EXPECT_EQ(report.worst().corrected, 70 + 2 * 20 + 10);
   EXPECT_EQ(report.samples, 7u);
+}
+
+TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
+  memory::MemoryPlan plan;
+  plan.items = {{.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 1},
+                {.role = ir::Role::activation, .family = "E", .block = "block01", .bytes = 2},
+                {.role = ir::Role::temporary, .family = "", .block = "head", .bytes = 4},
+                {.role = ir::Role::temporary, .family = "E", .block = "block01", .bytes = 8}};
+  std::map<std::string, double> parts;
+  for (const catalog::Part& part : parts_of(plan)) parts[part.name] = part.value;
+  EXPECT_EQ(parts,
+            (std::map<std::string, double>{{"activation", 3}, {"temporary", 4}, {"temporary E", 8}, {"padding", 0}}));
 }
 
 // 400 bytes in all, of which 320 are needed: whoever is asked has 80 left.

@@ -10,11 +10,16 @@ schedule::Target hardware_target(const hw::Chip& device, const schedule::Target&
   schedule::Target target{.name = device.name,
                           .runs = kernels.runs,
                           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
-                          .alignment = device.alignment};
-  if (device.tiling.exists())
-    target.storage_bytes = [device](const ir::TensorType& type) {
+                          .alignment = device.alignment,
+                          .places_itself = true};
+  if (device.tiling.exists()) {
+    target.state_storage = [device](const ir::TensorType& type) {
       return hw::argument_bytes(device, ir::dtype_name(type.dtype), type.shape);
     };
+    target.value_storage = [device](const ir::TensorType& type) {
+      return hw::value_bytes(device, ir::dtype_name(type.dtype), type.shape);
+    };
+  }
   return target;
 }
 

@@ -189,6 +189,13 @@ int64_t argument_bytes(const Chip& chip, std::string_view dtype, Shape shape) {
   return bytes_in(chip, bits, shape, argument_order(chip, bits, shape));
 }
 
+int64_t value_bytes(const Chip& chip, std::string_view dtype, Shape shape) {
+  const int bits = element_type(dtype).bits;
+  require_sizes(shape);
+  const bool fills_a_row = !shape.empty() && shape.back() >= chip.tiling.lanes;
+  return bytes_in(chip, bits, shape, fills_a_row ? row_major(shape.size()) : argument_order(chip, bits, shape));
+}
+
 TensorLayout forced_layout(const Chip& chip, std::string_view dtype, Shape shape, Shape minor_to_major) {
   const ElementType type = element_type(dtype);
   require_sizes(shape);

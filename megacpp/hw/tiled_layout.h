@@ -32,6 +32,10 @@ struct TensorLayout {
 TensorLayout argument_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape);
 int64_t argument_bytes(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape);
 
+/// Inside a program: in the order written where the last dimension fills a row of the tile, else as an argument. So the
+/// peaks say that v6e's compiler reported (bench/v6e); the compiler chooses, and may choose otherwise.
+int64_t value_bytes(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape);
+
 /// In a given order of dimensions, the minor one first. E1604 for what is no order of them.
 TensorLayout forced_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape,
                            std::span<const int64_t> minor_to_major);

@@ -51,6 +51,15 @@ TEST(TiledLayoutTest, AForcedLayoutPadsAsItMust) {
   EXPECT_EQ(forced_layout(v6e, "bf16", shape, Numbers{2, 1, 0}).text, "bf16[16,1280,40]{2,1,0:T(8,128)(2,1)}");
 }
 
+// A row of 304 fills its tiles in the order written, with 80 lanes to spare; one of 64 would waste half of them.
+TEST(TiledLayoutTest, ValuesLieAsWrittenWhereTheirRowsAreLong) {
+  const Chip v6e = chip_named("v6e");
+  EXPECT_EQ(argument_bytes(v6e, "bf16", Numbers{640, 304}), 640 * 304 * 2);
+  EXPECT_EQ(value_bytes(v6e, "bf16", Numbers{640, 304}), 640 * 384 * 2);
+  EXPECT_EQ(value_bytes(v6e, "bf16", Numbers{640, 64}), 640 * 64 * 2);
+  EXPECT_EQ(value_bytes(v6e, "f32", Numbers{}), argument_bytes(v6e, "f32", Numbers{}));
+}
+
 TEST(TiledLayoutTest, NoOrderPadsLessThanTheOneOfArguments) {
   const Chip v6e = chip_named("v6e");
   std::mt19937 random(5);

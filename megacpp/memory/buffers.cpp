@@ -58,7 +58,7 @@ class Assigner {
     const std::string& name = node.attrs.text("name");
     inputs_[name] = value;
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
-    result_.buffers.push_back({.bytes = target_.bytes_of(graph_.type(value)),
+    result_.buffers.push_back({.bytes = target_.bytes_of_state(graph_.type(value)),
                                .first = 0,
                                .last = last_use_[value.index],
                                .role = node.role,
@@ -108,7 +108,7 @@ class Assigner {
       row_of_[member.index] = static_cast<int>(rows_.size());
       row.bytes = (row.bytes + target_.alignment - 1) / target_.alignment * target_.alignment;
       result_.place_in[member.index] = row.bytes;
-      row.bytes += target_.bytes_of(graph_.type(member));
+      row.bytes += target_.bytes_of_value(graph_.type(member));
       row.last = std::max(row.last, last_use_[member.index]);
     }
     rows_.push_back(std::move(row));
@@ -204,7 +204,7 @@ class Assigner {
       return;
     }
     result_.buffer_of[value.index] = static_cast<int>(result_.buffers.size());
-    result_.buffers.push_back({.bytes = target_.bytes_of(graph_.type(value)),
+    result_.buffers.push_back({.bytes = target_.bytes_of_value(graph_.type(value)),
                                .first = n,
                                .last = std::max(n, last_use_[value.index]),
                                .role = node.role,
@@ -239,6 +239,10 @@ class Assigner {
       shared.role = graph_.producer(value).role;
   }
 
+  int64_t bytes_beside(const Buffer& buffer, const ir::TensorType& type) const {
+    return buffer.state.empty() ? target_.bytes_of_value(type) : target_.bytes_of_state(type);
+  }
+
   // The operand whose bytes result r may overwrite: read here for the last time and laid out element for element alike.
   std::optional<ValueId> takes_over(uint32_t n, size_t r) {
     const ir::Node& node = graph_.nodes()[n];
@@ -249,7 +253,7 @@ class Assigner {
       const Buffer& from = buffer(operand);
       const ir::TensorType &mine = graph_.type(node.results[r]), &theirs = graph_.type(operand);
       const bool same_layout = mine.elements() == theirs.elements() && mine.dtype == theirs.dtype &&
-                               (from.bytes == target_.bytes_of(mine) || is_in_row_of(operand, n));
+                               (from.bytes == bytes_beside(from, mine) || is_in_row_of(operand, n));
       if (!same_layout || from.last != n || is_shared(node, i) || !may_overwrite(from, node.results[r])) continue;
       best = operand;
       if (!from.state.empty()) break;  // replacing a state in place saves a copy: the best choice
@@ -264,8 +268,8 @@ class Assigner {
     const auto input = inputs_.find(donated->second);
     MEGACPP_CHECK(input != inputs_.end()) << "no input is named '" << donated->second << "'";
     const Buffer& state = buffer(input->second);
-    return state.last < n && state.bytes == target_.bytes_of(graph_.type(value)) ? std::optional(input->second)
-                                                                                 : std::nullopt;
+    return state.last < n && state.bytes == target_.bytes_of_state(graph_.type(value)) ? std::optional(input->second)
+                                                                                       : std::nullopt;
   }
 
   // Whether operand i's bytes are read under another operand too, or were already taken over by an earlier result.

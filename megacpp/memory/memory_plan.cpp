@@ -92,7 +92,7 @@ class Planner {
     for (StateSlot& slot : plan_.state) {
       slot.offset = plan_.state_bytes;
       offset_of_[slot.name] = slot.offset;
-      plan_.state_bytes += aligned(target_.bytes_of(slot.type), target_.alignment);
+      plan_.state_bytes += aligned(target_.bytes_of_state(slot.type), target_.alignment);
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
@@ -118,7 +118,7 @@ class Planner {
       intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
       owner.push_back(b);
     }
-    const Placement placement = place(intervals);
+    const Placement placement = target_.places_itself ? count_alive(intervals) : place(intervals);
     placed.offset.assign(placed.buffers.buffers.size(), 0);
     for (size_t i = 0; i < owner.size(); ++i) placed.offset[owner[i]] = plan_.state_bytes + placement.offsets[i];
     for (size_t b = 0; b < placed.buffers.buffers.size(); ++b)
@@ -148,7 +148,7 @@ class Planner {
       counted += bytes;
     };
     for (const StateSlot& slot : plan_.state)
-      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of(slot.type));
+      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
     for (const Buffer& buffer : placed.buffers.buffers)
       if (buffer.state.empty() && buffer.first <= placed.peak_node && placed.peak_node <= buffer.last)
         count(buffer.role, buffer.scope, buffer.what, buffer.bytes);

@@ -147,6 +147,29 @@ TEST(MemoryPlanTest, ItemsAndPaddingSumToTheArena) {
   }
 }
 
+TEST(MemoryPlanTest, MemoryOfOthersIsCountedByWhatIsAlive) {
+  schedule::Target others = test_target();
+  others.places_itself = true;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const ir::Graph graph = scheduled(testing_support::random_graph(seed, 40));
+    const MemoryPlan plan = plan_memory({&graph}, others), ours = plan_memory({&graph}, test_target());
+    EXPECT_EQ(plan.total_bytes, ours.state_bytes + ours.programs[0].lower_bound);
+  }
+}
+
+TEST(MemoryPlanTest, StateAndValuesTakeWhatTheTargetSays) {
+  schedule::Target tiled = test_target();
+  tiled.alignment = 1;
+  tiled.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; };
+  const auto times = [](int64_t factor) { return [=](const ir::TensorType& type) { return factor * type.bytes(); }; };
+  const ir::Graph graph = scheduled(testing_support::random_graph(0, 40));
+  const MemoryPlan plain = plan_memory({&graph}, tiled);
+  tiled.state_storage = times(3);
+  EXPECT_EQ(plan_memory({&graph}, tiled).state_bytes, 3 * plain.state_bytes);
+  tiled.value_storage = times(3);
+  EXPECT_EQ(plan_memory({&graph}, tiled).total_bytes, 3 * plain.total_bytes);
+}
+
 TEST(MemoryPlanTest, ProgramsShareStateByNameAndTemporariesByPlace) {
   const ir::Graph step = ir::parse(R"(graph "step" {
   %0 = input() {dtype="f32", name="w", shape=[100]} : f32[100] #weight

@@ -135,6 +135,8 @@ void models_and_meshes_are_there(const std::vector<Recorded>& rows) {
       EXPECT_TRUE(std::ranges::any_of(
           rows, [&](const Recorded& row) { return row.paper.recipe.name == model && row.paper.fit.hardware == slice; }))
           << model << " on " << slice;
+  EXPECT_TRUE(std::ranges::any_of(rows, [](const Recorded& row) { return row.paper.recipe.name == "nam56r"; }))
+      << "nam56r at full size";
 }
 
 // One case: every plan is made once.
