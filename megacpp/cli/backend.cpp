@@ -3,7 +3,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/recipe/chip_settings.h"
-#include "megacpp/runtime/plugins/hidden_sve.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #endif
@@ -63,8 +62,8 @@ std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe&, const co
 }  // namespace
 
 plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
-  return plugins::resolve_flags(recipe.xla.flags, {.platform = plugins::choose_plugin(recipe.xla.plugin).kind,
-                                                   .hides_sve = plugins::host_hides_sve()});
+  return plugins::resolve_flags(recipe.xla.flags,
+                                plugins::flag_target_here(plugins::choose_plugin(recipe.xla.plugin).kind));
 }
 
 int threads_for(const recipe::Recipe& recipe) {

@@ -68,7 +68,7 @@ TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
 }
 
 // A run that took ten seconds is known to be slow: what was never tried stands before it, and the table says why. The
-// machine is measured anew by every command, so the one that runs is asked what was the best.
+// machine's rates may be measured anew between two commands, so the one that runs is asked what was the best.
 TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
   const auto answer_to = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"--hardware", "host:2", "--json"};

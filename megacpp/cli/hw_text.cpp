@@ -121,7 +121,8 @@ Json chip_json(const hw::Chip& chip) {
   for (const hw::Sizes& slice : chip.slices.valid) valid.push_back(hw::to_text(slice));
   Json memory = {{"nominal", chip.nominal_bytes},       {"usable", chip.usable_bytes},
                  {"alignment", chip.alignment},         {"bandwidth", chip.memory_bytes_per_second},
-                 {"code_least", chip.code_bytes_least}, {"code_most", chip.code_bytes_most}};
+                 {"code_least", chip.code_bytes_least}, {"code_most", chip.code_bytes_most},
+                 {"gaps_most", chip.gaps_most}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
   return {{"name", chip.name},
           {"title", chip.title},

@@ -53,6 +53,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"needed_bytes", group.needed()},
           {"limit_bytes", group.limit},
           {"room_bytes", group.room()},
+          {"is_close", group.is_close()},
           {"state_bytes", plan.state_bytes},
           {"padding_bytes", plan.padding_bytes},
           {"peak_program", plan.peak_program},

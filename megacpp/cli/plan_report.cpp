@@ -78,9 +78,15 @@ std::string verdict_text(const PlanReport& report) {
   using memory::human_bytes;
   const fit::ChipGroup& worst = report.worst();
   const bool fits = report.paper.fit.fits();
-  return fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place, worst.where,
-                     human_bytes(worst.needed()), human_bytes(worst.limit), human_bytes(std::abs(worst.room())),
-                     fits ? "room" : "too much");
+  std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place,
+                                 worst.where, human_bytes(worst.needed()), human_bytes(worst.limit),
+                                 human_bytes(std::abs(worst.room())), fits ? "room" : "too much");
+  if (worst.is_close())
+    text += fmt::format(
+        "; close, since a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile "
+        "with --backend xla --target {} decides",
+        worst.gaps_most, report.slice.name);
+  return text;
 }
 
 std::string arithmetic_text(const fit::StepTime& time) {

@@ -185,6 +185,14 @@ TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithItsError) {
   EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
 }
 
+TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
+  const Json roomy = plan_as_json({"--hardware", "v6e:2x2"})["groups"][0];
+  EXPECT_EQ(roomy["is_close"], false);
+  const std::string limit = "hardware.limit=" + std::to_string(roomy["needed_bytes"].get<int64_t>());
+  EXPECT_EQ(plan_as_json({"--hardware", "v6e:2x2"}, {limit})["groups"][0]["is_close"], true);
+  EXPECT_NE(plan({"--hardware", "v6e:2x2"}, {limit}).out.find("--target v6e:2x2 decides"), std::string::npos);
+}
+
 TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   const Json planned = plan_as_json({"--hardware", "v6e:2x2"})["groups"][0];
   catalog::Catalog::open(folder_ / "catalog.sqlite")

@@ -78,8 +78,8 @@ std::string memory_text(const PlanReport& r) {
     if (row.name.empty()) row.name = "no family";
   text += to_text(families, "family") + "\n";
   text += to_text(memory::by_alike_blocks(plan), "block") + "\n";
-  text += fmt::format("Padding between buffers {}, in the sum of {}.\n\n", human_bytes(plan.padding_bytes),
-                      human_bytes(plan.total_bytes));
+  text += fmt::format("Alignment of buffers and gaps between them {}, in the sum of {}.\n\n",
+                      human_bytes(plan.padding_bytes), human_bytes(plan.total_bytes));
   text += "Largest allocations at the peak:\n" + memory::largest_text(plan);
   const fit::ArgumentBytes& a = r.arguments;
   text += fmt::format(

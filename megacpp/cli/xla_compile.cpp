@@ -11,7 +11,6 @@
 #include "megacpp/cli/remember.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/hw/tiled_layout.h"
-#include "megacpp/runtime/plugins/hidden_sve.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -70,8 +69,8 @@ XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const
     generation = plugins::generation_of_topology(plugins::tpu_topology(*tpu).name);
     require_devices(*tpu, plan);
   }
-  plugins::ResolvedFlags xla_flags = plugins::resolve_flags(
-      recipe.xla.flags, {.platform = named.kind, .generation = generation, .hides_sve = plugins::host_hides_sve()});
+  plugins::ResolvedFlags xla_flags =
+      plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(named.kind, generation));
   return {.flags = flags,
           .kind = named.kind,
           .plugin = plugins::find_plugin(named.kind, named.named).file,

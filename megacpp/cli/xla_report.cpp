@@ -70,7 +70,7 @@ void print_memory(const XlaCompilation& c) {
   add("output", m.output);
   add("alias, of the output in arguments", m.alias);
   add("temp", m.temp);
-  add("peak", m.peak);
+  add("peak, gaps left out", m.peak);
   add("code", m.code);
   add("needed, code included", c.report.needed_bytes().value_or(0));
   fmt::print("\n{}", table.to_text());

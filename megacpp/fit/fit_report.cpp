@@ -18,6 +18,12 @@ int64_t corrected_bytes(const memory::MemoryPlan& plan, const catalog::Correctio
   return std::llround(correction.corrected(parts_of(plan)));
 }
 
+std::string part_name(const memory::Item& item) {
+  const std::string role(ir::role_name(item.role));
+  if (item.role != ir::Role::temporary) return role;
+  return role + (item.family.empty() ? " outside blocks" : " of " + item.family);
+}
+
 std::string place_in(const hw::Slice& slice, int64_t device) {
   const int64_t chip = device / slice.chip.devices;
   return fmt::format("({}) on {}", fmt::join(slice.coordinates(chip), ", "), slice.host_name(chip));
@@ -28,14 +34,10 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
 int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
 
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
-  std::map<std::pair<ir::Role, std::string>, double> sums;  // role and family
-  for (const memory::Item& item : plan.items)
-    sums[{item.role, item.role == ir::Role::temporary ? item.family : ""}] += static_cast<double>(item.bytes);
+  std::map<std::string, double> sums;
+  for (const memory::Item& item : plan.items) sums[part_name(item)] += static_cast<double>(item.bytes);
   std::vector<catalog::Part> parts;
-  for (const auto& [key, bytes] : sums) {
-    const auto& [role, family] = key;
-    parts.push_back({std::string(ir::role_name(role)) + (family.empty() ? "" : " " + family), bytes});
-  }
+  for (const auto& [name, bytes] : sums) parts.push_back({name, bytes});
   parts.push_back({"padding", static_cast<double>(plan.padding_bytes)});
   return parts;
 }
@@ -62,6 +64,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                .corrected = corrected_bytes(compiled.pipeline[stage].memory, correction),
                .code = code,
                .limit = limit,
+               .gaps_most = device.gaps_most,
                .own_limit = own > 0};
     ++group.chips;
     sum += static_cast<double>(group.needed());

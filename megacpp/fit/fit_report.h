@@ -24,11 +24,17 @@ struct ChipGroup {
   int64_t corrected = 0;        // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;             // bytes of the compiled program, which lies in the same memory
   int64_t limit = 0;            // bytes
+  double gaps_most = 1;         // what a compiler may reserve over what is alive
   bool own_limit = false;       // the recipe's, of this chip
   bool shares_machine = false;  // a virtual chip without one: what the others leave is its limit
 
   int64_t needed() const { return corrected + code; }
   int64_t room() const { return limit - needed(); }  // below 0: it does not fit
+  /// Whether it fits by what is alive, and would not with the most that compilers left unused between buffers.
+  bool is_close() const {
+    return room() >= 0 &&
+           gaps_most * static_cast<double>(corrected) + static_cast<double>(code) > static_cast<double>(limit);
+  }
   int64_t least_limit() const { return state + code; }
   /// Whether the recipe allows it less than any batch could do with.
   bool limit_is_wrong() const { return own_limit && limit < least_limit(); }
@@ -47,8 +53,8 @@ struct FitReport {
 /// Bytes of a compiled step that lie in a device's memory beside what the plan counts.
 int64_t code_bytes(const hw::Chip& device);
 
-/// The bytes of a plan by role, as the catalog's samples have them; temporaries by family too ("temporary E"), since
-/// what the head computes for a moment says nothing of what experts do.
+/// The bytes of a plan by role, as the catalog's samples have them; temporaries by family too ("temporary of E",
+/// "temporary outside blocks"), since what the head computes for a moment says nothing of what experts do.
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:

@@ -30,6 +30,7 @@ const std::vector<MemoryKey> kMemory = {
     {"bandwidth", Unit::rate, [](Chip& chip, double value) { chip.memory_bytes_per_second = value; }},
     {"code_least", Unit::bytes, [](Chip& chip, double value) { chip.code_bytes_least = static_cast<int64_t>(value); }},
     {"code_most", Unit::bytes, [](Chip& chip, double value) { chip.code_bytes_most = static_cast<int64_t>(value); }},
+    {"gaps_most", Unit::ratio, [](Chip& chip, double value) { chip.gaps_most = value; }},
 };
 
 struct Source {
@@ -325,6 +326,7 @@ class ChipReader {
             "mend one of the two");
     require(root, chip_.code_bytes_least <= chip_.code_bytes_most, "memory.code_least above memory.code_most",
             "less or the same", "mend one of the two");
+    require(root, chip_.gaps_most >= 1, "memory.gaps_most below 1", "1 or more", "mend it");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     require(root, chip_.tiling.exists() == (chip_.tiling.rows.size() == 3), "tiles are not whole",

@@ -31,6 +31,8 @@ std::string wanted_of(Unit unit) {
       return "bytes: a whole number, or one with a unit such as 32GiB or 0.5GB";
     case Unit::count:
       return "a whole number above 0";
+    case Unit::ratio:
+      return "a number above 0";
     case Unit::rate:
       return "a number above 0, per second: 918e12";
     case Unit::seconds:

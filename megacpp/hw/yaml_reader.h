@@ -9,7 +9,7 @@
 
 namespace megacpp::hw {
 
-enum class Unit { bytes, count, rate, seconds };
+enum class Unit { bytes, count, ratio, rate, seconds };
 
 class YamlReader {
  public:

@@ -239,7 +239,8 @@ class Assigner {
       shared.role = graph_.producer(value).role;
   }
 
-  int64_t bytes_beside(const Buffer& buffer, const ir::TensorType& type) const {
+  // What the type takes where that buffer lies.
+  int64_t bytes_in(const Buffer& buffer, const ir::TensorType& type) const {
     return buffer.state.empty() ? target_.bytes_of_value(type) : target_.bytes_of_state(type);
   }
 
@@ -253,7 +254,7 @@ class Assigner {
       const Buffer& from = buffer(operand);
       const ir::TensorType &mine = graph_.type(node.results[r]), &theirs = graph_.type(operand);
       const bool same_layout = mine.elements() == theirs.elements() && mine.dtype == theirs.dtype &&
-                               (from.bytes == bytes_beside(from, mine) || is_in_row_of(operand, n));
+                               (from.bytes == bytes_in(from, mine) || is_in_row_of(operand, n));
       if (!same_layout || from.last != n || is_shared(node, i) || !may_overwrite(from, node.results[r])) continue;
       best = operand;
       if (!from.state.empty()) break;  // replacing a state in place saves a copy: the best choice

@@ -59,10 +59,9 @@ std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& progra
   return state;
 }
 
-struct PlacedProgram {
+struct LaidOutProgram {
   Buffers buffers;
-  std::vector<int64_t> offset;  // by buffer, above the state; state buffers: absolute
-  uint32_t peak_node = 0;       // where most temporary bytes are alive
+  uint32_t peak_node = 0;  // where most temporary bytes are alive
 };
 
 // The node at which the most aligned temporary bytes are alive.
@@ -102,44 +101,44 @@ class Planner {
     if (!programs_.empty()) {
       plan_.total_bytes += plan_.programs[peak].temporary_bytes;
       plan_.peak_program = programs_[peak]->name();
-      itemise(placed_[peak]);
+      itemise(laid_out_[peak]);
     }
     return std::move(plan_);
   }
 
  private:
   void plan_program(const ir::Graph& graph) {
-    PlacedProgram placed{.buffers = assign_buffers(graph, target_), .offset = {}};
-    std::vector<Interval> intervals;
-    std::vector<size_t> owner;
-    for (size_t b = 0; b < placed.buffers.buffers.size(); ++b) {
-      const Buffer& buffer = placed.buffers.buffers[b];
-      if (!buffer.state.empty()) continue;
-      intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
-      owner.push_back(b);
-    }
-    const Placement placement = target_.places_itself ? count_alive(intervals) : place(intervals);
-    placed.offset.assign(placed.buffers.buffers.size(), 0);
-    for (size_t i = 0; i < owner.size(); ++i) placed.offset[owner[i]] = plan_.state_bytes + placement.offsets[i];
-    for (size_t b = 0; b < placed.buffers.buffers.size(); ++b)
-      if (const std::string& name = placed.buffers.buffers[b].state; !name.empty())
-        placed.offset[b] = offset_of_.at(name);
-    ProgramPlan program{.value_offset = {},
-                        .workspace_offset = {},
-                        .final_copies = placed.buffers.final_copies,
-                        .temporary_bytes = placement.bytes,
-                        .lower_bound = placement.lower_bound};
-    for (size_t v = 0; v < graph.values().size(); ++v)
-      program.value_offset.push_back(placed.offset[static_cast<size_t>(placed.buffers.buffer_of[v])] +
-                                     placed.buffers.place_in[v]);
-    for (const int b : placed.buffers.workspace_of)
-      program.workspace_offset.push_back(b < 0 ? -1 : placed.offset[static_cast<size_t>(b)]);
-    placed.peak_node = busiest_node(placed.buffers, target_.alignment);
+    Buffers buffers = assign_buffers(graph, target_);
+    std::vector<Interval> intervals;  // of temporaries
+    for (const Buffer& buffer : buffers.buffers)
+      if (buffer.state.empty())
+        intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
+    ProgramPlan program{.value_offset = {}, .workspace_offset = {}, .final_copies = buffers.final_copies};
+    if (target_.places_itself)
+      program.temporary_bytes = program.lower_bound = most_alive(intervals);
+    else
+      place_buffers(buffers, intervals, program);
     plan_.programs.push_back(std::move(program));
-    placed_.push_back(std::move(placed));
+    const uint32_t peak_node = busiest_node(buffers, target_.alignment);
+    laid_out_.push_back({std::move(buffers), peak_node});
   }
 
-  void itemise(const PlacedProgram& placed) {
+  void place_buffers(const Buffers& buffers, const std::vector<Interval>& temporaries, ProgramPlan& program) const {
+    const Placement placement = place(temporaries);
+    std::vector<int64_t> offsets;  // by buffer
+    size_t next = 0;
+    for (const Buffer& buffer : buffers.buffers)
+      offsets.push_back(buffer.state.empty() ? plan_.state_bytes + placement.offsets[next++]
+                                             : offset_of_.at(buffer.state));
+    for (size_t v = 0; v < buffers.buffer_of.size(); ++v)
+      program.value_offset.push_back(offsets[static_cast<size_t>(buffers.buffer_of[v])] + buffers.place_in[v]);
+    for (const int b : buffers.workspace_of)
+      program.workspace_offset.push_back(b < 0 ? -1 : offsets[static_cast<size_t>(b)]);
+    program.temporary_bytes = placement.bytes;
+    program.lower_bound = placement.lower_bound;
+  }
+
+  void itemise(const LaidOutProgram& program) {
     std::map<std::tuple<ir::Role, std::string, std::string>, int64_t> sums;
     int64_t counted = 0;
     const auto count = [&](ir::Role role, const std::string& scope, const std::string& what, int64_t bytes) {
@@ -149,8 +148,8 @@ class Planner {
     };
     for (const StateSlot& slot : plan_.state)
       count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
-    for (const Buffer& buffer : placed.buffers.buffers)
-      if (buffer.state.empty() && buffer.first <= placed.peak_node && placed.peak_node <= buffer.last)
+    for (const Buffer& buffer : program.buffers.buffers)
+      if (buffer.state.empty() && buffer.first <= program.peak_node && program.peak_node <= buffer.last)
         count(buffer.role, buffer.scope, buffer.what, buffer.bytes);
     for (const auto& [key, bytes] : sums)
       plan_.items.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), bytes});
@@ -163,7 +162,7 @@ class Planner {
   const std::vector<const ir::Graph*>& programs_;
   const schedule::Target& target_;
   std::map<std::string, int64_t> offset_of_;
-  std::vector<PlacedProgram> placed_;
+  std::vector<LaidOutProgram> laid_out_;
   MemoryPlan plan_;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every byte of one chip before step 0. State (weights, gradients, optimizer, batch) lies first and is shared by all
 // programs of the run; behind it each program's temporaries share one region, since only one program runs at a time.
-// Nothing is allocated after load: the arena is exactly `total_bytes` long.
+// Nothing is allocated after load: the arena is exactly `total_bytes` long. Where the target places buffers by itself,
+// the plan counts what is alive at once and has no offsets.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct StateSlot {
 };
 
 struct ProgramPlan {
-  std::vector<int64_t> value_offset;      // by value; every value has one
+  std::vector<int64_t> value_offset;      // by value; every value has one, or none has
   std::vector<int64_t> workspace_offset;  // by node; -1: none
   std::vector<Buffers::Copy> final_copies;
   int64_t temporary_bytes = 0;  // above the state
@@ -50,7 +51,7 @@ struct MemoryPlan {
   std::vector<ProgramPlan> programs;  // as given
   int64_t state_bytes = 0;            // with alignment
   int64_t total_bytes = 0;            // the arena
-  int64_t padding_bytes = 0;          // alignment and gaps at the peak
+  int64_t padding_bytes = 0;          // alignment at the peak, and gaps where buffers are placed
   std::string peak_program;
   std::vector<Item> items;          // at the peak; with padding they sum to total_bytes
   std::vector<Allocation> largest;  // at the peak, largest first, at most 20

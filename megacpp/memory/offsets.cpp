@@ -107,6 +107,8 @@ Placement two_regions(const std::vector<Interval>& intervals, uint32_t long_life
   return below;
 }
 
+}  // namespace
+
 int64_t most_alive(const std::vector<Interval>& intervals) {
   std::map<uint32_t, int64_t> change;
   for (const Interval& interval : intervals) {
@@ -117,8 +119,6 @@ int64_t most_alive(const std::vector<Interval>& intervals) {
   for (const auto& [_, bytes] : change) peak = std::max(peak, alive += bytes);
   return peak;
 }
-
-}  // namespace
 
 Placement place(const std::vector<Interval>& intervals) {
   std::vector<size_t> all(intervals.size());
@@ -134,11 +134,6 @@ Placement place(const std::vector<Interval>& intervals) {
       if (best.bytes > lower_bound) keep_better(two_regions(intervals, long_life, backwards));
   best.lower_bound = lower_bound;
   return best;
-}
-
-Placement count_alive(const std::vector<Interval>& intervals) {
-  const int64_t alive = most_alive(intervals);
-  return {.offsets = std::vector<int64_t>(intervals.size(), 0), .bytes = alive, .lower_bound = alive};
 }
 
 }  // namespace megacpp::memory

@@ -22,7 +22,7 @@ struct Placement {
 
 Placement place(const std::vector<Interval>& intervals);
 
-/// For memory that another will place buffers in: all offsets 0, and no more bytes than are alive at once.
-Placement count_alive(const std::vector<Interval>& intervals);
+/// Most bytes alive at once.
+int64_t most_alive(const std::vector<Interval>& intervals);
 
 }  // namespace megacpp::memory

@@ -20,14 +20,14 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
   int64_t alignment = 64;  // bytes
-  /// What a tensor takes in the backend's memory, padding of its tiles included: between steps, and inside one. Empty:
-  /// its elements and no more. A plan with padding is for hardware that is not here: our own kernels read tensors
-  /// without.
-  std::function<int64_t(const ir::TensorType&)> state_storage = {}, value_storage = {};
+  /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
+  /// plan with padding is for hardware that is not here: our own kernels read tensors without.
+  std::function<int64_t(const ir::TensorType&)> state_storage = {};  // between steps
+  std::function<int64_t(const ir::TensorType&)> value_storage = {};  // inside a step
   /// The backend orders, fuses and allocates by itself: it gets programs as decomposition leaves them, and no memory
   /// plan.
   bool schedules_itself = false;
-  /// It places buffers by itself: a memory plan counts what is alive at once, without gaps, and gives no offsets.
+  /// It places buffers by itself: a memory plan counts what is alive at once, without gaps, and has no offsets.
   bool places_itself = false;
   /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.
   bool partitions_itself = false;

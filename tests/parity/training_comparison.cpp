@@ -111,7 +111,8 @@ train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
 }
 
 /// A shake above 0 shakes the initial weights.
-TrainingRun train_recipe(const recipe::Recipe& recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
+TrainingRun train_recipe(recipe::Recipe recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
+  recipe.backend = backend.name;
   static const data::TextCorpus corpus = short_documents();
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);

@@ -21,19 +21,15 @@ struct CompiledMemory {
   int64_t output = 0;
   int64_t alias = 0;  // of output, that lies in arguments
   int64_t temp = 0;
-  int64_t peak = 0;  // 0 from plugins that do not say
+  int64_t peak = 0;  // alive at once, without the gaps between temporaries; 0 from plugins that do not say
   int64_t host_code = 0;
   int64_t host_argument = 0;
   int64_t host_output = 0;
   int64_t host_alias = 0;
   int64_t host_temp = 0;
 
-  /// What a chip must hold while the program runs, its code included. Some plugins give a peak that leaves temporaries
-  /// out; then it is the sum of what they say, which forgets that some of it is used twice.
-  int64_t needed() const {
-    const bool is_whole = peak >= argument && peak >= temp;
-    return (is_whole ? peak : argument + output - alias + temp) + code;
-  }
+  /// What a chip must hold while the program runs, its code included: temporaries are reserved in one piece.
+  int64_t needed() const { return argument + output - alias + temp + code; }
 };
 
 /// The program after all optimizations, in the plugin's format: "hlo_with_config" and "hlo" are serialized protobufs.

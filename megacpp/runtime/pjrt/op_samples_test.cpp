@@ -10,7 +10,6 @@
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/step_module.h"
 #include "megacpp/runtime/plugins/flags.h"
-#include "megacpp/runtime/plugins/hidden_sve.h"
 #include "megacpp/schedule/decompose.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/sample_cases.h"
@@ -95,8 +94,7 @@ TEST_P(OpSamplesTest, EqualsTheReference) {
       emit::write_program(graph, mesh, apart(mesh, in), apart(mesh, out), emit::Placement::megacpp);
 
   const Client client = testing_support::cpu_client(mesh.chips());
-  const auto flags =
-      plugins::resolve_flags({}, {.platform = plugins::PluginKind::cpu, .hides_sve = plugins::host_hides_sve()});
+  const auto flags = plugins::resolve_flags({}, plugins::flag_target_here(plugins::PluginKind::cpu));
   const LoadedProgram program =
       compile(client, module.text, options_for(client.devices(), mesh.chips(), plugins::override_form(flags)), "test");
   std::vector<Buffer> buffers;

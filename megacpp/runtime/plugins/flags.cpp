@@ -12,6 +12,7 @@
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/runtime/plugins/hidden_sve.h"
 
 namespace megacpp::runtime::plugins {
 namespace {
@@ -216,6 +217,10 @@ std::string ResolvedFlag::value_text() const {
   if (const int64_t* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
   if (const double* number = std::get_if<double>(&value)) return fmt::format("{}", *number);
   return std::get<std::string>(value);
+}
+
+FlagTarget flag_target_here(PluginKind platform, std::string generation) {
+  return {.platform = platform, .generation = std::move(generation), .hides_sve = host_hides_sve()};
 }
 
 std::string generation_of_topology(std::string_view topology) {

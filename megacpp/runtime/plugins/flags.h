@@ -54,7 +54,7 @@ using TypedFlagValue = std::variant<std::string, bool, int64_t, double>;
 struct ResolvedFlag {
   std::string name;
   TypedFlagValue value;
-  std::string origin;  // "profile v6e-dense", "recipe", "raw", "this machine"
+  std::string origin;  // "profile v6e-dense", "recipe", "raw", or why this machine needs it
 
   std::string value_text() const;
 };
@@ -69,6 +69,8 @@ struct FlagTarget {
   std::string generation = {};  // "v6e"; empty = unknown: generations are not checked
   bool hides_sve = false;       // of the machine that programs of the CPU plugin run on (hidden_sve.h)
 };
+/// With what is known of the machine this runs on.
+FlagTarget flag_target_here(PluginKind platform, std::string generation = {});
 /// "v6e" of the topology "v6e:16x16", "v5p" of "v5:2x2x1", "v7x" of "tpu7x:2x2x1"; empty for others.
 std::string generation_of_topology(std::string_view topology);
 

@@ -22,16 +22,27 @@ std::string value_of(std::string_view cpuinfo, std::string_view key) {
   return "";
 }
 
-/// By the numbers Linux prints (arch/arm64/include/asm/cputype.h).
+struct Core {
+  std::string_view implementer;
+  std::string_view part;
+};
+/// Those LLVM takes for cores with SVE (llvm/lib/TargetParser/Host.cpp), by the numbers Linux prints.
+constexpr Core kCoresWithSve[] = {
+    {"0x41", "0xd40"}, {"0x41", "0xd49"}, {"0x41", "0xd4f"},  // Arm: Neoverse V1, N2, V2
+    {"0x41", "0xd83"}, {"0x41", "0xd84"}, {"0x41", "0xd8e"},  // Neoverse V3AE, V3, N3
+    {"0x41", "0xd46"}, {"0x41", "0xd47"}, {"0x41", "0xd48"},  // Cortex-A510, A710, X2
+    {"0x41", "0xd4d"}, {"0x41", "0xd4e"}, {"0x41", "0xd80"},  // A715, X3, A520
+    {"0x41", "0xd88"}, {"0x41", "0xd81"}, {"0x41", "0xd89"},  // A520AE, A720, A720AE
+    {"0x41", "0xd82"}, {"0x41", "0xd85"}, {"0x41", "0xd87"},  // X4, X925, A725
+    {"0x41", "0xd8a"}, {"0x41", "0xd8b"}, {"0x41", "0xd8c"},  // C1 Nano, Pro, Ultra
+    {"0x41", "0xd8f"}, {"0x41", "0xd90"},                     // A320, C1 Premium
+    {"0x46", "0x001"},                                        // Fujitsu A64FX
+    {"0x6d", "0xd49"},                                        // Microsoft Azure Cobalt 100
+};
+
 bool core_has_sve(std::string_view implementer, std::string_view part) {
-  if (implementer == "0x46") return part == "0x001";  // Fujitsu A64FX
-  if (implementer != "0x41") return false;            // Arm
-  constexpr std::string_view kParts[] = {
-      "0xd40", "0xd49", "0xd4f", "0xd8e", "0xd83", "0xd84",           // Neoverse V1, N2, V2, N3, V3AE, V3
-      "0xd46", "0xd47", "0xd48", "0xd4d", "0xd4e",                    // Cortex A510, A710, X2, A715, X3
-      "0xd80", "0xd81", "0xd82", "0xd85", "0xd87", "0xd8a", "0xd8b",  // Cortex A520, A720, X4, X925, A725, C1
-  };
-  return std::ranges::find(kParts, part) != std::end(kParts);
+  return std::ranges::any_of(kCoresWithSve,
+                             [&](const Core& core) { return core.implementer == implementer && core.part == part; });
 }
 
 bool has_word(const std::string& words, std::string_view wanted) {

@@ -16,6 +16,7 @@ std::string cpuinfo(const std::string& features, const std::string& implementer,
 TEST(HiddenSveTest, ACoreThatHasItAndAKernelThatDoesNotSaySo) {
   EXPECT_TRUE(hides_sve(cpuinfo("fp asimd i8mm bf16 rng", "0x41", "0xd40")));  // Neoverse V1 in a virtual machine
   EXPECT_TRUE(hides_sve(cpuinfo("fp asimd", "0x46", "0x001")));
+  EXPECT_TRUE(hides_sve(cpuinfo("fp asimd", "0x6d", "0xd49")));
 }
 
 TEST(HiddenSveTest, WhatIsOfferedOrNotThereIsNotHidden) {
