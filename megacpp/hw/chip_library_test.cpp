@@ -175,6 +175,8 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("15GiB", "{value: 15GiB, date: 2026-01-01}"), ":3", "'date'", "remove"},
       {with("16GiB", "[1]"), ":3", "a list", "write"},
       {with("500e9", "500GB"), ":3", "500GB", "write"},
+      {with("500e9", "500e9, gaps_most: 0.9"), ":1", "memory.gaps_most below 1", "mend"},
+      {with("500e9", "500e9, gaps_most: 2GB"), ":3", "2GB", "write"},
       {with("bf16", "bf61"), ":4", "'bf61'", "did you mean 'bf16'?"},
       {with("kind: gpu", "kind: gpo"), ":2", "'gpo'", "did you mean 'gpu'?"},
       {with("kind: gpu\n", ""), ":1", "no kind", "extend"},

@@ -64,23 +64,6 @@ struct LaidOutProgram {
   uint32_t peak_node = 0;  // where most temporary bytes are alive
 };
 
-// The node at which the most aligned temporary bytes are alive.
-uint32_t busiest_node(const Buffers& buffers, int64_t alignment) {
-  std::map<uint32_t, int64_t> change;
-  for (const Buffer& buffer : buffers.buffers) {
-    if (!buffer.state.empty()) continue;
-    change[buffer.first] += aligned(buffer.bytes, alignment);
-    change[buffer.last + 1] -= aligned(buffer.bytes, alignment);
-  }
-  int64_t alive = 0, peak = -1;
-  uint32_t at = 0;
-  for (const auto& [node, bytes] : change) {
-    alive += bytes;
-    if (alive > peak) peak = alive, at = node;
-  }
-  return at;
-}
-
 class Planner {
  public:
   Planner(const std::vector<const ir::Graph*>& programs, const schedule::Target& target)
@@ -114,13 +97,13 @@ class Planner {
       if (buffer.state.empty())
         intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
     ProgramPlan program{.value_offset = {}, .workspace_offset = {}, .final_copies = buffers.final_copies};
+    const Busiest most = busiest(intervals);
     if (target_.places_itself)
-      program.temporary_bytes = program.lower_bound = most_alive(intervals);
+      program.temporary_bytes = program.lower_bound = most.bytes;
     else
       place_buffers(buffers, intervals, program);
     plan_.programs.push_back(std::move(program));
-    const uint32_t peak_node = busiest_node(buffers, target_.alignment);
-    laid_out_.push_back({std::move(buffers), peak_node});
+    laid_out_.push_back({std::move(buffers), most.time});
   }
 
   void place_buffers(const Buffers& buffers, const std::vector<Interval>& temporaries, ProgramPlan& program) const {

@@ -109,21 +109,25 @@ Placement two_regions(const std::vector<Interval>& intervals, uint32_t long_life
 
 }  // namespace
 
-int64_t most_alive(const std::vector<Interval>& intervals) {
+Busiest busiest(const std::vector<Interval>& intervals) {
   std::map<uint32_t, int64_t> change;
   for (const Interval& interval : intervals) {
     change[interval.first] += interval.bytes;
     change[interval.last + 1] -= interval.bytes;
   }
-  int64_t alive = 0, peak = 0;
-  for (const auto& [_, bytes] : change) peak = std::max(peak, alive += bytes);
-  return peak;
+  Busiest most;
+  int64_t alive = 0;
+  for (const auto& [time, bytes] : change) {
+    alive += bytes;
+    if (alive > most.bytes) most = {time, alive};
+  }
+  return most;
 }
 
 Placement place(const std::vector<Interval>& intervals) {
   std::vector<size_t> all(intervals.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  const int64_t lower_bound = most_alive(intervals);
+  const int64_t lower_bound = busiest(intervals).bytes;
   Placement best = sweep(intervals, all, false);
   const auto keep_better = [&best](Placement candidate) {
     if (candidate.bytes < best.bytes) best = std::move(candidate);

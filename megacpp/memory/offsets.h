@@ -22,7 +22,10 @@ struct Placement {
 
 Placement place(const std::vector<Interval>& intervals);
 
-/// Most bytes alive at once.
-int64_t most_alive(const std::vector<Interval>& intervals);
+struct Busiest {
+  uint32_t time = 0;  // the first at which most bytes are alive
+  int64_t bytes = 0;  // then
+};
+Busiest busiest(const std::vector<Interval>& intervals);
 
 }  // namespace megacpp::memory

@@ -89,8 +89,10 @@ TEST(OffsetsTest, ForwardAndBackwardOfAChainNeedNoMoreThanIsAlive) {
 }
 
 TEST(OffsetsTest, WhatIsAliveAtOnceIsCounted) {
-  EXPECT_EQ(most_alive({{64, 0, 1}, {128, 1, 2}, {256, 2, 3}}), 128 + 256);
-  EXPECT_EQ(most_alive({}), 0);
+  const Busiest most = busiest({{64, 0, 1}, {128, 1, 2}, {256, 2, 3}});
+  EXPECT_EQ(most.bytes, 128 + 256);
+  EXPECT_EQ(most.time, 2u);
+  EXPECT_EQ(busiest({}).bytes, 0);
 }
 
 TEST(OffsetsTest, NothingNeedsNoBytes) {

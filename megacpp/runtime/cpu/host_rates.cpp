@@ -14,23 +14,18 @@
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
 using base::Json;
 
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string implementer, part;
-  for (std::string line; std::getline(info, line) && !line.empty();) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    if (line.starts_with("model name")) return line.substr(colon + 2);
-    if (line.starts_with("CPU implementer")) implementer = line.substr(colon + 2);
-    if (line.starts_with("CPU part")) part = line.substr(colon + 2);
-  }
-  return part.empty() ? "" : "Arm implementer " + implementer + " part " + part;
+std::string processor_name() {
+  const Processor processor = this_processor();
+  if (const std::string& model = processor.field("model name"); !model.empty()) return model;
+  const std::string& part = processor.field("CPU part");
+  return part.empty() ? "" : "Arm implementer " + processor.field("CPU implementer") + " part " + part;
 }
 
 /// Of the machine, or of the container around us if that is less.
@@ -88,7 +83,7 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
-    const bool is_ours = rates.processor == processor() && rates.cores == available_threads();
+    const bool is_ours = rates.processor == processor_name() && rates.cores == available_threads();
     const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
@@ -108,7 +103,7 @@ hw::HostRates measure_host_rates() {
           .bytes_per_second = measure_copies(pool),
           .cores = available_threads(),
           .memory = memory_bytes(),
-          .processor = processor(),
+          .processor = processor_name(),
           .date = today()};
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/runtime/pjrt/client_state.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/processor.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -37,14 +37,10 @@ std::string hex(XXH128_hash_t hash) {
 std::string hash_of(std::string_view bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
 
 /// Programs for a CPU depend on its instructions, which the plugin's version does not tell.
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
+std::string instructions() {
+  const Processor processor = this_processor();
   std::string text;
-  for (std::string line; std::getline(info, line) && !line.empty();) {
-    for (const char* field : {"flags", "Features", "model name", "CPU part"}) {
-      if (line.starts_with(field)) text += line + "\n";
-    }
-  }
+  for (const char* name : {"flags", "Features", "model name", "CPU part"}) text += processor.field(name) + "\n";
   return text;
 }
 
@@ -65,7 +61,7 @@ std::string key_of(const Client& client, std::string_view stablehlo, const Compi
                                             client.plugin().identity(),
                                             file_stamp(client.plugin().file()),
                                             devices,
-                                            platform == "cpu" ? processor() : "",
+                                            platform == "cpu" ? instructions() : "",
                                             around.variable("XLA_FLAGS"),
                                             around.variable("LIBTPU_INIT_ARGS")};
   // Hashes one after another have fixed lengths, so that no text can pass for another by where it is cut.

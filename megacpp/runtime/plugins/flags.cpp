@@ -220,7 +220,7 @@ std::string ResolvedFlag::value_text() const {
 }
 
 FlagTarget flag_target_here(PluginKind platform, std::string generation) {
-  return {.platform = platform, .generation = std::move(generation), .hides_sve = host_hides_sve()};
+  return {.platform = platform, .generation = std::move(generation), .hides_sve = hides_sve(this_processor())};
 }
 
 std::string generation_of_topology(std::string_view topology) {

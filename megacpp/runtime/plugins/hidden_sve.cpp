@@ -2,25 +2,12 @@
 #include "megacpp/runtime/plugins/hidden_sve.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace megacpp::runtime::plugins {
 namespace {
-
-/// "0x41" of the first line "CPU implementer : 0x41".
-std::string value_of(std::string_view cpuinfo, std::string_view key) {
-  std::istringstream lines{std::string(cpuinfo)};
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (!line.starts_with(key) || colon == std::string::npos) continue;
-    const size_t begin = line.find_first_not_of(" \t", colon + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return "";
-}
 
 struct Core {
   std::string_view implementer;
@@ -54,14 +41,9 @@ bool has_word(const std::string& words, std::string_view wanted) {
 
 }  // namespace
 
-bool hides_sve(std::string_view cpuinfo) {
-  return core_has_sve(value_of(cpuinfo, "CPU implementer"), value_of(cpuinfo, "CPU part")) &&
-         !has_word(value_of(cpuinfo, "Features"), "sve");
-}
-
-bool host_hides_sve() {
-  std::ifstream file("/proc/cpuinfo");  // a file without a size, so read to its end
-  return hides_sve(std::string(std::istreambuf_iterator<char>(file), {}));
+bool hides_sve(const Processor& processor) {
+  return core_has_sve(processor.field("CPU implementer"), processor.field("CPU part")) &&
+         !has_word(processor.field("Features"), "sve");
 }
 
 }  // namespace megacpp::runtime::plugins

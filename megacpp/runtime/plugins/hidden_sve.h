@@ -5,13 +5,11 @@
 // of it).
 #pragma once
 
-#include <string_view>
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::runtime::plugins {
 
-/// As /proc/cpuinfo tells it; false for machines that are no Arm.
-bool hides_sve(std::string_view cpuinfo);
-/// Of this machine.
-bool host_hides_sve();
+/// False for machines that are no Arm.
+bool hides_sve(const Processor& processor);
 
 }  // namespace megacpp::runtime::plugins

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/processor.h"
+
+#include <fstream>
+
+namespace megacpp::runtime {
+
+Processor::Processor(std::istream& cpuinfo) {
+  constexpr const char* kBlank = " \t";
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || colon == 0) continue;
+    const size_t name_end = line.find_last_not_of(kBlank, colon - 1), value = line.find_first_not_of(kBlank, colon + 1);
+    if (value != std::string::npos) fields_[line.substr(0, name_end + 1)] = line.substr(value);
+  }
+}
+
+const std::string& Processor::field(const std::string& name) const {
+  static const std::string kNone;
+  const auto found = fields_.find(name);
+  return found == fields_.end() ? kNone : found->second;
+}
+
+Processor this_processor() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  return Processor(cpuinfo);
+}
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Linux says of the cores of a machine in /proc/cpuinfo.
+#pragma once
+
+#include <istream>
+#include <map>
+#include <string>
+
+namespace megacpp::runtime {
+
+/// {"CPU part": "0xd40"}; a field that is not there is an empty text.
+class Processor {
+ public:
+  /// Of the first core.
+  explicit Processor(std::istream& cpuinfo);
+
+  const std::string& field(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::string> fields_;
+};
+
+/// Of this machine; without fields where there is no such file.
+Processor this_processor();
+
+}  // namespace megacpp::runtime
