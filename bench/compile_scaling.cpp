@@ -65,14 +65,14 @@ struct Measurement {
   double milliseconds = 0;    // of CPU time: the compiler has one thread, and other work does not count
   int64_t heap_bytes = 0;     // most the compiler held at once, its result included
   int64_t planned_bytes = 0;  // the arena of the run
-  std::vector<compile::StageTime> stages;
+  std::vector<compile::PassTime> passes;
 };
 
-// Of the last stage that leaves nodes; later ones plan memory.
-size_t scheduled_nodes(const std::vector<compile::StageTime>& stages) {
+// Of the last pass that leaves nodes; later ones plan memory.
+size_t scheduled_nodes(const std::vector<compile::PassTime>& passes) {
   size_t nodes = 0;
-  for (const compile::StageTime& stage : stages)
-    if (stage.nodes > 0) nodes = stage.nodes;
+  for (const compile::PassTime& pass : passes)
+    if (pass.nodes > 0) nodes = pass.nodes;
   return nodes;
 }
 
@@ -83,11 +83,11 @@ Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& t
   compile::Compiled compiled = compile::compile_training(recipe, target);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   return {.depth = recipe.model.depth,
-          .nodes = scheduled_nodes(compiled.stages),
+          .nodes = scheduled_nodes(compiled.passes),
           .milliseconds = 1e3 * seconds,
           .heap_bytes = peak_bytes.load() - before,
           .planned_bytes = compiled.largest().memory.total_bytes,
-          .stages = std::move(compiled.stages)};
+          .passes = std::move(compiled.passes)};
 }
 
 // Each time is the best of the repeats by itself.
@@ -99,8 +99,8 @@ Measurement measure(const std::string& path, int64_t depth) {
   for (int repeat = 1; repeat < kRepeats; ++repeat) {
     const Measurement again = measure_once(recipe, target);
     best.milliseconds = std::min(best.milliseconds, again.milliseconds);
-    for (size_t s = 0; s < best.stages.size(); ++s)
-      best.stages[s].seconds = std::min(best.stages[s].seconds, again.stages[s].seconds);
+    for (size_t s = 0; s < best.passes.size(); ++s)
+      best.passes[s].seconds = std::min(best.passes[s].seconds, again.passes[s].seconds);
   }
   return best;
 }
@@ -125,9 +125,9 @@ void print_stages(const std::vector<Measurement>& all) {
   fmt::print("\n{:<14}", "us/block");
   for (const Measurement& m : all) fmt::print(" {:>8}", m.depth);
   fmt::print(" {:>8}\n", "growth");
-  for (size_t s = 0; s < all.front().stages.size(); ++s) {
-    const auto cost = [s](const Measurement& m) { return 1e6 * m.stages[s].seconds / static_cast<double>(m.depth); };
-    fmt::print("{:<14}", all.front().stages[s].stage);
+  for (size_t s = 0; s < all.front().passes.size(); ++s) {
+    const auto cost = [s](const Measurement& m) { return 1e6 * m.passes[s].seconds / static_cast<double>(m.depth); };
+    fmt::print("{:<14}", all.front().passes[s].name);
     for (const Measurement& m : all) fmt::print(" {:>8.1f}", cost(m));
     fmt::print(" {:>8.2f}\n", cost(all.back()) / cost(all.front()));
   }

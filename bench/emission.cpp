@@ -48,8 +48,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 Measurement measure(const recipe::Recipe& recipe, Placement placement) {
   Measurement best{.seconds = INFINITY};
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
-  for (const compile::StageTime& stage : compiled.stages) best.compile_seconds += stage.seconds;
-  const compile::ChipPrograms& chip = compiled.pipeline[0];
+  for (const compile::PassTime& pass : compiled.passes) best.compile_seconds += pass.seconds;
+  const compile::StagePrograms& chip = compiled.stages[0];
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     const emit::Module module = emit::write_step(

@@ -33,8 +33,8 @@ constexpr int kRepeats = 3;
 
 struct Measurement {
   int64_t chips = 0;
-  size_t nodes = 0;                        // of a chip's programs, scheduled
-  std::vector<compile::StageTime> stages;  // each the best of the repeats by itself, without verification
+  size_t nodes = 0;                       // of a chip's programs, scheduled
+  std::vector<compile::PassTime> passes;  // each the best of the repeats by itself, without verification
 };
 
 recipe::Recipe load(const std::string& path, const std::string& layout) {
@@ -51,9 +51,9 @@ Measurement measure(const recipe::Recipe& recipe) {
     best.chips = compiled.mesh.chips();
     best.nodes = 0;
     for (const ir::Graph& program : compiled.programs_of(0).programs) best.nodes += program.nodes().size();
-    if (best.stages.empty()) best.stages = compiled.stages;
-    for (size_t s = 0; s < best.stages.size(); ++s)
-      best.stages[s].seconds = std::min(best.stages[s].seconds, compiled.stages[s].seconds);
+    if (best.passes.empty()) best.passes = compiled.passes;
+    for (size_t s = 0; s < best.passes.size(); ++s)
+      best.passes[s].seconds = std::min(best.passes[s].seconds, compiled.passes[s].seconds);
   }
   return best;
 }
@@ -64,11 +64,11 @@ int run(const std::string& path) {
     const Measurement m = measure(load(path, layout));
     if (std::exchange(is_first, false)) {
       fmt::print("{:>5} {:>7}", "chips", "nodes");
-      for (const compile::StageTime& stage : m.stages) fmt::print(" {:>12}", stage.stage);
+      for (const compile::PassTime& pass : m.passes) fmt::print(" {:>12}", pass.name);
       fmt::print("  ms\n");
     }
     fmt::print("{:>5} {:>7}", m.chips, m.nodes);
-    for (const compile::StageTime& stage : m.stages) fmt::print(" {:>12.1f}", 1e3 * stage.seconds);
+    for (const compile::PassTime& pass : m.passes) fmt::print(" {:>12.1f}", 1e3 * pass.seconds);
     fmt::print("  {}\n", layout);
     std::fflush(stdout);
   }

@@ -160,9 +160,9 @@ class Differentiator {
 
   bool is_kept(const ir::Node& node) const {
     if (node.op == ir::kInputOp) return true;
-    if (node.attrs.flag("made_again")) return false;
+    if (node.attrs.flag("recomputed")) return false;
     // What is gathered again is converted again: kept, the converted copy would undo what gathering again saves.
-    if (node.op == "convert" && graph_.producer(node.operands[0]).attrs.flag("made_again")) return false;
+    if (node.op == "convert" && graph_.producer(node.operands[0]).attrs.flag("recomputed")) return false;
     if (is_weight(node)) return true;
     switch (policy(node)) {
       case Recompute::none:

@@ -69,7 +69,7 @@ TEST(DifferentiateTest, RandomGraphsEqualFiniteDifferences) {
     for (const ir::Output& output : source.outputs())
       loss = builder.add(loss, builder.sum_all(builder.tanh(output.value)));
     add_gradients(graph, loss);
-    ops::verify(graph, ops::Stage::built);
+    ops::verify(graph, ops::Form::built);
     expect_finite_differences(graph, testing_support::random_inputs(graph, "seed" + std::to_string(seed)));
     if (HasFatalFailure()) return;
   }
@@ -93,7 +93,7 @@ TEST(DifferentiateTest, UnusedTargetGetsZeros) {
   const ValueId x = b.input("x", {kF32, {2}}, ir::Role::weight);
   b.input("unused", {ir::DType::bf16, {2, 2}}, ir::Role::weight);
   add_gradients(graph, b.sum_all(x));
-  ops::verify(graph, ops::Stage::built);
+  ops::verify(graph, ops::Form::built);
   EXPECT_EQ(graph.type(*graph.find_output("grad.unused")).dtype, ir::DType::bf16);
   const auto got = ops::evaluate(graph, {{"x", testing_support::random_tensor({kF32, {2}}, "x")},
                                          {"unused", Tensor::zeros({ir::DType::bf16, {2, 2}})}});
@@ -171,7 +171,7 @@ Differentiated differentiated(Recompute policy) {
   Stack stack = make_stack();
   const Inputs inputs = testing_support::random_inputs(stack.graph, "stack");
   add_gradients(stack.graph, stack.loss, {.recompute = {{"E", policy}}});
-  ops::verify(stack.graph, ops::Stage::built);
+  ops::verify(stack.graph, ops::Form::built);
   return {ops::evaluate(stack.graph, inputs, Rounding::none), activation_bytes(stack.graph),
           stack.graph.nodes().size()};
 }
@@ -191,21 +191,21 @@ TEST(DifferentiateTest, RecomputeChangesBytesAndNeverGradients) {
 
 // A weight that is gathered again for the backward pass is narrowed again too: kept, the narrow copy would undo it.
 TEST(DifferentiateTest, WhatIsMadeAgainIsNotKeptConverted) {
-  for (const bool made_again : {false, true}) {
+  for (const bool recomputed : {false, true}) {
     ir::Graph graph("gathered");
     ops::Builder b(graph);
     const ir::DType bf16 = ir::DType::bf16;
     const ValueId x = b.input("x", {bf16, {2, 4}}, ir::Role::batch), w = b.input("w", {kF32, {4, 4}}, ir::Role::weight);
     ir::Attrs attrs = {{"from", "data,-"}, {"to", "-,-"}};
-    if (made_again) attrs.set("made_again", int64_t{1});
+    if (recomputed) attrs.set("recomputed", int64_t{1});
     const ValueId narrow = b.convert(b.one("reshard", {w}, std::move(attrs)), bf16);
     const ValueId y = b.matmul(b.silu(b.matmul(x, narrow)), narrow);
     add_gradients(graph, b.sum_all(b.convert(y, kF32)));
     const auto converts = std::ranges::count_if(graph.nodes(), [&](const ir::Node& node) {
       return node.op == "convert" && graph.type(node.results[0]) == ir::TensorType{bf16, {4, 4}};
     });
-    EXPECT_EQ(converts, made_again ? 2 : 1);
-    EXPECT_EQ(graph.producer(narrow).role, made_again ? ir::Role::temporary : ir::Role::activation);
+    EXPECT_EQ(converts, recomputed ? 2 : 1);
+    EXPECT_EQ(graph.producer(narrow).role, recomputed ? ir::Role::temporary : ir::Role::activation);
   }
 }
 

@@ -35,7 +35,7 @@ ir::Graph block_of(const Parallel& parallel, Order order = Order::in_time) {
   if (order == Order::balanced) context.positions = builder.input("positions", {ir::DType::i32, {8}}, ir::Role::batch);
   const ValueId x = builder.input("x", {ir::DType::f32, {2, 8, 16}}, ir::Role::batch);
   graph.add_output({.name = "y", .value = block_def('A').build(context, x)});
-  ops::verify(graph, ops::Stage::built);
+  ops::verify(graph, ops::Form::built);
   return graph;
 }
 

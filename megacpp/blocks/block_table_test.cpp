@@ -101,7 +101,7 @@ TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
                              .routers = &routers};
   const ValueId y = def.build(context, x);
   graph.add_output({.name = "y", .value = y});
-  ops::verify(graph, ops::Stage::built);
+  ops::verify(graph, ops::Form::built);
   EXPECT_EQ(graph.type(y), graph.type(x));
   const auto users = graph.users();
   for (const auto& [name, value] : weights) EXPECT_FALSE(users[value.index].empty()) << name << " is never read";

@@ -42,7 +42,7 @@ std::unique_ptr<runtime::Executable> load_on_xla(const recipe::Recipe& recipe, c
                                         .flags = plugins::hand_over(xla_flags(recipe)),
                                         .cache = cache_of(recipe),
                                         .limits = recipe::chip_limits(recipe.hardware, compiled.mesh.chips()),
-                                        .drills = drills_for(recipe)});
+                                        .faults = faults_for(recipe)});
 }
 
 #else
@@ -70,16 +70,16 @@ int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : runtime::cpu::available_threads();
 }
 
-runtime::Drills drills_for(const recipe::Recipe& recipe) {
+runtime::Faults faults_for(const recipe::Recipe& recipe) {
   const auto class_of = [](recipe::FailAllocation::At at) {
     return at == recipe::FailAllocation::At::compile ? memory::OomClass::compile
            : at == recipe::FailAllocation::At::load  ? memory::OomClass::load
                                                      : memory::OomClass::runtime;
   };
-  runtime::Drills drills;
+  runtime::Faults faults;
   for (const recipe::FailAllocation& wish : recipe::fail_allocations(recipe.hardware))
-    drills.push_back({.chip = wish.chip, .cls = class_of(wish.at), .step = wish.step});
-  return drills;
+    faults.push_back({.chip = wish.chip, .cls = class_of(wish.at), .step = wish.step});
+  return faults;
 }
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
@@ -91,8 +91,8 @@ std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, cons
                                               const runtime::cpu::LoadOptions& options) {
   runtime::cpu::LoadOptions own = options;
   own.limits = recipe::chip_limits(recipe.hardware, compiled.mesh.chips());
-  own.drills = drills_for(recipe);
-  runtime::raise_drills(own.drills, memory::OomClass::compile, compiled, own.limits);
+  own.faults = faults_for(recipe);
+  runtime::raise_faults(own.faults, memory::OomClass::compile, compiled, own.limits);
   return recipe.backend == "xla" ? load_on_xla(recipe, compiled) : runtime::cpu::load(compiled, own);
 }
 

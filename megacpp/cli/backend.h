@@ -24,12 +24,12 @@ runtime::plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe);
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
 
-/// The drills a recipe asks for.
-runtime::Drills drills_for(const recipe::Recipe& recipe);
+/// The faults a recipe asks for.
+runtime::Faults faults_for(const recipe::Recipe& recipe);
 
-/// `options` is what the CPU backend takes; XLA takes none of it. Limits and drills come from the recipe, for both.
-/// memory::OutOfMemory when it does not fit or a drill is for compiling or loading; E1505 where this build has no XLA
-/// lane.
+/// `options` is what the CPU backend takes; XLA takes none of it. Limits and faults come from the recipe, for both.
+/// memory::OutOfMemory when it does not fit or an injected fault is for compiling or loading; E1505 where this build
+/// has no XLA lane.
 std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                                               const runtime::cpu::LoadOptions& options);
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/runtime/drill.h"
+#include "megacpp/runtime/fault_injection.h"
 
 namespace megacpp::cli {
 namespace {

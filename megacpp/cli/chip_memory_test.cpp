@@ -55,10 +55,10 @@ TEST(ChipMemoryTest, ASmallChipIsNamedWithWhatFillsIt) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
 }
 
-TEST(ChipMemoryTest, DrillsEndTheCommandWithTheirClass) {
-  const std::vector<std::pair<std::string, std::string>> drills = {
+TEST(ChipMemoryTest, FaultsEndTheCommandWithTheirClass) {
+  const std::vector<std::pair<std::string, std::string>> faults = {
       {"compile", "error E2002"}, {"load", "error E2003"}, {"1", "error E2004"}};
-  for (const auto& [step, code] : drills) {
+  for (const auto& [step, code] : faults) {
     const Result result =
         train({"layout.data_parallel=2", "ladder.rungs=[]", "hardware.fail_allocation=[chip 1 step " + step + "]"});
     EXPECT_EQ(result.status, 3) << step;

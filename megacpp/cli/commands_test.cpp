@@ -239,14 +239,14 @@ TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameLosses) {
     EXPECT_NEAR(halves["losses"][step].get<double>(), plain["losses"][step].get<double>(), 1e-4) << "step " << step;
 }
 
-TEST(CommandsTest, CompileWritesEveryStage) {
+TEST(CommandsTest, CompileWritesEveryPass) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "megacpp_stages";
   std::filesystem::remove_all(folder);
   const Result result = megacpp(tiny("compile", {"--json", "--dump-dir", folder.string()}));
   EXPECT_EQ(result.status, 0) << result.err;
   const Json report = Json::parse(result.out);
-  for (const Json& stage : report["stages"]) {
-    const std::string name = stage["stage"];
+  for (const Json& pass : report["passes"]) {
+    const std::string name = pass["pass"];
     EXPECT_TRUE(std::filesystem::exists(folder / (name + ".ir")) || std::filesystem::exists(folder / (name + ".txt")))
         << name;
   }
@@ -290,7 +290,7 @@ TEST(CommandsTest, ExplainOfOneChipHasNoCollectives) {
 }
 
 TEST(CommandsTest, ExplainPrintsWhatThePlannerDecided) {
-  const std::vector<std::string> layout = {"--set", "layout.lane=fsdp", "--set", "layout.data_parallel=2"};
+  const std::vector<std::string> layout = {"--set", "layout.policy=fsdp", "--set", "layout.data_parallel=2"};
   const Result text = megacpp(tiny("explain", layout));
   for (const char* expected : {"layout.chips: 2", "layout.zero: 3", "layout.bucket_bytes: 160000000", "batch: data"})
     EXPECT_NE(text.out.find(expected), std::string::npos) << expected << "\n" << text.out;
@@ -299,7 +299,7 @@ TEST(CommandsTest, ExplainPrintsWhatThePlannerDecided) {
   const Json resolved = Json::parse(megacpp(tiny("explain", with_json)).out)["resolved_layout"];
   EXPECT_EQ(resolved["layout.zero"], 3);
   EXPECT_EQ(resolved["layout.chips"], 2);
-  EXPECT_EQ(resolved["layout.lane"], "fsdp");
+  EXPECT_EQ(resolved["layout.policy"], "fsdp");
   EXPECT_EQ(resolved["layout.sequence_parallel"], false);
 }
 

@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
-#include "megacpp/cli/ground.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/recipe_flags.h"
@@ -32,11 +32,10 @@ struct Flags {
 };
 
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  Json stages = Json::array(), fallbacks = Json::array();
+  Json passes = Json::array(), fallbacks = Json::array();
   const memory::MemoryPlan& memory = compiled.largest().memory;
-  for (const compile::StageTime& stage : compiled.stages)
-    stages.push_back(
-        Json{{"stage", stage.stage}, {"seconds", stage.seconds}, {"nodes", static_cast<int64_t>(stage.nodes)}});
+  for (const compile::PassTime& pass : compiled.passes)
+    passes.push_back(Json{{"pass", pass.name}, {"seconds", pass.seconds}, {"nodes", static_cast<int64_t>(pass.nodes)}});
   for (const schedule::Fallback& fallback : compiled.fallbacks)
     fallbacks.push_back(Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
   print_json({{"name", recipe.name},
@@ -48,7 +47,7 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
               {"padding_bytes", memory.padding_bytes},
               {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
               {"memory", memory_items_json(memory)},
-              {"stages", stages},
+              {"passes", passes},
               {"fallbacks", fallbacks}});
 }
 
@@ -56,9 +55,9 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
   fmt::print("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
              memory::human_bytes(compiled.largest().memory.total_bytes));
-  fmt::print("{:<14} {:>9} {:>10}\n", "stage", "nodes", "ms");
-  for (const compile::StageTime& stage : compiled.stages)
-    fmt::print("{:<14} {:>9} {:>10.2f}\n", stage.stage, stage.nodes, stage.seconds * 1e3);
+  fmt::print("{:<14} {:>9} {:>10}\n", "pass", "nodes", "ms");
+  for (const compile::PassTime& pass : compiled.passes)
+    fmt::print("{:<14} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
   fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
              compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
              compiled.fallbacks.size());
@@ -81,8 +80,8 @@ void tell_catalog(const CatalogChoice& choice, const recipe::Recipe& recipe, con
   if (!compilation.choice.tpu || !is_judged) return;
   UsersCatalog catalog(choice, catalog::Access::write);
   if (!catalog.why_not().empty()) return;
-  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground_for(recipe, *compilation.choice.tpu, catalog));
-  catalog.use([&](catalog::Catalog& open) { remember_compilation(open, paper, compilation); });
+  const fit::Estimate estimate = fit::make_estimate(recipe, assumptions_for(recipe, *compilation.choice.tpu, catalog));
+  catalog.use([&](catalog::Catalog& open) { remember_compilation(open, estimate, compilation); });
   if (catalog.why_not().empty()) fmt::print(stderr, "catalog    told\n");
 }
 

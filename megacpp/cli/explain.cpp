@@ -62,11 +62,11 @@ struct Explanation {
 
 void add_stages(Explanation& e, const compile::Compiled& compiled) {
   std::vector<std::vector<blocks::Parameter>> parameters;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) parameters.push_back(compiled.parameters_of(stage));
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) parameters.push_back(compiled.parameters_of(stage));
   e.rows = plan::parameter_table(e.plan, parameters);
   for (size_t stage = 0; stage < parameters.size(); ++stage)
     e.stages.push_back({.stage = static_cast<int64_t>(stage),
-                        .peak_bytes = compiled.pipeline[stage].memory.total_bytes,
+                        .peak_bytes = compiled.stages[stage].memory.total_bytes,
                         .state = plan::state_bytes(e.plan, parameters[stage]),
                         .in_flight = {}});
   for (const plan::ParameterRow& row : e.rows)

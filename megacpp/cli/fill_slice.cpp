@@ -7,7 +7,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/cli/layout_report.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 
 namespace megacpp::cli {
 namespace {

@@ -9,10 +9,10 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
-#include "megacpp/cli/ground.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/users_catalog.h"
@@ -61,23 +61,23 @@ std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
 
 // ---- The best layout
 
-std::vector<catalog::Ranked> ranked(UsersCatalog& catalog, const fit::Ground& ground,
+std::vector<catalog::Ranked> ranked(UsersCatalog& catalog, const fit::Assumptions& assumptions,
                                     const std::vector<fit::Found>& found) {
   std::vector<catalog::Candidate> candidates;
   for (const fit::Found& one : found)
-    candidates.push_back({.signature = fit::signature_of(one.recipe, ground.slice.name),
+    candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions.slice.name),
                           .step_seconds = fit::parts_of(one.time),
                           .fits = one.fit.fits()});
   std::vector<catalog::Ranked> ranks;
   catalog.use([&](const catalog::Catalog& open) {
-    ranks = catalog::rank(open, fit::lane_name(ground.slice, found.front().recipe.backend), candidates);
+    ranks = catalog::rank(open, fit::lane_name(assumptions.slice, found.front().recipe.backend), candidates);
   });
   return ranks;
 }
 
-void confirm(const Flags& flags, const fit::Ground& ground, UsersCatalog& catalog, FitAnswer& answer) {
+void confirm(const Flags& flags, const fit::Assumptions& assumptions, UsersCatalog& catalog, FitAnswer& answer) {
   if (flags.confirm == 0) return;
-  if (ground.slice.chip.kind != hw::ChipKind::host) {
+  if (assumptions.slice.chip.kind != hw::ChipKind::host) {
     answer.no_confirmation =
         fmt::format("{} is not here, so nothing was run. Its own compiler confirms the best:", answer.hardware);
     const std::vector<size_t> order = answer.order();
@@ -90,7 +90,7 @@ void confirm(const Flags& flags, const fit::Ground& ground, UsersCatalog& catalo
     const fit::Found& one = answer.search.found[index];
     if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
     fmt::print(stderr, "running {}\n", one.layout);
-    answer.confirmed.push_back(confirm_on_host(one, ground, catalog));
+    answer.confirmed.push_back(confirm_on_host(one, assumptions, catalog));
     answer.confirmed.back().found = index;
   }
 }
@@ -107,20 +107,21 @@ void refuse_no_layout(const FitAnswer& answer) {
                .next = "take another number of chips, or raise train.batch or train.micro_steps"});
 }
 
-int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Ground& ground, UsersCatalog& catalog) {
+int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
+                   UsersCatalog& catalog) {
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
     if (seconds_since(start) > 1)
       fmt::print(stderr, "compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
   };
-  FitAnswer answer{.hardware = ground.slice.name, .recipe = recipe};
+  FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
   answer.search = fit::search_layouts(
-      recipe, ground, {.tries = flags.tries, .threads = runtime::cpu::available_threads(), .progress = progress});
+      recipe, assumptions, {.tries = flags.tries, .threads = runtime::cpu::available_threads(), .progress = progress});
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
-  answer.known = ranked(catalog, ground, answer.search.found);
+  answer.known = ranked(catalog, assumptions, answer.search.found);
   answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
-  confirm(flags, ground, catalog, answer);
+  confirm(flags, assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));
   std::fflush(stdout);
@@ -134,21 +135,21 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
 
 // ---- The largest batch or sequence
 
-int grow(const Flags& flags, const recipe::Recipe& asked, const fit::Ground& ground) {
+int grow(const Flags& flags, const recipe::Recipe& asked, const fit::Assumptions& assumptions) {
   const fit::Grown what = flags.grow == "batch" ? fit::Grown::batch : fit::Grown::sequence;
-  const plan::Changes filling = fit::filling_changes(asked, ground.slice.devices());
+  const plan::Changes filling = fit::filling_changes(asked, assumptions.slice.devices());
   const recipe::Recipe recipe = fit::with_changes(asked, filling);
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled) {
     if (seconds_since(start) > 1) fmt::print(stderr, "compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
   };
-  fit::Growth growth = fit::grow(recipe, what, ground, progress);
+  fit::Growth growth = fit::grow(recipe, what, assumptions, progress);
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
-  if (flags.json) print_json(growth_json(ground.slice.name, recipe, growth));
-  if (!flags.json) fmt::print("{}", growth_text(ground.slice.name, recipe, growth));
-  if (!growth.best) throw nothing_fits(ground.slice.name, growth.tried.front());
+  if (flags.json) print_json(growth_json(assumptions.slice.name, recipe, growth));
+  if (!flags.json) fmt::print("{}", growth_text(assumptions.slice.name, recipe, growth));
+  if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }
 
@@ -160,8 +161,8 @@ int run_fit(const Flags& flags) {
                    .next = "leave one of the two out"});
   const recipe::Recipe recipe = flags.recipe->load();
   UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
-  const fit::Ground ground = ground_for(recipe, slice_named(hardware_name(flags, recipe)), catalog);
-  return flags.grow.empty() ? search_layouts(flags, recipe, ground, catalog) : grow(flags, recipe, ground);
+  const fit::Assumptions assumptions = assumptions_for(recipe, slice_named(hardware_name(flags, recipe)), catalog);
+  return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 
 }  // namespace

@@ -14,28 +14,28 @@
 
 namespace megacpp::cli {
 
-Confirmed confirm_on_host(const fit::Found& candidate, const fit::Ground& ground, UsersCatalog& catalog) {
+Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog) {
   recipe::Recipe recipe = candidate.recipe;
   recipe.backend = "cpu";
   recipe.train.steps = kConfirmSteps;
-  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground);
+  const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, train::batch_options(recipe));
   const auto run =
-      load_for(recipe, paper.compiled,
+      load_for(recipe, estimate.compiled,
                {.threads = threads_for(recipe), .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
-  train::confirm_start(paper.plan, paper.compiled, *run);
-  train::RunState(paper.compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
-  const std::vector<train::StepReport> reports = train::train(recipe, paper.compiled, batches, *run);
+  train::confirm_start(estimate.plan, estimate.compiled, *run);
+  train::RunState(estimate.compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+  const std::vector<train::StepReport> reports = train::train(recipe, estimate.compiled, batches, *run);
   const train::Pace pace = train::pace_of(reports);
   const ChipReport worst = worst_first(*run).front();
   const Measured measured{.stage = "confirm",
-                          .chip = ir::chip_name(worst.chip, paper.compiled.mesh),
-                          .plan = &paper.compiled.programs_of(worst.chip).memory,
+                          .chip = ir::chip_name(worst.chip, estimate.compiled.mesh),
+                          .plan = &estimate.compiled.programs_of(worst.chip).memory,
                           .bytes = worst.memory.measured_peak_bytes,
                           .step_seconds = pace.step_seconds()};
   catalog.use([&](catalog::Catalog& open) {
-    remember_measured(open, paper, fit::lane_name(ground.slice, recipe.backend), 0, measured);
+    remember_measured(open, estimate, fit::lane_name(assumptions.slice, recipe.backend), 0, measured);
   });
   return {.planned_bytes = worst.memory.planned_peak_bytes,
           .measured_bytes = worst.memory.measured_peak_bytes,

@@ -10,6 +10,6 @@ namespace megacpp::cli {
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
 
 /// Weights, data and steps as in a training run on our CPU backend; nothing is kept but what the catalog is told.
-Confirmed confirm_on_host(const fit::Found& candidate, const fit::Ground& ground, UsersCatalog& catalog);
+Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog);
 
 }  // namespace megacpp::cli

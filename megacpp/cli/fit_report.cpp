@@ -94,8 +94,8 @@ Json found_json(const Found& one) {
           {"bound_by", fit::part_name(one.time.largest())},
           {"regime", fit::regime_name(one.regime.kind)},
           {"regime_because", one.regime.because},
-          {"estimated_bytes", one.estimate.bytes},
-          {"estimated_seconds", one.estimate.seconds}};
+          {"estimated_bytes", one.quick_estimate.bytes},
+          {"estimated_seconds", one.quick_estimate.seconds}};
 }
 
 std::string confirmed_text(const FitAnswer& answer) {

@@ -7,8 +7,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/utc_time.h"
+#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/ground.h"
 #include "megacpp/cli/remember.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/misfit.h"
@@ -53,12 +53,12 @@ hw::Slice slice_for(const recipe::Recipe& recipe) {
   return slice;
 }
 
-// A drill fires once: what it rehearses is one failure and the answer to it.
-recipe::Recipe without_drill(recipe::Recipe recipe, const memory::OomFacts& facts) {
-  if (!facts.is_drill) return recipe;
+// An injected fault fires once: what it rehearses is one failure and the answer to it.
+recipe::Recipe without_fault(recipe::Recipe recipe, const memory::OomFacts& facts) {
+  if (!facts.is_injected) return recipe;
   std::erase_if(recipe.hardware.fail_allocation, [&](const std::string& text) {
-    const auto drill = recipe::parse_fail_allocation(text);
-    return drill && drill->chip == facts.chip;
+    const auto fault = recipe::parse_fail_allocation(text);
+    return fault && fault->chip == facts.chip;
   });
   return recipe;
 }
@@ -74,19 +74,19 @@ std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
 Launch::Launch(recipe::Recipe asked, const CatalogChoice& catalog)
     : asked_(std::move(asked)),
       catalog_(catalog, catalog::Access::write),
-      ground_(ground_for(asked_, slice_for(asked_), catalog_)),
-      asked_signature_(fit::signature_of(asked_, ground_.slice.name)) {}
+      assumptions_(assumptions_for(asked_, slice_for(asked_), catalog_)),
+      asked_signature_(fit::signature_of(asked_, assumptions_.slice.name)) {}
 
-fit::OnPaper Launch::on_paper(const recipe::Recipe& recipe) const {
-  fit::OnPaper paper = fit::plan_on_paper(recipe, ground_);
+fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
+  fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
   const bool is_unknown = plugin_with_own_devices(recipe) && recipe.hardware.target.empty();
-  if (is_unknown) paper.time = {};  // this machine's rates say nothing about them
-  return paper;
+  if (is_unknown) estimate.time = {};  // this machine's rates say nothing about them
+  return estimate;
 }
 
-fit::Climb Launch::climb(const fit::Ceiling& ceiling) const {
-  return fit::climb(
-      *paper_, [this](const recipe::Recipe& recipe) { return on_paper(recipe); }, ceiling);
+fit::LadderPath Launch::walk_ladder(const fit::Ceiling& ceiling) const {
+  return fit::walk_ladder(
+      *estimate_, [this](const recipe::Recipe& recipe) { return make_estimate(recipe); }, ceiling);
 }
 
 void Launch::start_where_remembered() {
@@ -94,8 +94,8 @@ void Launch::start_where_remembered() {
   catalog_.use([&](const catalog::Catalog& catalog) { known = catalog.remembered(asked_signature_); });
   if (!known || !known->start) return;
   // What was too much on paper alone is asked of paper again: the machine may have more memory free today.
-  const bool failed_on_paper = known->last && known->last->stage == fit::kPlanningStage;
-  if (failed_on_paper && paper_->fit.fits()) return;
+  const bool failed_by_estimate = known->last && known->last->stage == fit::kPlanningStage;
+  if (failed_by_estimate && estimate_->fit.fits()) return;
   plan::Changes changes;
   for (const auto& [key, value] : known->start->settings) changes.push_back({key, value});
   const std::string ran = fmt::format("as asked this did not fit on {}; it ran at rung {} with {}",
@@ -107,7 +107,7 @@ void Launch::start_where_remembered() {
   fmt::print(stderr, "catalog    {}: starting there\n", ran);
   changes_ = std::move(changes);
   rung_ = static_cast<size_t>(known->start->rung);
-  paper_ = on_paper(fit::with_changes(asked_, changes_));
+  estimate_ = make_estimate(fit::with_changes(asked_, changes_));
   say_if_other_experiment();
 }
 
@@ -119,61 +119,61 @@ void Launch::say_if_other_experiment() const {
 }
 
 void Launch::prepare() {
-  paper_ = on_paper(asked_);
+  estimate_ = make_estimate(asked_);
   start_where_remembered();
-  if (paper_->fit.fits()) return;
-  const memory::OutOfMemory misfit = fit::misfit_error(*paper_);
-  const fit::ChipGroup& worst = paper_->fit.worst();
+  if (estimate_->fit.fits()) return;
+  const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
+  const fit::ChipGroup& worst = estimate_->fit.worst();
   fmt::print(stderr, "ladder     {} needs {} of {}: going down, every rung on paper first\n", worst.place,
              human_bytes(worst.needed()), human_bytes(worst.limit));
   record_failure(misfit);
-  fit::Climb down = climb();
+  fit::LadderPath down = walk_ladder();
   if (!down.found) give_up(down, misfit);
   take(std::move(down));
 }
 
-void Launch::take(fit::Climb climb) {
-  fmt::print(stderr, "{}", fit::to_text(climb));
-  for (const fit::Attempt& attempt : climb.attempts) reasons_.push_back(fit::to_text(attempt));
-  changes_ = plan::merged(std::move(changes_), climb.changes);
-  rung_ = std::max(rung_, climb.rung);
-  paper_ = std::move(climb.found);
+void Launch::take(fit::LadderPath path) {
+  fmt::print(stderr, "{}", fit::to_text(path));
+  for (const fit::Attempt& attempt : path.attempts) reasons_.push_back(fit::to_text(attempt));
+  changes_ = plan::merged(std::move(changes_), path.changes);
+  rung_ = std::max(rung_, path.rung);
+  estimate_ = std::move(path.found);
   say_if_other_experiment();
 }
 
-void Launch::climb_down(const memory::OutOfMemory& failure) {
+void Launch::step_down(const memory::OutOfMemory& failure) {
   const std::string& place = failure.facts().place;  // a compiler speaks of no chip
   fmt::print(stderr, "ladder     {} ran out of memory ({}): all chips go down together\n",
              place.empty() ? recipe().name : place, memory::oom_class_name(failure.facts().cls));
-  asked_ = without_drill(asked_, failure.facts());
-  paper_->recipe = without_drill(paper_->recipe, failure.facts());
-  fit::Climb down = climb(fit::ceiling_below(paper_->fit.worst().needed(), failure.facts()));
+  asked_ = without_fault(asked_, failure.facts());
+  estimate_->recipe = without_fault(estimate_->recipe, failure.facts());
+  fit::LadderPath down = walk_ladder(fit::ceiling_below(estimate_->fit.worst().needed(), failure.facts()));
   if (!down.found) give_up(down, failure);
   take(std::move(down));
 }
 
-void Launch::give_up(const fit::Climb& climb, const memory::OutOfMemory& failure) {
-  fmt::print(stderr, "{}", fit::to_text(climb));
+void Launch::give_up(const fit::LadderPath& path, const memory::OutOfMemory& failure) {
+  fmt::print(stderr, "{}", fit::to_text(path));
   const std::string least =
-      fmt::format("the least found is {} bytes {}", climb.least_needed, fit::to_text(climb.least_changes));
+      fmt::format("the least found is {} bytes {}", path.least_needed, fit::to_text(path.least_changes));
   catalog_.use(
-      [&](catalog::Catalog& catalog) { remember_failure(catalog, *paper_, climb.rung, failure.facts(), least); });
+      [&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, path.rung, failure.facts(), least); });
   throw memory::OutOfMemory(failure);
 }
 
 void Launch::record_failure(const memory::OutOfMemory& failure) {
-  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *paper_, rung_, failure.facts()); });
+  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, failure.facts()); });
 }
 
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
   const ChipReport worst = worst_first(run).front();
   Measured measured{.stage = "run",
-                    .chip = ir::chip_name(worst.chip, paper_->compiled.mesh),
-                    .plan = &paper_->compiled.programs_of(worst.chip).memory,
+                    .chip = ir::chip_name(worst.chip, estimate_->compiled.mesh),
+                    .plan = &estimate_->compiled.programs_of(worst.chip).memory,
                     .step_seconds = step_seconds};
   if (worst.memory.measured_peak_bytes > 0) measured.bytes = worst.memory.measured_peak_bytes;
   catalog_.use([&](catalog::Catalog& catalog) {
-    remember_measured(catalog, *paper_, fit::lane_name(ground_.slice, asked_.backend), rung_, measured);
+    remember_measured(catalog, *estimate_, fit::lane_name(assumptions_.slice, asked_.backend), rung_, measured);
     if (reasons_.empty()) return;  // nothing new about where to start
     catalog.remember_start(asked_signature_, {.at = base::utc_now(),
                                               .rung = static_cast<int64_t>(rung_),

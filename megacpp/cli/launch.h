@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "megacpp/cli/users_catalog.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/fit/ladder.h"
-#include "megacpp/fit/on_paper.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
@@ -28,9 +28,9 @@ class Launch {
   void prepare();
 
   /// What to run now.
-  const recipe::Recipe& recipe() const { return paper_->recipe; }
+  const recipe::Recipe& recipe() const { return estimate_->recipe; }
   /// Without a time where only a plugin knows its devices.
-  const fit::OnPaper& paper() const { return *paper_; }
+  const fit::Estimate& estimate() const { return *estimate_; }
   /// The rung it stands on; 0: as asked.
   size_t rung() const { return rung_; }
   const plan::Changes& changes() const { return changes_; }
@@ -39,25 +39,25 @@ class Launch {
   /// Whether an answer to this failure is in the ladder's window.
   static bool in_window(const memory::OutOfMemory& failure) { return failure.facts().step <= 0; }
   /// Takes the whole mesh to the next rung that needs less than what failed. Throws the failure where none does.
-  void climb_down(const memory::OutOfMemory& failure);
+  void step_down(const memory::OutOfMemory& failure);
 
   /// How it ended, for the next launch.
   void record_failure(const memory::OutOfMemory& failure);
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
-  fit::OnPaper on_paper(const recipe::Recipe& recipe) const;
-  fit::Climb climb(const fit::Ceiling& ceiling = {}) const;
+  fit::Estimate make_estimate(const recipe::Recipe& recipe) const;
+  fit::LadderPath walk_ladder(const fit::Ceiling& ceiling = {}) const;
   void start_where_remembered();
   void say_if_other_experiment() const;
-  void take(fit::Climb climb);
-  [[noreturn]] void give_up(const fit::Climb& climb, const memory::OutOfMemory& failure);
+  void take(fit::LadderPath path);
+  [[noreturn]] void give_up(const fit::LadderPath& path, const memory::OutOfMemory& failure);
 
   recipe::Recipe asked_;
   UsersCatalog catalog_;
-  fit::Ground ground_;                  // the same for every rung: none changes how many chips there are
-  catalog::Signature asked_signature_;  // with its drills: they teach nothing about launches without
-  std::optional<fit::OnPaper> paper_;
+  fit::Assumptions assumptions_;        // the same for every rung: none changes how many chips there are
+  catalog::Signature asked_signature_;  // with its faults: they teach nothing about launches without
+  std::optional<fit::Estimate> estimate_;
   size_t rung_ = 0;
   plan::Changes changes_;
   std::vector<std::string> reasons_;  // of every rung that was tried now; none: as remembered

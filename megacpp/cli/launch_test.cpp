@@ -31,7 +31,7 @@ using testing_support::Variable;
 
 class LaunchTest : public testing::Test {
  protected:
-  // Kernels take scratch memory by the number of threads, and what a rung relieves depends on it.
+  // Kernels take scratch memory by the number of threads, and what a rung reduces depends on it.
   CommandResult train(std::vector<std::string> settings, const std::vector<std::string>& more = {"--json"}) {
     settings.insert(settings.begin(),
                     {"train.steps=2", "train.sequence=64", "model.depth=2", "data.text=[docs]", "train.threads=2"});
@@ -111,7 +111,7 @@ TEST_F(LaunchTest, WhatFitsOnPaperTodayIsTriedAsAsked) {
     return next.rung();
   };
   EXPECT_EQ(launch_after(fit::kPlanningStage), 0u);
-  EXPECT_EQ(launch_after("run step 0"), 1u) << "no paper foresaw that";
+  EXPECT_EQ(launch_after("run step 0"), 1u) << "no estimate foresaw that";
 }
 
 TEST_F(LaunchTest, AFailureInStepZeroTakesAllChipsDown) {
@@ -133,7 +133,7 @@ TEST_F(LaunchTest, BehindTheWindowTheRunEndsWithAReport) {
   EXPECT_EQ(result.err.find("ladder     "), std::string::npos) << "no ladder\n" << result.err;
 }
 
-TEST_F(LaunchTest, DrillsTeachNothingAboutLaunchesWithout) {
+TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {
   trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 0]"});
   EXPECT_EQ(trained({"layout.data_parallel=2"})["rung"], 0);
 }
@@ -175,12 +175,12 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
     Launch launch(recipe, {});
     launch.prepare();
     ASSERT_EQ(launch.rung(), 0u) << "on paper it fits";
-    const double asked = static_cast<double>(launch.paper().fit.worst().needed());
+    const double asked = static_cast<double>(launch.estimate().fit.worst().needed());
     const double too_much = static_cast<double>(*message.used) / static_cast<double>(*message.limit);
     launch.record_failure(plugins::out_of_memory(message, recipe.name));
-    launch.climb_down(plugins::out_of_memory(message, recipe.name));
+    launch.step_down(plugins::out_of_memory(message, recipe.name));
     EXPECT_EQ(launch.rung(), 1u);
-    EXPECT_LT(static_cast<double>(launch.paper().fit.worst().needed()), asked / too_much);
+    EXPECT_LT(static_cast<double>(launch.estimate().fit.worst().needed()), asked / too_much);
     EXPECT_EQ(launch.recipe().train.batch * launch.recipe().train.micro_steps, 2048);
   }
   const auto entries = catalog::Catalog::open(folder_ / "catalog.sqlite").entries();

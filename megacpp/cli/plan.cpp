@@ -35,7 +35,7 @@ int run_plan(const Flags& flags) {
     base::write_file_atomically(flags.html, plan_page(report));
     fmt::print(stderr, "page written to {}\n", flags.html);
   }
-  if (!report.paper.fit.fits()) throw fit::misfit_error(report.paper);
+  if (!report.estimate.fit.fits()) throw fit::misfit_error(report.estimate);
   return 0;
 }
 

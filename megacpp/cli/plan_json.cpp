@@ -40,11 +40,11 @@ Json gates_json() {
 
 Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
   const int64_t slice_chip = group.chip / r.slice.chip.devices;
-  const memory::MemoryPlan& plan = r.paper.compiled.pipeline[group.stage].memory;
+  const memory::MemoryPlan& plan = r.estimate.compiled.stages[group.stage].memory;
   return {{"chip", group.chip},
           {"chips", group.chips},
           {"stage", group.stage},
-          {"coordinates", coordinates_json(group.chip, r.paper.compiled.mesh)},
+          {"coordinates", coordinates_json(group.chip, r.estimate.compiled.mesh)},
           {"slice_coordinates", r.slice.coordinates(slice_chip)},
           {"host", r.slice.host_name(slice_chip)},
           {"planned_bytes", group.planned},
@@ -64,7 +64,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
 Json errors_json(const catalog::Errors& errors) { return {{"median", errors.median}, {"worst", errors.worst}}; }
 
 Json correction_json(const PlanReport& r) {
-  const catalog::Correction& c = r.paper.correction;
+  const catalog::Correction& c = r.estimate.correction;
   Json json = {{"lane", r.lane},
                {"samples", c.samples},
                {"method", catalog::method_name(c.method)},
@@ -96,7 +96,7 @@ Json links_json(const fit::StepTime& time) {
 }
 
 Json time_json(const PlanReport& r) {
-  const fit::StepTime& time = r.paper.time;
+  const fit::StepTime& time = r.estimate.time;
   return {{"step_seconds", time.seconds()},
           {"compute_seconds", time.compute},
           {"memory_seconds", time.memory},
@@ -110,7 +110,7 @@ Json time_json(const PlanReport& r) {
           {"bound_by", fit::part_name(time.largest())},
           {"regime", fit::regime_name(r.regime.kind)},
           {"regime_because", r.regime.because},
-          {"relief", r.relief}};
+          {"speed_advice", r.speed_advice}};
 }
 
 Json tensor_json(const fit::StoredTensor& tensor) {
@@ -134,11 +134,11 @@ Json parameter_json(const fit::StoredParameter& p) {
 }  // namespace
 
 Json plan_json(const PlanReport& r) {
-  const plan::Plan& plan = r.paper.plan;
+  const plan::Plan& plan = r.estimate.plan;
   Json groups = Json::array(), parameters = Json::array();
-  for (const fit::ChipGroup& group : r.paper.fit.groups) groups.push_back(group_json(r, group));
+  for (const fit::ChipGroup& group : r.estimate.fit.groups) groups.push_back(group_json(r, group));
   for (const fit::StoredParameter& parameter : r.stored) parameters.push_back(parameter_json(parameter));
-  const recipe::Recipe& recipe = r.paper.recipe;
+  const recipe::Recipe& recipe = r.estimate.recipe;
   return {{"name", recipe.name},
           {"pattern", recipe.model.pattern},
           {"depth", recipe.model.depth},
@@ -152,14 +152,14 @@ Json plan_json(const PlanReport& r) {
           {"layout", plan::layout_line(plan)},
           {"resolved_layout", resolved_layout_json(recipe, plan)},
           {"changed_to_fill", changes_json(r.filling)},
-          {"fits", r.paper.fit.fits()},
+          {"fits", r.estimate.fit.fits()},
           {"groups", groups},
-          {"mean_needed_bytes", r.paper.fit.mean},
+          {"mean_needed_bytes", r.estimate.fit.mean},
           {"correction", correction_json(r)},
           {"composition", composition_json(r.composition)},
           {"gates", gates_json()},
           {"arguments", arguments_json(r.arguments)},
-          {"collectives", links_json(r.paper.time)},
+          {"collectives", links_json(r.estimate.time)},
           {"time", time_json(r)},
           {"parameters", parameters}};
 }

@@ -30,7 +30,7 @@ double as_number(int64_t bytes) { return static_cast<double>(bytes); }
 /// Families in the order of their names, over all plans of the pipeline.
 std::vector<std::string> families_of(const compile::Compiled& compiled) {
   std::map<std::string, bool> seen;
-  for (const compile::ChipPrograms& stage : compiled.pipeline)
+  for (const compile::StagePrograms& stage : compiled.stages)
     for (const memory::Item& item : stage.memory.items) seen[item.family] = true;
   std::vector<std::string> families;
   for (const auto& [family, is_seen] : seen) families.push_back(family);
@@ -45,12 +45,12 @@ std::vector<std::string> family_labels(const std::vector<std::string>& families)
 
 /// Every group of chips against its limit.
 std::string chips_picture(const PlanReport& r) {
-  const std::vector<std::string> families = families_of(r.paper.compiled);
+  const std::vector<std::string> families = families_of(r.estimate.compiled);
   report::BarChart chart{.series = family_labels(families), .bars = {}, .text = bytes_label};
   chart.series.push_back("padding");
   chart.series.push_back("code");
-  for (const fit::ChipGroup& group : r.paper.fit.groups) {
-    const memory::MemoryPlan& plan = r.paper.compiled.pipeline[group.stage].memory;
+  for (const fit::ChipGroup& group : r.estimate.fit.groups) {
+    const memory::MemoryPlan& plan = r.estimate.compiled.stages[group.stage].memory;
     std::map<std::string, int64_t> by_family;
     for (const memory::Item& item : plan.items) by_family[item.family] += item.bytes;
     report::Bar bar{
@@ -133,8 +133,8 @@ Table parameters_table(const PlanReport& r) {
 }
 
 Table facts_table(const PlanReport& r) {
-  const recipe::Recipe& recipe = r.paper.recipe;
-  const plan::Plan& plan = r.paper.plan;
+  const recipe::Recipe& recipe = r.estimate.recipe;
+  const plan::Plan& plan = r.estimate.plan;
   Table table{
       .headings = {"", ""},
       .rows = {{"model", fmt::format("{}, pattern {}, depth {}, {:.2f}M parameters", recipe.name, recipe.model.pattern,
@@ -156,9 +156,9 @@ void add_memory(report::Page& page, const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   page.heading("Memory of every chip");
   page.figure(chips_picture(r), "Bytes at the peak by family against the limit; the chip with the least room first.");
-  page.table(chips_table(r.paper.fit));
+  page.table(chips_table(r.estimate.fit));
   page.paragraph(
-      fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.paper.fit.mean)));
+      fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));
   page.heading("The worst chip: " + r.worst().place);
   page.figure(roles_picture(plan), "What its bytes are for at the peak, by family.");
   page.table(memory_table(memory::by_family(plan), "family"));
@@ -173,10 +173,10 @@ void add_memory(report::Page& page, const PlanReport& r) {
 }
 
 void add_time(report::Page& page, const PlanReport& r) {
-  const fit::StepTime& time = r.paper.time;
+  const fit::StepTime& time = r.estimate.time;
   page.heading("Predicted step");
   page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU. Regime: {}. {}", human_seconds(time.seconds()),
-                             r.tokens_per_second(), 100 * time.mfu, to_text(r.regime), r.relief));
+                             r.tokens_per_second(), 100 * time.mfu, to_text(r.regime), r.speed_advice));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");
   page.paragraph(arithmetic_text(time));
@@ -186,8 +186,8 @@ void add_time(report::Page& page, const PlanReport& r) {
 }  // namespace
 
 std::string plan_page(const PlanReport& r) {
-  report::Page page(fmt::format("{} on {}", r.paper.recipe.name, r.slice.name));
-  page.banner(verdict_text(r), r.paper.fit.fits() ? report::Page::Tone::good : report::Page::Tone::bad);
+  report::Page page(fmt::format("{} on {}", r.estimate.recipe.name, r.slice.name));
+  page.banner(verdict_text(r), r.estimate.fit.fits() ? report::Page::Tone::good : report::Page::Tone::bad);
   page.table(facts_table(r));
   add_memory(page, r);
   add_time(page, r);

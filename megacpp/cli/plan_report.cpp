@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/fill_slice.h"
-#include "megacpp/cli/ground.h"
 #include "megacpp/fit/lane.h"
-#include "megacpp/fit/relief.h"
+#include "megacpp/fit/speed_advice.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -23,26 +23,26 @@ std::string target_name(const recipe::Recipe& recipe, const PlanWishes& wishes) 
 }
 
 void add_parameters(PlanReport& report) {
-  const compile::Compiled& compiled = report.paper.compiled;
+  const compile::Compiled& compiled = report.estimate.compiled;
   std::vector<std::vector<blocks::Parameter>> by_stage;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage) by_stage.push_back(compiled.parameters_of(stage));
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) by_stage.push_back(compiled.parameters_of(stage));
   for (const blocks::Parameter& parameter : compiled.parameters) report.parameters += ir::num_elements(parameter.shape);
   const hw::Chip device = hw::device_of(report.slice.chip);
-  report.rows = plan::parameter_table(report.paper.plan, by_stage);
-  report.stored = fit::stored_parameters(compiled, report.paper.plan, device);
-  report.arguments = fit::argument_bytes(report.memory(), report.paper.recipe, device);
+  report.rows = plan::parameter_table(report.estimate.plan, by_stage);
+  report.stored = fit::stored_parameters(compiled, report.estimate.plan, device);
+  report.arguments = fit::argument_bytes(report.memory(), report.estimate.recipe, device);
 }
 
 }  // namespace
 
 double PlanReport::tokens_per_step() const {
-  const recipe::Train& train = paper.recipe.train;
+  const recipe::Train& train = estimate.recipe.train;
   return static_cast<double>(train.batch) * static_cast<double>(train.sequence) *
          static_cast<double>(train.micro_steps);
 }
 
 double PlanReport::tokens_per_second() const {
-  const double seconds = paper.time.seconds();
+  const double seconds = estimate.time.seconds();
   return seconds > 0 ? tokens_per_step() / seconds : 0;
 }
 
@@ -51,33 +51,33 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .filling = {},
                     .lane = {},
                     .catalog_note = {},
-                    .paper = {},
+                    .estimate = {},
                     .composition = {},
                     .rows = {},
                     .stored = {},
                     .arguments = {},
                     .regime = {},
-                    .relief = {}};
+                    .speed_advice = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
   const FilledRecipe fill = fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
   UsersCatalog catalog(wishes.catalog, catalog::Access::read);
-  report.paper = fit::plan_on_paper(filled, ground_for(filled, report.slice, catalog));
+  report.estimate = fit::make_estimate(filled, assumptions_for(filled, report.slice, catalog));
   report.catalog_note = catalog.why_not();
-  if (report.catalog_note.empty() && report.paper.correction.samples == 0)
+  if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
-  report.composition = plan::composition(report.paper.plan, filled);
+  report.composition = plan::composition(report.estimate.plan, filled);
   add_parameters(report);
-  report.regime = fit::regime_of(report.paper);
-  report.relief = fit::relief(report.paper.time, report.paper.plan, filled);
+  report.regime = fit::regime_of(report.estimate);
+  report.speed_advice = fit::speed_advice(report.estimate.time, report.estimate.plan, filled);
   return report;
 }
 
 std::string verdict_text(const PlanReport& report) {
   using memory::human_bytes;
   const fit::ChipGroup& worst = report.worst();
-  const bool fits = report.paper.fit.fits();
+  const bool fits = report.estimate.fit.fits();
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place,
                                  worst.where, human_bytes(worst.needed()), human_bytes(worst.limit),
                                  human_bytes(std::abs(worst.room())), fits ? "room" : "too much");

@@ -9,7 +9,7 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/users_catalog.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/hw/slice.h"
@@ -31,18 +31,18 @@ struct PlanReport {
   plan::Changes filling;     // what was changed so that no chip of it is left over
   std::string lane;          // "xla v6e"
   std::string catalog_note;  // why nothing corrects it; empty where something does
-  fit::OnPaper paper;
+  fit::Estimate estimate;
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;
   std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
   std::vector<fit::StoredParameter> stored;  // every one
   fit::ArgumentBytes arguments;              // of the worst chip
   fit::Regime regime;
-  std::string relief;  // what would make a step shorter
+  std::string speed_advice;  // what would make a step shorter
 
-  const fit::ChipGroup& worst() const { return paper.fit.worst(); }
+  const fit::ChipGroup& worst() const { return estimate.fit.worst(); }
   /// Of the worst chip.
-  const memory::MemoryPlan& memory() const { return paper.worst_memory(); }
+  const memory::MemoryPlan& memory() const { return estimate.worst_memory(); }
   double tokens_per_step() const;
   double tokens_per_second() const;
 };

@@ -17,8 +17,8 @@ using base::human_seconds;
 using memory::human_bytes;
 
 std::string header_text(const PlanReport& r) {
-  const recipe::Recipe& recipe = r.paper.recipe;
-  const plan::Plan& plan = r.paper.plan;
+  const recipe::Recipe& recipe = r.estimate.recipe;
+  const plan::Plan& plan = r.estimate.plan;
   std::string text = fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name,
                                  recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
   text += fmt::format("hardware  {}\n", hardware_text(r.slice));
@@ -61,7 +61,7 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
 
 std::string correction_text(const PlanReport& r) {
   if (!r.catalog_note.empty()) return fmt::format("Not corrected by measurements of {}: {}.\n", r.lane, r.catalog_note);
-  const catalog::Correction& c = r.paper.correction;
+  const catalog::Correction& c = r.estimate.correction;
   std::string text = fmt::format("Corrected by {} measurements of {}", c.samples, r.lane);
   if (c.after)
     text += fmt::format(": these were off by {:.1f}% in the median as planned, {:.1f}% corrected by the others",
@@ -99,7 +99,7 @@ std::string links_text(const fit::StepTime& time) {
 }
 
 std::string time_text(const PlanReport& r) {
-  const fit::StepTime& time = r.paper.time;
+  const fit::StepTime& time = r.estimate.time;
   const double all = time.seconds();
   TextTable table({"part", ">time", ">share"});
   const auto add = [&](const char* name, double seconds) {
@@ -113,13 +113,14 @@ std::string time_text(const PlanReport& r) {
       "Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU. The least this hardware allows the program.\nRegime: {}.\n",
       human_seconds(all), r.tokens_per_second(), 100 * time.mfu, to_text(r.regime));
   text += table.to_text() + arithmetic_text(time) + "\n";
-  return text + fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.relief);
+  return text +
+         fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.speed_advice);
 }
 
 }  // namespace
 
 std::string plan_text(const PlanReport& r) {
-  const plan::Plan& plan = r.paper.plan;
+  const plan::Plan& plan = r.estimate.plan;
   const bool has_stages = plan.stages > 1;
   std::string text = header_text(r) + "\n" + verdict_text(r) + "\n\n";
   text += "Composition, in this order for every model:\n" + composition_text(r.composition);
@@ -127,12 +128,12 @@ std::string plan_text(const PlanReport& r) {
   if (!axes.empty()) text += "\nAxes of the mesh behind each dimension:\n" + axes;
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.paper.fit, has_stages) + correction_text(r);
+  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r);
   text += "\n" + memory_text(r);
-  text += "\n" + links_text(r.paper.time);
+  text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);
   return text + fmt::format("\nThe average over all {} chips, which decides nothing: {} needed.\n", plan.chips,
-                            human_bytes(r.paper.fit.mean));
+                            human_bytes(r.estimate.fit.mean));
 }
 
 }  // namespace megacpp::cli

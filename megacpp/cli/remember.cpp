@@ -16,10 +16,10 @@ namespace {
 using memory::human_bytes;
 
 /// The prediction of the worst chip, to be completed by how it went.
-catalog::Outcome predicted_outcome(const fit::OnPaper& paper, size_t rung) {
-  const fit::ChipGroup& worst = paper.fit.worst();
-  const double seconds = paper.time.seconds();
-  return {.signature = fit::signature_of(paper.recipe, paper.fit.hardware),
+catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
+  const fit::ChipGroup& worst = estimate.fit.worst();
+  const double seconds = estimate.time.seconds();
+  return {.signature = fit::signature_of(estimate.recipe, estimate.fit.hardware),
           .at = base::utc_now(),
           .rung = static_cast<int64_t>(rung),
           .chip = worst.place,
@@ -41,9 +41,9 @@ std::string contents_of(const memory::OomFacts& facts) {
 
 }  // namespace
 
-void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, const std::string& lane, size_t rung,
+void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
                        const Measured& measured) {
-  catalog::Outcome outcome = predicted_outcome(paper, rung);
+  catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.stage = measured.stage;
   if (!measured.chip.empty()) outcome.chip = measured.chip;
   outcome.measured_bytes = measured.bytes;
@@ -59,22 +59,22 @@ void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, con
   };
   if (measured.bytes && measured.plan != nullptr)
     sample(catalog::kPeakBytes, fit::parts_of(*measured.plan), static_cast<double>(*measured.bytes));
-  if (measured.step_seconds && *measured.step_seconds > 0 && paper.time.seconds() > 0)
-    sample(catalog::kStepSeconds, fit::parts_of(paper.time), *measured.step_seconds);
+  if (measured.step_seconds && *measured.step_seconds > 0 && estimate.time.seconds() > 0)
+    sample(catalog::kStepSeconds, fit::parts_of(estimate.time), *measured.step_seconds);
 }
 
-void remember_failure(catalog::Catalog& catalog, const fit::OnPaper& paper, size_t rung, const memory::OomFacts& facts,
-                      const std::string& note) {
-  catalog::Outcome outcome = predicted_outcome(paper, rung);
+void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
+                      const memory::OomFacts& facts, const std::string& note) {
+  catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.ending = catalog::Ending::fails;
   outcome.oom_class = memory::oom_class_name(facts.cls);
   outcome.stage = facts.step >= 0 ? fmt::format("run step {}", facts.step) : facts.stage;
   if (!facts.place.empty()) outcome.chip = facts.place;
   if (facts.limit) outcome.limit_bytes = facts.limit;
-  // Only a compiler has measured the whole program; plans and drills have measured nothing.
+  // Only a compiler has measured the whole program; plans and faults have measured nothing.
   if (facts.cls == memory::OomClass::compile && !facts.text.empty()) outcome.measured_bytes = facts.wanted;
   std::vector<std::string> notes;
-  for (const std::string& part : {std::string(facts.is_drill ? "a drill" : ""), note, contents_of(facts)})
+  for (const std::string& part : {std::string(facts.is_injected ? "an injected fault" : ""), note, contents_of(facts)})
     if (!part.empty()) notes.push_back(part);
   outcome.note = fmt::format("{}", fmt::join(notes, "; "));
   catalog.record(outcome);

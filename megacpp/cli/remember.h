@@ -7,7 +7,7 @@
 #include <string>
 
 #include "megacpp/catalog/catalog.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::cli {
@@ -21,11 +21,11 @@ struct Measured {
 };
 
 /// An outcome that fits, and a sample for each number that was measured.
-void remember_measured(catalog::Catalog& catalog, const fit::OnPaper& paper, const std::string& lane, size_t rung,
+void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
                        const Measured& measured);
 
 /// An outcome that fails, with what the failure says: numbers, what the bytes were for, the largest pieces, and `note`.
-void remember_failure(catalog::Catalog& catalog, const fit::OnPaper& paper, size_t rung, const memory::OomFacts& facts,
-                      const std::string& note = {});
+void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
+                      const memory::OomFacts& facts, const std::string& note = {});
 
 }  // namespace megacpp::cli

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/cli/ground.h"
+#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/temporary_folder.h"
@@ -28,8 +28,8 @@ class RememberTest : public testing::Test {
   }
   void remember(const XlaCompilation& compilation) {
     UsersCatalog none({.none = true}, catalog::Access::read);
-    const fit::OnPaper paper = fit::plan_on_paper(recipe_, ground_for(recipe_, *compilation.choice.tpu, none));
-    remember_compilation(catalog_, paper, compilation);
+    const fit::Estimate estimate = fit::make_estimate(recipe_, assumptions_for(recipe_, *compilation.choice.tpu, none));
+    remember_compilation(catalog_, estimate, compilation);
   }
 
   const recipe::Recipe recipe_ = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",

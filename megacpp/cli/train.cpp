@@ -136,13 +136,13 @@ void refuse_what_xla_hides(const Flags& flags) {
 int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launch) {
   const recipe::Recipe& recipe = launch.recipe();
   const int threads = threads_for(recipe);
-  const plan::Plan& plan = launch.paper().plan;
+  const plan::Plan& plan = launch.estimate().plan;
   const data::Batches batches(corpus, train::batch_options(recipe));
   // What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
   std::optional<compile::Compiled> for_xla;
   if (recipe.backend == "xla")
     for_xla = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
-  const compile::Compiled& compiled = for_xla ? *for_xla : launch.paper().compiled;
+  const compile::Compiled& compiled = for_xla ? *for_xla : launch.estimate().compiled;
   print_header(recipe, compiled, corpus, threads);
   const auto run = load_for(recipe, compiled,
                             {.threads = threads,
@@ -179,7 +179,7 @@ int run_train(const Flags& flags) {
     } catch (const memory::OutOfMemory& failure) {
       launch.record_failure(failure);
       if (!Launch::in_window(failure)) throw;
-      launch.climb_down(failure);
+      launch.step_down(failure);
     }
   }
 }

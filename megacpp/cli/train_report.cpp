@@ -33,15 +33,15 @@ Json counters_json(const runtime::Counters& counters) {
 fit::Regime regime_of(const TrainedRun& trained) {
   size_t compiles = 0;
   for (const auto& [cause, count] : trained.run.counters().compiles) compiles += static_cast<size_t>(count);
-  return fit::regime_of(trained.launch.paper().time, {.fallbacks = trained.compiled.fallbacks.size(),
-                                                      .late_compiles = compiles > 1 ? compiles - 1 : 0,
-                                                      .was_shrunk = trained.launch.rung() > 0});
+  return fit::regime_of(trained.launch.estimate().time, {.fallbacks = trained.compiled.fallbacks.size(),
+                                                         .late_compiles = compiles > 1 ? compiles - 1 : 0,
+                                                         .was_shrunk = trained.launch.rung() > 0});
 }
 
-std::string prediction_text(const fit::OnPaper& paper, double seconds) {
-  const double predicted = paper.time.seconds();
+std::string prediction_text(const fit::Estimate& estimate, double seconds) {
+  const double predicted = estimate.time.seconds();
   if (!(predicted > 0)) return fmt::format("a step took {}\n", human_seconds(seconds));
-  const bool is_here = paper.fit.hardware.starts_with("host");
+  const bool is_here = estimate.fit.hardware.starts_with("host");
   return fmt::format("a step took {}, {} predicted ({:+.0f} %){}\n", human_seconds(seconds), human_seconds(predicted),
                      100 * (predicted / seconds - 1),
                      is_here && predicted > kFasterThanPossible * seconds
@@ -53,7 +53,7 @@ std::string prediction_text(const fit::OnPaper& paper, double seconds) {
 
 double compile_seconds(const compile::Compiled& compiled) {
   double seconds = 0;
-  for (const compile::StageTime& stage : compiled.stages) seconds += stage.seconds;
+  for (const compile::PassTime& pass : compiled.passes) seconds += pass.seconds;
   return seconds;
 }
 
@@ -70,7 +70,7 @@ std::string train_text(const TrainedRun& trained) {
   std::string text = fmt::format("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n",
                                  launch.recipe().name, reports.size(), reports.front().loss, reports.back().loss,
                                  pace.tokens_per_second(), measured, worst.memory.planned_peak_bytes, where);
-  if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.paper(), *seconds);
+  if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
   return text + "regime: " + to_text(regime_of(trained)) + "\n";
 }
 
@@ -80,7 +80,7 @@ Json train_json(const TrainedRun& trained) {
   const std::vector<ChipReport> chips = worst_first(run);
   const ChipReport& worst = chips.front();
   const train::Pace pace = train::pace_of(reports);
-  const double predicted = launch.paper().time.seconds();
+  const double predicted = launch.estimate().time.seconds();
   const fit::Regime regime = regime_of(trained);
   Json losses = Json::array();
   for (const train::StepReport& report : reports) losses.push_back(report.loss);

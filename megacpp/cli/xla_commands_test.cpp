@@ -55,7 +55,7 @@ class XlaCommandsTest : public testing::Test {
   std::string cpu_plugin_;
 };
 
-TEST_F(XlaCommandsTest, LimitsAndDrillsEndARunAsTheyDoOnOurOwnBackend) {
+TEST_F(XlaCommandsTest, LimitsAndFaultsEndARunAsTheyDoOnOurOwnBackend) {
   struct Ending {
     std::string setting, code;
     int status;

@@ -87,15 +87,15 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
                          plugins::problem_of(*result.out_of_memory, where));
 }
 
-void remember_compilation(catalog::Catalog& catalog, const fit::OnPaper& paper, const XlaCompilation& compilation) {
+void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation) {
   if (compilation.out_of_memory) {
     const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");
-    return remember_failure(catalog, paper, 0, failure.facts());
+    return remember_failure(catalog, estimate, 0, failure.facts());
   }
-  Measured measured{.stage = "compile", .plan = &paper.worst_memory()};
+  Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
   if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
-  remember_measured(catalog, paper, fit::lane_name(*compilation.choice.tpu, paper.recipe.backend), 0, measured);
+  remember_measured(catalog, estimate, fit::lane_name(*compilation.choice.tpu, estimate.recipe.backend), 0, measured);
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
@@ -167,7 +167,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
   const emit::Module module = module_for(recipe, plan, ours, choice, dump, result.emission_seconds);
   result.text_bytes = module.text.size();
   result.argument_bytes = planned_argument_bytes(module, choice);
-  result.flops = ours.pipeline[0].flops;
+  result.flops = ours.stages[0].flops;
   try {
     result.report = compile_module(choice, module, ours.mesh);
   } catch (const base::Error& error) {

@@ -13,7 +13,7 @@
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/collective_comparison.h"
 #include "megacpp/compile/compile.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
@@ -82,6 +82,6 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
 
 /// What the compiler of a slice said beside our plan for it. The peak of a program that fits corrects other plans of
 /// the lane.
-void remember_compilation(catalog::Catalog& catalog, const fit::OnPaper& paper, const XlaCompilation& compilation);
+void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation);
 
 }  // namespace megacpp::cli

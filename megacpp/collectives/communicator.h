@@ -17,11 +17,11 @@
 
 namespace megacpp::collectives {
 
-/// Calls of one group that a chip may have under way; and as many sends and receives, taken together, beside those
+/// Calls of one group that a chip may have in flight; and as many sends and receives, taken together, beside those
 /// that reserve_messages() made room for.
-inline constexpr int64_t kMaxUnderWay = 128;
+inline constexpr int64_t kMaxInFlight = 128;
 
-/// A call under way, to be finished once.
+/// A call in flight, to be finished once.
 struct Ticket {
   int64_t number = -1;
 };
@@ -37,7 +37,7 @@ class Communicator {
   /// their common groups in the same order; the same list again gives the same group. Lives as long as this.
   virtual const Group& create_group(const std::vector<int64_t>& members) = 0;
 
-  /// Room for so many more sends and receives under way, before step 0.
+  /// Room for so many more sends and receives in flight, before step 0.
   virtual void reserve_messages(int64_t count) = 0;
 
   /// Posts a call and returns without waiting for anybody. Until it is finished the call and its operands must not

@@ -309,7 +309,7 @@ TEST_P(ConformanceTest, TheSameMembersAreTheSameGroup) {
 }
 
 // Chips finish in different orders: each must go on with what the others wait for.
-TEST_P(ConformanceTest, CallsUnderWayMayBeFinishedInAnyOrder) {
+TEST_P(ConformanceTest, CallsInFlightMayBeFinishedInAnyOrder) {
   const ir::Mesh mesh({{"data", 2}, {"model", 2}});
   run(mesh.chips(), [&](Communicator& c) {
     std::vector<const Group*> groups;
@@ -413,7 +413,7 @@ TEST_P(ConformanceTest, MessagesAreMatchedByTagAndThenByAge) {
   });
 }
 
-// Forth with tag 1, back with tag 2, while a sum over all stages is under way.
+// Forth with tag 1, back with tag 2, while a sum over all stages is in flight.
 TEST_P(ConformanceTest, APipelineSendsForthAndBackAmongCollectives) {
   run(4, [](Communicator& c) {
     const Group& group = c.create_group(first_chips(4));
@@ -448,12 +448,12 @@ TEST_P(ConformanceTest, AChipMaySendToItself) {
   });
 }
 
-TEST_P(ConformanceTest, AsManyCallsAsPromisedMayBeUnderWay) {
+TEST_P(ConformanceTest, AsManyCallsAsPromisedMayBeInFlight) {
   run(3, [](Communicator& c) {
     const Group& group = c.create_group(first_chips(3));
     for (int round = 0; round < 3; ++round) {
       std::vector<Exchange> exchanges;
-      for (int64_t i = 0; i < kMaxUnderWay; ++i)
+      for (int64_t i = 0; i < kMaxInFlight; ++i)
         exchanges.emplace_back(
             Call{.kind = Kind::all_gather, .group = &group, .parts = {{.shape = {5}}}, .where = "many"}, c.rank(), i);
       std::vector<Ticket> tickets;

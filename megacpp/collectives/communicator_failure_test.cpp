@@ -207,7 +207,7 @@ TEST_P(FailureTest, MoreCallsThanPromisedAreRefused) {
     Buffered gather(Kind::all_gather, &c.create_group({0}), 1, "gather");
     Buffered send(Kind::send, nullptr, 1, "send");
     for (const Call* call : {&gather.call, &send.call}) {
-      for (int64_t i = 0; i < kMaxUnderWay; ++i) c.start(*call);
+      for (int64_t i = 0; i < kMaxInFlight; ++i) c.start(*call);
       testing_support::problem_of(Code::E9001, [&] { c.start(*call); });
     }
   });

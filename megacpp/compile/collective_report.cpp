@@ -188,7 +188,7 @@ struct Part {
 };
 
 // In a pipeline every pass, and every exchange around it, is a program of its own.
-Part part_of(const ChipPrograms& chip, size_t program) {
+Part part_of(const StagePrograms& chip, size_t program) {
   Part part;
   bool reads_batch = false;
   for (const Action& action : chip.step) {
@@ -225,7 +225,7 @@ Key key_of(const CollectiveRow& row) {
 class StageReport {
  public:
   StageReport(const Compiled& compiled, size_t stage, const recipe::Recipe& recipe, const plan::Plan& plan)
-      : chip_(compiled.pipeline[stage]),
+      : chip_(compiled.stages[stage]),
         stage_(static_cast<int64_t>(stage)),
         micro_steps_(recipe.train.micro_steps),
         layout_(plan.layout),
@@ -265,7 +265,7 @@ class StageReport {
     }
   }
 
-  const ChipPrograms& chip_;
+  const StagePrograms& chip_;
   int64_t stage_;
   int64_t micro_steps_;
   const recipe::Layout& layout_;
@@ -286,7 +286,7 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
                                              const plan::Plan& plan) {
   std::vector<CollectiveRow> rows;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
     for (CollectiveRow& row : StageReport(compiled, stage, recipe, plan).run()) {
       if (row.phase != Phase::update) row.calls /= recipe.train.micro_steps;
       rows.push_back(std::move(row));

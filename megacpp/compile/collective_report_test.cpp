@@ -193,7 +193,7 @@ TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
 }
 
 TEST(CollectiveReportTest, LaneFsdpGathersTwiceAndScattersOncePerBlock) {
-  const auto rows = report_of({"layout.lane=fsdp", "layout.data_parallel=2"});
+  const auto rows = report_of({"layout.policy=fsdp", "layout.data_parallel=2"});
   for (const char* family : {"block*.A", "block*.E"}) {
     const Found forward = find(rows, {Phase::forward, "all_gather", family});
     EXPECT_EQ(forward.calls, kPairs) << family;
@@ -392,8 +392,8 @@ INSTANTIATE_TEST_SUITE_P(
                     hybrid({"layout.tensor_parallel=2", "layout.context_parallel=2"}),
                     hybrid({"layout.data_parallel=2", "layout.expert_parallel=2", "layout.tensor_parallel=2"}),
                     hybrid({"layout.data_parallel=2", "layout.expert_parallel=2", "layout.zero=3"}),
-                    hybrid({"layout.lane=fsdp", "layout.data_parallel=2", "layout.tensor_parallel=2"}),
-                    hybrid({"layout.lane=megatron", "layout.data_parallel=2", "layout.tensor_parallel=4"}),
+                    hybrid({"layout.policy=fsdp", "layout.data_parallel=2", "layout.tensor_parallel=2"}),
+                    hybrid({"layout.policy=megatron", "layout.data_parallel=2", "layout.tensor_parallel=4"}),
                     hybrid({"layout.pipeline_parallel=2", "layout.tensor_parallel=4"})));
 INSTANTIATE_TEST_SUITE_P(
     Layouts, RemovalTest,
@@ -418,9 +418,9 @@ INSTANTIATE_TEST_SUITE_P(
 // State as the memory plan has it, and second copies of weights: as the plan counts them, for only in a pipeline are
 // they state.
 int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled, int64_t stage) {
-  const size_t there = std::min(static_cast<size_t>(stage), compiled.pipeline.size() - 1);
+  const size_t there = std::min(static_cast<size_t>(stage), compiled.stages.size() - 1);
   int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters_of(there)).kept;
-  for (const memory::StateSlot& slot : compiled.pipeline[there].memory.state)
+  for (const memory::StateSlot& slot : compiled.stages[there].memory.state)
     if (slot.role != ir::Role::batch && slot.role != ir::Role::activation &&
         slot.name.find("kept.weight") == std::string::npos)
       bytes += slot.type.bytes();

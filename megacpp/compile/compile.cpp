@@ -42,7 +42,7 @@ class Pipeline {
 
   std::vector<Graph>& programs() { return programs_; }
 
-  void stage(const std::string& name, ops::Stage leaves, const std::function<void(std::vector<Graph>&)>& body) {
+  void stage(const std::string& name, ops::Form leaves, const std::function<void(std::vector<Graph>&)>& body) {
     const auto start = std::chrono::steady_clock::now();
     body(programs_);
     finish(name, start);
@@ -54,7 +54,7 @@ class Pipeline {
   }
 
   /// A pass that rewrites each program by itself.
-  void pass(const std::string& name, ops::Stage leaves, const std::function<Graph(const Graph&)>& rewrite) {
+  void pass(const std::string& name, ops::Form leaves, const std::function<Graph(const Graph&)>& rewrite) {
     stage(name, leaves, [&](std::vector<Graph>& programs) {
       for (Graph& graph : programs) graph = rewrite(graph);
     });
@@ -63,7 +63,7 @@ class Pipeline {
   void plan_memory(const std::string& name, const schedule::Target& target) {
     const auto start = std::chrono::steady_clock::now();
     std::string text;
-    for (ChipPrograms& chip : compiled_.pipeline) {
+    for (StagePrograms& chip : compiled_.stages) {
       std::vector<const Graph*> graphs;
       for (const Graph& graph : chip.programs) graphs.push_back(&graph);
       chip.memory = memory::plan_memory(graphs, target);
@@ -78,7 +78,7 @@ class Pipeline {
     size_t nodes = 0;
     for (const Graph& graph : programs_) nodes += graph.nodes().size();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    compiled_.stages.push_back({name, seconds, nodes});
+    compiled_.passes.push_back({name, seconds, nodes});
   }
 
   Compiled& compiled_;
@@ -95,7 +95,7 @@ double flops_of(const Graph& graph) {
   return flops;
 }
 
-// Inside the model the lane says what moves together. The update has all gradients and weights at hand: they go by
+// Inside the model the policy says what moves together. The update has all gradients and weights at hand: they go by
 // size, in the order in which the backward pass makes gradients.
 schedule::BucketPolicy bucket_policy(const plan::Plan& plan, bool is_update) {
   using Unit = schedule::BucketPolicy::Unit;
@@ -112,23 +112,23 @@ schedule::BucketPolicy bucket_policy(const plan::Plan& plan, bool is_update) {
 // From partitioned programs to scheduled ones: the same for every kind of run. The last `updates` programs are updates.
 void lower(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target, const plan::Plan& plan,
            size_t updates) {
-  pipeline.pass("04-decompose", ops::Stage::built, [&](const Graph& graph) {
+  pipeline.pass("04-decompose", ops::Form::built, [&](const Graph& graph) {
     schedule::Decomposed result = schedule::decompose(schedule::remove_dead(graph), target);
     compiled.fallbacks.insert(compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
     return std::move(result.graph);
   });
   if (target.schedules_itself) return;
   // Widening first: a product that is wide already can take the accumulator as its addend.
-  pipeline.pass("05-fold", ops::Stage::built,
+  pipeline.pass("05-fold", ops::Form::built,
                 [](const Graph& graph) { return schedule::fold_accumulation(schedule::widen_products(graph)); });
   // Before fusion, which would tie readers of different collectives together.
-  pipeline.stage("06-bucket", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("06-bucket", ops::Form::built, [&](std::vector<Graph>& programs) {
     for (size_t p = 0; p < programs.size(); ++p)
       programs[p] = schedule::bucket_collectives(programs[p], bucket_policy(plan, p + updates >= programs.size()));
   });
-  pipeline.pass("07-fuse", ops::Stage::fused, schedule::fuse);
-  pipeline.pass("08-order", ops::Stage::fused, schedule::order_for_low_peak);
-  pipeline.pass("09-overlap", ops::Stage::fused, [&](const Graph& graph) {
+  pipeline.pass("07-fuse", ops::Form::fused, schedule::fuse);
+  pipeline.pass("08-order", ops::Form::fused, schedule::order_for_low_peak);
+  pipeline.pass("09-overlap", ops::Form::fused, [&](const Graph& graph) {
     return schedule::overlap_collectives(graph, {.prefetch = plan.layout.prefetch});
   });
 }
@@ -140,7 +140,7 @@ void place_on(Compiled& compiled, const plan::Plan& plan) {
 
 void finish(Compiled& compiled, Pipeline& pipeline, const schedule::Target& target) {
   if (!target.schedules_itself) pipeline.plan_memory("10-memory", target);
-  for (ChipPrograms& chip : compiled.pipeline) {
+  for (StagePrograms& chip : compiled.stages) {
     std::vector<double> flops(chip.programs.size());
     std::ranges::transform(chip.programs, flops.begin(), flops_of);
     for (const Action& action : chip.step)
@@ -173,13 +173,13 @@ partition::Placements place_globally(const Graph& graph, const plan::Plan& plan,
 }
 
 // Every program of the run becomes the program of one chip. State lies in later programs as earlier ones leave it.
-ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, const schedule::Target& target) {
-  ChipPrograms chip;
+StagePrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, const schedule::Target& target) {
+  StagePrograms chip;
   if (target.partitions_itself) {
     for (const Graph& graph : pipeline.programs()) chip.outputs.push_back(place_globally(graph, plan, chip.inputs));
     return chip;
   }
-  pipeline.stage("03-partition", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("03-partition", ops::Form::built, [&](std::vector<Graph>& programs) {
     for (Graph& graph : programs) {
       partition::Partitioned result =
           partition::partition(graph, plan.parallel.mesh, chip.inputs, partition_options(plan));
@@ -195,7 +195,7 @@ ChipPrograms partition_programs(Pipeline& pipeline, const plan::Plan& plan, cons
 
 void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward, const recipe::Recipe& recipe,
                    const plan::Plan& plan, const schedule::Target& target) {
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("02-autodiff", ops::Form::built, [&](std::vector<Graph>& programs) {
     Graph& graph = programs[kMicroStep];
     ops::Builder builder(graph);
     builder.set_scope("loss");
@@ -206,13 +206,13 @@ void compile_whole(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& 
     graph = schedule::narrow_gathers(graph).graph;
     programs.push_back(build_update(forward.parameters, forward.expert_loads, recipe, plan));
   });
-  ChipPrograms chip = partition_programs(pipeline, plan, target);
+  StagePrograms chip = partition_programs(pipeline, plan, target);
   lower(compiled, pipeline, target, plan, 1);
   for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
     chip.step.push_back({.program = kMicroStep, .micro = micro, .reads_batch = true, .reports = true});
   chip.step.push_back({.program = kUpdate, .micro = recipe.train.micro_steps - 1, .updates = true});
   chip.programs = std::move(pipeline.programs());
-  compiled.pipeline.push_back(std::move(chip));
+  compiled.stages.push_back(std::move(chip));
 }
 
 // ---- With a pipeline: every stage runs its parts of the model along the schedule ----
@@ -294,7 +294,7 @@ std::vector<Graph> take_programs(CutModel& model) {
 void compile_stages(Compiled& compiled, Pipeline& pipeline, const CutModel& model, const plan::Plan& plan,
                     int64_t micro_steps, bool updates, const schedule::Target& target) {
   PartitionedModel parts;
-  pipeline.stage("03-partition", ops::Stage::built,
+  pipeline.stage("03-partition", ops::Form::built,
                  [&](std::vector<Graph>& programs) { parts = partition_stages(programs, model, plan); });
   lower(compiled, pipeline, target, plan, updates ? static_cast<size_t>(plan.stages) : 0);
   size_t next = 0;
@@ -307,16 +307,16 @@ void compile_stages(Compiled& compiled, Pipeline& pipeline, const CutModel& mode
   for (int64_t stage = 0; stage < plan.stages; ++stage) {
     std::optional<Graph> update;
     if (updates) update = std::move(pipeline.programs()[next++]);
-    compiled.pipeline.push_back(assemble_stage(parts.stages, std::move(update), schedule, simulation, stage));
+    compiled.stages.push_back(assemble_stage(parts.stages, std::move(update), schedule, simulation, stage));
     const partition::Placements& known = parts.inputs[static_cast<size_t>(stage)];
-    compiled.pipeline.back().inputs.insert(known.begin(), known.end());
+    compiled.stages.back().inputs.insert(known.begin(), known.end());
   }
 }
 
 void compile_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward,
                       const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
   CutModel model;
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("02-autodiff", ops::Form::built, [&](std::vector<Graph>& programs) {
     forward.graph = std::move(programs[0]);
     model =
         cut_model(forward, 1.0 / static_cast<double>(recipe.train.micro_steps), autodiff_options(recipe.train), plan);
@@ -354,21 +354,21 @@ void differentiate_all_inputs(Graph& graph, ValueId loss, const std::string& cot
 
 void gradients_of_whole(Compiled& compiled, Pipeline& pipeline, const model::ForwardModel& forward,
                         const std::string& cotangent, const plan::Plan& plan, const schedule::Target& target) {
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("02-autodiff", ops::Form::built, [&](std::vector<Graph>& programs) {
     differentiate_all_inputs(programs[0], forward.loss, cotangent);
     programs[0] = schedule::narrow_gathers(programs[0]).graph;
   });
-  ChipPrograms chip = partition_programs(pipeline, plan, target);
+  StagePrograms chip = partition_programs(pipeline, plan, target);
   lower(compiled, pipeline, target, plan, 0);
   chip.step = {{.program = 0, .reads_batch = true, .reports = true}};
   chip.programs = std::move(pipeline.programs());
-  compiled.pipeline.push_back(std::move(chip));
+  compiled.stages.push_back(std::move(chip));
 }
 
 void gradients_of_pipeline(Compiled& compiled, Pipeline& pipeline, model::ForwardModel& forward, const plan::Plan& plan,
                            const schedule::Target& target) {
   CutModel model;
-  pipeline.stage("02-autodiff", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("02-autodiff", ops::Form::built, [&](std::vector<Graph>& programs) {
     forward.graph = std::move(programs[0]);
     model = cut_model(forward, 1.0, {}, plan);
     programs = take_programs(model);
@@ -379,32 +379,32 @@ void gradients_of_pipeline(Compiled& compiled, Pipeline& pipeline, model::Forwar
 }  // namespace
 
 size_t Compiled::stage_of(int64_t chip) const {
-  return pipeline.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
+  return stages.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
 }
 
 std::vector<blocks::Parameter> Compiled::parameters_of(size_t stage) const {
   std::vector<blocks::Parameter> own;
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(own),
-               [&](const blocks::Parameter& parameter) { return pipeline[stage].inputs.contains(parameter.name); });
+               [&](const blocks::Parameter& parameter) { return stages[stage].inputs.contains(parameter.name); });
   return own;
 }
 
 int64_t Compiled::reporting_chip() const {
   int64_t chip = 0;
-  while (stage_of(chip) + 1 < pipeline.size()) ++chip;
+  while (stage_of(chip) + 1 < stages.size()) ++chip;
   return chip;
 }
 
-const ChipPrograms& Compiled::largest() const {
-  return *std::max_element(pipeline.begin(), pipeline.end(), [](const ChipPrograms& a, const ChipPrograms& b) {
+const StagePrograms& Compiled::largest() const {
+  return *std::max_element(stages.begin(), stages.end(), [](const StagePrograms& a, const StagePrograms& b) {
     return a.memory.total_bytes < b.memory.total_bytes;
   });
 }
 
 double Compiled::flops_per_step() const {
   double flops = 0;
-  for (const ChipPrograms& chip : pipeline) flops += chip.flops;
-  return flops * static_cast<double>(mesh.chips()) / static_cast<double>(pipeline.size());
+  for (const StagePrograms& chip : stages) flops += chip.flops;
+  return flops * static_cast<double>(mesh.chips()) / static_cast<double>(stages.size());
 }
 
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target,
@@ -418,7 +418,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, 
   place_on(compiled, plan);
   Pipeline pipeline(compiled, dump);
   model::ForwardModel forward;
-  pipeline.stage("01-model", ops::Stage::built, [&](std::vector<Graph>& programs) {
+  pipeline.stage("01-model", ops::Form::built, [&](std::vector<Graph>& programs) {
     const ir::DType compute = recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
     forward = model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
     compiled.model_flops = 3 * flops_of(forward.graph) * static_cast<double>(recipe.train.micro_steps);
@@ -437,7 +437,7 @@ Compiled compile_gradients(model::ForwardModel forward, const std::string& cotan
   Compiled compiled;
   place_on(compiled, plan);
   Pipeline pipeline(compiled, std::nullopt);
-  pipeline.stage("01-model", ops::Stage::built,
+  pipeline.stage("01-model", ops::Form::built,
                  [&](std::vector<Graph>& programs) { programs.push_back(std::move(forward.graph)); });
   if (plan.stages == 1) {
     gradients_of_whole(compiled, pipeline, forward, cotangent, plan, target);

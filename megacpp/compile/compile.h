@@ -21,15 +21,15 @@
 
 namespace megacpp::compile {
 
-struct StageTime {
-  std::string stage;  // "01-model", ...
+struct PassTime {
+  std::string name;  // "01-model", ...
   double seconds = 0;
   size_t nodes = 0;  // of all programs after the stage
 };
 
 /// One program of a chip's step.
 struct Action {
-  size_t program = 0;        // index into ChipPrograms::programs
+  size_t program = 0;        // index into StagePrograms::programs
   int64_t micro = 0;         // micro-batch it works on; the update: the last
   std::string prefix = {};   // of the names of this micro-batch's state: "" or, in a pipeline, "chunk0.slot1."
   bool reads_batch = false;  // whether inputs <prefix>batch.* must hold the micro-batch
@@ -38,7 +38,7 @@ struct Action {
 };
 
 /// What the chips of one pipeline stage run; without a pipeline, what all chips run.
-struct ChipPrograms {
+struct StagePrograms {
   std::vector<ir::Graph> programs;             // of one chip, scheduled
   partition::Placements inputs;                // how state and batch lie on the mesh, by name
   std::vector<partition::Placements> outputs;  // the same for each program's outputs
@@ -48,29 +48,29 @@ struct ChipPrograms {
 };
 
 struct Compiled {
-  ir::Mesh mesh;                       // one chip without axes
-  std::vector<ChipPrograms> pipeline;  // by pipeline stage
+  ir::Mesh mesh;                      // one chip without axes
+  std::vector<StagePrograms> stages;  // of the pipeline; one without
   /// For each run of tokens a sequence is stored in, its place in time; one run: time order.
   std::vector<int64_t> time_order = {0};
   std::vector<blocks::Parameter> parameters;
   std::vector<model::ExpertLoad> expert_loads;
   std::vector<schedule::Fallback> fallbacks;
-  std::vector<StageTime> stages;
+  std::vector<PassTime> passes;
   /// Of the whole model in one step: forward once and backward twice that, nothing computed again. What MFU counts.
   double model_flops = 0;
 
-  size_t stage_of(int64_t chip) const;  // index into pipeline
+  size_t stage_of(int64_t chip) const;  // index into stages
   /// Those that the chips of a stage hold, in the order of the model.
   std::vector<blocks::Parameter> parameters_of(size_t stage) const;
-  const ChipPrograms& programs_of(int64_t chip) const { return pipeline[stage_of(chip)]; }
+  const StagePrograms& programs_of(int64_t chip) const { return stages[stage_of(chip)]; }
   /// A chip that runs the last stage, where the loss is.
   int64_t reporting_chip() const;
   /// The stage whose chips need the most memory.
-  const ChipPrograms& largest() const;
+  const StagePrograms& largest() const;
   double flops_per_step() const;  // of all chips
 };
 
-/// Indices into ChipPrograms::programs without a pipeline. In a pipeline the update is the last program.
+/// Indices into StagePrograms::programs without a pipeline. In a pipeline the update is the last program.
 enum Program : size_t { kMicroStep = 0, kUpdate = 1 };
 
 /// Writes every stage as text; the files are named after the stages ("01-model.ir" ... "10-memory.txt").

@@ -44,7 +44,7 @@ TEST_P(SmallModelTest, CompiledGradientsEqualFiniteDifferences) {
   const model::ForwardModel forward = model::build_forward(config, kBatch);
   const Compiled compiled = compile_gradients(forward, "", plain_target());
   auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
-  const auto got = ops::evaluate(compiled.pipeline[0].programs[0], inputs, Rounding::none);
+  const auto got = ops::evaluate(compiled.stages[0].programs[0], inputs, Rounding::none);
   const auto loss = [&] { return ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0]; };
   EXPECT_NEAR(got.at("loss")[0], loss(), 1e-9);
   constexpr double kStep = 1e-6;
@@ -87,9 +87,9 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
   std::map<std::string, int64_t> bytes;
   for (const char* policy : {"none", "selective", "full"}) {
     const Compiled compiled = compile_training(small_recipe(policy), plain_target());
-    const ir::Graph& step = compiled.pipeline[0].programs[kMicroStep];
+    const ir::Graph& step = compiled.stages[0].programs[kMicroStep];
     outputs[policy] = ops::evaluate(step, testing_support::model_inputs(step, compiled.parameters, 11), Rounding::none);
-    bytes[policy] = compiled.pipeline[0].memory.programs[kMicroStep].lower_bound;
+    bytes[policy] = compiled.stages[0].memory.programs[kMicroStep].lower_bound;
   }
   for (const auto& [name, tensor] : outputs["none"]) {
     EXPECT_TRUE(testing_support::is_close(outputs["selective"].at(name), tensor, 1e-9)) << name;
@@ -101,7 +101,7 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
   const Compiled compiled = compile_training(small_recipe("none"), plain_target());
-  for (const memory::ProgramPlan& program : compiled.pipeline[0].memory.programs)
+  for (const memory::ProgramPlan& program : compiled.stages[0].memory.programs)
     EXPECT_TRUE(program.final_copies.empty());
   EXPECT_GT(compiled.flops_per_step(), 0.0);
   EXPECT_TRUE(compiled.fallbacks.empty());
@@ -112,12 +112,12 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
   std::filesystem::create_directories(folder);
   const Compiled first = compile_training(small_recipe("full"), plain_target(), Dump{folder});
   const Compiled again = compile_training(small_recipe("full"), plain_target());
-  const ChipPrograms &one = first.pipeline[0], &other = again.pipeline[0];
+  const StagePrograms &one = first.stages[0], &other = again.stages[0];
   for (size_t p = 0; p < one.programs.size(); ++p) EXPECT_EQ(ir::print(one.programs[p]), ir::print(other.programs[p]));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
-  for (const StageTime& stage : first.stages) {
-    const bool is_memory = stage.stage == "10-memory";
-    EXPECT_TRUE(std::filesystem::exists(folder / (stage.stage + (is_memory ? ".txt" : ".ir")))) << stage.stage;
+  for (const PassTime& pass : first.passes) {
+    const bool is_memory = pass.name == "10-memory";
+    EXPECT_TRUE(std::filesystem::exists(folder / (pass.name + (is_memory ? ".txt" : ".ir")))) << pass.name;
   }
   std::filesystem::remove_all(folder);
 }
@@ -173,13 +173,13 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
     const Compiled waiting = compile_training(recipe, plain_target());
     recipe.train.micro_steps = 1;
     const Compiled early = compile_training(recipe, plain_target());
-    const ChipPrograms &before = waiting.pipeline[0], &after = early.pipeline[0];
+    const StagePrograms &before = waiting.stages[0], &after = early.stages[0];
     for (const char* block : {"block00", "block01", "block02", "block03"}) {
       EXPECT_FALSE(reduced_beside_work(before.programs[kMicroStep]).contains(block)) << block;
       EXPECT_TRUE(reduced_beside_work(after.programs[kMicroStep]).contains(block)) << block << " zero " << zero;
     }
     for (const memory::ProgramPlan& program : after.memory.programs) EXPECT_TRUE(program.final_copies.empty());
-    // Only what is under way has two buffers.
+    // Only what is in flight has two buffers.
     int64_t gradients = 0;
     for (const memory::StateSlot& slot : before.memory.state)
       if (slot.role == ir::Role::gradient) gradients += slot.type.bytes();

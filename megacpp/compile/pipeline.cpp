@@ -132,7 +132,7 @@ class Assembler {
       most_carried_ = std::max(most_carried_, static_cast<int64_t>(part.carried_out.size()));
   }
 
-  ChipPrograms run(std::optional<Graph> update) {
+  StagePrograms run(std::optional<Graph> update) {
     for (const plan::Step& step : schedule_.steps[static_cast<size_t>(stage_)]) add(step);
     if (!update) return std::move(result_);
     result_.programs.push_back(std::move(*update));
@@ -327,7 +327,7 @@ class Assembler {
   int64_t most_carried_ = 0;             // over any boundary
   std::map<std::string, size_t> known_;  // slot and program -> index
   partition::Placements outputs_;        // of the program being made
-  ChipPrograms result_;
+  StagePrograms result_;
 };
 
 }  // namespace
@@ -337,8 +337,9 @@ CutModel cut_model(const model::ForwardModel& forward, double share, const autod
   return Cutter(forward, share, options, plan).run();
 }
 
-ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<Graph> update,
-                            const plan::PipelineSchedule& schedule, const plan::Simulation& simulation, int64_t stage) {
+StagePrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<Graph> update,
+                             const plan::PipelineSchedule& schedule, const plan::Simulation& simulation,
+                             int64_t stage) {
   return Assembler(model_stages, schedule, simulation, stage).run(std::move(update));
 }
 

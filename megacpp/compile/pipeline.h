@@ -44,7 +44,7 @@ struct LoweredStage {
 
 /// The programs of one pipeline stage and their order in a step, memory not yet planned. `update` is its last program,
 /// where there is one; `simulation` is the schedule's and says who has which slot.
-ChipPrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<ir::Graph> update,
-                            const plan::PipelineSchedule& schedule, const plan::Simulation& simulation, int64_t stage);
+StagePrograms assemble_stage(const std::vector<LoweredStage>& model_stages, std::optional<ir::Graph> update,
+                             const plan::PipelineSchedule& schedule, const plan::Simulation& simulation, int64_t stage);
 
 }  // namespace megacpp::compile

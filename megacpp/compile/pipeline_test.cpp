@@ -36,7 +36,7 @@ LoweredStage handing_on(size_t stage) {
   return result;
 }
 
-std::multiset<int64_t> tags(const ChipPrograms& chip, std::string_view op) {
+std::multiset<int64_t> tags(const StagePrograms& chip, std::string_view op) {
   std::multiset<int64_t> found;
   for (const ir::Graph& program : chip.programs)
     for (const ir::Node& node : program.nodes())
@@ -49,7 +49,7 @@ TEST(AssembleStageTest, EveryValueOfEveryBoundaryHasATagOfItsOwn) {
   for (size_t stage = 0; stage < kStages; ++stage) stages.push_back(handing_on(stage));
   const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 1, .chunks = 1});
   const plan::Simulation simulation = plan::simulate(schedule);
-  std::vector<ChipPrograms> chips;
+  std::vector<StagePrograms> chips;
   for (size_t stage = 0; stage < kStages; ++stage)
     chips.push_back(assemble_stage(stages, std::nullopt, schedule, simulation, static_cast<int64_t>(stage)));
   std::set<int64_t> all;

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/tensor_split.h"
 #include "megacpp/recipe/pattern.h"
@@ -103,7 +103,7 @@ class Enumerator {
     }
     const int64_t copies = choice.data * choice.expert * choice.context;
     for (const int64_t zero : {1, 2, 3}) {
-      if (zero == 3 && recipe_.layout.lane == "megatron") continue;
+      if (zero == 3 && recipe_.layout.policy == "megatron") continue;
       for (const int64_t steps : micro_steps) {
         const std::vector<int64_t> levels = zero_levels(copies, steps);
         if (std::find(levels.begin(), levels.end(), zero) == levels.end()) continue;

@@ -7,14 +7,14 @@
 #include <tuple>
 
 #include "megacpp/base/error.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/plan/plan.h"
-#include "tests/support/paper_ground.h"
+#include "tests/support/assumptions.h"
 
 namespace megacpp::fit {
 namespace {
 
-using testing_support::paper_recipe;
+using testing_support::test_recipe;
 using Degrees = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
 
 Degrees degrees_of(const LayoutChoice& c) { return {c.data, c.expert, c.context, c.tensor, c.pipeline}; }
@@ -48,8 +48,8 @@ std::set<Degrees> by_brute_force(const recipe::Recipe& recipe, int64_t chips) {
 
 TEST(CandidatesTest, AreThoseTheGatesLetPass) {
   for (const int64_t chips : {1, 2, 4, 6, 8, 12})
-    for (const char* other : {"train.micro_steps=1", "model.feed_forward.experts=6", "layout.lane=fsdp"}) {
-      const recipe::Recipe recipe = paper_recipe({other});
+    for (const char* other : {"train.micro_steps=1", "model.feed_forward.experts=6", "layout.policy=fsdp"}) {
+      const recipe::Recipe recipe = test_recipe({other});
       std::set<Degrees> found;
       for (const LayoutChoice& choice : legal_layouts(recipe, chips, SplitSequences::no).legal) {
         EXPECT_TRUE(is_legal(recipe, choice)) << chips << " " << other;
@@ -60,7 +60,7 @@ TEST(CandidatesTest, AreThoseTheGatesLetPass) {
 }
 
 TEST(CandidatesTest, KeepTheGlobalBatchAndComeOnce) {
-  const recipe::Recipe recipe = paper_recipe({"train.micro_steps=3"});
+  const recipe::Recipe recipe = test_recipe({"train.micro_steps=3"});
   const Candidates candidates = legal_layouts(recipe, 8, SplitSequences::no);
   for (size_t i = 0; i < candidates.legal.size(); ++i) {
     const LayoutChoice& choice = candidates.legal[i];
@@ -71,7 +71,7 @@ TEST(CandidatesTest, KeepTheGlobalBatchAndComeOnce) {
 }
 
 TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
-  const Candidates candidates = legal_layouts(paper_recipe(), 8, SplitSequences::no);
+  const Candidates candidates = legal_layouts(test_recipe(), 8, SplitSequences::no);
   std::set<Degrees> legal;
   for (const LayoutChoice& choice : candidates.legal) legal.insert(degrees_of(choice));
   int64_t dropped = 0;
@@ -81,7 +81,7 @@ TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
 }
 
 TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {
-  const recipe::Recipe recipe = paper_recipe({"train.sequence=1024"});
+  const recipe::Recipe recipe = test_recipe({"train.sequence=1024"});
   int64_t longest = 1;
   for (const LayoutChoice& choice : legal_layouts(recipe, 8, SplitSequences::yes).legal)
     longest = std::max(longest, choice.context);
@@ -89,7 +89,7 @@ TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {
 }
 
 TEST(CandidatesTest, OnlyWhatDiffersIsSet) {
-  const recipe::Recipe recipe = paper_recipe({"layout.zero=1"});
+  const recipe::Recipe recipe = test_recipe({"layout.zero=1"});
   EXPECT_TRUE(changes_for(recipe, {.batch = 8}).empty());
   const plan::Changes changes = changes_for(recipe, {.data = 2, .zero = 3, .batch = 8, .recompute = "full"});
   const plan::Changes wanted = {{"layout.data_parallel", "2"},

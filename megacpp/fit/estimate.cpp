@@ -1,193 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/estimate.h"
 
-#include <algorithm>
+#include <string>
 
-#include "megacpp/fit/axis_link.h"
-#include "megacpp/fit/pipeline_time.h"
-#include "megacpp/fit/step_time.h"
-#include "megacpp/memory/chip_fit.h"
-#include "megacpp/model/model.h"
-#include "megacpp/plan/parameter_table.h"
-#include "megacpp/recipe/pattern.h"
-#include "megacpp/recipe/recompute.h"
+#include "megacpp/base/error.h"
+#include "megacpp/fit/hardware_target.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/plan/degrees.h"
+#include "megacpp/recipe/parse.h"
 
 namespace megacpp::fit {
 namespace {
 
-using recipe::Recipe;
-
-constexpr double kStateBytes = 4;  // of an element: gradients and weights travel in f32 where the update moves them
-
-constexpr double kWeightReads = 3;     // of a micro-step: forward, and twice backward
-constexpr double kWeightsOfBlock = 6;  // gathered one by one, about
-
-double number(int64_t value) { return static_cast<double>(value); }
-
-/// The model at another depth, on one chip, one sequence at a time.
-Recipe twin_of(const Recipe& recipe, int64_t depth) {
-  Recipe twin = recipe;
-  std::erase(twin.model.pattern, '|');
-  twin.model.depth = depth;
-  twin.layout = {};
-  twin.train.batch = 1;
-  twin.train.micro_steps = 1;
-  return twin;
-}
-
-struct Depths {
-  int64_t shallow, deep;
-};
-Depths depths_of(const recipe::Model& model) {
-  std::string period = model.pattern;
-  std::erase(period, '|');
-  const int64_t blocks = static_cast<int64_t>(period.size());
-  const int64_t deep = std::min(2 * blocks, model.depth);
-  return {std::min(blocks, deep / 2), deep};
-}
-
-/// What is held beside weights, gradients and optimizer state.
-double live_bytes(const memory::MemoryPlan& plan) {
-  int64_t bytes = plan.total_bytes;
-  for (const memory::RoleBytes& role : memory::bytes_by_role(plan))
-    if (role.role == ir::Role::weight || role.role == ir::Role::gradient || role.role == ir::Role::optimizer)
-      bytes -= role.bytes;
-  return number(bytes);
-}
-
-/// Part of its bytes that each of a group of n passes on.
-double passed_on(int64_t n) { return number(n - 1) / number(n); }
-
-ir::Axes axes_named(const ir::Mesh& mesh, std::string_view name) {
-  ir::Axes axes;
-  for (size_t a = 0; a < mesh.axes().size(); ++a)
-    if (mesh.axes()[a].name.starts_with(name)) axes.push_back(static_cast<ir::AxisId>(a));
-  return axes;
+void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, const hw::Slice& slice) {
+  MEGACPP_REQUIRE(
+      plan.chips == slice.devices(), E1401,
+      {.where = "layout of " + recipe.name,
+       .got = "a mesh of " + std::to_string(plan.chips) + " chips",
+       .wanted = std::to_string(slice.devices()) + ", as " + slice.name + " has",
+       .next = "change the degrees or the hardware, or leave layout.data_parallel and layout.chips out: data_parallel "
+               "then fills the slice"});
 }
 
 }  // namespace
 
-Estimator::Estimator(const Recipe& recipe, const Ground& ground)
-    : recipe_(recipe),
-      ground_(ground),
-      device_(hw::device_of(ground.slice.chip)),
-      element_bytes_(recipe.train.precision == "bf16" ? 2 : 4),
-      parameters_(model::parameters_of(recipe.model)) {
-  for (const blocks::Parameter& parameter : parameters_) {
-    const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
-    (of_experts ? expert_elements_ : dense_elements_) += number(ir::num_elements(parameter.shape));
-  }
-  std::ranges::transform(kRecomputeLevels, costs_.begin(), [this](const char* level) { return measure(level); });
+recipe::Recipe with_changes(const recipe::Recipe& recipe, const plan::Changes& changes) {
+  recipe::Recipe changed = recipe;
+  recipe::apply_overrides(changed, plan::overrides_of(changes));
+  return changed;
 }
 
-Estimator::Cost Estimator::measure(const std::string& recompute) const {
-  const schedule::Target target = target_on(ground_);
-  struct Twin {
-    double bytes, seconds, update, elements;
-  };
-  const auto twin_at = [&](int64_t depth) {
-    Recipe recipe = twin_of(recipe_, depth);
-    for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys) recipe.train.*key.level = recompute;
-    compile::Compiled compiled = compile::compile_training(recipe, target);
-    double elements = 0;
-    for (const blocks::Parameter& parameter : compiled.parameters)
-      elements += number(ir::num_elements(parameter.shape));
-    const double whole = predict_step(compiled, ground_.slice, recipe.train.precision).seconds();
-    std::erase_if(compiled.pipeline[0].step, [](const compile::Action& action) { return action.updates; });
-    const double micro = predict_step(compiled, ground_.slice, recipe.train.precision).seconds();
-    const double reads = kWeightReads * elements * element_bytes_ / device_.memory_bytes_per_second;
-    return Twin{.bytes = live_bytes(compiled.largest().memory) - copy_bytes() * elements,
-                .seconds = std::max(0.0, micro - reads),
-                .update = whole - micro,
-                .elements = elements};
-  };
-  const Depths depths = depths_of(recipe_.model);
-  const Twin deep = twin_at(depths.deep);
-  Cost cost{.bytes = deep.bytes, .seconds = deep.seconds, .update_seconds = deep.update / deep.elements};
-  if (depths.shallow > 0) {
-    const Twin shallow = twin_at(depths.shallow);
-    const double blocks = number(depths.deep - depths.shallow);
-    cost.bytes_per_block = std::max(0.0, deep.bytes - shallow.bytes) / blocks;
-    cost.seconds_per_block = std::max(0.0, deep.seconds - shallow.seconds) / blocks;
-  }
-  cost.bytes = std::max(0.0, cost.bytes - cost.bytes_per_block * number(depths.deep));
-  cost.seconds = std::max(0.0, cost.seconds - cost.seconds_per_block * number(depths.deep));
-  return cost;
+plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
+  const recipe::Layout& layout = recipe.layout;
+  const int64_t others = plan::product_of_degrees(layout);
+  if (layout.chips > 0 || layout.data_parallel > 1 || others >= devices || devices % others != 0) return {};
+  const int64_t data = devices / others;
+  plan::Changes changes = {{"layout.data_parallel", std::to_string(data)}};
+  const int64_t apart = data * layout.expert_parallel;  // chips that have sequences of their own
+  int64_t batch = recipe.train.batch, micro_steps = recipe.train.micro_steps;
+  while (batch < apart && micro_steps % 2 == 0) batch *= 2, micro_steps /= 2;
+  if (batch == recipe.train.batch) return changes;
+  changes.push_back({"train.batch", std::to_string(batch)});
+  changes.push_back({"train.micro_steps", std::to_string(micro_steps)});
+  return changes;
 }
 
-double Estimator::copy_bytes() const { return element_bytes_ < kStateBytes ? element_bytes_ : 0; }
-
-double Estimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan, double held, double compute) const {
-  const ir::Mesh& mesh = plan.parallel.mesh;
-  const auto seconds = [&](double bytes, double calls, const ir::Axes& axes) {
-    const AxisLink link = link_along(ground_.slice, mesh, axes);
-    if (link.bytes_per_second == 0) return 0.0;
-    return bytes / link.bytes_per_second + calls * link.latency * number(mesh.size(axes) - 1);
-  };
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe_.model.pattern, recipe_.model.depth);
-  const double steps = number(c.micro_steps), blocks = number(recipe_.model.depth) / number(c.pipeline);
-  const auto blocks_of = [&](char family) {
-    return number(std::ranges::count(pattern.families, family)) / number(c.pipeline);
-  };
-  const double tokens =
-      number(c.batch * c.micro_steps) * number(recipe_.train.sequence) / number(c.data * c.expert * c.context);
-  const double stream = tokens * number(recipe_.model.hidden) * element_bytes_;  // of a step, before tensor splits
-
-  // Into and out of every block, forward and backward.
-  double waiting = 0;
-  if (c.tensor > 1)
-    waiting += seconds(4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
-  if (c.expert > 1) {
-    const double sent = stream * number(recipe_.model.feed_forward.top_k) / number(c.tensor) * passed_on(c.expert);
-    waiting += seconds(4 * sent * blocks_of('E'), 4 * steps * blocks_of('E'), axes_named(mesh, "expert"));
-  }
-  if (c.context > 1) {
-    const recipe::Attention& a = recipe_.model.attention;
-    const double keys = tokens * number(2 * a.kv_heads * a.head_dim) * element_bytes_ / number(c.tensor);
-    waiting +=
-        seconds(3 * keys * number(c.context - 1) * blocks_of('A'), 4 * steps * blocks, axes_named(mesh, "context"));
-  }
-  // Weights and gradients travel beside the work.
-  const double part = passed_on(mesh.size(plan.copies));
-  double bytes = kStateBytes * held * part * (c.zero >= 2 ? steps : 1);  // gradients
-  bytes += c.zero == 3 ? 2 * element_bytes_ * held * part * steps : kStateBytes * held * part;
-  const double calls = c.zero == 3 ? 3 * kWeightsOfBlock * blocks * steps : 2;
-  return waiting + std::max(0.0, seconds(bytes, calls, plan.copies) - compute);
+schedule::Target target_on(const Assumptions& assumptions) {
+  const hw::Chip device = hw::device_of(assumptions.slice.chip);
+  return device.kind == hw::ChipKind::host ? assumptions.kernels : hardware_target(device, assumptions.kernels);
 }
 
-// Parts of the model are taken to be alike, backward twice as long as forward.
-double Estimator::bubble_share(const plan::Plan& plan, int64_t micro_steps) {
-  const auto [at, is_new] = bubbles_.try_emplace({plan.stages, micro_steps}, 0.0);
-  if (!is_new || plan.stages == 1) return at->second;
-  const plan::PipelineShape shape{.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout.virtual_stages};
-  const std::vector<StageWork> stages = even_work(plan::build_schedule(plan.layout.schedule, shape), {});
-  return at->second = pipeline_seconds(stages) / stages[0].busy() - 1;
-}
-
-std::array<Estimate, 3> Estimator::estimates(const LayoutChoice& c) {
-  const plan::Plan plan = plan::make_plan(with_changes(recipe_, changes_for(recipe_, c)));
-  const double depth = number(recipe_.model.depth), sharing = number(c.tensor * c.context);
-  const double stages = number(c.pipeline), steps = number(c.micro_steps);
-  const double chip_batch = number(c.batch) / number(c.data * c.expert);
-  const double in_flight = number(std::min(c.pipeline, c.micro_steps));
-  const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / (number(c.tensor) * stages);
-  const double state = number(plan::state_bytes(plan, parameters_).total()) / stages;
-  // With zero 3 a block's weights are there while it runs, those of the next one with them.
-  const double copies = c.zero == 3 ? held * std::min(1.0, 2 * stages / depth) * element_bytes_ : held * copy_bytes();
-  const double reads = steps * kWeightReads * held * element_bytes_ / device_.memory_bytes_per_second;
-  const double bubble = bubble_share(plan, c.micro_steps);
-
-  std::array<Estimate, 3> found;
-  std::ranges::transform(costs_, found.begin(), [&](const Cost& cost) {
-    const double work = chip_batch * steps / sharing * (cost.seconds + cost.seconds_per_block * depth) / stages;
-    const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
-    const double once = work + reads + traffic_seconds(c, plan, held, work + reads);
-    return Estimate{.state = state,
-                    .bytes = state + copies +
-                             chip_batch / sharing * (cost.bytes + cost.bytes_per_block * depth * in_flight / stages),
-                    .seconds = once * (1 + bubble) + update};
-  });
-  return found;
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions) {
+  Estimate estimate{
+      .recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .correction = {}, .fit = {}, .time = {}};
+  require_all_devices(recipe, estimate.plan, assumptions.slice);
+  estimate.compiled = compile::compile_training(recipe, estimate.plan, target_on(assumptions));
+  estimate.correction = catalog::correction_by_others(assumptions.peaks, signature_of(recipe, assumptions.slice.name));
+  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits, estimate.correction);
+  estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
+  return estimate;
 }
 
 }  // namespace megacpp::fit

@@ -1,59 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layout should need, without compiling it: good enough to say which to compile first, and never printed as a
-// result. Twins of the model (one period of its pattern, and two) are compiled once for a single chip at each level of
-// recompute: blocks repeat, so bytes and seconds of the whole follow from their difference, and chips share them out.
-// Traffic between chips is counted from the sizes of weights and activations.
+// A recipe on hardware, compiled on paper: the same stages as a run's, stopped before anything is allocated. What
+// plans, ladder and search are made of.
 #pragma once
 
-#include <array>
-#include <map>
-#include <string>
-#include <utility>
+#include <optional>
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
-#include "megacpp/fit/candidates.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/catalog/calibration.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/fit/fit_report.h"
+#include "megacpp/fit/step_time.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/plan/next_step.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
 
-inline constexpr std::array<const char*, 3> kRecomputeLevels = {"none", "selective", "full"};
-
 struct Estimate {
-  double state = 0;    // bytes of the worst chip at least: weights, gradients, optimizer; without padding
-  double bytes = 0;    // in all
-  double seconds = 0;  // of a step
+  recipe::Recipe recipe;
+  plan::Plan plan;
+  compile::Compiled compiled;
+  catalog::Correction correction;  // of its peak, by what other launches measured
+  FitReport fit;
+  StepTime time;
+
+  const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
 };
 
-class Estimator {
- public:
-  /// `ground` must outlive it.
-  Estimator(const recipe::Recipe& recipe, const Ground& ground);
-
-  /// By level of recompute, as kRecomputeLevels has them; what the choice says of it is not looked at.
-  std::array<Estimate, 3> estimates(const LayoutChoice& choice);
-
- private:
-  /// Of one sequence on one chip: what it has beside its blocks, and what a block adds. Weights are counted apart: they
-  /// are read, copied and updated however few tokens a chip has.
-  struct Cost {
-    double bytes = 0, bytes_per_block = 0;
-    double seconds = 0, seconds_per_block = 0;
-    double update_seconds = 0;  // of an element of the weights
-  };
-  Cost measure(const std::string& recompute) const;
-  double copy_bytes() const;  // of a weight, beside its state: its copy in the precision of compute
-  double bubble_share(const plan::Plan& plan, int64_t micro_steps);  // of a step's work
-  double traffic_seconds(const LayoutChoice& choice, const plan::Plan& plan, double held, double compute) const;
-
-  recipe::Recipe recipe_;
-  const Ground& ground_;
-  hw::Chip device_;
-  double element_bytes_;  // of weights and activations in compute
-  std::vector<blocks::Parameter> parameters_;
-  double dense_elements_ = 0, expert_elements_ = 0;
-  std::array<Cost, 3> costs_;                              // by level of recompute
-  std::map<std::pair<int64_t, int64_t>, double> bubbles_;  // by stages and micro-steps: layouts share them
+/// Where a plan is made for.
+struct Assumptions {
+  hw::Slice slice;
+  schedule::Target kernels;                 // of a backend of ours: which ops stay whole
+  std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
+  std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
 };
+
+/// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
+schedule::Target target_on(const Assumptions& assumptions);
+
+/// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions);
+
+/// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as
+/// its micro-steps can give, so that the global batch stays. Nothing where the layout says how many chips it wants.
+plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices);
+
+/// The recipe with changes made; E1001 to E1005 as for --set.
+recipe::Recipe with_changes(const recipe::Recipe& recipe, const plan::Changes& changes);
 
 }  // namespace megacpp::fit

@@ -12,12 +12,12 @@ namespace {
 compile::Compiled two_stages() {
   compile::Compiled compiled;
   compiled.mesh = ir::Mesh({{"stage", 2}, {"data", 2}});
-  compiled.pipeline.resize(2);
-  compiled.pipeline[0].memory.total_bytes = 100;
-  compiled.pipeline[0].memory.items = {{.role = ir::Role::weight, .family = "A", .block = "block00", .bytes = 70},
-                                       {.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 20}};
-  compiled.pipeline[0].memory.padding_bytes = 10;
-  compiled.pipeline[1].memory.total_bytes = 60;
+  compiled.stages.resize(2);
+  compiled.stages[0].memory.total_bytes = 100;
+  compiled.stages[0].memory.items = {{.role = ir::Role::weight, .family = "A", .block = "block00", .bytes = 70},
+                                     {.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 20}};
+  compiled.stages[0].memory.padding_bytes = 10;
+  compiled.stages[1].memory.total_bytes = 60;
   return compiled;
 }
 

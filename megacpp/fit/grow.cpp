@@ -45,8 +45,9 @@ int64_t sequence_unit(const Recipe& recipe) {
 
 class Bisection {
  public:
-  Bisection(const Recipe& recipe, const Ground& ground, Growth& growth, const std::function<void(int64_t)>& progress)
-      : recipe_(recipe), ground_(ground), growth_(growth), progress_(progress) {}
+  Bisection(const Recipe& recipe, const Assumptions& assumptions, Growth& growth,
+            const std::function<void(int64_t)>& progress)
+      : recipe_(recipe), assumptions_(assumptions), growth_(growth), progress_(progress) {}
 
   void run() {
     if (const auto error = refusal(recipe_, growth_.what, growth_.unit)) throw *error;
@@ -66,14 +67,15 @@ class Bisection {
  private:
   bool fits(int64_t multiple) {
     if (refusal(recipe_, growth_.what, multiple * growth_.unit)) return false;
-    growth_.tried.push_back(compile_candidate(recipe_, changes_to(growth_.what, multiple * growth_.unit), ground_));
+    growth_.tried.push_back(
+        compile_candidate(recipe_, changes_to(growth_.what, multiple * growth_.unit), assumptions_));
     tried_[multiple] = growth_.tried.size() - 1;
     if (progress_) progress_(static_cast<int64_t>(growth_.tried.size()));
     return growth_.tried.back().fit.fits();
   }
 
   const Recipe& recipe_;
-  const Ground& ground_;
+  const Assumptions& assumptions_;
   Growth& growth_;
   const std::function<void(int64_t)>& progress_;
   std::map<int64_t, size_t> tried_;  // by multiple
@@ -81,7 +83,8 @@ class Bisection {
 
 }  // namespace
 
-Growth grow(const Recipe& recipe, Grown what, const Ground& ground, const std::function<void(int64_t)>& progress) {
+Growth grow(const Recipe& recipe, Grown what, const Assumptions& assumptions,
+            const std::function<void(int64_t)>& progress) {
   const bool is_batch = what == Grown::batch;
   Growth growth{.what = what,
                 .unit = is_batch ? recipe.layout.data_parallel * recipe.layout.expert_parallel : sequence_unit(recipe),
@@ -92,7 +95,7 @@ Growth grow(const Recipe& recipe, Grown what, const Ground& ground, const std::f
                 .why = {}};
   const int64_t now = is_batch ? recipe.train.batch : recipe.train.sequence;
   if (now % growth.unit == 0) growth.asked = now / growth.unit;
-  Bisection(recipe, ground, growth, progress).run();
+  Bisection(recipe, assumptions, growth, progress).run();
   return growth;
 }
 

@@ -25,7 +25,7 @@ struct Growth {
 };
 
 /// The layout must fill the hardware (E1401) and be legal for one unit (E1401 to E1407).
-Growth grow(const recipe::Recipe& recipe, Grown what, const Ground& ground,
+Growth grow(const recipe::Recipe& recipe, Grown what, const Assumptions& assumptions,
             const std::function<void(int64_t compiled)>& progress = {});
 
 }  // namespace megacpp::fit

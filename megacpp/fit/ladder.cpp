@@ -16,19 +16,19 @@ namespace {
 using memory::human_bytes;
 
 // What the worst chip holds in roles that the rung leaves alone, with the program's own code.
-int64_t untouched_bytes(const OnPaper& paper, const Rung& rung) {
-  int64_t bytes = paper.fit.worst().code;
-  for (const memory::Item& item : paper.worst_memory().items)
-    if (!rung.relieves(item.role)) bytes += item.bytes;
+int64_t untouched_bytes(const Estimate& estimate, const Rung& rung) {
+  int64_t bytes = estimate.fit.worst().code;
+  for (const memory::Item& item : estimate.worst_memory().items)
+    if (!rung.reduces(item.role)) bytes += item.bytes;
   return bytes;
 }
 
-std::string untouched_text(const OnPaper& paper, const Rung& rung) {
+std::string untouched_text(const Estimate& estimate, const Rung& rung) {
   std::string text;
-  for (const memory::RoleBytes& role : memory::bytes_by_role(paper.worst_memory()))
-    if (!rung.relieves(role.role))
+  for (const memory::RoleBytes& role : memory::bytes_by_role(estimate.worst_memory()))
+    if (!rung.reduces(role.role))
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(role.role), human_bytes(role.bytes));
-  if (const int64_t code = paper.fit.worst().code; code > 0)
+  if (const int64_t code = estimate.fit.worst().code; code > 0)
     text += fmt::format("{}code {}", text.empty() ? "" : ", ", human_bytes(code));
   return text;
 }
@@ -46,42 +46,44 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
   }
 }
 
-class Climber {
+class LadderWalk {
  public:
-  Climber(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling)
-      : on_paper_(on_paper), ceiling_(ceiling), recipe_(asked.recipe), now_(&asked) {
-    climb_.least_needed = needed();
+  LadderWalk(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling)
+      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(asked.recipe), now_(&asked) {
+    path_.least_needed = needed();
   }
 
-  Climb run() {
+  LadderPath run() {
     rungs_ = rungs_of(recipe_.ladder);
-    go_down(&Climber::cannot_help_alone);
-    if (!climb_.found && was_skipped_) go_down(&Climber::cannot_help_with_others);
-    if (!climb_.found) {
-      climb_.rung = rungs_.size() + 1;
+    go_down(&LadderWalk::cannot_help_alone);
+    if (!path_.found && was_skipped_) go_down(&LadderWalk::cannot_help_with_others);
+    if (!path_.found) {
+      path_.rung = rungs_.size() + 1;
       find_least();
     }
-    return std::move(climb_);
+    return std::move(path_);
   }
 
  private:
   int64_t needed() const { return now_->fit.worst().needed(); }
-  int64_t bar(const OnPaper& paper) const { return std::min(paper.fit.worst().limit, ceiling_.bytes - 1); }
-  bool fits(const OnPaper& paper) const { return paper.fit.fits() && paper.fit.worst().needed() < ceiling_.bytes; }
+  int64_t bar(const Estimate& estimate) const { return std::min(estimate.fit.worst().limit, ceiling_.bytes - 1); }
+  bool fits(const Estimate& estimate) const {
+    return estimate.fit.fits() && estimate.fit.worst().needed() < ceiling_.bytes;
+  }
 
-  using WhyNot = std::optional<std::string> (Climber::*)(const Rung&) const;
+  using WhyNot = std::optional<std::string> (LadderWalk::*)(const Rung&) const;
 
   void go_down(WhyNot why_not) {
-    for (size_t r = 0; r < rungs_.size() && !climb_.found; ++r) {
+    for (size_t r = 0; r < rungs_.size() && !path_.found; ++r) {
       rung_ = r + 1;
       const Rung& rung = *rungs_[r];
-      const size_t noted = climb_.attempts.size();
+      const size_t noted = path_.attempts.size();
       if (const std::optional<std::string> why = (this->*why_not)(rung)) {
         note(rung, {}, Verdict::skipped, *why);
         was_skipped_ = true;
       } else {
         rung.offers == Offers::steps ? take_steps(rung) : take_one(rung);
-        if (climb_.attempts.size() == noted) note(rung, {}, Verdict::skipped, "nothing is left to change");
+        if (path_.attempts.size() == noted) note(rung, {}, Verdict::skipped, "nothing is left to change");
       }
     }
   }
@@ -98,7 +100,7 @@ class Climber {
     const auto touches_the_rest = [&](const Rung* other) {
       return other != &rung && !other->changes(recipe_).empty() &&
              std::ranges::any_of(now_->worst_memory().items, [&](const memory::Item& item) {
-               return !rung.relieves(item.role) && other->relieves(item.role);
+               return !rung.reduces(item.role) && other->reduces(item.role);
              });
     };
     return std::ranges::any_of(rungs_, touches_the_rest) ? std::nullopt : cannot_help_alone(rung);
@@ -113,64 +115,64 @@ class Climber {
                     [&](const plan::Changes& offer) { return std::ranges::find(useless, offer) != useless.end(); });
       if (offers.empty()) return;
       if (!attempt(rung, offers.front())) useless.push_back(offers.front());
-      if (climb_.found) return;
+      if (path_.found) return;
     }
   }
 
   // The first layout that fits; failing that, the smallest, if it makes room at all.
   void take_one(const Rung& rung) {
-    std::optional<OnPaper> best;
+    std::optional<Estimate> best;
     plan::Changes best_changes;
     for (const plan::Changes& offer : rung.changes(recipe_)) {
-      std::optional<OnPaper> paper = tried(rung, offer);
-      if (!paper) continue;
-      const int64_t bytes = paper->fit.worst().needed();
-      if (fits(*paper)) return keep(rung, offer, std::move(*paper));
-      note(rung, offer, Verdict::not_enough, "", &*paper);
+      std::optional<Estimate> estimate = tried(rung, offer);
+      if (!estimate) continue;
+      const int64_t bytes = estimate->fit.worst().needed();
+      if (fits(*estimate)) return keep(rung, offer, std::move(*estimate));
+      note(rung, offer, Verdict::not_enough, "", &*estimate);
       if (bytes < needed() && (!best || bytes < best->fit.worst().needed()))
-        best = std::move(paper), best_changes = offer;
+        best = std::move(estimate), best_changes = offer;
     }
     if (best) keep(rung, best_changes, std::move(*best));
   }
 
   /// Whether it was kept.
   bool attempt(const Rung& rung, const plan::Changes& offer) {
-    std::optional<OnPaper> paper = tried(rung, offer);
-    if (!paper) return false;
-    if (!fits(*paper)) {
-      const bool helps = paper->fit.worst().needed() < needed();
-      note(rung, offer, Verdict::not_enough, helps ? "" : "it makes no room", &*paper);
+    std::optional<Estimate> estimate = tried(rung, offer);
+    if (!estimate) return false;
+    if (!fits(*estimate)) {
+      const bool helps = estimate->fit.worst().needed() < needed();
+      note(rung, offer, Verdict::not_enough, helps ? "" : "it makes no room", &*estimate);
       if (!helps) return false;
     }
-    keep(rung, offer, std::move(*paper));
+    keep(rung, offer, std::move(*estimate));
     return true;
   }
 
-  std::optional<OnPaper> tried(const Rung& rung, const plan::Changes& offer) {
+  std::optional<Estimate> tried(const Rung& rung, const plan::Changes& offer) {
     const auto refused = [&](const base::Error& error) {
       note(
           rung, offer, Verdict::refused,
           fmt::format("{}: {}, wanted {}", base::code_name(error.code()), error.problem().got, error.problem().wanted));
     };
-    return unless_refused([&] { return on_paper_(with_changes(recipe_, offer)); }, refused);
+    return unless_refused([&] { return make_estimate_(with_changes(recipe_, offer)); }, refused);
   }
 
   // How far down the rungs lead at all, those included that could not have helped: what is written down as the
   // frontier. Of each only the far end is planned. Layouts come first: with fewer copies the batch can be smaller.
   void find_least() {
-    plan::Changes changes = climb_.changes;
+    plan::Changes changes = path_.changes;
     for (const Offers offers : {Offers::alternatives, Offers::steps})
       for (const Rung* rung : rungs_)
         if (rung->offers == offers) take_last(*rung, changes);
   }
 
   void take_last(const Rung& rung, plan::Changes& changes) {
-    std::optional<OnPaper> paper;
-    for (std::vector<Step> steps = steps_down(rung); !steps.empty() && !paper; steps.pop_back()) {
-      paper = unless_refused([&] { return on_paper_(steps.back().recipe); });
-      if (!paper || paper->fit.worst().needed() >= climb_.least_needed) continue;
-      climb_.least_needed = paper->fit.worst().needed();
-      climb_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
+    std::optional<Estimate> estimate;
+    for (std::vector<Step> steps = steps_down(rung); !steps.empty() && !estimate; steps.pop_back()) {
+      estimate = unless_refused([&] { return make_estimate_(steps.back().recipe); });
+      if (!estimate || estimate->fit.worst().needed() >= path_.least_needed) continue;
+      path_.least_needed = estimate->fit.worst().needed();
+      path_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
       recipe_ = std::move(steps.back().recipe);
     }
   }
@@ -196,41 +198,41 @@ class Climber {
     }
   }
 
-  void keep(const Rung& rung, const plan::Changes& offer, OnPaper paper) {
-    recipe_ = paper.recipe;
-    climb_.changes = plan::merged(std::move(climb_.changes), offer);
-    climb_.changes_experiment |= rung.changes_experiment;
-    climb_.rung = std::max(climb_.rung, rung_);
-    kept_ = std::move(paper);
+  void keep(const Rung& rung, const plan::Changes& offer, Estimate estimate) {
+    recipe_ = estimate.recipe;
+    path_.changes = plan::merged(std::move(path_.changes), offer);
+    path_.changes_experiment |= rung.changes_experiment;
+    path_.rung = std::max(path_.rung, rung_);
+    kept_ = std::move(estimate);
     now_ = &*kept_;
-    if (needed() < climb_.least_needed) climb_.least_needed = needed(), climb_.least_changes = climb_.changes;
+    if (needed() < path_.least_needed) path_.least_needed = needed(), path_.least_changes = path_.changes;
     if (!fits(*kept_)) return;
     note(rung, offer, Verdict::fits, "", &*kept_);
-    climb_.found = std::move(kept_);
-    now_ = &*climb_.found;
+    path_.found = std::move(kept_);
+    now_ = &*path_.found;
   }
 
   void note(const Rung& rung, const plan::Changes& changes, Verdict verdict, std::string reason,
-            const OnPaper* paper = nullptr) {
-    climb_.attempts.push_back({.rung = rung_,
-                               .name = std::string(rung.name),
-                               .changes = changes,
-                               .verdict = verdict,
-                               .reason = std::move(reason),
-                               .needed = paper ? paper->fit.worst().needed() : 0,
-                               .limit = paper ? bar(*paper) : 0,
-                               .changes_experiment = rung.changes_experiment});
+            const Estimate* estimate = nullptr) {
+    path_.attempts.push_back({.rung = rung_,
+                              .name = std::string(rung.name),
+                              .changes = changes,
+                              .verdict = verdict,
+                              .reason = std::move(reason),
+                              .needed = estimate ? estimate->fit.worst().needed() : 0,
+                              .limit = estimate ? bar(*estimate) : 0,
+                              .changes_experiment = rung.changes_experiment});
   }
 
-  const TryOnPaper& on_paper_;
+  const MakeEstimate& make_estimate_;
   const Ceiling ceiling_;
   recipe::Recipe recipe_;
-  std::optional<OnPaper> kept_;
-  const OnPaper* now_;  // what the next rung starts from
+  std::optional<Estimate> kept_;
+  const Estimate* now_;  // what the next rung starts from
   std::vector<const Rung*> rungs_;
   size_t rung_ = 0;
   bool was_skipped_ = false;
-  Climb climb_;
+  LadderPath path_;
 };
 
 }  // namespace
@@ -249,12 +251,12 @@ std::string_view verdict_name(Verdict verdict) {
   return "";
 }
 
-Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling) {
-  return Climber(asked, on_paper, ceiling).run();
+LadderPath walk_ladder(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
+  return LadderWalk(asked, make_estimate, ceiling).run();
 }
 
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {
-  if (!facts.wanted || !facts.limit || *facts.wanted <= *facts.limit || facts.is_drill) return {needed};
+  if (!facts.wanted || !facts.limit || *facts.wanted <= *facts.limit || facts.is_injected) return {needed};
   if (facts.cls != memory::OomClass::compile) return {needed - (*facts.wanted - *facts.limit)};
   const double share = static_cast<double>(*facts.limit) / static_cast<double>(*facts.wanted);
   return {static_cast<int64_t>(static_cast<double>(needed) * share)};
@@ -273,13 +275,13 @@ std::string to_text(const Attempt& attempt) {
   return text;
 }
 
-std::string to_text(const Climb& climb) {
+std::string to_text(const LadderPath& path) {
   std::string text;
-  for (const Attempt& attempt : climb.attempts) text += "  " + to_text(attempt) + "\n";
-  if (climb.found) return text;
-  return text + fmt::format("  rung {} stop       nothing fits; the least is {}{}\n", climb.rung,
-                            human_bytes(climb.least_needed),
-                            climb.least_changes.empty() ? "" : " with " + to_text(climb.least_changes));
+  for (const Attempt& attempt : path.attempts) text += "  " + to_text(attempt) + "\n";
+  if (path.found) return text;
+  return text + fmt::format("  rung {} stop       nothing fits; the least is {}{}\n", path.rung,
+                            human_bytes(path.least_needed),
+                            path.least_changes.empty() ? "" : " with " + to_text(path.least_changes));
 }
 
 }  // namespace megacpp::fit

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/fit/rungs.h"
 #include "megacpp/memory/out_of_memory.h"
 
@@ -32,11 +32,11 @@ struct Attempt {
   bool changes_experiment = false;
 };
 
-struct Climb {
+struct LadderPath {
   std::vector<Attempt> attempts;
-  std::optional<OnPaper> found;  // fits
-  plan::Changes changes;         // all that were taken
-  size_t rung = 0;               // of the last one taken; beyond the policy's: nothing fits
+  std::optional<Estimate> found;  // fits
+  plan::Changes changes;          // all that were taken
+  size_t rung = 0;                // of the last one taken; beyond the policy's: nothing fits
   bool changes_experiment = false;
   int64_t least_needed = 0;  // bytes of the worst chip, the frontier
   plan::Changes least_changes;
@@ -51,10 +51,10 @@ struct Ceiling {
 /// number is scaled by how far it was off; where it speaks of one allocation, that much less is asked for.
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts);
 
-using TryOnPaper = std::function<OnPaper(const recipe::Recipe&)>;
+using MakeEstimate = std::function<Estimate(const recipe::Recipe&)>;
 
 /// `asked` does not fit, or failed at `ceiling`.
-Climb climb(const OnPaper& asked, const TryOnPaper& on_paper, const Ceiling& ceiling = {});
+LadderPath walk_ladder(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling = {});
 
 /// "train.batch=2 train.micro_steps=4"
 std::string to_text(const plan::Changes& changes);
@@ -62,6 +62,6 @@ std::string to_text(const plan::Changes& changes);
 /// "rung 1 batch      not enough  train.batch=4 train.micro_steps=2: 1.00 GiB of 512.00 MiB"
 std::string to_text(const Attempt& attempt);
 /// A line for each attempt, and where it ended.
-std::string to_text(const Climb& climb);
+std::string to_text(const LadderPath& path);
 
 }  // namespace megacpp::fit

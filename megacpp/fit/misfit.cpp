@@ -57,15 +57,15 @@ bool recomputes_all(const recipe::Recipe& recipe) {
 }
 
 // Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.
-std::string next_for(const OnPaper& paper, const memory::MemoryPlan& plan, int64_t limit) {
-  if (plan.state_bytes > limit) return memory::next_for_chip(plan, limit, paper.compiled.mesh);
-  const recipe::Layout& layout = paper.plan.layout;
+std::string next_for(const Estimate& estimate, const memory::MemoryPlan& plan, int64_t limit) {
+  if (plan.state_bytes > limit) return memory::next_for_chip(plan, limit, estimate.compiled.mesh);
+  const recipe::Layout& layout = estimate.plan.layout;
   const int64_t sharing = layout.data_parallel * layout.expert_parallel;
   std::vector<std::string> ways;
-  if (!recomputes_all(paper.recipe)) ways.push_back("recompute more (train.recompute)");
-  if (layout.zero < 3 && !paper.plan.copies.empty())
+  if (!recomputes_all(estimate.recipe)) ways.push_back("recompute more (train.recompute)");
+  if (layout.zero < 3 && !estimate.plan.copies.empty())
     ways.push_back(fmt::format("raise layout.zero above {}", layout.zero));
-  if (paper.recipe.train.batch > sharing)
+  if (estimate.recipe.train.batch > sharing)
     ways.push_back(fmt::format("reduce train.batch to no less than {} (raise train.micro_steps)", sharing));
   ways.push_back("split the model more (layout.tensor_parallel, layout.pipeline_parallel)");
   ways.push_back("reduce train.sequence");
@@ -85,17 +85,17 @@ std::string wanted_bytes(const ChipGroup& worst) {
                      memory::exact_bytes(worst.limit));
 }
 
-memory::OutOfMemory misfit_error(const OnPaper& paper) {
-  MEGACPP_CHECK(!paper.fit.fits()) << "everything fits";
-  const ChipGroup& worst = paper.fit.worst();
-  const memory::MemoryPlan& plan = paper.worst_memory();
+memory::OutOfMemory misfit_error(const Estimate& estimate) {
+  MEGACPP_CHECK(!estimate.fit.fits()) << "everything fits";
+  const ChipGroup& worst = estimate.fit.worst();
+  const memory::MemoryPlan& plan = estimate.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
-  base::Problem problem{.where = place + " of " + paper.fit.hardware,
+  base::Problem problem{.where = place + " of " + estimate.fit.hardware,
                         .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
                                            human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
-                                           others_text(paper.fit, paper.compiled.mesh.chips())),
+                                           others_text(estimate.fit, estimate.compiled.mesh.chips())),
                         .wanted = wanted_bytes(worst),
-                        .next = next_for(paper, plan, worst.limit - worst.code)};
+                        .next = next_for(estimate, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .stage = kPlanningStage,
                          .chip = worst.chip,

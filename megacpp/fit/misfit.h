@@ -5,7 +5,7 @@
 #include <string>
 
 #include "megacpp/base/error.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::fit {
@@ -20,7 +20,7 @@ base::Code misfit_code(const ChipGroup& worst);
 std::string wanted_bytes(const ChipGroup& worst);
 
 /// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; or E1605.
-/// Call it where paper.fit.fits() is false.
-memory::OutOfMemory misfit_error(const OnPaper& paper);
+/// Call it where estimate.fit.fits() is false.
+memory::OutOfMemory misfit_error(const Estimate& estimate);
 
 }  // namespace megacpp::fit

@@ -12,11 +12,11 @@ namespace {
 using base::Code;
 
 // Four chips of a TPU, whose code lies in the same memory; limits are by chip, 0: the hardware's own.
-OnPaper with_limits(const std::vector<int64_t>& limits) {
+Estimate with_limits(const std::vector<int64_t>& limits) {
   const std::vector<std::string> settings = {"layout.data_parallel=4", "train.batch=4", "train.sequence=64",
                                              "layout.zero=0"};
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
-  return plan_on_paper(
+  return make_estimate(
       recipe, {.slice = hw::parse_target("v6e:2x2"),
                .kernels = {.name = "any",
                            .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
@@ -27,12 +27,12 @@ OnPaper with_limits(const std::vector<int64_t>& limits) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
-  const OnPaper paper = with_limits({0, int64_t{10} << 20, 0, 0});
-  const ChipGroup& worst = paper.fit.worst();
-  const int64_t stays = paper.worst_memory().state_bytes + worst.code;
+  const Estimate estimate = with_limits({0, int64_t{10} << 20, 0, 0});
+  const ChipGroup& worst = estimate.fit.worst();
+  const int64_t stays = estimate.worst_memory().state_bytes + worst.code;
   EXPECT_EQ(worst.chip, 1);
   EXPECT_EQ(worst.least_limit(), stays);
-  const memory::OutOfMemory error = misfit_error(paper);
+  const memory::OutOfMemory error = misfit_error(estimate);
   EXPECT_EQ(error.code(), Code::E1605);
   EXPECT_EQ(error.exit_status(), 2);
   EXPECT_TRUE(has(error.problem().wanted, "a limit of at least " + std::to_string(stays) + " bytes")) << error.what();
@@ -45,8 +45,8 @@ TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
 
 TEST(MisfitTest, APlanThatIsTooLargeIsNamedWithItsBytes) {
   const int64_t needed = with_limits({}).fit.worst().needed();
-  const OnPaper paper = with_limits({0, 0, needed - 1, 0});
-  const memory::OutOfMemory error = misfit_error(paper);
+  const Estimate estimate = with_limits({0, 0, needed - 1, 0});
+  const memory::OutOfMemory error = misfit_error(estimate);
   EXPECT_EQ(error.code(), Code::E2001);
   EXPECT_EQ(error.exit_status(), 3);
   EXPECT_TRUE(has(error.problem().where, "chip 2: data 2 at (0, 1) on host 0 of v6e:2x2")) << error.what();

@@ -98,7 +98,7 @@ int64_t* part_of(ArgumentBytes& sum, ir::Role role) {
 std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
                                                const hw::Chip& device) {
   std::vector<StoredParameter> rows;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
     for (const blocks::Parameter& parameter : compiled.parameters_of(stage)) {
       rows.push_back(stored_parameter(plan, parameter, device));
       rows.back().stage = static_cast<int64_t>(stage);

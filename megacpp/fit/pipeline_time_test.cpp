@@ -31,11 +31,11 @@ TEST(PipelineTimeTest, AgreesWithTheScheduleOnPaper) {
         for (const int64_t chunks : {1, 2, 3}) {
           if (chunks > 1 && name != "interleaved") continue;
           const plan::PipelineSchedule schedule = plan::build_schedule(name, {stages, micros, chunks});
-          const plan::Simulation on_paper = plan::simulate(schedule, costs);
+          const plan::Simulation make_estimate = plan::simulate(schedule, costs);
           const std::vector<StageWork> work = even_work(schedule, costs);
           const double seconds = pipeline_seconds(work);
-          EXPECT_NEAR(seconds, on_paper.makespan, 1e-9) << plan::to_text(schedule);
-          EXPECT_NEAR(1 - work[0].busy() / seconds, on_paper.bubble[0], 1e-9);
+          EXPECT_NEAR(seconds, make_estimate.makespan, 1e-9) << plan::to_text(schedule);
+          EXPECT_NEAR(1 - work[0].busy() / seconds, make_estimate.bubble[0], 1e-9);
         }
 }
 

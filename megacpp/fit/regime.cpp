@@ -49,8 +49,8 @@ Regime regime_of(const StepTime& time, const RegimeFacts& facts) {
   return by_time(time);
 }
 
-Regime regime_of(const OnPaper& paper) {
-  return regime_of(paper.time, {.fallbacks = paper.compiled.fallbacks.size(), .fits = paper.fit.fits()});
+Regime regime_of(const Estimate& estimate) {
+  return regime_of(estimate.time, {.fallbacks = estimate.compiled.fallbacks.size(), .fits = estimate.fit.fits()});
 }
 
 }  // namespace megacpp::fit

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 
 namespace megacpp::fit {
 
@@ -35,6 +35,6 @@ struct RegimeFacts {
 /// runs; then what takes the largest part of the step.
 Regime regime_of(const StepTime& time, const RegimeFacts& facts);
 /// Of a plan.
-Regime regime_of(const OnPaper& paper);
+Regime regime_of(const Estimate& estimate);
 
 }  // namespace megacpp::fit

@@ -28,14 +28,14 @@ TEST(RegimeTest, WhatMemoryHeldBackIsLimitedByIt) {
 }
 
 TEST(RegimeTest, APlanIsJudgedByItsFallbacksAndItsRoom) {
-  OnPaper paper;
-  paper.time.compute = 1;
-  paper.fit.groups = {{.corrected = 10, .limit = 10}};
-  EXPECT_EQ(regime_of(paper).kind, RegimeKind::enough_work);
-  paper.fit.groups[0].limit = 9;
-  EXPECT_EQ(regime_of(paper).kind, RegimeKind::memory_or_context);
-  paper.compiled.fallbacks.push_back({.op = "attention", .scope = "block00.A", .reason = "no kernel"});
-  EXPECT_EQ(regime_of(paper).kind, RegimeKind::unstable);
+  Estimate estimate;
+  estimate.time.compute = 1;
+  estimate.fit.groups = {{.corrected = 10, .limit = 10}};
+  EXPECT_EQ(regime_of(estimate).kind, RegimeKind::enough_work);
+  estimate.fit.groups[0].limit = 9;
+  EXPECT_EQ(regime_of(estimate).kind, RegimeKind::memory_or_context);
+  estimate.compiled.fallbacks.push_back({.op = "attention", .scope = "block00.A", .reason = "no kernel"});
+  EXPECT_EQ(regime_of(estimate).kind, RegimeKind::unstable);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
-#include "megacpp/plan/lane.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -73,7 +73,7 @@ std::vector<Changes> more_recompute(const Recipe& recipe) {
 
 std::vector<Changes> higher_zero(const Recipe& recipe) {
   recipe::Layout layout = recipe.layout;
-  plan::apply_lane(layout);
+  plan::apply_policy(layout);
   if (layout.zero >= 3) return {};
   return {{set("layout.zero", layout.zero + 1)}};
 }
@@ -82,35 +82,35 @@ const std::vector<Rung>& table() {
   static const std::vector<Rung> rungs = {
       {.name = "batch",
        .does = "halve the device batch, double the micro-steps: the global batch stays",
-       .may_relieve = kOfTokens,
+       .may_reduce = kOfTokens,
        .keys = {"train.batch", "train.micro_steps"},
        .changes = smaller_batch},
       {.name = "sequence",
        .does = "halve the sequence: another experiment than was asked for",
-       .may_relieve = kOfTokens,
+       .may_reduce = kOfTokens,
        .keys = {"train.sequence"},
        .changes_experiment = true,
        .changes = shorter_sequence},
       {.name = "features",
        .does = "give up what only saves time: prefetch, weights kept gathered, large buckets",
-       .may_relieve = {Role::activation, Role::temporary, Role::collective},
+       .may_reduce = {Role::activation, Role::temporary, Role::collective},
        .keys = {"layout.reshard_after_forward", "layout.prefetch", "layout.bucket_bytes"},
        .changes = fewer_features},
       {.name = "topology",
        .does = "fewer copies of the model, each over more chips",
-       .may_relieve = kOfAll,
+       .may_reduce = kOfAll,
        .keys = {"layout.data_parallel", "layout.tensor_parallel", "layout.expert_parallel", "layout.context_parallel",
                 "layout.pipeline_parallel"},
        .offers = Offers::alternatives,
        .changes = other_topologies},
       {.name = "recompute",
        .does = "compute activations again, family by family",
-       .may_relieve = {Role::activation, Role::temporary, Role::collective},
+       .may_reduce = {Role::activation, Role::temporary, Role::collective},
        .keys = {"train.recompute.A", "train.recompute.M", "train.recompute.E", "train.recompute.R"},
        .changes = more_recompute},
       {.name = "zero",
        .does = "split more of the state over the copies of the model",
-       .may_relieve = kOfParameters,
+       .may_reduce = kOfParameters,
        .keys = {"layout.zero"},
        .changes = higher_zero},
   };
@@ -119,7 +119,7 @@ const std::vector<Rung>& table() {
 
 }  // namespace
 
-bool Rung::relieves(Role role) const { return std::ranges::find(may_relieve, role) != may_relieve.end(); }
+bool Rung::reduces(Role role) const { return std::ranges::find(may_reduce, role) != may_reduce.end(); }
 
 bool Rung::may_change(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 

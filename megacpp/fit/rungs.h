@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rungs of the ladder as a table: what each may relieve, and the changes it offers to a recipe that does not fit. A
+// The rungs of the ladder as a table: what each may reduce, and the changes it offers to a recipe that does not fit. A
 // rung knows nothing of limits; ladder.h tries what it offers on paper.
 #pragma once
 
@@ -23,14 +23,14 @@ enum class Offers : uint8_t {
 struct Rung {
   std::string_view name;  // as ladder.rungs has it
   std::string_view does;  // "halve the device batch, double the micro-steps: the global batch stays"
-  std::vector<ir::Role> may_relieve;
+  std::vector<ir::Role> may_reduce;
   std::vector<std::string_view> keys;  // that it changes
   Offers offers = Offers::steps;
   bool changes_experiment = false;  // its results cannot be compared with those asked for
   /// Mildest first; empty: nothing is left to change. Gates may still refuse.
   std::function<std::vector<plan::Changes>(const recipe::Recipe&)> changes;
 
-  bool relieves(ir::Role role) const;
+  bool reduces(ir::Role role) const;
   bool may_change(std::string_view key) const;
 };
 

@@ -22,26 +22,26 @@ using recipe::Recipe;
 
 constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a sequence is a choice of its own
 constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
-constexpr double kSlack = 1.1;            // an estimate so far above the limit may still fit
-constexpr double kHopeless = 2;           // an estimate so many times that of what fits is not looked at
+constexpr double kSlack = 1.1;            // an quick_estimate so far above the limit may still fit
+constexpr double kHopeless = 2;           // an quick_estimate so many times that of what fits is not looked at
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
 /// One way to run a layout.
 struct Option {
   LayoutChoice choice;
-  Estimate estimate;
+  QuickEstimate quick_estimate;
   bool tried = false;
 };
 
 /// A layout (degrees and ZeRO) with all its micro-steps and levels of recompute.
 struct Family {
-  std::vector<Option> options;  // fastest estimate first
+  std::vector<Option> options;  // fastest quick_estimate first
   double scale = 1;             // needed bytes over estimated ones, once it was compiled
   size_t fastest_fit = SIZE_MAX;
   std::optional<size_t> next = {};  // option to compile
   bool is_doubtful = false;         // none is expected to fit; next is the smallest
 
-  double bytes(size_t option) const { return options[option].estimate.bytes * scale; }
+  double bytes(size_t option) const { return options[option].quick_estimate.bytes * scale; }
 
   /// The fastest that was not tried, is faster than what fits already, and should fit.
   void choose(double limit) {
@@ -51,7 +51,8 @@ struct Family {
   }
 
   void begin(double limit) {
-    std::ranges::stable_sort(options, std::less<>(), [](const Option& option) { return option.estimate.seconds; });
+    std::ranges::stable_sort(options, std::less<>(),
+                             [](const Option& option) { return option.quick_estimate.seconds; });
     choose(limit * kSlack);
     is_doubtful = !next.has_value();
     if (!is_doubtful) return;
@@ -61,7 +62,7 @@ struct Family {
   }
 
   void learn(size_t option, const Found& found, double limit) {
-    scale = static_cast<double>(found.needed()) / options[option].estimate.bytes;
+    scale = static_cast<double>(found.needed()) / options[option].quick_estimate.bytes;
     if (found.fit.fits()) fastest_fit = std::min(fastest_fit, option);
     is_doubtful = false;
     choose(limit);
@@ -76,10 +77,10 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 }
 
 /// What the chip that has least leaves to a plan.
-double tightest_limit(const Ground& ground) {
-  const hw::Chip device = hw::device_of(ground.slice.chip);
-  int64_t least = ground.limits.empty() ? device.usable_bytes : INT64_MAX;
-  for (const int64_t limit : ground.limits) least = std::min(least, limit > 0 ? limit : device.usable_bytes);
+double tightest_limit(const Assumptions& assumptions) {
+  const hw::Chip device = hw::device_of(assumptions.slice.chip);
+  int64_t least = assumptions.limits.empty() ? device.usable_bytes : INT64_MAX;
+  for (const int64_t limit : assumptions.limits) least = std::min(least, limit > 0 ? limit : device.usable_bytes);
   return static_cast<double>(least - code_bytes(device));
 }
 
@@ -90,13 +91,13 @@ struct Pick {
 
 class Search {
  public:
-  Search(const Recipe& recipe, const Ground& ground, const SearchOptions& options)
+  Search(const Recipe& recipe, const Assumptions& assumptions, const SearchOptions& options)
       : recipe_(recipe),
-        ground_(ground),
+        assumptions_(assumptions),
         options_(options),
-        limit_(tightest_limit(ground)),
+        limit_(tightest_limit(assumptions)),
         pool_(options.threads),
-        estimator_(recipe, ground) {}
+        estimator_(recipe, assumptions) {}
 
   void run(SplitSequences split) {
     gather(split);
@@ -128,7 +129,7 @@ class Search {
   // The second time sequences are split as well: what was looked at the first time is left out.
   void gather(SplitSequences split) {
     const bool is_again = result_.considered > 0;
-    Candidates candidates = legal_layouts(recipe_, ground_.slice.devices(), split);
+    Candidates candidates = legal_layouts(recipe_, assumptions_.slice.devices(), split);
     if (is_again) std::erase_if(candidates.legal, [](const LayoutChoice& c) { return c.context == 1; });
     std::vector<Option> too_large;
     families_.clear();
@@ -137,7 +138,8 @@ class Search {
     candidates.drop(kStateTooLarge, static_cast<int64_t>(too_large.size()));
     // Nothing can fit: the smallest few are compiled all the same, to show how far off the hardware is.
     if (families_.empty() && !has_fit()) {
-      std::ranges::stable_sort(too_large, std::less<>(), [](const Option& option) { return option.estimate.bytes; });
+      std::ranges::stable_sort(too_large, std::less<>(),
+                               [](const Option& option) { return option.quick_estimate.bytes; });
       too_large.resize(std::min(too_large.size(), kRound));
       for (Option& option : too_large) families_.push_back({.options = {std::move(option)}});
     }
@@ -155,10 +157,10 @@ class Search {
   /// All that is recomputed or nothing at all; where state alone is too large for a chip it is not added, and returned
   /// as it would be smallest.
   std::optional<Option> add(const LayoutChoice& legal) {
-    const std::array<Estimate, 3> estimates = estimator_.estimates(legal);
+    const std::array<QuickEstimate, 3> estimates = estimator_.estimates(legal);
     std::vector<Option> options;
     for (size_t level = 0; level < estimates.size(); ++level) {
-      options.push_back({.choice = legal, .estimate = estimates[level]});
+      options.push_back({.choice = legal, .quick_estimate = estimates[level]});
       options.back().choice.recompute = kRecomputeLevels[level];
     }
     if (estimates[0].state > limit_) return options.back();
@@ -203,9 +205,11 @@ class Search {
     for (size_t f = 0; f < families_.size(); ++f) {
       const Family& family = families_[f];
       if (!family.next) continue;
-      const Estimate& estimate = family.options[*family.next].estimate;
-      if (fastest_estimate_ && (family.is_doubtful || estimate.seconds > kHopeless * *fastest_estimate_)) continue;
-      const std::pair<bool, double> rank(family.is_doubtful, family.is_doubtful ? estimate.bytes : estimate.seconds);
+      const QuickEstimate& quick_estimate = family.options[*family.next].quick_estimate;
+      if (fastest_estimate_ && (family.is_doubtful || quick_estimate.seconds > kHopeless * *fastest_estimate_))
+        continue;
+      const std::pair<bool, double> rank(family.is_doubtful,
+                                         family.is_doubtful ? quick_estimate.bytes : quick_estimate.seconds);
       if (best && rank >= least) continue;
       best = {f, *family.next};
       least = rank;
@@ -221,8 +225,8 @@ class Search {
       const size_t at = static_cast<size_t>(i);
       try {
         const Option& option = families_[round[at].family].options[round[at].option];
-        found[at] = compile_candidate(recipe_, changes_for(recipe_, option.choice), ground_);
-        found[at]->estimate = option.estimate;
+        found[at] = compile_candidate(recipe_, changes_for(recipe_, option.choice), assumptions_);
+        found[at]->quick_estimate = option.quick_estimate;
       } catch (const base::Error& error) {
         refused[at] = error;
         if (base::class_of(error.code()) == base::ErrorClass::internal) failed[at] = std::current_exception();
@@ -238,7 +242,7 @@ class Search {
       }
       families_[round[i].family].learn(round[i].option, *found[i], limit_);
       if (found[i]->fit.fits())
-        fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found[i]->estimate.seconds);
+        fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found[i]->quick_estimate.seconds);
       result_.found.push_back(std::move(*found[i]));
     }
   }
@@ -250,11 +254,11 @@ class Search {
   }
 
   const Recipe& recipe_;
-  const Ground& ground_;
+  const Assumptions& assumptions_;
   const SearchOptions& options_;
   double limit_;
   base::ThreadPool pool_;
-  Estimator estimator_;
+  QuickEstimator estimator_;
   std::vector<Family> families_;
   int64_t compiled_ = 0;
   int64_t small_picks_ = 0;
@@ -268,15 +272,15 @@ double Found::tokens_per_second() const {
   return static_cast<double>(recipe.train.batch * recipe.train.micro_steps * recipe.train.sequence) / time.seconds();
 }
 
-Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Ground& ground) {
-  OnPaper paper = plan_on_paper(with_changes(asked, changes), ground);
-  const memory::MemoryPlan& worst = paper.worst_memory();
-  const Regime regime = regime_of(paper);
-  return {.recipe = std::move(paper.recipe),
+Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Assumptions& assumptions) {
+  Estimate estimate = make_estimate(with_changes(asked, changes), assumptions);
+  const memory::MemoryPlan& worst = estimate.worst_memory();
+  const Regime regime = regime_of(estimate);
+  return {.recipe = std::move(estimate.recipe),
           .changes = changes,
-          .layout = plan::layout_line(paper.plan),
-          .fit = std::move(paper.fit),
-          .time = std::move(paper.time),
+          .layout = plan::layout_line(estimate.plan),
+          .fit = std::move(estimate.fit),
+          .time = std::move(estimate.time),
           .regime = regime,
           .roles = memory::bytes_by_role(worst)};
 }
@@ -294,10 +298,10 @@ std::vector<size_t> pareto_front(const std::vector<Found>& found, std::span<cons
   return front;
 }
 
-LayoutSearch search_layouts(const Recipe& recipe, const Ground& ground, const SearchOptions& options) {
-  Search search(recipe, ground, options);
+LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& assumptions, const SearchOptions& options) {
+  Search search(recipe, assumptions, options);
   const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
-  const bool are_few = recipe.train.batch * recipe.train.micro_steps < ground.slice.devices();
+  const bool are_few = recipe.train.batch * recipe.train.micro_steps < assumptions.slice.devices();
   search.run(is_long || are_few ? SplitSequences::yes : SplitSequences::no);
   if (!is_long && !are_few && !search.has_fit()) search.run(SplitSequences::yes);
   return search.finish();

@@ -12,7 +12,7 @@
 
 #include "megacpp/fit/candidates.h"
 #include "megacpp/fit/estimate.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/quick_estimate.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/memory/out_of_memory.h"
 
@@ -27,14 +27,14 @@ struct Found {
   StepTime time;
   Regime regime;
   std::vector<memory::RoleBytes> roles;  // of the worst chip, most first
-  Estimate estimate = {};                // what was expected of it
+  QuickEstimate quick_estimate = {};     // what was expected of it
 
   double tokens_per_second() const;
   int64_t needed() const { return fit.worst().needed(); }
 };
 
 /// With nothing but what a result keeps.
-Found compile_candidate(const recipe::Recipe& asked, const plan::Changes& changes, const Ground& ground);
+Found compile_candidate(const recipe::Recipe& asked, const plan::Changes& changes, const Assumptions& assumptions);
 
 struct SearchOptions {
   int64_t tries = 48;  // layouts to compile at most
@@ -55,7 +55,8 @@ struct LayoutSearch {
 };
 
 /// `found` is empty where no layout is legal; `dropped` then says why.
-LayoutSearch search_layouts(const recipe::Recipe& recipe, const Ground& ground, const SearchOptions& options = {});
+LayoutSearch search_layouts(const recipe::Recipe& recipe, const Assumptions& assumptions,
+                            const SearchOptions& options = {});
 
 /// Indices of those that no other betters in both bytes and time, least bytes first; ties keep the first. Where some
 /// fit, only among those. `seconds` is the time of a step of each, as far as it is known.

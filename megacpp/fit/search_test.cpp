@@ -5,21 +5,21 @@
 
 #include <numeric>
 
-#include "tests/support/paper_ground.h"
+#include "tests/support/assumptions.h"
 
 namespace megacpp::fit {
 namespace {
 
-using testing_support::paper_ground;
-using testing_support::paper_recipe;
+using testing_support::test_assumptions;
+using testing_support::test_recipe;
 
 /// Everything there is, compiled.
-std::vector<Found> all_of(const recipe::Recipe& recipe, const Ground& ground) {
+std::vector<Found> all_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
   std::vector<Found> found;
-  for (LayoutChoice choice : legal_layouts(recipe, ground.slice.devices(), SplitSequences::no).legal)
+  for (LayoutChoice choice : legal_layouts(recipe, assumptions.slice.devices(), SplitSequences::no).legal)
     for (const char* level : kRecomputeLevels) {
       choice.recompute = level;
-      found.push_back(compile_candidate(recipe, changes_for(recipe, choice), ground));
+      found.push_back(compile_candidate(recipe, changes_for(recipe, choice), assumptions));
     }
   return found;
 }
@@ -39,16 +39,16 @@ int64_t least_bytes(const std::vector<Found>& found) {
 
 // With room for all, and with limits that only some meet: a quarter of the layouts is compiled and the best is there.
 TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
-  const recipe::Recipe recipe = paper_recipe({"model.depth=4", "train.micro_steps=2"});
-  const std::vector<Found> all = all_of(recipe, paper_ground("host:4"));
+  const recipe::Recipe recipe = test_recipe({"model.depth=4", "train.micro_steps=2"});
+  const std::vector<Found> all = all_of(recipe, test_assumptions("host:4"));
   const int64_t least = least_bytes(all);
   for (const int64_t limit : {int64_t{0}, 3 * least, 2 * least, least + least / 4}) {
-    const Ground ground = paper_ground("host:4", limit);
+    const Assumptions assumptions = test_assumptions("host:4", limit);
     std::vector<Found> limited = all;
     for (Found& one : limited)
       for (ChipGroup& group : one.fit.groups)
         if (limit > 0) group.limit = limit;
-    const LayoutSearch search = search_layouts(recipe, ground, {.tries = static_cast<int64_t>(all.size()) / 4});
+    const LayoutSearch search = search_layouts(recipe, assumptions, {.tries = static_cast<int64_t>(all.size()) / 4});
     ASSERT_TRUE(search.fits()) << limit;
     EXPECT_LE(search.found.size(), all.size() / 4);
     EXPECT_LE(search.found.front().time.seconds(), 1.02 * fastest_fit(limited)) << limit;
@@ -56,7 +56,7 @@ TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
 }
 
 TEST(SearchTest, TheFrontIsWhatNothingBetters) {
-  const LayoutSearch search = search_layouts(paper_recipe(), paper_ground("host:4"));
+  const LayoutSearch search = search_layouts(test_recipe(), test_assumptions("host:4"));
   std::vector<double> seconds;
   for (const Found& one : search.found) seconds.push_back(one.time.seconds());
   const std::vector<size_t> front = pareto_front(search.found, seconds);
@@ -76,15 +76,15 @@ TEST(SearchTest, TheFrontIsWhatNothingBetters) {
 }
 
 TEST(SearchTest, ThreadsChangeNothing) {
-  const Ground ground = paper_ground("v6e:2x2");
-  const LayoutSearch one = search_layouts(paper_recipe(), ground, {.tries = 12, .threads = 1});
-  const LayoutSearch three = search_layouts(paper_recipe(), ground, {.tries = 12, .threads = 3});
+  const Assumptions assumptions = test_assumptions("v6e:2x2");
+  const LayoutSearch one = search_layouts(test_recipe(), assumptions, {.tries = 12, .threads = 1});
+  const LayoutSearch three = search_layouts(test_recipe(), assumptions, {.tries = 12, .threads = 3});
   ASSERT_EQ(one.found.size(), three.found.size());
   for (size_t i = 0; i < one.found.size(); ++i) EXPECT_EQ(one.found[i].changes, three.found[i].changes);
 }
 
 TEST(SearchTest, WhatNothingMeetsShowsTheLeastAndItsRoles) {
-  const LayoutSearch search = search_layouts(paper_recipe(), paper_ground("host:4", 4096));
+  const LayoutSearch search = search_layouts(test_recipe(), test_assumptions("host:4", 4096));
   EXPECT_FALSE(search.fits());
   ASSERT_FALSE(search.found.empty());
   for (const Found& one : search.found) EXPECT_GE(one.needed(), search.found.front().needed());
@@ -96,7 +96,8 @@ TEST(SearchTest, WhatNothingMeetsShowsTheLeastAndItsRoles) {
 }
 
 TEST(SearchTest, NoLegalLayoutLeavesReasons) {
-  const LayoutSearch search = search_layouts(paper_recipe({"model.depth=1", "train.batch=1"}), paper_ground("host:13"));
+  const LayoutSearch search =
+      search_layouts(test_recipe({"model.depth=1", "train.batch=1"}), test_assumptions("host:13"));
   EXPECT_TRUE(search.found.empty());
   EXPECT_FALSE(search.dropped.empty());
 }
@@ -105,13 +106,13 @@ TEST(SearchTest, NoLegalLayoutLeavesReasons) {
 // activations whole.
 TEST(SearchTest, EstimatesAreNearWhatIsCompiled) {
   constexpr double kFactor = 2.5;
-  const recipe::Recipe recipe = paper_recipe({"train.sequence=256", "model.hidden=256"});
-  const LayoutSearch search = search_layouts(recipe, paper_ground("host:4"), {.tries = 200});
+  const recipe::Recipe recipe = test_recipe({"train.sequence=256", "model.hidden=256"});
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 200});
   for (const Found& one : search.found) {
-    EXPECT_LT(one.estimate.bytes, kFactor * static_cast<double>(one.needed())) << one.layout;
-    EXPECT_GT(one.estimate.bytes, static_cast<double>(one.needed()) / kFactor) << one.layout;
-    EXPECT_LT(one.estimate.seconds, kFactor * one.time.seconds()) << one.layout;
-    EXPECT_GT(one.estimate.seconds, one.time.seconds() / kFactor) << one.layout;
+    EXPECT_LT(one.quick_estimate.bytes, kFactor * static_cast<double>(one.needed())) << one.layout;
+    EXPECT_GT(one.quick_estimate.bytes, static_cast<double>(one.needed()) / kFactor) << one.layout;
+    EXPECT_LT(one.quick_estimate.seconds, kFactor * one.time.seconds()) << one.layout;
+    EXPECT_GT(one.quick_estimate.seconds, one.time.seconds() / kFactor) << one.layout;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "megacpp/plan/lane.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
@@ -33,13 +33,13 @@ std::string layout_text(const Recipe& recipe) {
   static const std::set<std::string_view> kNoTrace = {"layout.chips",  // the product of the degrees
                                                       "layout.max_replicated_bytes"};
   Recipe resolved = recipe;
-  plan::apply_lane(resolved.layout);
+  plan::apply_policy(resolved.layout);
   const Recipe defaults;
   std::vector<std::string> words;
   for (const recipe::Key& key : recipe::keys()) {
     if (!key.path.starts_with("layout.") || kNoTrace.contains(key.path)) continue;
     const std::string value = recipe::value_text(recipe::member_of(key, resolved));
-    const bool always = key.path == "layout.lane" || key.path == "layout.zero";
+    const bool always = key.path == "layout.policy" || key.path == "layout.zero";
     if (always || value != recipe::value_text(recipe::member_of(key, defaults)))
       words.push_back(key.path.substr(std::string_view("layout.").size()) + "=" + value);
   }
@@ -80,7 +80,7 @@ std::string hardware_text(const std::string& name, const recipe::Hardware& hardw
   std::string text = name;
   if (hardware.limit.bytes > 0) text += " limit " + recipe::to_string(hardware.limit);
   for (const std::string& limit : hardware.limits) text += " chip " + limit;
-  for (const std::string& drill : hardware.fail_allocation) text += " drill " + drill;
+  for (const std::string& fault : hardware.fail_allocation) text += " fault " + fault;
   return text;
 }
 

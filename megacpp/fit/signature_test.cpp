@@ -25,7 +25,7 @@ TEST(FitSignatureTest, SaysWhatDecidesMemoryAndTime) {
   EXPECT_EQ(signature.hardware, "host:2");
   EXPECT_EQ(signature.model, "small");
   EXPECT_EQ(signature.model_hash.size(), 16U);
-  EXPECT_EQ(signature.layout, "lane=spmd data_parallel=2 zero=1");
+  EXPECT_EQ(signature.layout, "policy=spmd data_parallel=2 zero=1");
   EXPECT_EQ(signature.features, "balance_loss");
   EXPECT_EQ(signature.shape, "batch=4 sequence=16 micro_steps=1 precision=f32 recompute.A=full");
 }
@@ -39,7 +39,7 @@ TEST(FitSignatureTest, WhatIsTheSameLaunchHasTheSameSignature) {
 
 TEST(FitSignatureTest, WhatDiffersHasAnother) {
   const catalog::Signature asked = signature_of(small(), "host:1");
-  for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.lane=fsdp", "train.batch=8",
+  for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8",
                             "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
                             "train.recompute.E=selective", "layout.dispatcher=allgather"})
     EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
@@ -51,7 +51,7 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                                 "hardware.fail_allocation=[chip 0 step load]"}),
                          "host:1")
                 .hardware,
-            "host:1 limit 1GiB chip 0=512MiB drill chip 0 step load");
+            "host:1 limit 1GiB chip 0=512MiB fault chip 0 step load");
   EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, asked.model_hash);
 }
 

@@ -156,7 +156,7 @@ struct StageStep {
   double update = 0;  // seconds
 };
 
-StageStep step_of(const compile::Compiled& compiled, const compile::ChipPrograms& chip, const hw::Slice& slice) {
+StageStep step_of(const compile::Compiled& compiled, const compile::StagePrograms& chip, const hw::Slice& slice) {
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice);
@@ -190,7 +190,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   std::vector<StageWork> stages;
   StepTime slowest;
   double update = 0;
-  for (const compile::ChipPrograms& chip : compiled.pipeline) {
+  for (const compile::StagePrograms& chip : compiled.stages) {
     StageStep step = step_of(compiled, chip, slice);
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
     update = std::max(update, step.update);

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/recipe/parse.h"
@@ -58,10 +58,10 @@ ir::Graph program(const std::function<void(ops::Builder&)>& write) {
 compile::Compiled compiled_of(std::vector<ir::Graph> programs, const ir::Mesh& mesh = {}, int64_t runs = 1) {
   compile::Compiled compiled;
   compiled.mesh = mesh;
-  compiled.pipeline.resize(1);
+  compiled.stages.resize(1);
   for (size_t p = 0; p < programs.size(); ++p)
-    for (int64_t run = 0; run < runs; ++run) compiled.pipeline[0].step.push_back({.program = p, .micro = run});
-  compiled.pipeline[0].programs = std::move(programs);
+    for (int64_t run = 0; run < runs; ++run) compiled.stages[0].step.push_back({.program = p, .micro = run});
+  compiled.stages[0].programs = std::move(programs);
   return compiled;
 }
 
@@ -196,12 +196,12 @@ TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
   const ir::Graph pass = program([](ops::Builder& b) { add_product(b); });
   compile::Compiled compiled;
   compiled.mesh = ir::Mesh({{"stage", 2}});
-  compiled.pipeline.resize(2);
-  compiled.pipeline[0].programs = {pass, send(1, 0), receive(1, 1), pass, pass};
-  compiled.pipeline[1].programs = {receive(-1, 0), pass, send(-1, 1)};
+  compiled.stages.resize(2);
+  compiled.stages[0].programs = {pass, send(1, 0), receive(1, 1), pass, pass};
+  compiled.stages[1].programs = {receive(-1, 0), pass, send(-1, 1)};
   for (size_t stage = 0; stage < 2; ++stage)
-    for (size_t p = 0; p < compiled.pipeline[stage].programs.size(); ++p)
-      compiled.pipeline[stage].step.push_back({.program = p, .updates = stage == 0 && p == 4});
+    for (size_t p = 0; p < compiled.stages[stage].programs.size(); ++p)
+      compiled.stages[stage].step.push_back({.program = p, .updates = stage == 0 && p == 4});
   const StepTime time = predict_step(compiled, toys(2), "f32");
   EXPECT_DOUBLE_EQ(time.compute, 24) << "the first stage: forward, backward and its update";
   EXPECT_DOUBLE_EQ(time.exposed, 0) << "what is sent is not waited for";
@@ -228,7 +228,7 @@ StepTime of_schedule(const std::vector<std::string>& settings) {
   all.insert(all.end(), settings.begin(), settings.end());
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", all);
   const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e13, .cores = 2, .memory = int64_t{1} << 34};
-  return plan_on_paper(
+  return make_estimate(
              recipe,
              {.slice = hw::parse_target("host:4", {.host_rates = [&] { return rates; }}),
               .kernels = {.name = "any",

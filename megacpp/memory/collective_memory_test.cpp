@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random programs of two chips in an arena each, at the planned offsets, with collectives under way. A transport
+// Runs random programs of two chips in an arena each, at the planned offsets, with collectives in flight. A transport
 // may move data at any time between start and done: once all of it is moved at the start, once only when it is done.
 // Either way nothing a node reads, and nothing the transport does, may have been overwritten.
 #include <gtest/gtest.h>

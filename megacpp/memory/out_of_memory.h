@@ -48,7 +48,7 @@ struct OomFacts {
   std::vector<RoleBytes> roles = {};   // what the wanted bytes are for, most first
   std::vector<OomPiece> largest = {};  // largest first
   std::string text = {};               // a plugin's whole message
-  bool is_drill = false;               // somebody asked for it
+  bool is_injected = false;            // somebody asked for it
 };
 
 class OutOfMemory : public base::Error {

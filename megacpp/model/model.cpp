@@ -113,11 +113,11 @@ class ModelBuilder {
     return computed;
   }
 
-  ValueId gather(ValueId x, const ir::Sharding& from, const ir::Sharding& to, bool made_again) {
+  ValueId gather(ValueId x, const ir::Sharding& from, const ir::Sharding& to, bool recomputed) {
     if (from == to) return x;
     const ir::Mesh& mesh = plan_.parallel.mesh;
     ir::Attrs attrs = {{"from", ir::to_string(from, mesh)}, {"to", ir::to_string(to, mesh)}};
-    if (made_again) attrs.set("made_again", int64_t{1});
+    if (recomputed) attrs.set("recomputed", int64_t{1});
     return builder_.one("reshard", {x}, std::move(attrs));
   }
 

@@ -29,7 +29,7 @@ TEST(ModelTest, EverySmallModelIsLegalInBothPrecisions) {
   for (const recipe::Model& config : testing_support::small_models())
     for (const ir::DType compute : {ir::DType::f32, ir::DType::bf16}) {
       const ForwardModel forward = build_forward(config, {.sequences = 2, .length = 6, .compute = compute}, {}, true);
-      EXPECT_NO_THROW(ops::verify(forward.graph, ops::Stage::built)) << config.name;
+      EXPECT_NO_THROW(ops::verify(forward.graph, ops::Form::built)) << config.name;
       EXPECT_EQ(forward.graph.type(forward.loss), (ir::TensorType{ir::DType::f32, {}})) << config.name;
     }
 }

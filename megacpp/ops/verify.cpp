@@ -13,7 +13,7 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const ir::Graph& graph, Stage stage) : graph_(graph), stage_(stage) {}
+  Verifier(const ir::Graph& graph, Form form) : graph_(graph), form_(form) {}
 
   void run() {
     for (uint32_t i = 0; i < graph_.nodes().size(); ++i) check_node({i});
@@ -31,7 +31,7 @@ class Verifier {
     MEGACPP_CHECK(op != nullptr) << name(id) << "is no op of the table";
     check_links(id);
     check_types(id, *op);
-    check_stage(id, *op);
+    check_form(id, *op);
     if (op->name == ir::kInputOp) check_input(id);
   }
 
@@ -72,8 +72,8 @@ class Verifier {
     return {};
   }
 
-  void check_stage(ir::NodeId id, const OpDef& op) const {
-    if (stage_ == Stage::built) {
+  void check_form(ir::NodeId id, const OpDef& op) const {
+    if (form_ == Form::built) {
       MEGACPP_CHECK(op.name != "fused") << name(id) << "may only stand after fusion";
     } else {
       MEGACPP_CHECK(op.fusion == Fusion::none) << name(id) << "is left outside fused nodes";
@@ -105,7 +105,7 @@ class Verifier {
   }
 
   const ir::Graph& graph_;
-  Stage stage_;
+  Form form_;
   std::unordered_map<std::string_view, ir::ValueId> inputs_;  // by name; only looked up
   std::unordered_set<std::string_view> outputs_;
   std::unordered_set<std::string_view> donated_;
@@ -113,6 +113,6 @@ class Verifier {
 
 }  // namespace
 
-void verify(const ir::Graph& graph, Stage stage) { Verifier(graph, stage).run(); }
+void verify(const ir::Graph& graph, Form form) { Verifier(graph, form).run(); }
 
 }  // namespace megacpp::ops

@@ -15,9 +15,9 @@ using ir::Role;
 using ir::TensorType;
 
 // What verify() says of the graph, "" when it holds.
-std::string complaint(const ir::Graph& graph, Stage stage = Stage::built) {
+std::string complaint(const ir::Graph& graph, Form form = Form::built) {
   try {
-    verify(graph, stage);
+    verify(graph, form);
     return "";
   } catch (const base::Error& error) {
     EXPECT_EQ(error.code(), base::Code::E9001);
@@ -25,8 +25,8 @@ std::string complaint(const ir::Graph& graph, Stage stage = Stage::built) {
   }
 }
 
-std::string complaint(std::string_view nodes, Stage stage = Stage::built) {
-  return complaint(ir::parse("graph \"g\" {\n" + std::string(nodes) + "\n}\n"), stage);
+std::string complaint(std::string_view nodes, Form form = Form::built) {
+  return complaint(ir::parse("graph \"g\" {\n" + std::string(nodes) + "\n}\n"), form);
 }
 
 constexpr std::string_view kInputs =
@@ -49,9 +49,9 @@ TEST(VerifyTest, BuiltGraphHolds) {
 TEST(VerifyTest, FusedNodesStandOnlyAfterFusion) {
   const std::string fused = after_inputs(
       "%2 = fused(%0, %1) {dtypes=\"f32\", program=\"in(0,1) in(1) mul(%0,%1) out(%2)\", shape=[2,3]} : f32[2,3] @a.B");
-  EXPECT_EQ(complaint(fused, Stage::fused), "");
+  EXPECT_EQ(complaint(fused, Form::fused), "");
   EXPECT_EQ(complaint(fused), "node 2 (fused @a.B) may only stand after fusion");
-  EXPECT_EQ(complaint(after_inputs("%2 = exp(%0) : f32[2,3]"), Stage::fused),
+  EXPECT_EQ(complaint(after_inputs("%2 = exp(%0) : f32[2,3]"), Form::fused),
             "node 2 (exp) is left outside fused nodes");
 }
 

@@ -61,7 +61,7 @@ TEST(AdamwTest, UpdateEqualsTheFormulaWithAndWithoutClipping) {
     for (const double step : {1.0, 7.0}) {
       const Optimizer optimizer{.clip = clip};
       const ir::Graph graph = build_update(kParameters, {}, optimizer);
-      ops::verify(graph, ops::Stage::built);
+      ops::verify(graph, ops::Form::built);
       const Tensors in = inputs_for(graph, step), out = ops::evaluate(graph, in, Rounding::none);
       const double norm = norm_of_gradients(in);
       EXPECT_NEAR(out.at("grad_norm")[0], norm, 1e-12);
@@ -94,7 +94,7 @@ TEST(AdamwTest, BiasMovesTowardsExpertsAskedTooSeldomAndCountsRestart) {
   const BiasBalance balance{
       .bias = "block01.E.expert_bias", .counts = "expert_count.block01", .experts = 4, .rate = 0.25};
   const ir::Graph graph = build_update(kParameters, {balance}, {});
-  ops::verify(graph, ops::Stage::built);
+  ops::verify(graph, ops::Form::built);
   Tensors in = inputs_for(graph, 1);
   in[balance.bias].data = {0, 0, 0, 1};
   in[balance.counts].data = {10, 2, 6, 6};

@@ -124,7 +124,7 @@ TEST(DivideGraphTest, PartsOfRandomGraphsComputeWhatTheGraphComputes) {
     std::map<std::string, ops::Tensor> values = testing_support::random_inputs(graph, "divide");
     const auto wanted = ops::evaluate(graph, values);
     for (const Part& part : divide_graph(graph, division).parts) {
-      ops::verify(part.graph, ops::Stage::built);
+      ops::verify(part.graph, ops::Form::built);
       for (auto& [name, tensor] : ops::evaluate(part.graph, values)) values[name] = std::move(tensor);
     }
     for (const auto& [name, tensor] : wanted)

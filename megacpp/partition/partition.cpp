@@ -335,11 +335,11 @@ class Partitioner {
       wanted.partial = wanted.operands[best].unreduced = partial_of(best);
       return wanted;
     }
-    const Meeting meeting = partial_sums(node, linearity, view, partial_of);
-    wanted.partial = meeting.shared;
-    if (meeting.shared != meeting.all) {
+    const PartialSums sums = partial_sums(node, linearity, view, partial_of);
+    wanted.partial = sums.shared;
+    if (sums.shared != sums.all) {
       const Sharding result = to_sharding(axes, factors.results[0]);
-      if (must_wait(node, linearity, wanted.operands, result, meeting)) wanted.partial = meeting.all;
+      if (must_wait(node, linearity, wanted.operands, result, sums)) wanted.partial = sums.all;
     }
     for (size_t i = 0; i < node.operands.size(); ++i)
       if (linearity.covers(i)) wanted.operands[i].unreduced = wanted.partial;
@@ -347,31 +347,31 @@ class Partitioner {
   }
 
   // Axes over which operands of a sum are partial: all of them, or any of them.
-  struct Meeting {
+  struct PartialSums {
     Axes shared, all;
   };
 
   template <typename PartialOf>
-  Meeting partial_sums(const ir::Node& node, const Linearity& linearity, const ops::NodeView& view,
-                       const PartialOf& partial_of) {
-    Meeting meeting;
+  PartialSums partial_sums(const ir::Node& node, const Linearity& linearity, const ops::NodeView& view,
+                           const PartialOf& partial_of) {
+    PartialSums sums;
     bool first = true;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (!linearity.covers(i) || adapts(node.operands[i])) continue;
       const Axes own = partial_of(i);
       if (!own.empty() && grows(view, i)) return {};
-      meeting.shared = first ? own : ir::minus(meeting.shared, ir::minus(meeting.shared, own));
-      meeting.all = ir::merged(meeting.all, own);
+      sums.shared = first ? own : ir::minus(sums.shared, ir::minus(sums.shared, own));
+      sums.all = ir::merged(sums.all, own);
       first = false;
     }
-    return meeting;
+    return sums;
   }
 
   // Operands that are partial over different axes are added up now, down to the axes they share; or each becomes
   // partial over all of them, which is free, and their sum is added up once, later. Whichever sends less. At equal
   // bytes it waits where a linear op reads it, with which more may come; else it is whole rather than in two forms.
   bool must_wait(const ir::Node& node, const Linearity& linearity, const std::vector<Sharding>& operands,
-                 const Sharding& result, const Meeting& meeting) {
+                 const Sharding& result, const PartialSums& sums) {
     const auto bytes = [&](const Axes& partial) {
       double sum = bytes_after_sum(node.results[0], {.dims = result.dims, .unreduced = partial});
       for (size_t i = 0; i < node.operands.size(); ++i)
@@ -379,7 +379,7 @@ class Partitioner {
           sum += static_cast<double>(bytes_to(node.operands[i], {.dims = operands[i].dims, .unreduced = partial}));
       return sum;
     };
-    const double now = bytes(meeting.shared), later = bytes(meeting.all);
+    const double now = bytes(sums.shared), later = bytes(sums.all);
     return now == later ? sum_end(node.results[0]).next == SumEnd::Next::linear : later < now;
   }
 

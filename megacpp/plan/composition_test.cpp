@@ -49,7 +49,7 @@ expert parallel: 8 experts over 2 chips, tokens travel by alltoall
 optimizer: AdamW, clipped at norm 1, every 4 micro-steps
 )");
   EXPECT_EQ(layout_line(make_plan(recipe)),
-            "lane spmd, data 2, expert 2, context 2, tensor 2 with sequence, pipeline 2, zero 3");
+            "policy spmd, data 2, expert 2, context 2, tensor 2 with sequence, pipeline 2, zero 3");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/degrees.h"
-#include "megacpp/plan/lane.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/plan/spread.h"
 #include "megacpp/plan/stage_gates.h"
 #include "megacpp/plan/tensor_split.h"
@@ -285,14 +285,14 @@ std::vector<Choice> larger_batch_or_smaller_degree(const Recipe& recipe) {
 // ---- ZeRO ----
 
 Refusal split_weights_in_megatron(const Recipe& recipe) {
-  if (recipe.layout.lane != "megatron" || recipe.layout.zero < 3) return {};
+  if (recipe.layout.policy != "megatron" || recipe.layout.zero < 3) return {};
   return Problem{.where = "layout.zero",
-                 .got = "zero 3 in lane megatron",
-                 .wanted = "at most 2: this lane keeps weights whole in the model"};
+                 .got = "zero 3 with policy megatron",
+                 .wanted = "at most 2: this policy keeps weights whole in the model"};
 }
 
 std::vector<Choice> lower_zero_or_fsdp(const Recipe&) {
-  return {to_value("layout.zero", 1), to_value("layout.lane", "fsdp")};
+  return {to_value("layout.zero", 1), to_value("layout.policy", "fsdp")};
 }
 
 bool is_part_of(int64_t group, int64_t data) { return group > 1 && group < data && data % group == 0; }
@@ -361,7 +361,7 @@ void check_layout(const Recipe& recipe, Adjustable adjustable) {
   const Gate* gate = refusing(gates, recipe);
   if (gate == nullptr) return;
   Recipe resolved = recipe;
-  apply_lane(resolved.layout);
+  apply_policy(resolved.layout);
   Problem problem = *gate->refuses(resolved);
   problem.next = next_step(gates, recipe, adjustable);
   base::raise(gate->code, std::move(problem));

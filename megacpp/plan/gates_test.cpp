@@ -183,8 +183,8 @@ TEST(GatesTest, StagesHaveBlocksAndSchedulesTheirChunks) {
 
 TEST(GatesTest, KeysAgree) {
   expect_refused({
-      {"megatron", Code::E1407, [](Recipe& r) { r.layout.lane = "megatron", r.layout.zero = 3; },
-       "set layout.zero: 1, or layout.lane: fsdp"},
+      {"megatron", Code::E1407, [](Recipe& r) { r.layout.policy = "megatron", r.layout.zero = 3; },
+       "set layout.zero: 1, or layout.policy: fsdp"},
       {"reshard", Code::E1407,
        [](Recipe& r) { r.layout.zero = 3, r.layout.data_parallel = 12, r.layout.reshard_after_forward = "5"; },
        "set layout.reshard_after_forward: 4 or 6"},

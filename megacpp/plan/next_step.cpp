@@ -8,7 +8,7 @@
 #include <set>
 
 #include "megacpp/plan/degrees.h"
-#include "megacpp/plan/lane.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/validate.h"
 
@@ -71,7 +71,7 @@ class Search {
  private:
   std::vector<Choice> ways_out(const Recipe& recipe) const {
     Recipe resolved = recipe;
-    apply_lane(resolved.layout);
+    apply_policy(resolved.layout);
     std::vector<Choice> choices = refusing(gates_, recipe)->ways_out(resolved);
     for (Choice& choice : choices)
       std::erase_if(choice, [this](const Changes& changes) {
@@ -200,7 +200,7 @@ std::vector<Choice> near(std::string_view key, int64_t wish, int64_t highest,
 
 const Gate* refusing(std::span<const Gate> gates, const Recipe& recipe) {
   Recipe resolved = recipe;
-  apply_lane(resolved.layout);
+  apply_policy(resolved.layout);
   const auto at = std::find_if(gates.begin(), gates.end(),
                                [&resolved](const Gate& gate) { return gate.refuses(resolved).has_value(); });
   return at == gates.end() ? nullptr : &*at;

@@ -147,7 +147,7 @@ std::vector<std::string> random_overrides(std::mt19937& random) {
   maybe("layout.context_attention", {"ring", "alltoall"});
   maybe("layout.sequence_parallel", {"true", "false"});
   maybe("layout.load_balance", {"true", "false"});
-  maybe("layout.lane", {"spmd", "fsdp", "megatron"});
+  maybe("layout.policy", {"spmd", "fsdp", "megatron"});
   maybe("layout.zero", {"-1", "0", "1", "2", "3", "3"});
   maybe("layout.reshard_after_forward", {"true", "false", "2", "3", "4", "64"});
   maybe("train.batch", {"1", "2", "3", "8", "12"});

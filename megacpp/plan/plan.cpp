@@ -44,7 +44,7 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   check_layout(recipe, adjustable);
   recipe::Recipe resolved = recipe;
   Plan plan;
-  plan.gathers = apply_lane(resolved.layout);
+  plan.gathers = apply_policy(resolved.layout);
   resolve(resolved.model, resolved.layout);
   plan.parallel = spread(resolved.model, resolved.layout);
   const blocks::Parallel& parallel = plan.parallel;

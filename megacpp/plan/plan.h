@@ -11,7 +11,7 @@
 #include "megacpp/blocks/parallel.h"
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/ir/mesh.h"
-#include "megacpp/plan/lane.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::plan {

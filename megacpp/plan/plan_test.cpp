@@ -293,7 +293,7 @@ TEST(PlanTest, OnlyAPipelineIsCutWhereThePatternSays) {
 
 TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {
   Recipe recipe = testing_support::hybrid_recipe();
-  recipe.layout = {.lane = "fsdp", .data_parallel = 8, .context_parallel = 2, .reshard_after_forward = "2"};
+  recipe.layout = {.policy = "fsdp", .data_parallel = 8, .context_parallel = 2, .reshard_after_forward = "2"};
   const Plan plan = make_plan(recipe);
   EXPECT_EQ(plan.layout.chips, 16);
   EXPECT_EQ(plan.layout.zero, 3);

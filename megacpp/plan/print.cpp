@@ -21,7 +21,7 @@ std::string axes_text(const Plan& plan) {
 
 std::string layout_line(const Plan& plan) {
   const recipe::Layout& layout = plan.layout;
-  std::string text = "lane " + layout.lane;
+  std::string text = "policy " + layout.policy;
   const auto add = [&text](const char* name, int64_t degree, const char* more = "") {
     if (degree > 1) text += fmt::format(", {} {}{}", name, degree, more);
   };

@@ -24,7 +24,7 @@ int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout);
 /// The recipe key behind each axis of a mesh, steps left out: "model" -> "layout.tensor_parallel".
 const std::map<std::string, std::string>& degree_keys();
 
-/// The lane has been applied and the gates have passed.
+/// The policy has been applied and the gates have passed.
 blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout);
 
 }  // namespace megacpp::plan

@@ -53,13 +53,13 @@ std::optional<FailAllocation> parse_fail_allocation(std::string_view text) {
 }
 
 std::vector<FailAllocation> fail_allocations(const Hardware& hardware) {
-  std::vector<FailAllocation> drills;
+  std::vector<FailAllocation> faults;
   for (const std::string& text : hardware.fail_allocation) {
-    const auto drill = parse_fail_allocation(text);
-    MEGACPP_CHECK(drill.has_value()) << "hardware.fail_allocation was not validated: " << text;
-    drills.push_back(*drill);
+    const auto fault = parse_fail_allocation(text);
+    MEGACPP_CHECK(fault.has_value()) << "hardware.fail_allocation was not validated: " << text;
+    faults.push_back(*fault);
   }
-  return drills;
+  return faults;
 }
 
 std::vector<int64_t> chip_limits(const Hardware& hardware, int64_t chips) {

@@ -33,7 +33,7 @@ TEST(ChipSettingsTest, OneChipsLimitStandsBeforeThatOfAll) {
   EXPECT_EQ(chip_limits(with({"hardware.limits=[1=4096]"}).hardware, 3), (std::vector<int64_t>{0, 4096, 0}));
 }
 
-TEST(ChipSettingsTest, DrillsNameAChipAndAMoment) {
+TEST(ChipSettingsTest, FaultsNameAChipAndAMoment) {
   const Recipe recipe = with({"hardware.fail_allocation=[chip 3 step 2, chip 0 step load, chip 1 step compile]"});
   using At = FailAllocation::At;
   const std::vector<FailAllocation> wanted = {{3, At::step, 2}, {0, At::load, -1}, {1, At::compile, -1}};
@@ -66,14 +66,14 @@ TEST(ChipSettingsTest, ChipsAndStepsThatAreNotThereAreRefused) {
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 4 step 0]").wanted,
             "a chip from 0 to 3: the layout has 4");
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 0 step 5]").wanted, "a step from 0 to 4");
-  for (const char* drill : {"chip 0", "chip -1 step 0", "chip x step 0", "chip 0 step soon", "step 0 chip 0"})
-    EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[" + std::string(drill) + "]").wanted,
+  for (const char* fault : {"chip 0", "chip -1 step 0", "chip x step 0", "chip 0 step soon", "step 0 chip 0"})
+    EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[" + std::string(fault) + "]").wanted,
               "chip CHIP step N, with N a number, load or compile");
 }
 
 TEST(ChipSettingsTest, NothingIsSaidTwice) {
   EXPECT_EQ(refused(Code::E1003, "hardware.limits=[1=1MiB, 1=2MiB]").wanted, "one limit for chip 1");
-  EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 1 step 2, chip 1 step 2]").wanted, "each drill once");
+  EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 1 step 2, chip 1 step 2]").wanted, "each fault once");
   EXPECT_NO_THROW(with({"hardware.fail_allocation=[chip 1 step 2, chip 1 step 3]"}));
 }
 

@@ -63,12 +63,12 @@ struct Train {
 };
 
 /// How the model is spread over chips. It decides where and how fast a run computes, never what.
-/// As given: 0 and kLaneDecides stand for "decide for me"; plan/ resolves them.
+/// As given: 0 and kPolicyDecides stand for "decide for me"; plan/ resolves them.
 struct Layout {
-  static constexpr int64_t kLaneDecides = -1;
+  static constexpr int64_t kPolicyDecides = -1;
 
-  std::string lane = "spmd";  // spmd | fsdp | megatron
-  int64_t chips = 0;          // 0 = as many as the degrees need
+  std::string policy = "spmd";  // spmd | fsdp | megatron
+  int64_t chips = 0;            // 0 = as many as the degrees need
   int64_t data_parallel = 1;
   int64_t expert_parallel = 1;
   int64_t context_parallel = 1;
@@ -81,7 +81,7 @@ struct Layout {
   bool load_balance = true;                    // of no effect but in a ring
   std::string schedule = "1f1b";               // gpipe | 1f1b | interleaved | zero_bubble
   int64_t virtual_stages = 1;                  // chunks of blocks per stage
-  int64_t zero = kLaneDecides;                 // 0..3
+  int64_t zero = kPolicyDecides;               // 0..3
   std::string reshard_after_forward = "true";  // true | false | a number of chips
   int64_t prefetch = 1;                        // gathers in flight ahead of their use
   int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
@@ -107,7 +107,7 @@ struct Xla {
   bool operator==(const Xla&) const = default;
 };
 
-/// The chips: which ones a plan is for, how many bytes each may use, and drills. Texts are read by chip_settings.h.
+/// The chips: which ones a plan is for, how many bytes each may use, and faults. Texts are read by chip_settings.h.
 struct Hardware {
   std::string target;                        // "v6e:16x16"; empty: this machine
   ByteSize limit;                            // of a virtual chip; 0: the chips share the machine's memory

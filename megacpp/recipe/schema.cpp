@@ -25,6 +25,12 @@ constexpr double kMaxSteps = 1e9;
 constexpr double kMaxThreads = 1024;
 constexpr double kMaxSeconds = 1e6;
 
+// Keys of older recipes.
+struct RenamedKey {
+  std::string_view old_path, path;
+};
+constexpr RenamedKey kRenamedKeys[] = {{"layout.lane", "layout.policy"}};
+
 Range any() { return {}; }
 Range any_or_empty() { return {.empty_allowed = true, .choices = {}}; }
 Range at_least(double low) { return {.low = low, .choices = {}}; }
@@ -193,6 +199,8 @@ Member member_of(const Key& key, const Recipe& recipe) {
 std::string meaning_of(const Key& key) { return key.path + ": " + key.doc; }
 
 std::string suggest_key(std::string_view unknown) {
+  for (const RenamedKey& renamed : kRenamedKeys)
+    if (renamed.old_path == unknown) return fmt::format("it is '{}' now: rename it", renamed.path);
   // A right name in the wrong section is likelier than a near spelling.
   for (const Key& key : keys()) {
     if (last_word(key.path) == last_word(unknown)) return "did you mean '" + key.path + "'?";

@@ -56,7 +56,7 @@ TEST(SchemaTest, TheNearestValueIsABoundThatIsAllowed) {
   EXPECT_EQ(nearest("optimizer.beta1", -0.5), "0");
   EXPECT_EQ(nearest("optimizer.beta1", 1), std::nullopt) << "1 itself is excluded";
   EXPECT_EQ(nearest("optimizer.lr", 0), std::nullopt);
-  EXPECT_EQ(nearest("layout.lane", 1), std::nullopt);
+  EXPECT_EQ(nearest("layout.policy", 1), std::nullopt);
 }
 
 TEST(SchemaTest, SectionsAndFamiliesFollowThePaths) {
@@ -65,6 +65,10 @@ TEST(SchemaTest, SectionsAndFamiliesFollowThePaths) {
   EXPECT_FALSE(is_section("model.hidden"));
   EXPECT_EQ(family_of(*find_key("model.mamba.chunk")), 'M');
   EXPECT_EQ(family_of(*find_key("model.depth")), std::nullopt);
+}
+
+TEST(SchemaTest, RenamedKeysNameTheirNewPath) {
+  EXPECT_EQ(suggest_key("layout.lane"), "it is 'layout.policy' now: rename it");
 }
 
 TEST(SchemaTest, SuggestionsPreferTheSameWordInAnotherSection) {

@@ -261,21 +261,21 @@ void check_limits(const Recipe& recipe, const Origins& origins) {
   }
 }
 
-void check_drills(const Recipe& recipe, const Origins& origins) {
+void check_faults(const Recipe& recipe, const Origins& origins) {
   constexpr std::string_view kPath = "hardware.fail_allocation";
   std::vector<FailAllocation> seen;
   for (const std::string& item : recipe.hardware.fail_allocation) {
-    const auto drill = parse_fail_allocation(item);
-    if (!drill)
+    const auto fault = parse_fail_allocation(item);
+    if (!fault)
       refuse_item(kPath, item, "chip CHIP step N, with N a number, load or compile",
                   "e.g. --set 'hardware.fail_allocation=[chip 0 step 2]'", origins);
-    check_chip(kPath, item, drill->chip, recipe, origins);
-    if (drill->step >= recipe.train.steps)
+    check_chip(kPath, item, fault->chip, recipe, origins);
+    if (fault->step >= recipe.train.steps)
       refuse_item(kPath, item, fmt::format("a step from 0 to {}", recipe.train.steps - 1),
                   "name an earlier step, or raise train.steps", origins);
-    if (std::find(seen.begin(), seen.end(), *drill) != seen.end())
-      refuse_item(kPath, item, "each drill once", "remove one of the two", origins);
-    seen.push_back(*drill);
+    if (std::find(seen.begin(), seen.end(), *fault) != seen.end())
+      refuse_item(kPath, item, "each fault once", "remove one of the two", origins);
+    seen.push_back(*fault);
   }
 }
 
@@ -322,7 +322,7 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_families(recipe, pattern, origins);
   check_tensor_sizes(recipe, pattern, origins);
   check_limits(recipe, origins);
-  check_drills(recipe, origins);
+  check_faults(recipe, origins);
   check_rungs(recipe, origins);
 }
 

@@ -118,7 +118,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"negative chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = -1; }, "set layout.data_parallel: 1"},
       {"many chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = 70000; }, "set layout.data_parallel: 65536"},
       {"dispatcher", Code::E1003, [](Recipe& r) { r.layout.dispatcher = "al2all"; }, "did you mean 'alltoall'?"},
-      {"lane", Code::E1003, [](Recipe& r) { r.layout.lane = "fsd"; }, "did you mean 'fsdp'?"},
+      {"policy", Code::E1003, [](Recipe& r) { r.layout.policy = "fsd"; }, "did you mean 'fsdp'?"},
       {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, "set optimizer.min_lr_ratio: 1"},
   };
   for (const Gate& gate : gates) {

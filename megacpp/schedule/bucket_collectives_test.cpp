@@ -15,9 +15,9 @@ using Unit = BucketPolicy::Unit;
 // The lines of the collectives, after checking that the graph is legal and computes the same on two chips.
 std::vector<std::string> collectives_of(const std::string& text, const BucketPolicy& policy) {
   const ir::Graph before = ir::parse(text);
-  ops::verify(before, ops::Stage::built);
+  ops::verify(before, ops::Form::built);
   const ir::Graph after = bucket_collectives(before, policy);
-  ops::verify(after, ops::Stage::built);
+  ops::verify(after, ops::Form::built);
   EXPECT_EQ(ir::print(after), ir::print(bucket_collectives(before, policy)));
 
   testing_support::expect_same_on_two_chips(before, after);

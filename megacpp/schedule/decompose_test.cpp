@@ -37,7 +37,7 @@ TEST(DecomposeTest, OtherCompositeBecomesPrimitivesAndIsCountedWithItsReason) {
   EXPECT_EQ(result.fallbacks[0].op, "rms_norm");
   EXPECT_EQ(result.fallbacks[0].scope, "block00.A");
   EXPECT_EQ(result.fallbacks[0].reason, "too old");
-  ops::verify(result.graph, ops::Stage::built);
+  ops::verify(result.graph, ops::Form::built);
   for (const ir::Node& node : result.graph.nodes()) {
     EXPECT_FALSE(ops::op_def(node.op).is_composite()) << node.op;
     EXPECT_TRUE(node.op == ir::kInputOp || node.scope == "block00.A") << node.op;

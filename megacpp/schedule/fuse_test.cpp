@@ -94,7 +94,7 @@ TEST(FuseTest, NoClusterReadsMoreTensorsThanATileProgramMay) {
     sum = builder.add(sum, builder.input("x" + std::to_string(i), {ir::DType::f32, {3}}, ir::Role::batch));
   graph.add_output({.name = "sum", .value = sum});
   const ir::Graph result = fuse(graph);
-  ops::verify(result, ops::Stage::fused);
+  ops::verify(result, ops::Form::fused);
   size_t clusters = 0;
   for (const ir::Node& node : result.nodes()) {
     EXPECT_LE(node.operands.size(), ops::kMaxTileInputs);

@@ -228,7 +228,7 @@ class Splitter {
   }
 
  private:
-  struct UnderWay {
+  struct InFlight {
     int64_t started = 0;               // so far
     std::map<int64_t, uint32_t> open;  // by number: the nodes not done
   };
@@ -253,10 +253,10 @@ class Splitter {
 
   void start(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    UnderWay& under_way = under_way_[node.attrs.text("axes")];
-    while (!under_way.open.empty() && under_way.started - under_way.open.begin()->first >= kMaxStarted)
-      finish(under_way.open.begin()->second);
-    const int64_t number = under_way.started++;
+    InFlight& in_flight = under_way_[node.attrs.text("axes")];
+    while (!in_flight.open.empty() && in_flight.started - in_flight.open.begin()->first >= kMaxStarted)
+      finish(in_flight.open.begin()->second);
+    const int64_t number = in_flight.started++;
     if (is_idle_[n]) return rewriter_.copy(node);
     ir::Node start = node;
     start.op = ops::kStartOp;
@@ -264,7 +264,7 @@ class Splitter {
     for (ir::ValueId& operand : start.operands) operand = rewriter_.map(operand);
     started_[n] = rewriter_.graph().append(std::move(start), graph_.result_types(node));
     number_[n] = number;
-    under_way.open[number] = n;
+    in_flight.open[number] = n;
   }
 
   void finish(uint32_t n) {
@@ -288,7 +288,7 @@ class Splitter {
   std::vector<bool> is_idle_;                  // by node
   std::vector<ir::NodeId> started_;            // by node: its start, until it is done
   std::map<uint32_t, int64_t> number_;         // by node: in the order of starts over its axes
-  std::map<std::string, UnderWay> under_way_;  // by axes
+  std::map<std::string, InFlight> under_way_;  // by axes
 };
 
 }  // namespace

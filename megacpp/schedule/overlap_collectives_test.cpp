@@ -28,9 +28,9 @@ std::vector<std::string> order_of(const ir::Graph& graph) {
 
 std::vector<std::string> overlapped(const std::string& text, int64_t prefetch) {
   const ir::Graph before = ir::parse(text);
-  ops::verify(before, ops::Stage::built);
+  ops::verify(before, ops::Form::built);
   const ir::Graph after = overlap_collectives(before, {.prefetch = prefetch});
-  ops::verify(after, ops::Stage::built);
+  ops::verify(after, ops::Form::built);
   testing_support::expect_same_on_two_chips(before, after);
   return order_of(after);
 }
@@ -205,7 +205,7 @@ TEST(OverlapCollectivesTest, RandomProgramsComputeTheSame) {
     const ir::Graph before = testing_support::random_chip_program(seed, 5 + static_cast<int>(seed % 40));
     const ir::Graph ordered = order_for_low_peak(fuse(bucket_collectives(before, {.unit = BucketPolicy::Unit::block})));
     const ir::Graph after = overlap_collectives(ordered, {.prefetch = 1});
-    ops::verify(after, ops::Stage::fused);
+    ops::verify(after, ops::Form::fused);
     EXPECT_EQ(ir::print(after), ir::print(overlap_collectives(ordered, {.prefetch = 1})));
     testing_support::expect_same_on_two_chips(before, after);
     if (HasFailure()) return;

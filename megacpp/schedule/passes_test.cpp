@@ -23,10 +23,10 @@ using Pass = std::function<ir::Graph(const ir::Graph&)>;
 
 constexpr uint64_t kGraphs = 150;
 
-void expect_results_kept(const Pass& pass, ops::Stage leaves) {
+void expect_results_kept(const Pass& pass, ops::Form leaves) {
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     const ir::Graph before = testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60));
-    ops::verify(before, ops::Stage::built);
+    ops::verify(before, ops::Form::built);
     const ir::Graph after = pass(before);
     ASSERT_NO_THROW(ops::verify(after, leaves)) << ir::print(before) << ir::print(after);
     EXPECT_EQ(ir::print(after), ir::print(pass(before)));
@@ -40,17 +40,17 @@ void expect_results_kept(const Pass& pass, ops::Stage leaves) {
   }
 }
 
-TEST(PassesTest, RemoveDeadKeepsResults) { expect_results_kept(remove_dead, ops::Stage::built); }
+TEST(PassesTest, RemoveDeadKeepsResults) { expect_results_kept(remove_dead, ops::Form::built); }
 
-TEST(PassesTest, FoldAccumulationKeepsResults) { expect_results_kept(fold_accumulation, ops::Stage::built); }
+TEST(PassesTest, FoldAccumulationKeepsResults) { expect_results_kept(fold_accumulation, ops::Form::built); }
 
-TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Stage::fused); }
+TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::fused); }
 
-TEST(PassesTest, OrderKeepsResults) { expect_results_kept(order_for_low_peak, ops::Stage::built); }
+TEST(PassesTest, OrderKeepsResults) { expect_results_kept(order_for_low_peak, ops::Form::built); }
 
 TEST(PassesTest, AllTogetherKeepResults) {
   expect_results_kept([](const ir::Graph& g) { return order_for_low_peak(fuse(fold_accumulation(remove_dead(g)))); },
-                      ops::Stage::fused);
+                      ops::Form::fused);
 }
 
 TEST(PassesTest, OrderNeverRaisesThePeak) {
@@ -92,14 +92,14 @@ size_t count_collectives(const ir::Graph& graph) {
 
 TEST(PassesTest, CollectivesAreKernelsOfTheirOwn) {
   const ir::Graph before = ir::parse(kChipProgram);
-  ops::verify(before, ops::Stage::built);
+  ops::verify(before, ops::Form::built);
   const Target runs_nothing{.name = "test",
                             .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::no("test"); },
                             .workspace_bytes = {}};
   const Decomposed decomposed = decompose(remove_dead(before), runs_nothing);
   EXPECT_TRUE(decomposed.fallbacks.empty());
   const ir::Graph after = order_for_low_peak(fuse(fold_accumulation(decomposed.graph)));
-  ops::verify(after, ops::Stage::fused);
+  ops::verify(after, ops::Form::fused);
   EXPECT_EQ(count_collectives(after), count_collectives(before));
 
   const ir::Mesh mesh({{"x", 3}});

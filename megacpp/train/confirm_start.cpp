@@ -29,11 +29,11 @@ std::vector<Wanted> state_of(const blocks::Parameter& parameter, const plan::Par
 }
 
 bool is_somewhere(const blocks::Parameter& parameter, const compile::Compiled& compiled) {
-  return std::any_of(compiled.pipeline.begin(), compiled.pipeline.end(),
-                     [&](const compile::ChipPrograms& stage) { return stage.inputs.contains(parameter.name); });
+  return std::any_of(compiled.stages.begin(), compiled.stages.end(),
+                     [&](const compile::StagePrograms& stage) { return stage.inputs.contains(parameter.name); });
 }
 
-void confirm_placement(const Wanted& wanted, const compile::ChipPrograms& programs, const ir::Mesh& mesh) {
+void confirm_placement(const Wanted& wanted, const compile::StagePrograms& programs, const ir::Mesh& mesh) {
   const auto at = programs.inputs.find(wanted.name);
   MEGACPP_CHECK(at != programs.inputs.end()) << "no program has the planned state " << wanted.name;
   const partition::Placement& placement = at->second;
@@ -62,11 +62,11 @@ void confirm_start(const plan::Plan& plan, const compile::Compiled& compiled, co
   MEGACPP_CHECK(run.chips() == plan.chips) << "loaded on " << run.chips() << " chips, planned were " << plan.chips;
   for (const blocks::Parameter& parameter : compiled.parameters)
     MEGACPP_CHECK(is_somewhere(parameter, compiled)) << "no chip has the parameter " << parameter.name;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
     for (const blocks::Parameter& parameter : compiled.parameters_of(stage)) {
       const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
       for (const Wanted& wanted : state_of(parameter, spec)) {
-        confirm_placement(wanted, compiled.pipeline[stage], mesh);
+        confirm_placement(wanted, compiled.stages[stage], mesh);
         for (int64_t chip = 0; chip < run.chips(); ++chip)
           if (compiled.stage_of(chip) == stage) confirm_bytes(wanted, chip, mesh, run);
       }

@@ -176,7 +176,7 @@ class Parity {
 
   void check_outputs() const {
     partition::Placements outputs;
-    for (const compile::ChipPrograms& stage : compiled_.pipeline)
+    for (const compile::StagePrograms& stage : compiled_.stages)
       for (const partition::Placements& own : stage.outputs) outputs.insert(own.begin(), own.end());
     for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
       if (!tensor.name.starts_with("out.")) continue;
@@ -225,7 +225,7 @@ class Parity {
 
   // Every f32 output of the program that has just run, before the next one takes its memory.
   void collect(int64_t chip, const compile::Action& action) {
-    const compile::ChipPrograms& programs = compiled_.programs_of(chip);
+    const compile::StagePrograms& programs = compiled_.programs_of(chip);
     const std::lock_guard lock(mutex_);
     for (const auto& [name, placement] : programs.outputs[action.program])
       if (placement.whole.dtype == ir::DType::f32 && placement.sharding.unreduced.empty())

@@ -16,7 +16,7 @@ const partition::Placement* RunState::find(const partition::Placements& placemen
 }
 
 bool RunState::reads(const std::string& batch_input) const {
-  for (const compile::ChipPrograms& stage : compiled_.pipeline)
+  for (const compile::StagePrograms& stage : compiled_.stages)
     for (const compile::Action& action : stage.step)
       if (action.reads_batch && stage.inputs.contains(action.prefix + batch_input)) return true;
   return false;

@@ -137,7 +137,7 @@ ir::Graph lowered(const std::string& op, const std::vector<Tensor>& operands, co
   const std::vector<ir::ValueId> results = builder.node(op, ids, attrs);
   for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = std::to_string(r), .value = results[r]});
   ir::Graph fused = schedule::fuse(schedule::decompose(graph, cpu_target(threads)).graph);
-  ops::verify(fused, ops::Stage::fused);
+  ops::verify(fused, ops::Form::fused);
   return fused;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with collectives in buckets and under way beside work: the losses of one chip, in exactly the planned bytes,
+// Training with collectives in buckets and in flight beside work: the losses of one chip, in exactly the planned bytes,
 // without touching the heap.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 struct Case {
   std::string name;
   recipe::Layout layout;
-  int64_t started;  // collectives of the micro-step that are under way while something computes, at least
+  int64_t started;  // collectives of the micro-step that are in flight while something computes, at least
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -29,11 +29,11 @@ std::vector<Case> all_cases() {
           {"zero_2", {.data_parallel = 2, .zero = 2}, 20},
           {"zero_3", {.data_parallel = 2, .zero = 3}, 58},
           {"no_prefetch", {.data_parallel = 2, .zero = 3, .prefetch = 0}, 20},
-          {"fsdp", {.lane = "fsdp", .data_parallel = 2}, 18},
-          {"fsdp_of_four", {.lane = "fsdp", .data_parallel = 4, .reshard_after_forward = "false"}, 10},
-          {"far_ahead", {.lane = "fsdp", .data_parallel = 2, .prefetch = 3}, 18},
+          {"fsdp", {.policy = "fsdp", .data_parallel = 2}, 18},
+          {"fsdp_of_four", {.policy = "fsdp", .data_parallel = 4, .reshard_after_forward = "false"}, 10},
+          {"far_ahead", {.policy = "fsdp", .data_parallel = 2, .prefetch = 3}, 18},
           {"tensor_parallel", {.tensor_parallel = 2}, 1},
-          {"megatron", {.lane = "megatron", .data_parallel = 2, .bucket_bytes = 30000}, 1},
+          {"megatron", {.policy = "megatron", .data_parallel = 2, .bucket_bytes = 30000}, 1},
           {"ring", {.context_parallel = 2}, 2},
           {"stages", {.data_parallel = 2, .pipeline_parallel = 2}, 0}};
 }
@@ -111,7 +111,7 @@ TEST_P(OverlapTest, RunningNeverAllocates) {
 TEST_P(OverlapTest, CollectivesAreUnderWayBesideWork) {
   const TrainingRun run(GetParam().layout);
   int64_t started = 0;
-  for (const ir::Node& node : run.compiled().pipeline[0].programs[compile::kMicroStep].nodes())
+  for (const ir::Node& node : run.compiled().stages[0].programs[compile::kMicroStep].nodes())
     started += node.op == ops::kStartOp ? 1 : 0;
   EXPECT_GE(started, GetParam().started);
 }

@@ -28,7 +28,7 @@ recipe::Recipe hybrid(const std::string& policy, const std::string& precision, i
 int64_t temporaries(const std::string& policy, int64_t depth) {
   const compile::Compiled compiled =
       compile::compile_training(hybrid(policy, "f32", depth), runtime::cpu::cpu_target(2));
-  return compiled.pipeline[0].memory.programs[compile::kMicroStep].temporary_bytes;
+  return compiled.stages[0].memory.programs[compile::kMicroStep].temporary_bytes;
 }
 
 std::vector<double> losses(const std::string& policy, const std::string& precision) {
@@ -81,10 +81,10 @@ TEST(RecomputeTest, EveryShippedTinyRecipeMeasuresWhatItPlanned) {
     RunState(compiled, *run).initialise_weights(7);
     run->run(compile::kMicroStep);
     run->run(compile::kUpdate);
-    EXPECT_EQ(run->memory().measured_peak_bytes, compiled.pipeline[0].memory.total_bytes) << name;
-    int64_t items = compiled.pipeline[0].memory.padding_bytes;
-    for (const memory::Item& item : compiled.pipeline[0].memory.items) items += item.bytes;
-    EXPECT_EQ(items, compiled.pipeline[0].memory.total_bytes) << name;
+    EXPECT_EQ(run->memory().measured_peak_bytes, compiled.stages[0].memory.total_bytes) << name;
+    int64_t items = compiled.stages[0].memory.padding_bytes;
+    for (const memory::Item& item : compiled.stages[0].memory.items) items += item.bytes;
+    EXPECT_EQ(items, compiled.stages[0].memory.total_bytes) << name;
     EXPECT_TRUE(compiled.fallbacks.empty()) << name;
   }
 }

@@ -69,7 +69,7 @@ Mixer build(const Case& c, const blocks::Parallel& parallel) {
   const std::vector<ir::ValueId> gradients = autodiff::differentiate(mixer.graph, {{y, dy}}, targets, {});
   size_t next = 0;
   for (const auto& [name, value] : inputs) mixer.graph.add_output({.name = "d" + name, .value = gradients[next++]});
-  ops::verify(mixer.graph, ops::Stage::built);
+  ops::verify(mixer.graph, ops::Form::built);
   return mixer;
 }
 

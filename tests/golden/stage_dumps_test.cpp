@@ -103,7 +103,7 @@ std::vector<MeshCase> mesh_cases() {
           hybrid("sequence_parallel", {"layout.tensor_parallel=2"}),
           hybrid("context_parallel", {"layout.context_parallel=4"}),
           {"expert_parallel", "nam56r-tiny", {"model.pattern=AE", "model.depth=2", "layout.expert_parallel=2"}},
-          {"fsdp", "nam52-tiny", {"model.depth=2", "layout.lane=fsdp", "layout.data_parallel=2"}},
+          {"fsdp", "nam52-tiny", {"model.depth=2", "layout.policy=fsdp", "layout.data_parallel=2"}},
           {"pipeline_parallel",
            "nam52-tiny",
            {"model.depth=4", "layout.pipeline_parallel=2", "train.micro_steps=2", "train.batch=2"}}};
@@ -134,8 +134,8 @@ std::string collective_line(const ir::Graph& graph, const ir::Node& node) {
 
 std::string collectives_of(const compile::Compiled& compiled) {
   std::string text;
-  for (size_t stage = 0; stage < compiled.pipeline.size(); ++stage)
-    for (const ir::Graph& graph : compiled.pipeline[stage].programs) {
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
+    for (const ir::Graph& graph : compiled.stages[stage].programs) {
       text += "stage " + std::to_string(stage) + " " + graph.name() + "\n";
       for (const ir::Node& node : graph.nodes())
         if (compile::sent_bytes(graph, node) || node.op == ops::kDoneOp) text += collective_line(graph, node);

@@ -45,12 +45,12 @@ const std::vector<std::string> kCommonLayouts = {
     "data_parallel=4 zero=3 reshard_after_forward=false",
     "data_parallel=4 zero=3 reshard_after_forward=2",
     "data_parallel=6 zero=3 reshard_after_forward=3 train.batch=6",
-    "data_parallel=4 lane=fsdp",
-    "data_parallel=4 lane=megatron",
-    "data_parallel=3 lane=megatron zero=2 bucket_bytes=65536",
-    "data_parallel=2 tensor_parallel=2 lane=fsdp",
-    "data_parallel=2 tensor_parallel=2 lane=megatron",
-    "data_parallel=2 tensor_parallel=2 lane=megatron bucket_bytes=65536 train.micro_steps=1",
+    "data_parallel=4 policy=fsdp",
+    "data_parallel=4 policy=megatron",
+    "data_parallel=3 policy=megatron zero=2 bucket_bytes=65536",
+    "data_parallel=2 tensor_parallel=2 policy=fsdp",
+    "data_parallel=2 tensor_parallel=2 policy=megatron",
+    "data_parallel=2 tensor_parallel=2 policy=megatron bucket_bytes=65536 train.micro_steps=1",
     // tensor
     "tensor_parallel=2",
     "tensor_parallel=2 sequence_parallel=false",
@@ -103,7 +103,7 @@ const std::vector<std::string> kStages = {
     "pipeline_parallel=3 train.micro_steps=4 model.tie_embeddings=true",
     "pipeline_parallel=4 schedule=interleaved virtual_stages=3 train.micro_steps=4",
     "pipeline_parallel=5 schedule=gpipe train.micro_steps=3",
-    "pipeline_parallel=3 schedule=gpipe train.micro_steps=24 train.batch=1 train.sequence=16",  // many sends under way
+    "pipeline_parallel=3 schedule=gpipe train.micro_steps=24 train.batch=1 train.sequence=16",  // many sends in flight
     "pipeline_parallel=7 schedule=zero_bubble",
     "pipeline_parallel=8 train.micro_steps=1",
     "pipeline_parallel=2 data_parallel=2 zero=0",
@@ -117,8 +117,8 @@ const std::vector<std::string> kStages = {
     "pipeline_parallel=2 data_parallel=2 tensor_parallel=2 sequence_parallel=false zero=2 schedule=zero_bubble",
     "pipeline_parallel=2 data_parallel=2 context_parallel=2 schedule=interleaved virtual_stages=2",
     "pipeline_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
-    "pipeline_parallel=2 data_parallel=2 lane=fsdp schedule=gpipe",
-    "pipeline_parallel=2 data_parallel=2 lane=megatron schedule=interleaved virtual_stages=2",
+    "pipeline_parallel=2 data_parallel=2 policy=fsdp schedule=gpipe",
+    "pipeline_parallel=2 data_parallel=2 policy=megatron schedule=interleaved virtual_stages=2",
 };
 
 // Heads of the dense recipe alone: 8 chips share 2 key-value heads; counts that are not powers of two.
@@ -163,8 +163,8 @@ const std::vector<std::string> kExpertLayouts = {
     "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3 sequence_parallel=false",
     "data_parallel=2 expert_parallel=2 tensor_parallel=2 expert_tensor_parallel=1 zero=2",
     "data_parallel=2 expert_parallel=2 context_parallel=2 dispatcher=allgather zero=3",
-    "expert_parallel=2 context_parallel=2 tensor_parallel=2 lane=fsdp",
-    "data_parallel=3 expert_parallel=2 train.batch=8 lane=megatron",
+    "expert_parallel=2 context_parallel=2 tensor_parallel=2 policy=fsdp",
+    "data_parallel=3 expert_parallel=2 train.batch=8 policy=megatron",
 };
 
 const std::vector<std::string> kExpertStages = {

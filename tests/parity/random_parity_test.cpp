@@ -188,7 +188,7 @@ void draw_degrees(Draw& draw, bool has_experts, Overrides& overrides) {
 
 void draw_layout(Draw& draw, bool has_experts, Overrides& overrides) {
   draw_degrees(draw, has_experts, overrides);
-  overrides.set("layout.lane", draw.any_of({"spmd", "spmd", "fsdp", "megatron"}));
+  overrides.set("layout.policy", draw.any_of({"spmd", "spmd", "fsdp", "megatron"}));
   overrides.set("layout.zero", draw.between(-1, 3));
   overrides.set("layout.sequence_parallel", draw.one_in(2));
   overrides.set("layout.reshard_after_forward", draw.any_of({"true", "false", "2"}));

@@ -42,7 +42,7 @@ Comparison compare_with_one_chip(const recipe::Recipe& recipe, const train::Pari
 /// "data_parallel=2 train.batch=4" as --set takes it: a word without a dot is a key of the layout.
 std::vector<std::string> overrides_of(std::string_view words);
 
-/// "data_parallel=2 lane=fsdp" as a name of a test: "data2_lane_fsdp".
+/// "data_parallel=2 policy=fsdp" as a name of a test: "data2_policy_fsdp".
 std::string test_name(std::string_view words);
 
 }  // namespace megacpp::testing_support

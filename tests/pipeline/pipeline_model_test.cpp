@@ -61,7 +61,7 @@ TEST(PipelineModelTest, StagesInTurnEqualTheWholeForward) {
       ASSERT_EQ(cut.stages.size(), static_cast<size_t>(stages));
       Tensors values = inputs;
       for (const Stage& stage : cut.stages) {
-        ops::verify(stage.graph, ops::Stage::built);
+        ops::verify(stage.graph, ops::Form::built);
         merge(values, ops::evaluate(stage.graph, values));
       }
       expect_equal(values, wanted, 0);
@@ -141,7 +141,7 @@ TrainingGraph training_graph(const Stage& stage, const autodiff::Options& option
       graph.add_output({.name = names[i], .value = builder.add(total, gradients[i]), .donated = names[i]});
     }
   }
-  ops::verify(graph, ops::Stage::built);
+  ops::verify(graph, ops::Form::built);
   return training;
 }
 
@@ -151,7 +151,7 @@ void expect_passes_equal(const TrainingGraph& training, Backward backward, doubl
   const Tensors wanted = ops::evaluate(training.graph, inputs);
   Tensors outputs;
   for (const Part& part : split_passes(training.graph, training.forward_nodes, backward).parts) {
-    ops::verify(part.graph, ops::Stage::built);
+    ops::verify(part.graph, ops::Form::built);
     for (auto& [name, tensor] : ops::evaluate(part.graph, inputs)) {
       Tensors& to = name.starts_with("kept.") ? inputs : outputs;
       EXPECT_TRUE(to.emplace(name, std::move(tensor)).second) << name << " is made twice";

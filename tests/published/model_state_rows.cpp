@@ -29,7 +29,7 @@ constexpr Sizes kFigure1{
 }  // namespace
 
 std::vector<StateRow> zero_rows() {
-  const std::string paper = "arXiv:1910.02054, section 5 and figure 1: ", code = "DeepSpeed, stage_1_and_2.py: ";
+  const std::string estimate = "arXiv:1910.02054, section 5 and figure 1: ", code = "DeepSpeed, stage_1_and_2.py: ";
   const PerParameter split4{0, 4}, split8{0, 8};
   return {
       {.name = "zero_baseline",
@@ -117,14 +117,14 @@ std::vector<StateRow> megatron_rows() {
        .source = table + "bf16 parameters, fp32 gradients: 6 + 12/d",
        .published = {6, 12},
        .differences = {kWholeMaster},
-       .lane = "megatron",
+       .policy = "megatron",
        .zero = 1,
        .optimizer = split8},
       {.name = "megatron_bf16_distributed_tensor",
        .source = "Megatron-LM, theoretical_memory_usage.py: parameters of a shard x (6 + 12/d)",
        .published = {6, 12},
        .differences = {kWholeMaster},
-       .lane = "megatron",
+       .policy = "megatron",
        .zero = 1,
        .tensor = 2,
        .optimizer = split8},
@@ -139,7 +139,7 @@ std::vector<StateRow> megatron_rows() {
        .published = {8, 8},
        .differences = {},
        .precision = "f32",
-       .lane = "megatron",
+       .policy = "megatron",
        .zero = 1,
        .optimizer = split8,
        .copy = {0, 0}},
@@ -151,7 +151,7 @@ std::vector<StateRow> megatron_rows() {
        .source = table + "fp16 parameters, fp16 gradients: 4 + 16/d",
        .published = {4, 16},
        .differences = {kOneWaitingGradient, kWholeMaster},
-       .lane = "megatron",
+       .policy = "megatron",
        .zero = 1,
        .optimizer = split8},
   };

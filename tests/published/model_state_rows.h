@@ -32,7 +32,7 @@ struct StateRow {
   std::vector<Difference> differences;
   // What a run of ours is told.
   std::string precision = "bf16";
-  std::string lane = "spmd";
+  std::string policy = "spmd";
   int64_t zero = 0;
   int64_t chips = 4;   // d
   int64_t tensor = 1;  // t; each chip has that part of every parameter but norms

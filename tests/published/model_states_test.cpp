@@ -27,7 +27,7 @@ class ModelStatesTest : public testing::TestWithParam<StateRow> {};
 TEST_P(ModelStatesTest, IsThePublishedNumberAndTheNamedDifferences) {
   const StateRow& row = GetParam();
   recipe::Layout layout;
-  layout.lane = row.lane;
+  layout.policy = row.policy;
   layout.zero = row.zero;
   layout.data_parallel = row.chips;
   layout.tensor_parallel = row.tensor;

@@ -185,12 +185,12 @@ TEST_F(ConfirmStartTest, AnotherNumberOfChipsIsFound) {
 }
 
 TEST_F(ConfirmStartTest, AnotherShapeIsFound) {
-  compiled_.pipeline[0].inputs.at("embed.weight").whole.shape = {256, 65};
+  compiled_.stages[0].inputs.at("embed.weight").whole.shape = {256, 65};
   EXPECT_EQ(difference(*run_), "embed.weight is f32[256,65], planned was f32[256,64]");
 }
 
 TEST_F(ConfirmStartTest, AnotherShardingIsFoundInOptimizerStateToo) {
-  compiled_.pipeline[0].inputs.at("adam_v.embed.weight").sharding = ir::Sharding::replicated(2);
+  compiled_.stages[0].inputs.at("adam_v.embed.weight").sharding = ir::Sharding::replicated(2);
   EXPECT_NE(difference(*run_).find("adam_v.embed.weight lies as -,-, planned was "), std::string::npos);
 }
 
@@ -207,10 +207,10 @@ TEST_F(ConfirmStartTest, StateThatAChipHoldsOtherwiseIsFoundWithTheChip) {
 
 TEST_F(ConfirmStartTest, StateThatNoProgramHasIsFound) {
   compile::Compiled whole = compiled_;
-  compiled_.pipeline[0].inputs.erase("adam_m.embed.weight");
+  compiled_.stages[0].inputs.erase("adam_m.embed.weight");
   EXPECT_EQ(difference(*run_), "no program has the planned state adam_m.embed.weight");
   compiled_ = std::move(whole);
-  compiled_.pipeline[0].inputs.erase("embed.weight");
+  compiled_.stages[0].inputs.erase("embed.weight");
   EXPECT_EQ(difference(*run_), "no chip has the parameter embed.weight");
 }
 

@@ -11,7 +11,7 @@
 
 #include "megacpp/base/json_text.h"
 #include "megacpp/catalog/calibration.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/recipe/parse.h"
@@ -24,7 +24,7 @@ constexpr double kGiB = 1 << 30;
 
 struct Recorded {
   std::string row;
-  OnPaper paper;
+  Estimate estimate;
   double argument = 0, peak = 0, code = 0, flops = 0;  // the compiler's, of a chip; bytes
 };
 
@@ -38,8 +38,9 @@ Recorded plan_of(const std::string& line) {
   for (const base::Json& setting : *json.find("settings")->get_if<base::Json::Array>())
     settings.push_back(text(setting));
   const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(*json.find("recipe")) + ".yaml";
-  const Ground ground{.slice = hw::parse_target(text(*json.find("target"))), .kernels = runtime::cpu::cpu_target(1)};
-  return {text(*json.find("row")),  plan_on_paper(recipe::load(recipe, settings), ground),
+  const Assumptions assumptions{.slice = hw::parse_target(text(*json.find("target"))),
+                                .kernels = runtime::cpu::cpu_target(1)};
+  return {text(*json.find("row")),  make_estimate(recipe::load(recipe, settings), assumptions),
           number(json, "argument"), number(json, "peak"),
           number(json, "code"),     number(json, "flops")};
 }
@@ -51,13 +52,13 @@ std::vector<Recorded> recorded() {
   return rows;
 }
 
-const memory::MemoryPlan& memory_of(const Recorded& row) { return row.paper.compiled.pipeline[0].memory; }
+const memory::MemoryPlan& memory_of(const Recorded& row) { return row.estimate.compiled.stages[0].memory; }
 
 void arguments_are_within_a_thousandth(const std::vector<Recorded>& rows) {
   const hw::Chip chip = hw::find_chip("v6e");
   for (const Recorded& row : rows)
-    EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), row.paper.recipe, chip).total()) / row.argument, 1,
-                1e-3)
+    EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe, chip).total()) / row.argument,
+                1, 1e-3)
         << row.row;
 }
 
@@ -78,7 +79,7 @@ void planned_peaks_are_within_a_quarter(const std::vector<Recorded>& rows) {
 std::vector<catalog::Sample> samples_of(const std::vector<Recorded>& rows) {
   std::vector<catalog::Sample> samples;
   for (const Recorded& row : rows)
-    samples.push_back({.signature = signature_of(row.paper.recipe, row.paper.fit.hardware),
+    samples.push_back({.signature = signature_of(row.estimate.recipe, row.estimate.fit.hardware),
                        .at = "2026-11-15T00:00:00Z",
                        .lane = "xla v6e",
                        .quantity = catalog::kPeakBytes,
@@ -114,10 +115,11 @@ void print_table(const std::vector<Recorded>& rows, const std::vector<catalog::S
   fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
   for (size_t i = 0; i < rows.size(); ++i) {
     const Recorded& row = rows[i];
-    const auto arguments = static_cast<double>(argument_bytes(memory_of(row), row.paper.recipe, chip).total());
+    const auto arguments = static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe, chip).total());
     fmt::print("| {} | {:.4f} | {:.3f} | {:.2f} | {:.3f} | {:.3f} | {} |\n", row.row, arguments / row.argument,
-               row.paper.compiled.pipeline[0].flops / row.flops, row.peak / kGiB, judged.judged[i].predicted / row.peak,
-               judged.judged[i].corrected / row.peak, largest_correction(samples, samples[i]));
+               row.estimate.compiled.stages[0].flops / row.flops, row.peak / kGiB,
+               judged.judged[i].predicted / row.peak, judged.judged[i].corrected / row.peak,
+               largest_correction(samples, samples[i]));
   }
   fmt::print(
       "peaks: {:.1f} % off in the median, {:.1f} % at worst; corrected by the other layouts {:.1f} % and {:.1f} %\n",
@@ -128,7 +130,7 @@ void print_table(const std::vector<Recorded>& rows, const std::vector<catalog::S
 }
 
 void flops_of_a_chip_are_within_a_twentieth(const std::vector<Recorded>& rows) {
-  for (const Recorded& row : rows) EXPECT_NEAR(row.paper.compiled.pipeline[0].flops / row.flops, 1, 0.05) << row.row;
+  for (const Recorded& row : rows) EXPECT_NEAR(row.estimate.compiled.stages[0].flops / row.flops, 1, 0.05) << row.row;
 }
 
 void models_and_meshes_are_there(const std::vector<Recorded>& rows) {
@@ -136,9 +138,10 @@ void models_and_meshes_are_there(const std::vector<Recorded>& rows) {
   for (const char* model : {"nam52-1b", "nam56r-1b"})
     for (const char* slice : {"v6e:2x2", "v6e:2x4", "v6e:4x4", "v6e:16x16"})
       EXPECT_TRUE(std::ranges::any_of(
-          rows, [&](const Recorded& row) { return row.paper.recipe.name == model && row.paper.fit.hardware == slice; }))
+          rows,
+          [&](const Recorded& row) { return row.estimate.recipe.name == model && row.estimate.fit.hardware == slice; }))
           << model << " on " << slice;
-  EXPECT_TRUE(std::ranges::any_of(rows, [](const Recorded& row) { return row.paper.recipe.name == "nam56r"; }))
+  EXPECT_TRUE(std::ranges::any_of(rows, [](const Recorded& row) { return row.estimate.recipe.name == "nam56r"; }))
       << "nam56r at full size";
 }
 

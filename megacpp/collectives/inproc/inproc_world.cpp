@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/collectives/inproc/meeting.h"
 #include "megacpp/collectives/inproc/move.h"
+#include "megacpp/collectives/inproc/rendezvous.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -35,7 +35,7 @@ std::string chips_text(const std::vector<int64_t>& chips) {
 
 }  // namespace
 
-// What all chips share. One lock guards all of it, and the calls under way of every chip; it is not held while data
+// What all chips share. One lock guards all of it, and the calls in flight of every chip; it is not held while data
 // moves.
 class InprocWorld::State {
  public:
@@ -89,25 +89,25 @@ class InprocWorld::Chip final : public Communicator {
   };
 
   void check_room(const Call& call) const;
-  void post(Lock& lock, const Call& call, UnderWay& under_way);
+  void post(Lock& lock, const Call& call, InFlight& in_flight);
   bool advance(Lock& lock);
-  bool make_step(Lock& lock, UnderWay& under_way);
-  bool take_message(Lock& lock, UnderWay& recv);
+  bool make_step(Lock& lock, InFlight& in_flight);
+  bool take_message(Lock& lock, InFlight& recv);
   std::string what_it_does() const;
-  UnderWay* oldest_send_to(int64_t peer, int64_t tag);
+  InFlight* oldest_send_to(int64_t peer, int64_t tag);
   void wake_group(const Group& group);
   [[noreturn]] void mismatch(Lock& lock, const Call& own, int64_t other_chip, const Call& other);
-  [[noreturn]] void time_out(Lock& lock, const UnderWay& under_way);
+  [[noreturn]] void time_out(Lock& lock, const InFlight& in_flight);
 
   State& world_;
   const int64_t rank_;
   const int64_t chips_;
   std::condition_variable wake_;       // something this chip may wait for has happened
   std::deque<OwnGroup> groups_;        // by Group::id
-  std::list<UnderWay> active_;         // in the order of start
-  std::list<UnderWay> idle_;           // room for more: nodes change lists, so that starting a call allocates nothing
+  std::list<InFlight> active_;         // in the order of start
+  std::list<InFlight> idle_;           // room for more: nodes change lists, so that starting a call allocates nothing
   std::vector<const void*> operands_;  // room for move_data()
-  int64_t message_room_ = kMaxUnderWay;
+  int64_t message_room_ = kMaxInFlight;
   int64_t next_number_ = 0;
 };
 
@@ -138,7 +138,7 @@ InprocWorld::Chip::Chip(State& world, int64_t rank, int64_t chips)
     : world_(world),
       rank_(rank),
       chips_(chips),
-      idle_(static_cast<size_t>(kMaxUnderWay)),
+      idle_(static_cast<size_t>(kMaxInFlight)),
       operands_(static_cast<size_t>(chips)) {}
 
 const Group& InprocWorld::Chip::create_group(const std::vector<int64_t>& members) {
@@ -151,7 +151,7 @@ const Group& InprocWorld::Chip::create_group(const std::vector<int64_t>& members
   MEGACPP_CHECK(sorted.front() >= 0 && sorted.back() < chips_ && std::ranges::adjacent_find(sorted) == sorted.end())
       << "not a group of " << chips_ << " chips: " << chips_text(members);
   const Lock lock(world_.mutex);
-  idle_.resize(idle_.size() + static_cast<size_t>(kMaxUnderWay));
+  idle_.resize(idle_.size() + static_cast<size_t>(kMaxInFlight));
   Group group = {.members = members, .index = self - members.begin(), .id = static_cast<int64_t>(groups_.size())};
   return groups_.emplace_back(OwnGroup{std::move(group), world_.group_calls(members)}).group;
 }
@@ -167,87 +167,87 @@ Ticket InprocWorld::Chip::start(const Call& call) {
   Lock lock(world_.mutex);
   world_.check_alive(lock, rank_, call.where);
   check_room(call);
-  UnderWay under_way = {.number = next_number_, .call = &call};
-  post(lock, call, under_way);
+  InFlight in_flight = {.number = next_number_, .call = &call};
+  post(lock, call, in_flight);
   active_.splice(active_.end(), idle_, idle_.begin());
-  active_.back() = under_way;
+  active_.back() = in_flight;
   return {next_number_++};
 }
 
 void InprocWorld::Chip::check_room(const Call& call) const {
-  int64_t under_way = 0, room = kMaxUnderWay;
+  int64_t in_flight = 0, room = kMaxInFlight;
   if (is_point_to_point(call.kind)) {
-    under_way = std::ranges::count_if(active_, [](const UnderWay& other) { return !other.meeting; });
+    in_flight = std::ranges::count_if(active_, [](const InFlight& other) { return !other.rendezvous; });
     room = message_room_;
   } else {
     const OwnGroup& own = groups_.at(static_cast<size_t>(call.group->id));
     MEGACPP_CHECK(&own.group == call.group) << "a group of another chip: " << to_string(call);
     const auto oldest =
-        std::ranges::find_if(active_, [&](const UnderWay& other) { return other.call->group == call.group; });
-    if (oldest != active_.end()) under_way = own.started - oldest->sequence;
+        std::ranges::find_if(active_, [&](const InFlight& other) { return other.call->group == call.group; });
+    if (oldest != active_.end()) in_flight = own.started - oldest->sequence;
   }
-  MEGACPP_CHECK(under_way < room) << under_way << " calls are under way before " << to_string(call);
+  MEGACPP_CHECK(in_flight < room) << in_flight << " calls are in flight before " << to_string(call);
 }
 
 // Makes the call known to the chips it needs.
-void InprocWorld::Chip::post(Lock& lock, const Call& call, UnderWay& under_way) {
+void InprocWorld::Chip::post(Lock& lock, const Call& call, InFlight& in_flight) {
   if (is_point_to_point(call.kind)) {
     world_.chips[static_cast<size_t>(call.peer)]->wake();
     return;
   }
   OwnGroup& own = groups_[static_cast<size_t>(call.group->id)];
-  under_way.sequence = own.started++;
-  under_way.meeting = &own.calls.meeting(under_way.sequence);
-  if (const Call* other = under_way.meeting->posted(); other && !is_same_movement(call, *other))
+  in_flight.sequence = own.started++;
+  in_flight.rendezvous = &own.calls.rendezvous(in_flight.sequence);
+  if (const Call* other = in_flight.rendezvous->posted(); other && !is_same_movement(call, *other))
     mismatch(lock, call, other->group->members[static_cast<size_t>(other->group->index)], *other);
-  under_way.meeting->post(own.group.index, call);
-  if (under_way.meeting->all_passed(1)) wake_group(own.group);
+  in_flight.rendezvous->post(own.group.index, call);
+  if (in_flight.rendezvous->all_passed(1)) wake_group(own.group);
 }
 
 void InprocWorld::Chip::finish(Ticket ticket) {
   Lock lock(world_.mutex);
-  const auto under_way = std::ranges::find(active_, ticket.number, &UnderWay::number);
-  MEGACPP_CHECK(under_way != active_.end()) << "ticket " << ticket.number << " is not under way";
+  const auto in_flight = std::ranges::find(active_, ticket.number, &InFlight::number);
+  MEGACPP_CHECK(in_flight != active_.end()) << "ticket " << ticket.number << " is not in flight";
   auto deadline = Clock::now() + world_.timeout;
   while (true) {
-    world_.check_alive(lock, rank_, under_way->call->where);
-    if (under_way->is_complete()) break;
+    world_.check_alive(lock, rank_, in_flight->call->where);
+    if (in_flight->is_complete()) break;
     if (advance(lock))
       deadline = Clock::now() + world_.timeout;
     else if (Clock::now() >= deadline)
-      time_out(lock, *under_way);
+      time_out(lock, *in_flight);
     else
       wake_.wait_until(lock, deadline);
   }
-  if (under_way->meeting) under_way->meeting->leave();
-  idle_.splice(idle_.end(), active_, under_way);
+  if (in_flight->rendezvous) in_flight->rendezvous->leave();
+  idle_.splice(idle_.end(), active_, in_flight);
 }
 
-// Makes the first move that is due among the calls under way. All of them are looked at, so that chips that finish
+// Makes the first move that is due among the calls in flight. All of them are looked at, so that chips that finish
 // their calls in different orders do not wait for each other; and oldest first under one lock, so that of two receives
 // with the same tag the older one takes the older message.
 bool InprocWorld::Chip::advance(Lock& lock) {
-  return std::ranges::any_of(active_, [&](UnderWay& under_way) {
-    return under_way.meeting ? make_step(lock, under_way) : take_message(lock, under_way);
+  return std::ranges::any_of(active_, [&](InFlight& in_flight) {
+    return in_flight.rendezvous ? make_step(lock, in_flight) : take_message(lock, in_flight);
   });
 }
 
-bool InprocWorld::Chip::make_step(Lock& lock, UnderWay& under_way) {
-  Meeting& meeting = *under_way.meeting;
-  const Group& group = *under_way.call->group;
-  if (!meeting.is_step_due(group.index)) return false;
-  const int64_t step = meeting.gates_passed(group.index);
+bool InprocWorld::Chip::make_step(Lock& lock, InFlight& in_flight) {
+  Rendezvous& rendezvous = *in_flight.rendezvous;
+  const Group& group = *in_flight.call->group;
+  if (!rendezvous.is_step_due(group.index)) return false;
+  const int64_t step = rendezvous.gates_passed(group.index);
   world_.without_lock(
-      lock, [&] { move_data({.calls = meeting.calls(), .index = group.index, .operands = operands_}, step); });
-  meeting.pass(group.index);
-  if (meeting.all_passed(step + 1)) wake_group(group);
+      lock, [&] { move_data({.calls = rendezvous.calls(), .index = group.index, .operands = operands_}, step); });
+  rendezvous.pass(group.index);
+  if (rendezvous.all_passed(step + 1)) wake_group(group);
   return true;
 }
 
-bool InprocWorld::Chip::take_message(Lock& lock, UnderWay& recv) {
+bool InprocWorld::Chip::take_message(Lock& lock, InFlight& recv) {
   if (recv.call->kind != Kind::recv || recv.is_moved) return false;
   Chip& sender = *world_.chips[static_cast<size_t>(recv.call->peer)];
-  UnderWay* send = sender.oldest_send_to(rank_, recv.call->tag);
+  InFlight* send = sender.oldest_send_to(rank_, recv.call->tag);
   if (!send) return false;
   if (!is_same_movement(*send->call, *recv.call)) mismatch(lock, *recv.call, sender.rank_, *send->call);
   send->is_taken = true;
@@ -257,8 +257,8 @@ bool InprocWorld::Chip::take_message(Lock& lock, UnderWay& recv) {
   return true;
 }
 
-UnderWay* InprocWorld::Chip::oldest_send_to(int64_t peer, int64_t tag) {
-  const auto send = std::ranges::find_if(active_, [&](const UnderWay& other) {
+InFlight* InprocWorld::Chip::oldest_send_to(int64_t peer, int64_t tag) {
+  const auto send = std::ranges::find_if(active_, [&](const InFlight& other) {
     return other.call->kind == Kind::send && other.call->peer == peer && other.call->tag == tag && !other.is_taken;
   });
   return send == active_.end() ? nullptr : &*send;
@@ -287,19 +287,19 @@ void InprocWorld::Chip::mismatch(Lock& lock, const Call& own, int64_t other_chip
 
 std::string InprocWorld::Chip::what_it_does() const {
   return chip_text(rank_) +
-         (active_.empty() ? " waits for nobody" : " has under way " + to_string(*active_.front().call));
+         (active_.empty() ? " waits for nobody" : " has in flight " + to_string(*active_.front().call));
 }
 
-void InprocWorld::Chip::time_out(Lock& lock, const UnderWay& under_way) {
+void InprocWorld::Chip::time_out(Lock& lock, const InFlight& in_flight) {
   std::ostringstream waited;
   waited << "waited " << std::chrono::duration<double>(world_.timeout).count() << " s for "
-         << chips_text(under_way.awaited());
-  for (const int64_t chip : under_way.awaited())
+         << chips_text(in_flight.awaited());
+  for (const int64_t chip : in_flight.awaited())
     waited << "; " << world_.chips[static_cast<size_t>(chip)]->what_it_does();
-  const std::string call = to_string(*under_way.call);
+  const std::string call = to_string(*in_flight.call);
   world_.fail(lock, {rank_, waited.str() + ": " + call});
   base::raise(base::Code::E3102,
-              {.where = chip_text(rank_) + ", " + under_way.call->where,
+              {.where = chip_text(rank_) + ", " + in_flight.call->where,
                .got = waited.str(),
                .wanted = call,
                .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mesh in one process: every chip is a thread, and members of a group read straight from each other's buffers. There
-// is no thread of its own: a call is posted by start(), and each member does its share of all its calls under way
+// is no thread of its own: a call is posted by start(), and each member does its share of all its calls in flight
 // whenever it is inside finish(). Waiting sleeps. Nothing is allocated after the groups are made.
 #pragma once
 

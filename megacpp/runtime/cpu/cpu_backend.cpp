@@ -26,7 +26,7 @@ class CpuExecutable : public Executable {
   CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options, const memory::FitCheck& fit)
       : compiled_(compiled),
         mesh_(compiled.mesh),
-        drills_(options.drills),
+        faults_(options.faults),
         limits_(limits_of(fit)),
         world_(mesh_.chips(), {.timeout = options.wait_limit}),
         threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
@@ -37,7 +37,7 @@ class CpuExecutable : public Executable {
                          .trace_steps = options.trace_steps,
                          .trace_from = std::chrono::steady_clock::now()};
     for (int64_t chip = 0; chip < mesh_.chips(); ++chip) {
-      fail_if_drilled({.chip = chip, .cls = memory::OomClass::load});
+      fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
       own.limit_bytes = limits_[static_cast<size_t>(chip)];
       chips_.push_back(
           std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_.communicator(chip)}, own));
@@ -74,7 +74,7 @@ class CpuExecutable : public Executable {
     threads_.run([&](int64_t chip) {
       for (const compile::Action& action : compiled_.programs_of(chip).step) {
         if (hooks.before) hooks.before(chip, action);
-        fail_if_drilled({.chip = chip, .cls = memory::OomClass::runtime, .step = step}, action);
+        fail_if_injected({.chip = chip, .cls = memory::OomClass::runtime, .step = step}, action);
         run_action(chip, action, hooks.check_values);
         if (hooks.after) hooks.after(chip, action);
       }
@@ -106,15 +106,16 @@ class CpuExecutable : public Executable {
     return limits;
   }
 
-  void fail_if_drilled(const Drill& moment) const {
-    if (is_drilled(drills_, moment)) throw drill_error(moment, compiled_, limits_[static_cast<size_t>(moment.chip)]);
+  void fail_if_injected(const Fault& moment) const {
+    if (is_injected_at(faults_, moment))
+      throw injected_error(moment, compiled_, limits_[static_cast<size_t>(moment.chip)]);
   }
 
   // In the middle of the first program of the step, when other chips already wait for this one.
-  void fail_if_drilled(const Drill& moment, const compile::Action& action) const {
-    if (!is_drilled(drills_, moment)) return;
+  void fail_if_injected(const Fault& moment, const compile::Action& action) const {
+    if (!is_injected_at(faults_, moment)) return;
     at(moment.chip).run_half(action.program);
-    fail_if_drilled(moment);
+    fail_if_injected(moment);
   }
 
   CpuChip& at(int64_t chip) const { return *chips_.at(static_cast<size_t>(chip)); }
@@ -130,7 +131,7 @@ class CpuExecutable : public Executable {
 
   const compile::Compiled& compiled_;
   const ir::Mesh& mesh_;
-  Drills drills_;
+  Faults faults_;
   std::vector<int64_t> limits_;  // by chip
   int64_t steps_ = 0;            // run so far
   collectives::InprocWorld world_;

@@ -9,8 +9,8 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/memory/chip_fit.h"
-#include "megacpp/runtime/drill.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::runtime::cpu {
@@ -33,7 +33,7 @@ struct LoadOptions {
   int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
   std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
   std::vector<int64_t> limits = {};                            // bytes by chip, 0: none of its own; empty: none at all
-  Drills drills = {};                                          // allocations that are to fail
+  Faults faults = {};                                          // allocations that are to fail
 };
 
 /// The plans of all chips held against their limits and this machine's free memory.

@@ -26,14 +26,14 @@ using testing_support::is_close;
 struct Loaded {
   explicit Loaded(ir::Graph source, const LoadOptions& options = {}, const ir::Mesh& mesh = {}) {
     compiled.mesh = mesh;
-    compiled.pipeline.resize(1);
-    compiled.pipeline[0].programs = {std::move(source)};
-    compiled.pipeline[0].step = {{.program = 0}};
-    compiled.pipeline[0].memory = memory::plan_memory({&compiled.pipeline[0].programs[0]}, cpu_target(options.threads));
+    compiled.stages.resize(1);
+    compiled.stages[0].programs = {std::move(source)};
+    compiled.stages[0].step = {{.program = 0}};
+    compiled.stages[0].memory = memory::plan_memory({&compiled.stages[0].programs[0]}, cpu_target(options.threads));
     executable = load(compiled, options);
   }
 
-  const ir::Graph& graph() const { return compiled.pipeline[0].programs[0]; }
+  const ir::Graph& graph() const { return compiled.stages[0].programs[0]; }
 
   compile::Compiled compiled;
   std::unique_ptr<Executable> executable;
@@ -107,8 +107,8 @@ TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
 
 TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched) {
   compile::Compiled compiled;
-  compiled.pipeline.resize(1);
-  compiled.pipeline[0].memory.total_bytes = int64_t{1} << 60;
+  compiled.stages.resize(1);
+  compiled.stages[0].memory.total_bytes = int64_t{1} << 60;
   try {
     load(compiled, {.threads = 1});
     FAIL() << "no error";
@@ -117,7 +117,7 @@ TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched)
     EXPECT_EQ(error.exit_status(), 3);
     EXPECT_EQ(error.problem().next.find("no less"), std::string::npos);
   }
-  compiled.pipeline[0].memory.total_bytes = int64_t{1} << 50;
+  compiled.stages[0].memory.total_bytes = int64_t{1} << 50;
   compiled.mesh = ir::Mesh({{"data.0", 2}, {"data.1", 2}, {"expert", 3}, {"model", 5}});
   try {
     load(compiled, {.threads = 1});

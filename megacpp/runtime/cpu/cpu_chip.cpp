@@ -27,7 +27,7 @@ bool all_finite(const std::byte* data, const ir::TensorType& type) {
 
 }  // namespace
 
-CpuChip::CpuChip(const compile::ChipPrograms& programs, const Link& link, const Options& options)
+CpuChip::CpuChip(const compile::StagePrograms& programs, const Link& link, const Options& options)
     : plan_(programs.memory), link_(link), options_(options), arena_(plan_.total_bytes), pool_(options.threads) {
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};

@@ -32,7 +32,7 @@ class CpuChip {
   };
 
   /// `programs` and what `link` refers to must outlive the chip.
-  CpuChip(const compile::ChipPrograms& programs, const Link& link, const Options& options);
+  CpuChip(const compile::StagePrograms& programs, const Link& link, const Options& options);
 
   std::span<std::byte> state(const std::string& name) const;
   bool has_state(const std::string& name) const { return state_.contains(name); }

@@ -15,7 +15,7 @@ namespace {
 using collectives::Call;
 using collectives::Kind;
 
-static_assert(schedule::kMaxStarted <= collectives::kMaxUnderWay);
+static_assert(schedule::kMaxStarted <= collectives::kMaxInFlight);
 
 struct KindOfOp {
   std::string_view op;

@@ -23,7 +23,7 @@ struct Link {
 
 struct Exchange {
   std::function<void()> run;
-  /// What is still under way when run() returns: a send, until something overwrites its operand or the step ends. May
+  /// What is still in flight when run() returns: a send, until something overwrites its operand or the step ends. May
   /// be empty.
   std::function<void()> drain = {};
 };

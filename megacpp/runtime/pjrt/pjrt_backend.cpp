@@ -49,12 +49,12 @@ class PjrtExecutable : public Executable {
         program_(
             load_program(client_, module_.text, options_for(client_.devices(), chips(), options.flags), options.cache)),
         limits_(options.limits),
-        drills_(options.drills),
+        faults_(options.faults),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
     require_fit();
-    raise_drills(drills_, memory::OomClass::load, compiled_, limits_);
+    raise_faults(faults_, memory::OomClass::load, compiled_, limits_);
     for (size_t i = 0; i < module_.arguments.size(); ++i) {
       const emit::Port& port = module_.arguments[i];
       argument_[port.name] = {i, 0};
@@ -133,7 +133,7 @@ class PjrtExecutable : public Executable {
                      .got = "backend xla",
                      .wanted = "a backend that shows every node's result",
                      .next = "leave it out, or set backend: cpu"});
-    const std::vector<compile::Action>& step = compiled_.pipeline[0].step;
+    const std::vector<compile::Action>& step = compiled_.stages[0].step;
     for (const compile::Action& action : step) {
       micro_ = action.micro;
       for (int64_t chip = 0; hooks.before && chip < chips(); ++chip) hooks.before(chip, action);
@@ -190,9 +190,9 @@ class PjrtExecutable : public Executable {
   }
 
   void execute_step(int64_t step) {
-    for (const Drill& drill : drills_)
-      if (drill == Drill{.chip = drill.chip, .step = step} && drill.chip < chips())
-        throw drill_error(drill, compiled_, memory(drill.chip).limit_bytes);
+    for (const Fault& fault : faults_)
+      if (fault == Fault{.chip = fault.chip, .step = step} && fault.chip < chips())
+        throw injected_error(fault, compiled_, memory(fault.chip).limit_bytes);
     try {
       execute();
     } catch (const memory::OutOfMemory& error) {
@@ -250,7 +250,7 @@ class PjrtExecutable : public Executable {
   std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
   std::map<std::string, size_t> result_;                       // by name
   std::vector<int64_t> limits_;                                // by chip, as BackendOptions
-  Drills drills_;
+  Faults faults_;
   int64_t steps_ = 0;                                          // run so far
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
   std::vector<std::vector<Staged>> staged_;                    // [chip][argument]: on its way to the device

@@ -9,8 +9,8 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/emit/module.h"
-#include "megacpp/runtime/drill.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/pjrt/compile_options.h"
 #include "megacpp/schedule/target.h"
 
@@ -26,7 +26,7 @@ struct BackendOptions {
   std::map<std::string, FlagValue> flags = {};
   std::filesystem::path cache = {};  // of compiled programs; empty: none
   std::vector<int64_t> limits = {};  // bytes by chip, 0: none of its own; empty: none beyond the device's
-  Drills drills = {};                // allocations that are to fail
+  Faults faults = {};                // allocations that are to fail
 };
 
 /// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the

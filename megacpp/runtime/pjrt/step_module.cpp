@@ -11,12 +11,12 @@ namespace megacpp::runtime::pjrt {
 
 emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
                        const std::filesystem::path& plugin) {
-  MEGACPP_REQUIRE(compiled.pipeline.size() == 1, E1505,
+  MEGACPP_REQUIRE(compiled.stages.size() == 1, E1505,
                   {.where = "layout.pipeline_parallel",
-                   .got = std::to_string(compiled.pipeline.size()) + " stages",
+                   .got = std::to_string(compiled.stages.size()) + " stages",
                    .wanted = "no pipeline: every device runs the same program",
                    .next = "set layout.pipeline_parallel: 1, or backend: cpu"});
-  const compile::ChipPrograms& chip = compiled.pipeline[0];
+  const compile::StagePrograms& chip = compiled.stages[0];
   const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
   if (chip.programs.size() == 1)
     return emit::write_program(chip.programs[0], compiled.mesh, chip.inputs, chip.outputs[0], placement, options);

@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/recipe/parse.h"
@@ -40,10 +40,10 @@ TEST_P(ArgumentBytesTest, PlannedAsEmitted) {
   const Row& row = GetParam();
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), row.settings);
-  const fit::Ground ground{.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)};
-  const fit::OnPaper paper = fit::plan_on_paper(recipe, ground);
-  const hw::Chip& chip = ground.slice.chip;
-  EXPECT_EQ(fit::argument_bytes(paper.worst_memory(), recipe, chip).total(), emitted_bytes(recipe, chip));
+  const fit::Assumptions assumptions{.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)};
+  const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
+  const hw::Chip& chip = assumptions.slice.chip;
+  EXPECT_EQ(fit::argument_bytes(estimate.worst_memory(), recipe, chip).total(), emitted_bytes(recipe, chip));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -31,7 +31,7 @@ emit::Module step_of(const Row& row, int64_t depth, Placement placement) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), overrides);
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
-  const compile::ChipPrograms& chip = compiled.pipeline[0];
+  const compile::StagePrograms& chip = compiled.stages[0];
   return emit::write_step(
       {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], recipe.train.micro_steps, chip.inputs},
       compiled.mesh, placement);

@@ -116,8 +116,8 @@ const std::vector<std::string> kDenseLayouts = {
     "data_parallel=4 zero=1",
     "data_parallel=4 zero=2 train.micro_steps=1",
     "data_parallel=4 zero=3 model.tie_embeddings=true",
-    "data_parallel=2 lane=fsdp",
-    "data_parallel=2 lane=megatron",
+    "data_parallel=2 policy=fsdp",
+    "data_parallel=2 policy=megatron",
     "tensor_parallel=2",
     "tensor_parallel=4 sequence_parallel=false model.vocab=259",  // 2 chips share a key-value head
     "data_parallel=2 tensor_parallel=2",
@@ -149,7 +149,7 @@ const std::vector<std::string> kExpertLayouts = {
     "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
     "expert_parallel=2 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
     "data_parallel=2 expert_parallel=2 zero=1",
-    "expert_parallel=2 tensor_parallel=2 lane=fsdp",
+    "expert_parallel=2 tensor_parallel=2 policy=fsdp",
     "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3",
 };
 

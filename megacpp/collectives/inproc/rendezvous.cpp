@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/collectives/inproc/meeting.h"
+#include "megacpp/collectives/inproc/rendezvous.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace megacpp::collectives {
 
-void Meeting::post(int64_t index, const Call& call) {
+void Rendezvous::post(int64_t index, const Call& call) {
   MEGACPP_CHECK(!calls_[static_cast<size_t>(index)]) << "posted twice: " << to_string(call);
   calls_[static_cast<size_t>(index)] = &call;
   posted_ = &call;
@@ -18,12 +18,12 @@ void Meeting::post(int64_t index, const Call& call) {
   pass(index);
 }
 
-void Meeting::pass(int64_t index) {
+void Rendezvous::pass(int64_t index) {
   const int64_t gates = ++gates_[static_cast<size_t>(index)];
   ++passed_[static_cast<size_t>(gates)];
 }
 
-void Meeting::leave() {
+void Rendezvous::leave() {
   if (++left_ < calls_.size()) return;
   std::ranges::fill(calls_, nullptr);
   std::ranges::fill(gates_, 0);
@@ -33,14 +33,14 @@ void Meeting::leave() {
 }
 
 GroupCalls::GroupCalls(std::vector<int64_t> members)
-    : members_(std::move(members)), ring_(static_cast<size_t>(2 * kMaxUnderWay), Meeting(members_.size())) {}
+    : members_(std::move(members)), ring_(static_cast<size_t>(2 * kMaxInFlight), Rendezvous(members_.size())) {}
 
-std::vector<int64_t> UnderWay::awaited() const {
-  if (!meeting) return {call->peer};
+std::vector<int64_t> InFlight::awaited() const {
+  if (!rendezvous) return {call->peer};
   std::vector<int64_t> chips;
-  const int64_t gates = meeting->gates_passed(call->group->index);
+  const int64_t gates = rendezvous->gates_passed(call->group->index);
   for (int64_t index = 0; index < call->group->size(); ++index)
-    if (meeting->gates_passed(index) < gates) chips.push_back(call->group->members[static_cast<size_t>(index)]);
+    if (rendezvous->gates_passed(index) < gates) chips.push_back(call->group->members[static_cast<size_t>(index)]);
   return chips;
 }
 

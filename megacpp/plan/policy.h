@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes are policies over the same passes. Everything a lane decides is decided here; no later stage asks for its name.
+// Policies over the same passes. Everything a policy decides is decided here; no later stage asks for its name.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ enum class GatherUnit : uint8_t {
   bucket,     // never inside the model: only updated weights, by bucket
 };
 
-/// Fills in what `layout` leaves to its lane (zero) and says how weights are gathered.
+/// Fills in what `layout` leaves to its policy (zero) and says how weights are gathered.
 ///   spmd      keys as given, zero 1 unless given
 ///   fsdp      zero 3 unless given, one gather per block
 ///   megatron  zero 1 unless given: a distributed optimizer over buckets; weights stay whole in the model
-GatherUnit apply_lane(recipe::Layout& layout);
+GatherUnit apply_policy(recipe::Layout& layout);
 
 }  // namespace megacpp::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocations that fail because somebody asked for it, so that what answers a full chip can be rehearsed without one.
-// A drill raises the same error, at the same place and on the same thread, as memory that really ran out.
+// An injected fault raises the same error, at the same place and on the same thread, as memory that really ran out.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace megacpp::runtime {
 
-struct Drill {
+struct Fault {
   int64_t chip = 0;
   memory::OomClass cls = memory::OomClass::runtime;  // compile, load, or runtime: in a step
   int64_t step = -1;                                 // from 0, in a step only
 
-  bool operator==(const Drill&) const = default;
+  bool operator==(const Fault&) const = default;
 };
-using Drills = std::vector<Drill>;
+using Faults = std::vector<Fault>;
 
 /// Whether this is a moment at which an allocation is to fail.
-bool is_drilled(const Drills& drills, const Drill& moment);
+bool is_injected_at(const Faults& faults, const Fault& moment);
 
 /// What the chip would have wanted then, held against `limit_bytes` (0: not known): E2002, E2003 or E2004.
-memory::OutOfMemory drill_error(const Drill& drill, const compile::Compiled& compiled, int64_t limit_bytes);
+memory::OutOfMemory injected_error(const Fault& fault, const compile::Compiled& compiled, int64_t limit_bytes);
 
-/// Raises the first drill of the class `cls` for a chip the mesh has, if there is one: for compiling and loading.
-void raise_drills(const Drills& drills, memory::OomClass cls, const compile::Compiled& compiled,
+/// Raises the first fault of the class `cls` for a chip the mesh has, if there is one: for compiling and loading.
+void raise_faults(const Faults& faults, memory::OomClass cls, const compile::Compiled& compiled,
                   const std::vector<int64_t>& limits);
 
 /// The machine's own name, as messages about its chips give it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/fit/relief.h"
+#include "megacpp/fit/speed_advice.h"
 
 #include <algorithm>
 
@@ -35,7 +35,7 @@ std::string for_links(const StepTime& time, const plan::Plan& plan) {
 
 }  // namespace
 
-std::string relief(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe) {
+std::string speed_advice(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe) {
   switch (time.largest()) {
     case StepPart::links:
       return for_links(time, plan);

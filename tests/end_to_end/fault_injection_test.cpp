@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out on one chip of a mesh, by a limit and by drills: the error names that chip, nobody hangs, the
+// Memory that runs out on one chip of a mesh, by a limit and by faults: the error names that chip, nobody hangs, the
 // weights of the last finished step are untouched, and the process can run again.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using memory::OomClass;
 using memory::OutOfMemory;
-using runtime::Drill;
+using runtime::Fault;
 
 struct Case {
   std::string name;
@@ -64,19 +64,19 @@ int64_t running_threads() {
 
 using Weights = std::map<std::string, std::vector<float>>;
 
-class DrillTest : public testing::TestWithParam<Case> {
+class FaultInjectionTest : public testing::TestWithParam<Case> {
  protected:
-  DrillTest()
+  FaultInjectionTest()
       : recipe_(recipe_of(GetParam().layout)),
         compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1))),
         batches_(corpus_, {.batch = 4, .sequence = 16, .micro_steps = 2, .seed = 7}) {}
 
   // A minute is long enough for anything here, and soon enough for a chip that would hang.
-  std::unique_ptr<runtime::Executable> load(runtime::Drills drills, std::vector<int64_t> limits = {}) {
+  std::unique_ptr<runtime::Executable> load(runtime::Faults faults, std::vector<int64_t> limits = {}) {
     return runtime::cpu::load(compiled_, {.threads = 1,
                                           .wait_limit = std::chrono::minutes(1),
                                           .limits = std::move(limits),
-                                          .drills = std::move(drills)});
+                                          .faults = std::move(faults)});
   }
 
   Weights weights(runtime::Executable& run) {
@@ -124,10 +124,10 @@ class DrillTest : public testing::TestWithParam<Case> {
   compile::Compiled compiled_;
   data::Batches batches_;
 };
-INSTANTIATE_TEST_SUITE_P(Layouts, DrillTest, testing::ValuesIn(all_cases()),
+INSTANTIATE_TEST_SUITE_P(Layouts, FaultInjectionTest, testing::ValuesIn(all_cases()),
                          [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
 
-TEST_P(DrillTest, AnAllocationThatFailsInAStepEndsTheRunWithTheLastStepsWeights) {
+TEST_P(FaultInjectionTest, AnAllocationThatFailsInAStepEndsTheRunWithTheLastStepsWeights) {
   for (const int64_t step : {int64_t{0}, int64_t{2}}) {
     const auto run = load({{.chip = GetParam().victim, .step = step}});
     try {
@@ -136,13 +136,13 @@ TEST_P(DrillTest, AnAllocationThatFailsInAStepEndsTheRunWithTheLastStepsWeights)
     } catch (const OutOfMemory& error) {
       EXPECT_EQ(error.code(), base::Code::E2004);
       expect_victim(error, OomClass::runtime, step);
-      EXPECT_TRUE(error.facts().is_drill);
+      EXPECT_TRUE(error.facts().is_injected);
     }
     EXPECT_EQ(weights(*run), weights_after(step)) << "step " << step;
   }
 }
 
-TEST_P(DrillTest, AFailureToLoadLeavesNothingBehind) {
+TEST_P(FaultInjectionTest, AFailureToLoadLeavesNothingBehind) {
   try {
     load({{.chip = GetParam().victim, .cls = OomClass::load}});
     FAIL() << "no error";
@@ -153,23 +153,23 @@ TEST_P(DrillTest, AFailureToLoadLeavesNothingBehind) {
   }
 }
 
-TEST_P(DrillTest, ADrillForCompilingIsRaisedOnPaper) {
-  const runtime::Drills drills = {{.chip = GetParam().victim, .cls = OomClass::compile}};
-  EXPECT_NO_THROW(runtime::raise_drills(drills, OomClass::load, compiled_, {})) << "another moment";
+TEST_P(FaultInjectionTest, ADrillForCompilingIsRaisedOnPaper) {
+  const runtime::Faults faults = {{.chip = GetParam().victim, .cls = OomClass::compile}};
+  EXPECT_NO_THROW(runtime::raise_faults(faults, OomClass::load, compiled_, {})) << "another moment";
   const std::vector<int64_t> limits(static_cast<size_t>(compiled_.mesh.chips()), 1000);
   try {
-    runtime::raise_drills(drills, OomClass::compile, compiled_, limits);
+    runtime::raise_faults(faults, OomClass::compile, compiled_, limits);
     FAIL() << "no error";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.code(), base::Code::E2002);
     expect_victim(error, OomClass::compile, -1);
     EXPECT_EQ(error.facts().limit, 1000);
   }
-  EXPECT_NO_THROW(runtime::raise_drills({{.chip = 99, .cls = OomClass::compile}}, OomClass::compile, compiled_, {}))
+  EXPECT_NO_THROW(runtime::raise_faults({{.chip = 99, .cls = OomClass::compile}}, OomClass::compile, compiled_, {}))
       << "a mesh that became smaller has no such chip";
 }
 
-TEST_P(DrillTest, TheProcessRunsAgainAfterEveryFailure) {
+TEST_P(FaultInjectionTest, TheProcessRunsAgainAfterEveryFailure) {
   const std::vector<double> wanted = train(*load({}));
   ASSERT_EQ(wanted.size(), 4U);
   const int64_t threads = running_threads();
@@ -179,7 +179,7 @@ TEST_P(DrillTest, TheProcessRunsAgainAfterEveryFailure) {
   EXPECT_EQ(train(*load({})), wanted);
 }
 
-TEST_P(DrillTest, OneSmallChipIsTheCulprit) {
+TEST_P(FaultInjectionTest, OneSmallChipIsTheCulprit) {
   std::vector<int64_t> limits;
   for (int64_t chip = 0; chip < compiled_.mesh.chips(); ++chip) limits.push_back(planned(chip));
   const auto run = load({}, limits);
@@ -194,14 +194,14 @@ TEST_P(DrillTest, OneSmallChipIsTheCulprit) {
     expect_victim(error, OomClass::compile, -1);
     EXPECT_EQ(error.facts().wanted, planned(GetParam().victim));
     EXPECT_EQ(error.facts().limit, planned(GetParam().victim) - 1);
-    EXPECT_FALSE(error.facts().is_drill);
+    EXPECT_FALSE(error.facts().is_injected);
   }
 }
 
-TEST_P(DrillTest, SeveralChipsThatFailAtOnceEndTheRunOnce) {
-  runtime::Drills drills;
-  for (int64_t chip = 0; chip < compiled_.mesh.chips(); ++chip) drills.push_back({.chip = chip, .step = 1});
-  EXPECT_THROW(train(*load(drills)), OutOfMemory);
+TEST_P(FaultInjectionTest, SeveralChipsThatFailAtOnceEndTheRunOnce) {
+  runtime::Faults faults;
+  for (int64_t chip = 0; chip < compiled_.mesh.chips(); ++chip) faults.push_back({.chip = chip, .step = 1});
+  EXPECT_THROW(train(*load(faults)), OutOfMemory);
 }
 
 }  // namespace

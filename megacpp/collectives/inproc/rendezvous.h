@@ -15,9 +15,9 @@ namespace megacpp::collectives {
 
 /// One call of a group. A member passes gate 0 when it posts its call, gate k when it has made step k, and moves on
 /// when all members have passed the gate it stands behind; it leaves when all have passed the last gate.
-class Meeting {
+class Rendezvous {
  public:
-  explicit Meeting(size_t members) : calls_(members), gates_(members) {}
+  explicit Rendezvous(size_t members) : calls_(members), gates_(members) {}
 
   void post(int64_t index, const Call& call);
   void pass(int64_t index);
@@ -42,30 +42,30 @@ class Meeting {
   size_t left_ = 0;
 };
 
-/// The calls of a group that may be under way at once. A member runs at most kMaxUnderWay calls ahead of its own
+/// The calls of a group that may be in flight at once. A member runs at most kMaxInFlight calls ahead of its own
 /// oldest, and none of it is finished before all members have posted it: so no two members are further apart than twice
 /// that.
 class GroupCalls {
  public:
   explicit GroupCalls(std::vector<int64_t> members);
   const std::vector<int64_t>& members() const { return members_; }
-  Meeting& meeting(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
+  Rendezvous& rendezvous(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
 
  private:
   std::vector<int64_t> members_;  // chip numbers
-  std::vector<Meeting> ring_;
+  std::vector<Rendezvous> ring_;
 };
 
 /// A call that a chip has started and not finished.
-struct UnderWay {
+struct InFlight {
   int64_t number = 0;  // of its ticket
   const Call* call = nullptr;
-  Meeting* meeting = nullptr;  // of a collective
-  int64_t sequence = 0;        // of a collective: counts the calls of its group
-  bool is_taken = false;       // a send that a receive has found
-  bool is_moved = false;       // a send or receive whose data has arrived
+  Rendezvous* rendezvous = nullptr;  // of a collective
+  int64_t sequence = 0;              // of a collective: counts the calls of its group
+  bool is_taken = false;             // a send that a receive has found
+  bool is_moved = false;             // a send or receive whose data has arrived
 
-  bool is_complete() const { return meeting ? meeting->is_complete() : is_moved; }
+  bool is_complete() const { return rendezvous ? rendezvous->is_complete() : is_moved; }
   /// The chips it cannot go on without.
   std::vector<int64_t> awaited() const;
 };

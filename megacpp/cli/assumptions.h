@@ -5,7 +5,7 @@
 #include <string>
 
 #include "megacpp/cli/users_catalog.h"
-#include "megacpp/fit/on_paper.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -16,6 +16,6 @@ hw::Slice slice_named(const std::string& name);
 
 /// Limits come from the recipe, by chip of the slice (E1003); kernels are those of the threads that a chip of it would
 /// get; what was measured on the lane comes from the catalog.
-fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
 
 }  // namespace megacpp::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/ground.h"
+#include "megacpp/cli/assumptions.h"
 
 #include "megacpp/cli/backend.h"
 #include "megacpp/fit/lane.h"
@@ -12,16 +12,16 @@ hw::Slice slice_named(const std::string& name) {
   return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
 }
 
-fit::Ground ground_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
   const int64_t devices = slice.devices();
   const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), devices);
-  fit::Ground ground{.slice = std::move(slice),
-                     .kernels = runtime::cpu::cpu_target(threads),
-                     .limits = recipe::chip_limits(recipe.hardware, devices)};
+  fit::Assumptions assumptions{.slice = std::move(slice),
+                               .kernels = runtime::cpu::cpu_target(threads),
+                               .limits = recipe::chip_limits(recipe.hardware, devices)};
   catalog.use([&](const catalog::Catalog& open) {
-    ground.peaks = open.samples(fit::lane_name(ground.slice, recipe.backend), catalog::kPeakBytes);
+    assumptions.peaks = open.samples(fit::lane_name(assumptions.slice, recipe.backend), catalog::kPeakBytes);
   });
-  return ground;
+  return assumptions;
 }
 
 }  // namespace megacpp::cli

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/fit/relief.h"
+#include "megacpp/fit/speed_advice.h"
 
 #include <gtest/gtest.h>
 
 namespace megacpp::fit {
 namespace {
 
-TEST(ReliefTest, NamesTheKeysOfTheRegime) {
+TEST(SpeedAdviceTest, NamesTheKeysOfTheRegime) {
   const recipe::Recipe plain;
   recipe::Recipe recomputing;
   recomputing.train.recompute_E = "full";
@@ -19,13 +19,13 @@ TEST(ReliefTest, NamesTheKeysOfTheRegime) {
     std::string said, text;
   };
   const std::vector<Row> rows = {
-      {"only more or faster chips", relief({.compute = 1}, {}, plain)},
-      {"recompute less", relief({.compute = 1}, {}, recomputing)},
-      {"train.batch", relief({.memory = 1}, {}, plain)},
-      {"train.micro_steps", relief({.bubble = 1}, {}, plain)},
-      {"over model.0+model.1: lower layout.tensor_parallel", relief(waits_for_model, {}, plain)},
-      {"layout.zero: 2", relief(waits_for_data, zero3, plain)},
-      {"lower layout.data_parallel", relief(waits_for_data, {}, plain)},
+      {"only more or faster chips", speed_advice({.compute = 1}, {}, plain)},
+      {"recompute less", speed_advice({.compute = 1}, {}, recomputing)},
+      {"train.batch", speed_advice({.memory = 1}, {}, plain)},
+      {"train.micro_steps", speed_advice({.bubble = 1}, {}, plain)},
+      {"over model.0+model.1: lower layout.tensor_parallel", speed_advice(waits_for_model, {}, plain)},
+      {"layout.zero: 2", speed_advice(waits_for_data, zero3, plain)},
+      {"lower layout.data_parallel", speed_advice(waits_for_data, {}, plain)},
   };
   for (const Row& row : rows) EXPECT_NE(row.text.find(row.said), std::string::npos) << row.text;
 }
