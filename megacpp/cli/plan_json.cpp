@@ -114,7 +114,8 @@ Json time_json(const PlanReport& r) {
 }
 
 Json tensor_json(const fit::StoredTensor& tensor) {
-  return {{"spec", tensor.spec}, {"local", tensor.local}, {"bytes", tensor.bytes}, {"layout", tensor.layout}};
+  return {{"name", tensor.name},   {"spec", tensor.spec},   {"dtype", tensor.dtype},
+          {"local", tensor.local}, {"bytes", tensor.bytes}, {"layout", tensor.layout}};
 }
 
 Json parameter_json(const fit::StoredParameter& p) {
@@ -124,8 +125,8 @@ Json parameter_json(const fit::StoredParameter& p) {
                {"computed", p.computed},
                {"weight", tensor_json(p.weight)}};
   json["gradient"] = p.trainable ? tensor_json(p.gradient) : Json();
-  json["first_moment"] = p.trainable ? tensor_json(p.moment) : Json();
-  json["second_moment"] = p.trainable ? tensor_json(p.moment) : Json();
+  json["optimizer_state"] = Json::array();
+  for (const fit::StoredTensor& tensor : p.state) json["optimizer_state"].push_back(tensor_json(tensor));
   json["bytes"] = p.bytes();
   json["why"] = p.why;
   return json;

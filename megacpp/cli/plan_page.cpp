@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -121,14 +122,23 @@ Table largest_table(const memory::MemoryPlan& plan) {
   return table;
 }
 
+// The specs of its optimizer state, each once.
+std::string state_specs(const fit::StoredParameter& parameter) {
+  std::string text;
+  std::set<std::string> seen;
+  for (const fit::StoredTensor& tensor : parameter.state)
+    if (seen.insert(tensor.spec).second) text += (text.empty() ? "" : "; ") + tensor.spec;
+  return text;
+}
+
 Table parameters_table(const PlanReport& r) {
   Table table{.headings = {">stage", "name", ">shape", ">local", "stored", "computed", "optimizer", ">weight",
-                           ">gradient", ">moments", "layout", "why"},
+                           ">gradient", ">optimizer state", "layout", "why"},
               .rows = {}};
   for (const fit::StoredParameter& p : r.stored)
     table.rows.push_back({std::to_string(p.stage), p.name, shape_text(p.shape), shape_text(p.weight.local),
-                          p.weight.spec, p.computed, p.moment.spec, human_bytes(p.weight.bytes),
-                          human_bytes(p.gradient.bytes), human_bytes(2 * p.moment.bytes), p.weight.layout, p.why});
+                          p.weight.spec, p.computed, state_specs(p), human_bytes(p.weight.bytes),
+                          human_bytes(p.gradient.bytes), human_bytes(p.state_bytes()), p.weight.layout, p.why});
   return table;
 }
 

@@ -116,19 +116,25 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
   for (const Json& item : worst["memory"]) items += item["bytes"].get<int64_t>();
   EXPECT_EQ(items, worst["planned_bytes"]);
 
-  int64_t elements = 0, weights = 0, moments = 0;
+  int64_t elements = 0, weights = 0, state = 0;
   for (const Json& parameter : json["parameters"]) {
     int64_t size = 1;
     for (const Json& side : parameter["shape"]) size *= side.get<int64_t>();
     elements += size;
     weights += parameter["weight"]["bytes"].get<int64_t>();
-    if (!parameter["first_moment"].is_null())
-      moments += parameter["first_moment"]["bytes"].get<int64_t>() + parameter["second_moment"]["bytes"].get<int64_t>();
+    for (const Json& tensor : parameter["optimizer_state"]) state += tensor["bytes"].get<int64_t>();
   }
   EXPECT_EQ(elements, json["parameter_count"]);
   EXPECT_EQ(weights, json["arguments"]["weight_bytes"]);
-  EXPECT_EQ(moments, json["arguments"]["optimizer_bytes"]);
+  EXPECT_EQ(state, json["arguments"]["optimizer_bytes"]);
   const Json& wq = json["parameters"][2];
+  EXPECT_EQ(wq["optimizer_state"][1]["name"], "adam_v.block00.A.wq");
+  EXPECT_EQ(wq["optimizer_state"][1]["dtype"], "f32");
+  const Json sgd = plan_as_json({"--hardware", "v6e:2x2"},
+                                {"layout.tensor_parallel=2", "layout.data_parallel=2", "optimizer.name=sgd"});
+  ASSERT_EQ(sgd["parameters"][2]["optimizer_state"].size(), 1);
+  EXPECT_EQ(sgd["parameters"][2]["optimizer_state"][0]["name"], "sgd_velocity.block00.A.wq");
+  EXPECT_EQ(2 * sgd["arguments"]["optimizer_bytes"].get<int64_t>(), state) << "one tensor a parameter, not two";
   EXPECT_EQ(wq["name"], "block00.A.wq");
   EXPECT_EQ(wq["weight"]["spec"], "-,model");
   EXPECT_EQ(wq["weight"]["local"][1], wq["shape"][1].get<int64_t>() / 2);

@@ -9,7 +9,7 @@
 #include "megacpp/ir/fold_blocks.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/sent_bytes.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"

@@ -13,7 +13,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/verify.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"

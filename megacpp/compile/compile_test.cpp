@@ -14,7 +14,7 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/recipe/recompute.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"

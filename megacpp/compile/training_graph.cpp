@@ -5,7 +5,7 @@
 #include <map>
 
 #include "megacpp/ops/builder.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/partition/partition.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -64,7 +64,9 @@ std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Par
     const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
     const std::string gradient =
         plan.gradients_wait ? sharding_of_waiting_sums(plan) : ir::to_string(spec.gradient, mesh);
-    shardings.push_back({ir::to_string(spec.stored, mesh), gradient, ir::to_string(spec.optimizer, mesh)});
+    shardings.push_back({ir::to_string(spec.stored, mesh), gradient, ir::to_string(spec.optimizer, mesh), {}});
+    for (const optim::StateTensor& tensor : spec.state)
+      shardings.back().state.push_back(ir::to_string(tensor.sharding, mesh));
   }
   return shardings;
 }
@@ -123,8 +125,11 @@ void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& lo
 
 Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
                    const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links) {
-  return optim::build_update(parameters, bias_balances(loads, recipe.model.feed_forward, plan), recipe.optimizer,
-                             state_shardings(parameters, plan), links);
+  return optim::build_update(optim::optimizer_def(recipe.optimizer.name), recipe.optimizer,
+                             {.parameters = parameters,
+                              .balances = bias_balances(loads, recipe.model.feed_forward, plan),
+                              .shardings = state_shardings(parameters, plan),
+                              .links = links});
 }
 
 }  // namespace megacpp::compile

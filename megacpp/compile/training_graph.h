@@ -9,7 +9,7 @@
 
 #include "megacpp/autodiff/differentiate.h"
 #include "megacpp/model/model.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
 

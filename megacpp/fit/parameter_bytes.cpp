@@ -11,34 +11,40 @@
 #include "megacpp/base/repeat.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/ir/dtype.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::fit {
 namespace {
 
-constexpr const char* kStateType = "f32";
-
-StoredTensor stored(const blocks::Parameter& parameter, const ir::Sharding& sharding, const ir::Mesh& mesh,
-                    const hw::Chip& device) {
-  ir::Shape local = ir::local_shape(parameter.shape, sharding, mesh);
-  const hw::TensorLayout layout = hw::argument_layout(device, kStateType, local);
-  return {.spec = to_string(sharding, mesh), .local = std::move(local), .bytes = layout.bytes, .layout = layout.text};
+StoredTensor stored(const optim::StateTensor& tensor, const ir::Mesh& mesh, const hw::Chip& device) {
+  const std::string dtype(ir::dtype_name(tensor.type.dtype));
+  ir::Shape local = ir::local_shape(tensor.type.shape, tensor.sharding, mesh);
+  const hw::TensorLayout layout = hw::argument_layout(device, dtype, local);
+  return {.name = tensor.name,
+          .dtype = dtype,
+          .spec = to_string(tensor.sharding, mesh),
+          .local = std::move(local),
+          .bytes = layout.bytes,
+          .layout = layout.text};
 }
 
 StoredParameter stored_parameter(const plan::Plan& plan, const blocks::Parameter& parameter, const hw::Chip& device) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
+  const ir::TensorType type{ir::DType::f32, parameter.shape};
   StoredParameter row{.name = parameter.name,
                       .shape = parameter.shape,
                       .trainable = parameter.trainable,
                       .computed = to_string(spec.computed, mesh),
-                      .weight = stored(parameter, spec.stored, mesh, device),
+                      .weight = stored({parameter.name, ir::Role::weight, type, spec.stored}, mesh, device),
                       .gradient = {},
-                      .moment = {},
+                      .state = {},
                       .why = spec.why};
   if (!parameter.trainable) return row;
-  row.gradient = stored(parameter, spec.gradient, mesh, device);
-  row.moment = stored(parameter, spec.optimizer, mesh, device);
+  const std::string gradient = optim::gradient_name(parameter.name);
+  row.gradient = stored({gradient, ir::Role::gradient, type, spec.gradient}, mesh, device);
+  for (const optim::StateTensor& tensor : spec.state) row.state.push_back(stored(tensor, mesh, device));
   return row;
 }
 
@@ -94,6 +100,12 @@ int64_t* part_of(ArgumentBytes& sum, ir::Role role) {
 }
 
 }  // namespace
+
+int64_t StoredParameter::state_bytes() const {
+  int64_t bytes = 0;
+  for (const StoredTensor& tensor : state) bytes += tensor.bytes;
+  return bytes;
+}
 
 std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
                                                const hw::Chip& device) {

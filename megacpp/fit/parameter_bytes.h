@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every parameter takes on a chip of given hardware, padding of its tiles included: weight, gradient and moments,
-// and how the weight lies there. And what a chip's program is handed as arguments.
+// What every parameter takes on a chip of given hardware, padding of its tiles included: weight, gradient and
+// optimizer state, and their layouts there. And what a chip's program is handed as arguments.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,8 @@ namespace megacpp::fit {
 
 /// One tensor of a parameter's on a chip.
 struct StoredTensor {
+  std::string name;    // of the state: "adam_m.block03.M.out_proj"
+  std::string dtype;   // "f32"
   std::string spec;    // "model,-"
   ir::Shape local;     // what the chip holds
   int64_t bytes = 0;   // with padding
@@ -31,11 +33,12 @@ struct StoredParameter {
   bool trainable = true;
   std::string computed;  // spec in products
   StoredTensor weight;
-  StoredTensor gradient;  // of no bytes where nothing trains it
-  StoredTensor moment;    // one of two
+  StoredTensor gradient;            // of no bytes where nothing trains it
+  std::vector<StoredTensor> state;  // of the optimizer
   std::string why;
 
-  int64_t bytes() const { return weight.bytes + gradient.bytes + 2 * moment.bytes; }
+  int64_t state_bytes() const;
+  int64_t bytes() const { return weight.bytes + gradient.bytes + state_bytes(); }
 };
 
 /// Every parameter, in the order of the stages, then of the model. `device` as the mesh sees it (hw::device_of).

@@ -58,6 +58,7 @@ std::string features_text(const Recipe& recipe, const recipe::ExpandedPattern& p
     add(recipe.model.feed_forward.bias_rate > 0, "balance_bias");
   }
   add(recipe::has_family(pattern, 'A') && recipe.model.attention.document_mask, "document_mask");
+  add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
   if (recipe.backend == "xla") {
     add(true, "placement=" + recipe.xla.placement);
     add(recipe.xla.attention != recipe::Xla{}.attention, "attention=" + recipe.xla.attention);

@@ -41,7 +41,7 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
   const catalog::Signature asked = signature_of(small(), "host:1");
   for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8",
                             "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
-                            "train.recompute.E=selective", "layout.dispatcher=allgather"})
+                            "train.recompute.E=selective", "layout.dispatcher=allgather", "optimizer.name=sgd"})
     EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
   EXPECT_NE(signature_of(small(), "host:2"), asked);
   const catalog::Signature on_xla = signature_of(small({"backend=xla"}), "host:1");

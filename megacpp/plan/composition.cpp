@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/optim/optimizer_def.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -67,7 +68,7 @@ std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
 }
 
 std::string optimizer(const Recipe& recipe) {
-  std::string text = "AdamW";
+  std::string text(optim::optimizer_def(recipe.optimizer.name).title);
   if (recipe.optimizer.clip > 0) text += fmt::format(", clipped at norm {}", recipe.optimizer.clip);
   if (recipe.train.micro_steps > 1) text += fmt::format(", every {} micro-steps", recipe.train.micro_steps);
   return text;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/optim/optimizer_def.h"
 #include "megacpp/plan/dim_names.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/spec_gates.h"
@@ -85,6 +86,7 @@ ParameterSpec spread_alike(const Sharding& sharding, std::string why) {
           .computed = sharding,
           .gradient = sharding,
           .optimizer = sharding,
+          .state = {},
           .why = std::move(why)};
 }
 
@@ -112,6 +114,7 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   }
   if (plan.gradients_wait) spec.gradient.unreduced = copies;
   spec.why += zero_text(plan, copies);
+  spec.state = optim::state_of(optim::optimizer_def(plan.optimizer), parameter, spec.optimizer);
   check_spec(plan, parameter, spec);
   return spec;
 }

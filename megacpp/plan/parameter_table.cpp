@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/plan/parameter_table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
@@ -11,10 +14,19 @@ namespace {
 
 using blocks::Parameter;
 
-constexpr int64_t kElementBytes = 4;  // state is f32
+constexpr int64_t kElementBytes = 4;  // weights and gradients are f32
 
 int64_t local_bytes(const Parameter& parameter, const ir::Sharding& sharding, const ir::Mesh& mesh) {
   return kElementBytes * ir::num_elements(ir::local_shape(parameter.shape, sharding, mesh));
+}
+
+/// The shardings of the optimizer's state, each once.
+std::string state_text(const ParameterSpec& spec, const ir::Mesh& mesh) {
+  std::vector<std::string> texts;
+  for (const optim::StateTensor& tensor : spec.state)
+    if (std::string text = to_string(tensor.sharding, mesh); std::ranges::find(texts, text) == texts.end())
+      texts.push_back(std::move(text));
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 /// Chips of one stage that store the same.
@@ -37,7 +49,7 @@ ParameterRow row_of(const Plan& plan, const Parameter& parameter, int64_t stage)
           .stored = to_string(spec.stored, mesh),
           .computed = to_string(spec.computed, mesh),
           .gradient = parameter.trainable ? to_string(spec.gradient, mesh) : "",
-          .optimizer = parameter.trainable ? to_string(spec.optimizer, mesh) : "",
+          .optimizer = state_text(spec, mesh),
           .stored_bytes = local_bytes(parameter, spec.stored, mesh),
           .why = spec.why};
 }
@@ -80,7 +92,9 @@ StateBytes state_bytes(const Plan& plan, std::span<const Parameter> parameters) 
     if (!parameter.trainable) continue;
     if (spec.kept != spec.stored) bytes.kept += local_bytes(parameter, spec.kept, mesh);
     bytes.gradients += local_bytes(parameter, spec.gradient, mesh);
-    bytes.optimizer += 2 * local_bytes(parameter, spec.optimizer, mesh);
+    for (const optim::StateTensor& tensor : spec.state)
+      bytes.optimizer +=
+          ir::TensorType{tensor.type.dtype, ir::local_shape(tensor.type.shape, tensor.sharding, mesh)}.bytes();
   }
   return bytes;
 }

@@ -33,12 +33,12 @@ struct ParameterRow {
 /// stages, then of the model.
 std::vector<ParameterRow> parameter_table(const Plan& plan, std::span<const std::vector<blocks::Parameter>> stages);
 
-/// On a chip that holds these parameters. State is f32.
+/// On a chip that holds these parameters. Weights and gradients are f32.
 struct StateBytes {
   int64_t weights = 0;    // between steps
   int64_t kept = 0;       // second copies of weights held from forward to backward
   int64_t gradients = 0;  // added up over micro-steps
-  int64_t optimizer = 0;  // both moments
+  int64_t optimizer = 0;  // all that the optimizer keeps
 
   int64_t total() const { return weights + kept + gradients + optimizer; }
 };

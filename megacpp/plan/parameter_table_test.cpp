@@ -82,6 +82,19 @@ TEST(ParameterTableTest, ReplicatedIsWhatMoreThanOneChipHolds) {
   EXPECT_FALSE(pairs[2].replicated());
 }
 
+TEST(ParameterTableTest, StateIsWhatTheOptimizersRecordLists) {
+  const int64_t elements = 256 * 64 + 2 * (64 + 64 * 64 + 64 * 32);
+  recipe::Recipe recipe = testing_support::hybrid_recipe();
+  recipe.layout = {.data_parallel = 4, .zero = 1};
+  for (const auto& [name, bytes] : {std::pair("adamw", 8), std::pair("sgd", 4)}) {
+    recipe.optimizer.name = name;
+    const Plan plan = make_plan(recipe);
+    EXPECT_EQ(state_bytes(plan, kParameters).optimizer, elements * bytes / 4) << name;
+    EXPECT_EQ(spec_of(plan, kParameters[2]).state.size() * 4, static_cast<size_t>(bytes)) << name;
+    EXPECT_TRUE(spec_of(plan, kParameters[7]).state.empty()) << "nothing trains it";
+  }
+}
+
 TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
   const int64_t elements = 256 * 64 + 2 * (64 + 64 * 64 + 64 * 32), bias = 8 * 4;
   for (const int64_t zero : {0, 1, 2, 3}) {

@@ -11,6 +11,7 @@
 #include "megacpp/blocks/parallel.h"
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/ir/mesh.h"
+#include "megacpp/optim/optimizer_def.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -31,6 +32,7 @@ struct Plan {
   /// micro-step nothing is saved by waiting: gradients are reduced as the backward pass makes them, beside its work.
   bool gradients_wait = false;
   GatherUnit gathers = GatherUnit::parameter;
+  std::string optimizer = recipe::Optimizer{}.name;
   /// Axes along which copies of a parameter see different tokens; ZeRO splits over them.
   ir::Axes copies = {};         // of a dense parameter
   ir::Axes expert_copies = {};  // of a parameter of experts
@@ -47,8 +49,10 @@ struct ParameterSpec {
   ir::Sharding kept;       // between forward and backward
   ir::Sharding computed;   // in products
   ir::Sharding gradient;   // added up over micro-steps; unreduced where the reduction waits for the update
-  ir::Sharding optimizer;  // moments, and the gradient they see
-  std::string why;         // "column-parallel over model: query heads; optimizer split over data (zero 1)"
+  ir::Sharding optimizer;  // of the gradient that the update sees
+  /// What the optimizer keeps for it; none where nothing trains it.
+  std::vector<optim::StateTensor> state = {};
+  std::string why;  // "column-parallel over model: query heads; optimizer split over data (zero 1)"
 };
 
 /// Keys that a refusal may tell the user to change: all, or those of the layout where the rest is given otherwise.

@@ -12,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/json_text.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/optim/optimizer_def.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -51,6 +52,8 @@ template <typename... Words>
 Range one_of_or_integer(double low, double high, Words... words) {
   return {.low = low, .high = high, .integer_allowed = true, .choices = {std::string(words)...}};
 }
+
+Range one_of_optimizers() { return {.choices = optim::optimizer_names()}; }
 
 std::vector<Key> make_keys() {
   return {

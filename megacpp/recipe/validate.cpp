@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/optim/optimizer_def.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/schema.h"
@@ -293,6 +294,26 @@ void check_rungs(const Recipe& recipe, const Origins& origins) {
   }
 }
 
+// A hyper-parameter of another optimizer would change nothing.
+void check_optimizer(const Recipe& recipe, const Origins& origins) {
+  const auto reads = [](const optim::OptimizerDef& optimizer, std::string_view path) {
+    return std::ranges::find(optimizer.keys, path) != optimizer.keys.end();
+  };
+  const optim::OptimizerDef& chosen = optim::optimizer_def(recipe.optimizer.name);
+  const Recipe defaults;
+  for (const optim::OptimizerDef& optimizer : optim::all_optimizers())
+    for (const std::string_view path : optimizer.keys) {
+      const Key& key = *find_key(path);
+      const std::string value = value_text(member_of(key, recipe));
+      const std::string default_value = value_text(member_of(key, defaults));
+      MEGACPP_REQUIRE(reads(chosen, path) || value == default_value, E1003,
+                      {.where = place(origins, path),
+                       .got = fmt::format("{}, with optimizer.name: {}, which does not read it", value, chosen.name),
+                       .wanted = fmt::format("the default, {}", default_value),
+                       .next = fmt::format("remove {}, or set optimizer.name: {}", path, optimizer.name)});
+    }
+}
+
 ExpandedPattern expand_at(const Model& model, const Origins& origins) {
   try {
     return expand(model.pattern, model.depth);
@@ -321,6 +342,7 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_ranges(recipe, pattern, origins);
   check_families(recipe, pattern, origins);
   check_tensor_sizes(recipe, pattern, origins);
+  check_optimizer(recipe, origins);
   check_limits(recipe, origins);
   check_faults(recipe, origins);
   check_rungs(recipe, origins);

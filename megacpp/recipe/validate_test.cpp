@@ -119,6 +119,12 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"many chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = 70000; }, "set layout.data_parallel: 65536"},
       {"dispatcher", Code::E1003, [](Recipe& r) { r.layout.dispatcher = "al2all"; }, "did you mean 'alltoall'?"},
       {"policy", Code::E1003, [](Recipe& r) { r.layout.policy = "fsd"; }, "did you mean 'fsdp'?"},
+      {"optimizer", Code::E1003, [](Recipe& r) { r.optimizer.name = "adam"; }, "did you mean 'adamw'?"},
+      {"no optimizer of that name", Code::E1003, [](Recipe& r) { r.optimizer.name = "lion"; }, ""},
+      {"another optimizer's key", Code::E1003, [](Recipe& r) { r.optimizer.momentum = 0.5; },
+       "remove optimizer.momentum, or set optimizer.name: sgd"},
+      {"a key sgd does not read", Code::E1003, [](Recipe& r) { r.optimizer.name = "sgd", r.optimizer.beta1 = 0.8; },
+       "remove optimizer.beta1, or set optimizer.name: adamw"},
       {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, "set optimizer.min_lr_ratio: 1"},
   };
   for (const Gate& gate : gates) {

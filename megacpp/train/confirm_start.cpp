@@ -7,7 +7,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/chip_name.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/optimizer_def.h"
 
 namespace megacpp::train {
 namespace {
@@ -15,16 +15,13 @@ namespace {
 // One state tensor as the plan wants it.
 struct Wanted {
   std::string name;
-  const ir::Shape& shape;  // whole
-  const ir::Sharding& sharding;
+  ir::TensorType type;  // whole
+  ir::Sharding sharding;
 };
 
-// Refers to both arguments.
 std::vector<Wanted> state_of(const blocks::Parameter& parameter, const plan::ParameterSpec& spec) {
-  std::vector<Wanted> state = {{parameter.name, parameter.shape, spec.stored}};
-  if (!parameter.trainable) return state;
-  state.push_back({optim::first_moment_name(parameter.name), parameter.shape, spec.optimizer});
-  state.push_back({optim::second_moment_name(parameter.name), parameter.shape, spec.optimizer});
+  std::vector<Wanted> state = {{parameter.name, {ir::DType::f32, parameter.shape}, spec.stored}};
+  for (const optim::StateTensor& tensor : spec.state) state.push_back({tensor.name, tensor.type, tensor.sharding});
   return state;
 }
 
@@ -37,16 +34,15 @@ void confirm_placement(const Wanted& wanted, const compile::StagePrograms& progr
   const auto at = programs.inputs.find(wanted.name);
   MEGACPP_CHECK(at != programs.inputs.end()) << "no program has the planned state " << wanted.name;
   const partition::Placement& placement = at->second;
-  MEGACPP_CHECK(placement.whole.shape == wanted.shape)
-      << wanted.name << " is " << ir::to_string(placement.whole) << ", planned was "
-      << ir::to_string(ir::TensorType{placement.whole.dtype, wanted.shape});
+  MEGACPP_CHECK(placement.whole == wanted.type)
+      << wanted.name << " is " << ir::to_string(placement.whole) << ", planned was " << ir::to_string(wanted.type);
   MEGACPP_CHECK(placement.sharding == wanted.sharding)
       << wanted.name << " lies as " << ir::to_string(placement.sharding, mesh) << ", planned was "
       << ir::to_string(wanted.sharding, mesh);
 }
 
 void confirm_bytes(const Wanted& wanted, int64_t chip, const ir::Mesh& mesh, const runtime::Executable& run) {
-  const ir::TensorType part{ir::DType::f32, ir::local_shape(wanted.shape, wanted.sharding, mesh)};
+  const ir::TensorType part{wanted.type.dtype, ir::local_shape(wanted.type.shape, wanted.sharding, mesh)};
   const auto held = run.state_bytes(wanted.name, chip);
   MEGACPP_CHECK(held.has_value()) << ir::chip_name(chip, mesh) << " has no " << wanted.name;
   MEGACPP_CHECK(*held == part.bytes()) << ir::chip_name(chip, mesh) << " holds " << *held << " bytes of " << wanted.name

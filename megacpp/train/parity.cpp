@@ -15,7 +15,7 @@
 #include "megacpp/checkpoint/name_map.h"
 #include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/model/model.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/train/run_state.h"
 

@@ -5,7 +5,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/ops/evaluator.h"
-#include "megacpp/optim/adamw.h"
+#include "megacpp/optim/update.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "tests/end_to_end/heap_count.h"
 #include "tests/support/model_inputs.h"

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "megacpp/base/error.h"
+#include "megacpp/optim/optimizer_def.h"
+
+namespace megacpp::optim {
+
+#define MEGACPP_OPTIMIZER(name) OptimizerDef name##_def();
+#include "megacpp/optim/optimizer_list.inc"
+#undef MEGACPP_OPTIMIZER
+
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace
+
+std::span<const OptimizerDef> all_optimizers() {
+  static const std::vector<OptimizerDef> table = {
+#define MEGACPP_OPTIMIZER(name) name##_def(),
+#include "megacpp/optim/optimizer_list.inc"
+#undef MEGACPP_OPTIMIZER
+  };
+  return table;
+}
+
+const OptimizerDef& optimizer_def(std::string_view name) {
+  const std::span<const OptimizerDef> all = all_optimizers();
+  const auto at = std::ranges::find(all, name, &OptimizerDef::name);
+  MEGACPP_REQUIRE(at != all.end(), E1003,
+                  {.where = "optimizer.name",
+                   .got = "'" + std::string(name) + "'",
+                   .wanted = "one of " + joined(optimizer_names()),
+                   .next = "take one of these"});
+  return *at;
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerDef& optimizer : all_optimizers()) names.emplace_back(optimizer.name);
+  return names;
+}
+
+std::string optimizer_docs() {
+  std::string text;
+  for (const OptimizerDef& optimizer : all_optimizers())
+    text += (text.empty() ? "" : "; ") + std::string(optimizer.name) + ": " + std::string(optimizer.doc);
+  return text;
+}
+
+std::vector<StateTensor> state_of(const OptimizerDef& optimizer, const blocks::Parameter& parameter,
+                                  const ir::Sharding& update) {
+  std::vector<StateTensor> tensors;
+  if (!parameter.trainable) return tensors;
+  for (const StateDef& state : optimizer.state) {
+    if (state.applies != nullptr && !state.applies(parameter)) continue;
+    StateTensor tensor{.name = std::string(state.prefix) + parameter.name,
+                       .role = state.role,
+                       .type = {state.dtype, state.shape == nullptr ? parameter.shape : state.shape(parameter)},
+                       .sharding = state.sharding == nullptr ? update : state.sharding(parameter, update)};
+    MEGACPP_CHECK(tensor.sharding.dims.size() == tensor.type.shape.size())
+        << tensor.name << " has " << tensor.type.shape.size() << " dimensions and a sharding of "
+        << tensor.sharding.dims.size();
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace megacpp::optim
