@@ -53,6 +53,7 @@
   X(E3002, environment, "memory cannot be obtained")                                \
   X(E3101, environment, "another chip failed")                                      \
   X(E3102, environment, "a chip waited too long")                                   \
+  X(E3103, environment, "processes do not agree")                                   \
   X(E3201, environment, "plugin call failed")                                       \
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \

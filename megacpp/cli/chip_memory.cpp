@@ -30,7 +30,7 @@ int64_t ChipReport::peak_bytes() const {
 
 std::vector<ChipReport> worst_first(const runtime::Executable& run) {
   std::vector<ChipReport> chips;
-  for (int64_t chip = 0; chip < run.chips(); ++chip) chips.push_back({chip, run.memory(chip)});
+  for (const int64_t chip : run.local_chips()) chips.push_back({chip, run.memory(chip)});
   std::stable_sort(chips.begin(), chips.end(),
                    [](const ChipReport& a, const ChipReport& b) { return room(a) < room(b); });
   return chips;

@@ -19,7 +19,8 @@ struct ChipReport {
   int64_t peak_bytes() const;  // measured, or planned where nothing is measured
 };
 
-/// All chips, the one with the least room below its limit first; where no limit is known, the one that used the most.
+/// The local chips, the one with the least room below its limit first; where no limit is known, the one that used the
+/// most.
 std::vector<ChipReport> worst_first(const runtime::Executable& run);
 
 /// {"data": 1, "model": 0}

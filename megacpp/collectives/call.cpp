@@ -18,7 +18,7 @@ void check_part(const Call& call, const Part& part) {
   const auto is_dim = [&part](int64_t dim) { return dim >= 0 && dim < static_cast<int64_t>(part.shape.size()); };
   const bool empty = ir::num_elements(part.shape) == 0;
   MEGACPP_CHECK(part.in || empty || call.kind == Kind::recv) << "no operand: " << to_string(call);
-  MEGACPP_CHECK(part.out || empty || call.kind == Kind::send) << "no room for the result: " << to_string(call);
+  MEGACPP_CHECK(part.out || empty || call.kind == Kind::send) << "no result buffer: " << to_string(call);
   MEGACPP_CHECK(!has_dim(call.kind) || is_dim(part.dim)) << "no such dimension: " << to_string(call);
   MEGACPP_CHECK(call.kind != Kind::all_to_all || is_dim(part.concat_dim)) << "no such dimension: " << to_string(call);
   MEGACPP_CHECK(!cuts(call.kind) || part.shape[static_cast<size_t>(part.dim)] % call.group->size() == 0)
@@ -85,7 +85,7 @@ bool is_same_movement(const Call& a, const Call& b) {
            (a.kind != Kind::all_to_all || x.concat_dim == y.concat_dim);
   };
   if (a.dtype != b.dtype || !std::ranges::equal(a.parts, b.parts, same_part)) return false;
-  // The two ends of a send lie in different programs, under different names.
+  // The two ends of a send are in different programs, under different names.
   if (is_point_to_point(a.kind)) return is_point_to_point(b.kind) && a.kind != b.kind && a.tag == b.tag;
   return a.kind == b.kind && a.where == b.where && (!reduces(a.kind) || a.reduction == b.reduction) &&
          (a.kind != Kind::permute || a.shift == b.shift);

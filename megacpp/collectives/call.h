@@ -18,13 +18,14 @@ enum class Kind : uint8_t {
   all_gather,      // the operands of all members side by side along `dim`
   reduce_scatter,  // the reduction over all members, of which each keeps its piece along `dim`
   all_reduce,      // the reduction over all members
-  all_to_all,      // cut along `dim`, piece j goes to member j; what arrives lies side by side along `concat_dim`
+  all_to_all,      // cut along `dim`, piece j goes to member j; what arrives is joined along `concat_dim`
   permute,         // index i receives the operand of index i - shift, around the group
   send,            // to chip `peer`
   recv,            // from chip `peer`
 };
 
-/// In the order of the group's indices, so that every member gets the same bits; bf16 is reduced in f32, rounded once.
+/// Every member gets the same bits; bf16 is reduced in f32, rounded once. In which order terms are added is a property
+/// of the transport (Properties::has_fixed_order_sums).
 enum class Reduction : uint8_t { sum, max };
 
 std::string_view kind_name(Kind kind);
@@ -61,6 +62,7 @@ struct Call {
   int64_t peer = 0;                      // send, recv: chip number
   int64_t tag = 0;                       // send, recv: a receive takes the oldest send of its peer with its tag
   std::vector<Part> parts;               // moved together, as one bucket
+  void* workspace = nullptr;             // as many bytes as the transport wants for a collective; null: none
   std::string where;                     // the node, for messages
 };
 

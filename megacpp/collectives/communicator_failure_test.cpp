@@ -7,7 +7,7 @@
 #include <array>
 #include <numeric>
 
-#include "megacpp/collectives/communicator.h"
+#include "megacpp/collectives/transport.h"
 #include "tests/support/errors.h"
 #include "tests/support/transports.h"
 
@@ -17,7 +17,6 @@ namespace {
 using base::Code;
 using std::chrono::milliseconds;
 using testing_support::Outcomes;
-using testing_support::Transport;
 
 std::vector<int64_t> first_chips(int64_t count) {
   std::vector<int64_t> chips(static_cast<size_t>(count));
@@ -50,8 +49,8 @@ int64_t count(const Outcomes& outcomes, Code code) {
 
 class FailureTest : public testing::TestWithParam<Transport> {
  protected:
-  Outcomes run(const testing_support::Mesh& mesh, const testing_support::ChipBody& body) {
-    return GetParam().run(mesh, body);
+  Outcomes run(const WorldOptions& options, const testing_support::ChipBody& body) {
+    return testing_support::run_on(GetParam(), options, body);
   }
 };
 
@@ -65,9 +64,10 @@ TEST_P(FailureTest, AFailedChipStopsAllOthersAtOnce) {
     }
     if (c.rank() == 1) {
       std::vector<float> nothing(1);
-      c.run({.kind = Kind::recv, .peer = 0, .parts = {{.out = nothing.data(), .shape = {1}}}, .where = "block03.recv"});
+      c.run({.kind = Kind::recv, .peer = 0, .parts = {{.out = nothing.data(), .shape = {1}}}, .where = "block03.recv"},
+            kHostThread);
     } else {
-      c.run(sum.call);
+      c.run(sum.call, kHostThread);
     }
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
@@ -84,10 +84,10 @@ TEST_P(FailureTest, LaterCallsLearnOfTheFirstFailure) {
       c.abort("out of memory");
       c.abort("second");
     } else {
-      testing_support::error_of([&] { c.run(sum.call); });
+      testing_support::error_of([&] { c.run(sum.call, kHostThread); });
     }
     for (int i = 0; i < 2; ++i) {
-      const base::Problem problem = testing_support::problem_of(Code::E3101, [&] { c.start(sum.call); });
+      const base::Problem problem = testing_support::problem_of(Code::E3101, [&] { c.start(sum.call, kHostThread); });
       EXPECT_EQ(problem.got, "chip 0 failed: out of memory");
     }
   });
@@ -100,14 +100,14 @@ TEST_P(FailureTest, NobodyReadsTheBuffersOfAChipThatHasGone) {
       const Group& group = c.create_group(first_chips(4));
       for (int step = 0;; ++step) {
         const Buffered gather(Kind::all_gather, &group, 40000, "gather"), sum(Kind::all_reduce, &group, 40000, "sum");
-        const Ticket first = c.start(gather.call), second = c.start(sum.call);
+        const Ticket first = c.start(gather.call, kHostThread), second = c.start(sum.call, kHostThread);
         if (step == 3 && c.rank() == round % 4) {
           std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
           c.abort("gone");
           return;
         }
-        c.finish(first);
-        c.finish(second);
+        c.finish(first, kHostThread);
+        c.finish(second, kHostThread);
       }
     });
     EXPECT_EQ(count(outcomes, Code::E3101), 3);
@@ -115,11 +115,11 @@ TEST_P(FailureTest, NobodyReadsTheBuffersOfAChipThatHasGone) {
 }
 
 TEST_P(FailureTest, AWaitTooLongNamesTheMissingChipsAndTheNode) {
-  const Outcomes outcomes = run({.chips = 4, .timeout = milliseconds(250)}, [](Communicator& c) {
+  const Outcomes outcomes = run({.chips = 4, .wait_limit = milliseconds(250)}, [](Communicator& c) {
     Buffered gather(Kind::all_gather, &c.create_group(first_chips(4)), 10, "block05.gather");
-    c.run(gather.call);  // all have begun
+    c.run(gather.call, kHostThread);  // all have begun
     if (c.rank() == 1 || c.rank() == 3) std::this_thread::sleep_for(milliseconds(600));
-    c.run(gather.call);
+    c.run(gather.call, kHostThread);
   });
   EXPECT_EQ(count(outcomes, Code::E3102), 1);
   EXPECT_EQ(count(outcomes, Code::E3101), 3);
@@ -128,11 +128,12 @@ TEST_P(FailureTest, AWaitTooLongNamesTheMissingChipsAndTheNode) {
 }
 
 TEST_P(FailureTest, AMessageThatNeverComesNamesItsSender) {
-  const Outcomes outcomes = run({.chips = 2, .timeout = milliseconds(100)}, [](Communicator& c) {
-    std::vector<float> room(3);
+  const Outcomes outcomes = run({.chips = 2, .wait_limit = milliseconds(100)}, [](Communicator& c) {
+    std::vector<float> result(3);
     if (c.rank() == 1)
       c.run(
-          {.kind = Kind::recv, .peer = 0, .tag = 4, .parts = {{.out = room.data(), .shape = {3}}}, .where = "stage1"});
+          {.kind = Kind::recv, .peer = 0, .tag = 4, .parts = {{.out = result.data(), .shape = {3}}}, .where = "stage1"},
+          kHostThread);
   });
   EXPECT_FALSE(outcomes[0]);
   expect_words(outcomes[1], {"E3102", "chip 1, stage1", "for chip 0", "tag 4"});
@@ -155,7 +156,7 @@ TEST_P(FailureTest, MembersThatDisagreeAreBothNamed) {
     const Outcomes outcomes = run({.chips = 3}, [&](Communicator& c) {
       Buffered sum(Kind::all_reduce, &c.create_group(first_chips(3)), 8, "block08");
       if (c.rank() == 1) spoiled.spoil(sum.call);
-      c.run(sum.call);
+      c.run(sum.call, kHostThread);
     });
     EXPECT_GE(count(outcomes, Code::E9001), 1) << spoiled.name;
     EXPECT_EQ(count(outcomes, Code::E9001) + count(outcomes, Code::E3101), 3) << spoiled.name;
@@ -167,9 +168,11 @@ TEST_P(FailureTest, AMessageOfAnotherSizeIsADefect) {
   const Outcomes outcomes = run({.chips = 2}, [](Communicator& c) {
     std::vector<float> data(8);
     if (c.rank() == 0)
-      c.run({.kind = Kind::send, .peer = 1, .parts = {{.in = data.data(), .shape = {8}}}, .where = "stage0.out"});
+      c.run({.kind = Kind::send, .peer = 1, .parts = {{.in = data.data(), .shape = {8}}}, .where = "stage0.out"},
+            kHostThread);
     else
-      c.run({.kind = Kind::recv, .peer = 0, .parts = {{.out = data.data(), .shape = {2, 4}}}, .where = "stage1.in"});
+      c.run({.kind = Kind::recv, .peer = 0, .parts = {{.out = data.data(), .shape = {2, 4}}}, .where = "stage1.in"},
+            kHostThread);
   });
   expect_words(outcomes[0], {"E3101", "stage0.out", "stage1.in"});
   expect_words(outcomes[1], {"E9001", "stage0.out", "f32[8]", "stage1.in", "f32[2,4]"});
@@ -181,13 +184,14 @@ TEST_P(FailureTest, CallsThatMeanNothingAreRefusedWhenStarted) {
     const auto expect_refused = [&](void (*spoil)(Call&), const char* why) {
       Buffered buffered(Kind::reduce_scatter, &group, 8, "node");
       spoil(buffered.call);
-      const base::Problem problem = testing_support::problem_of(Code::E9001, [&] { c.start(buffered.call); });
+      const base::Problem problem =
+          testing_support::problem_of(Code::E9001, [&] { c.start(buffered.call, kHostThread); });
       EXPECT_NE(problem.got.find(why), std::string::npos) << problem.got;
     };
     expect_refused([](Call& call) { call.parts[0].shape = {7}; }, "evenly");
     expect_refused([](Call& call) { call.parts[0].dim = 1; }, "no such dimension");
     expect_refused([](Call& call) { call.parts[0].in = nullptr; }, "no operand");
-    expect_refused([](Call& call) { call.parts[0].out = nullptr; }, "no room");
+    expect_refused([](Call& call) { call.parts[0].out = nullptr; }, "no result buffer");
     expect_refused([](Call& call) { call.dtype = ir::DType::pred; }, "pred has no sum");
     expect_refused([](Call& call) { call.group = nullptr; }, "no group");
     expect_refused(
@@ -196,7 +200,7 @@ TEST_P(FailureTest, CallsThatMeanNothingAreRefusedWhenStarted) {
           call.peer = 2;
         },
         "no such chip");
-    testing_support::problem_of(Code::E9001, [&] { c.finish({.number = 77}); });
+    testing_support::problem_of(Code::E9001, [&] { c.finish({.number = 77}, kHostThread); });
     for (const std::vector<int64_t>& members : {first_chips(3), {c.rank(), c.rank()}, {1 - c.rank()}, {}})
       testing_support::problem_of(Code::E9001, [&] { c.create_group(members); });
   });
@@ -207,8 +211,8 @@ TEST_P(FailureTest, MoreCallsThanPromisedAreRefused) {
     Buffered gather(Kind::all_gather, &c.create_group({0}), 1, "gather");
     Buffered send(Kind::send, nullptr, 1, "send");
     for (const Call* call : {&gather.call, &send.call}) {
-      for (int64_t i = 0; i < kMaxInFlight; ++i) c.start(*call);
-      testing_support::problem_of(Code::E9001, [&] { c.start(*call); });
+      for (int64_t i = 0; i < kMaxInFlight; ++i) c.start(*call, kHostThread);
+      testing_support::problem_of(Code::E9001, [&] { c.start(*call, kHostThread); });
     }
   });
 }
@@ -223,13 +227,13 @@ TEST_P(FailureTest, WaitingSleeps) {
       return time.tv_sec * 1000 + time.tv_nsec / 1000000;
     };
     const auto begin = busy_ms();
-    c.run(sum.call);
+    c.run(sum.call, kHostThread);
     EXPECT_LT(busy_ms() - begin, 100);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, testing::ValuesIn(testing_support::transports()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, testing::ValuesIn(all_transports()),
+                         [](const auto& info) { return std::string(info.param.properties.name); });
 
 }  // namespace
 }  // namespace megacpp::collectives

@@ -154,7 +154,7 @@ class Assigner {
       result_.workspace_of[n] = static_cast<int>(result_.buffers.size());
       result_.buffers.push_back({.bytes = workspace,
                                  .first = n,
-                                 .last = n,
+                                 .last = std::max(n, done_at_[n]),  // of a collective that goes on after its start
                                  .role = ir::Role::temporary,
                                  .scope = node.scope,
                                  .what = node.op + " workspace",

@@ -81,8 +81,11 @@ FitCheck check_fit(const std::vector<const MemoryPlan*>& plans, const Limits& li
   MEGACPP_CHECK(limits.of_chips.empty() || limits.of_chips.size() == plans.size())
       << limits.of_chips.size() << " limits for " << plans.size() << " chips";
   FitCheck check{.chips = {}, .limits = limits};
-  const int64_t share = limits.machine_bytes / static_cast<int64_t>(plans.size());
+  const auto here = std::count_if(plans.begin(), plans.end(), [](const MemoryPlan* plan) { return plan != nullptr; });
+  MEGACPP_CHECK(here > 0) << "a process has a chip";
+  const int64_t share = limits.machine_bytes / here;
   for (size_t chip = 0; chip < plans.size(); ++chip) {
+    if (plans[chip] == nullptr) continue;
     const int64_t own = limits.of_chips.empty() ? 0 : limits.of_chips[chip];
     check.chips.push_back({static_cast<int64_t>(chip), plans[chip], own > 0 ? own : share, own > 0});
     check.total_bytes += plans[chip]->total_bytes;

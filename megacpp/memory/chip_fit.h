@@ -31,7 +31,7 @@ struct Limits {
 };
 
 struct FitCheck {
-  std::vector<ChipFit> chips;  // all, the one with the least room first
+  std::vector<ChipFit> chips;  // of this machine, the one with the least room first
   Limits limits;
   int64_t total_bytes = 0;         // of all plans
   std::optional<OomClass> misfit;  // compile: a chip's own limit; host: the machine; nothing: it fits
@@ -39,7 +39,7 @@ struct FitCheck {
   int64_t overflowing() const;  // chips beyond their own limits
 };
 
-/// `plans` are by chip and must outlive the result.
+/// `plans` are by chip and must outlive the result; null: the chip is on another machine, and not looked at.
 FitCheck check_fit(const std::vector<const MemoryPlan*>& plans, const Limits& limits);
 
 /// Bytes at the peak by what they are for, most first; without padding.

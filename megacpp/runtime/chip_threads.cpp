@@ -21,14 +21,15 @@ std::string text_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
-ChipThreads::ChipThreads(int64_t chips, std::function<void(int64_t chip, const std::string& what)> on_failure)
-    : chips_(chips), on_failure_(std::move(on_failure)) {
-  if (chips == 1) return;
+ChipThreads::ChipThreads(std::vector<int64_t> chips,
+                         std::function<void(int64_t chip, const std::string& what)> on_failure)
+    : chips_(std::move(chips)), on_failure_(std::move(on_failure)) {
+  if (chips_.size() == 1) return;
   try {
-    for (int64_t chip = 0; chip < chips; ++chip) threads_.emplace_back([this, chip] { work(chip); });
+    for (const int64_t chip : chips_) threads_.emplace_back([this, chip] { work(chip); });
   } catch (const std::system_error& error) {
     stop();
-    base::raise(base::Code::E3002, {.where = "threads of " + std::to_string(chips) + " virtual chips",
+    base::raise(base::Code::E3002, {.where = "threads of " + std::to_string(chips_.size()) + " virtual chips",
                                     .got = error.what(),
                                     .wanted = "one thread for each chip",
                                     .next = "use fewer chips, or raise the limit on threads (ulimit -u)"});
@@ -48,16 +49,25 @@ void ChipThreads::stop() {
 }
 
 void ChipThreads::dispatch(Call call, const void* context) {
-  if (chips_ == 1) return call(context, 0);
+  if (chips_.size() == 1) return run_alone(call, context);
   std::unique_lock lock(mutex_);
   call_ = call;
   context_ = context;
-  running_ = chips_;
+  running_ = static_cast<int64_t>(chips_.size());
   first_failure_ = nullptr;
   ++generation_;
   wake_.notify_all();
   done_.wait(lock, [this] { return running_ == 0; });
   if (first_failure_) std::rethrow_exception(first_failure_);
+}
+
+void ChipThreads::run_alone(Call call, const void* context) {
+  try {
+    call(context, chips_.front());
+  } catch (...) {
+    on_failure_(chips_.front(), text_of(std::current_exception()));
+    throw;
+  }
 }
 
 void ChipThreads::work(int64_t chip) {

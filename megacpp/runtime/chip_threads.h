@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread for each virtual chip. run() hands the same work to all of them and returns when every one is done; the
+// One thread for each local chip. run() hands the same work to all of them and returns when every one is done; the
 // first failure in time is what the caller gets, since the others often fail only because of it.
 #pragma once
 
@@ -19,7 +19,7 @@ class ChipThreads {
  public:
   /// `on_failure` hears of every chip that fails, on that chip's thread, once the failure is kept. E3002 when the
   /// system will not start that many threads. One chip needs none: it runs on the caller's.
-  ChipThreads(int64_t chips, std::function<void(int64_t chip, const std::string& what)> on_failure);
+  ChipThreads(std::vector<int64_t> chips, std::function<void(int64_t chip, const std::string& what)> on_failure);
   ~ChipThreads();
   ChipThreads(const ChipThreads&) = delete;
   ChipThreads& operator=(const ChipThreads&) = delete;
@@ -34,9 +34,10 @@ class ChipThreads {
   using Call = void (*)(const void* context, int64_t chip);
   void dispatch(Call call, const void* context);
   void work(int64_t chip);
+  void run_alone(Call call, const void* context);
   void stop();
 
-  int64_t chips_;
+  std::vector<int64_t> chips_;
   std::function<void(int64_t chip, const std::string& what)> on_failure_;
   std::mutex mutex_;
   std::condition_variable wake_, done_;

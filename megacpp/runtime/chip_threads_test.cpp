@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 
@@ -12,18 +13,19 @@ namespace {
 void nobody_fails(int64_t chip, const std::string& what) { ADD_FAILURE() << "chip " << chip << ": " << what; }
 
 TEST(ChipThreadsTest, EveryChipRunsOnceInEveryRun) {
-  for (const int64_t chips : {1, 2, 5}) {
+  for (const std::vector<int64_t>& chips : {std::vector<int64_t>{0}, {0, 1}, {3, 5, 6, 7}, {4}}) {
     ChipThreads threads(chips, nobody_fails);
-    std::vector<std::atomic<int>> runs(static_cast<size_t>(chips));
+    std::vector<std::atomic<int>> runs(8);
     for (int round = 0; round < 50; ++round) threads.run([&](int64_t chip) { ++runs[static_cast<size_t>(chip)]; });
-    for (const std::atomic<int>& count : runs) EXPECT_EQ(count, 50);
+    for (int64_t chip = 0; chip < 8; ++chip)
+      EXPECT_EQ(runs[static_cast<size_t>(chip)], std::ranges::count(chips, chip) * 50);
   }
 }
 
 TEST(ChipThreadsTest, TheFirstFailureIsThrownOnceAllHaveEnded) {
   std::atomic<bool> is_told = false;
   std::atomic<int> ended = 0;
-  ChipThreads threads(3, [&](int64_t, const std::string&) { is_told = true; });
+  ChipThreads threads({0, 1, 2}, [&](int64_t, const std::string&) { is_told = true; });
   const auto body = [&](int64_t chip) {
     if (chip == 1) throw std::runtime_error("the cause");
     while (!is_told) std::this_thread::yield();  // as a chip that waits for chip 1 until the transport tells it
@@ -40,12 +42,15 @@ TEST(ChipThreadsTest, TheFirstFailureIsThrownOnceAllHaveEnded) {
 }
 
 TEST(ChipThreadsTest, AnUnknownErrorIsReportedToo) {
-  std::string heard;
-  ChipThreads threads(2, [&](int64_t chip, const std::string& what) { heard = std::to_string(chip) + ": " + what; });
-  EXPECT_ANY_THROW(threads.run([](int64_t chip) {
-    if (chip == 1) throw 7;
-  }));
-  EXPECT_EQ(heard, "1: an unknown error");
+  for (const std::vector<int64_t>& chips : {std::vector<int64_t>{0, 1}, {1}}) {
+    std::string heard;
+    ChipThreads threads(chips,
+                        [&](int64_t chip, const std::string& what) { heard = std::to_string(chip) + ": " + what; });
+    EXPECT_ANY_THROW(threads.run([](int64_t chip) {
+      if (chip == 1) throw 7;
+    }));
+    EXPECT_EQ(heard, "1: an unknown error");
+  }
 }
 
 }  // namespace

@@ -63,7 +63,9 @@ class Executable {
  public:
   virtual ~Executable() = default;
 
-  virtual int64_t chips() const = 0;
+  virtual int64_t chips() const = 0;  // of the mesh, on all processes
+  /// The chips that this process runs, ascending. Everything below that names a chip means one of these.
+  virtual const std::vector<int64_t>& local_chips() const = 0;
   /// All bytes of a chip's state tensor, in its storage dtype. An unknown name or another size is an internal error.
   virtual void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) = 0;
   virtual void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const = 0;

@@ -63,7 +63,7 @@ void confirm_start(const plan::Plan& plan, const compile::Compiled& compiled, co
       const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
       for (const Wanted& wanted : state_of(parameter, spec)) {
         confirm_placement(wanted, compiled.stages[stage], mesh);
-        for (int64_t chip = 0; chip < run.chips(); ++chip)
+        for (const int64_t chip : run.local_chips())
           if (compiled.stage_of(chip) == stage) confirm_bytes(wanted, chip, mesh, run);
       }
     }

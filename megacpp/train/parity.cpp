@@ -209,7 +209,7 @@ class Parity {
   // Wherever a program of some chip reads them.
   void write_tokens(RunState& state, const std::string& name, const std::vector<int32_t>& tokens) {
     const std::vector<int32_t> stored = in_stored_order(tokens, compiled_.time_order, batch_.length);
-    for (int64_t chip = 0; chip < run_->chips(); ++chip)
+    for (const int64_t chip : run_->local_chips())
       for (const compile::Action& action : compiled_.programs_of(chip).step)
         if (action.reads_batch) state.write_part<int32_t>(chip, action.prefix + name, stored);
   }

@@ -32,7 +32,7 @@ void RunState::initialise_weights(uint64_t seed) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
   base::ThreadPool threads(runtime::cpu::available_threads());
   for (const blocks::Parameter& parameter : compiled_.parameters)
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+    for (const int64_t chip : run_.local_chips()) {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
       if (placement == nullptr) continue;
       scratch().assign(part_bytes(*placement), std::byte{0});
@@ -48,9 +48,20 @@ void RunState::initialise_weights(uint64_t seed) {
   std::vector<std::byte>().swap(scratch());  // steps move far smaller parts
 }
 
-bool RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
+bool RunState::is_anywhere(const std::string& name) const {
+  return std::any_of(compiled_.stages.begin(), compiled_.stages.end(),
+                     [&](const compile::StagePrograms& stage) { return stage.inputs.contains(name); });
+}
+
+void RunState::require_all_local(const std::string& name, const partition::Placement& placement) const {
+  const bool is_split = placement.sharding != ir::Sharding::replicated(placement.whole.shape.size());
+  MEGACPP_CHECK(!is_split || std::ssize(run_.local_chips()) == run_.chips())
+      << "'" << name << "' is split over chips of other processes";
+}
+
+void RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
   const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
-  if (placement == nullptr) return false;
+  if (placement == nullptr) return;
   const int64_t wanted = placement->whole.bytes(), got = static_cast<int64_t>(whole.size());
   MEGACPP_REQUIRE(got == wanted, E1203,
                   {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
@@ -60,7 +71,6 @@ bool RunState::write_bytes(int64_t chip, const std::string& name, std::span<cons
   for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
     std::memcpy(part + piece.local * size, whole.data() + piece.whole * size, static_cast<size_t>(piece.count * size));
   run_.write_state(name, chip, scratch());
-  return true;
 }
 
 std::vector<std::byte>& RunState::scratch() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded run's tensors seen whole: reads and writes go to every chip's part. Weights are drawn part by part: no copy
-// of the model stands anywhere.
+// A loaded run's tensors seen whole: reads and writes go to the part of every local chip. Weights are drawn part by
+// part: nowhere is there a copy of the model.
 #pragma once
 
 #include <cstdint>
@@ -25,31 +25,31 @@ class RunState {
   /// Holds one chip's part of one parameter at a time, and nothing afterwards.
   void initialise_weights(uint64_t seed);
 
-  /// Whole tensors, row-major, into the parts of all chips that have them: at least one. E1203 when the size is not the
-  /// state's.
+  /// Whole tensors, row-major, into the parts of the local chips that have them; some chip of the mesh must. E1203 when
+  /// the size is not the state's.
   template <typename T>
   void write(const std::string& name, std::span<const T> whole) {
-    bool is_known = false;
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) is_known |= write_bytes(chip, name, std::as_bytes(whole));
-    MEGACPP_CHECK(is_known) << "no chip has '" << name << "'";
+    MEGACPP_CHECK(is_anywhere(name)) << "no chip has '" << name << "'";
+    for (const int64_t chip : run_.local_chips()) write_bytes(chip, name, std::as_bytes(whole));
   }
-  /// Into one chip's part, if it has it.
+  /// Into one local chip's part, if it has it.
   template <typename T>
   void write_part(int64_t chip, const std::string& name, std::span<const T> whole) {
     write_bytes(chip, name, std::as_bytes(whole));
   }
-  /// Some chip must have it.
+  /// Local chips must have all of it.
   template <typename T>
   std::vector<T> read(const std::string& name) {
     std::vector<T> whole;
-    for (int64_t chip = 0; chip < run_.chips(); ++chip) {
+    for (const int64_t chip : run_.local_chips()) {
       const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
       if (placement == nullptr) continue;
+      require_all_local(name, *placement);
       whole.resize(static_cast<size_t>(placement->whole.elements()));
       read_part(chip, name, *placement);
       copy_out(*placement, chip, scratch(), std::as_writable_bytes(std::span(whole)));
     }
-    MEGACPP_CHECK(!whole.empty()) << "no chip has '" << name << "'";
+    MEGACPP_CHECK(!whole.empty()) << "no local chip has '" << name << "'";
     return whole;
   }
   /// Puts a chip's part of an f32 output where it belongs in the whole tensor; for use right after the program ran,
@@ -62,8 +62,11 @@ class RunState {
   static std::vector<std::byte>& scratch();
   size_t part_bytes(const partition::Placement& placement) const;
   void read_part(int64_t chip, const std::string& name, const partition::Placement& placement) const;
-  /// Whether the chip has it.
-  bool write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
+  /// Whether some chip of the mesh has it.
+  bool is_anywhere(const std::string& name) const;
+  void require_all_local(const std::string& name, const partition::Placement& placement) const;
+  /// Where the chip has it.
+  void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
 

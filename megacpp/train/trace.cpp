@@ -123,7 +123,7 @@ std::string to_chrome_trace(const std::vector<ChipTrace>& chips) {
 
 std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh) {
   std::vector<ChipTrace> chips;
-  for (int64_t chip = 0; chip < run.chips(); ++chip) chips.push_back({ir::chip_name(chip, mesh), run.trace(chip)});
+  for (const int64_t chip : run.local_chips()) chips.push_back({ir::chip_name(chip, mesh), run.trace(chip)});
   return chips;
 }
 

@@ -125,7 +125,7 @@ TrainingRun train_recipe(recipe::Recipe recipe, const train::ParityBackend& back
   TrainingRun result{.steps = train::train(recipe, compiled, batches, *run), .parameters = {}, .memory = {}};
   for (const blocks::Parameter& parameter : compiled.parameters)
     result.parameters[parameter.name] = state.read<float>(parameter.name);
-  for (int64_t chip = 0; chip < run->chips(); ++chip) result.memory.push_back(run->memory(chip));
+  for (const int64_t chip : run->local_chips()) result.memory.push_back(run->memory(chip));
   return result;
 }
 

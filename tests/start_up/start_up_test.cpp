@@ -121,11 +121,12 @@ TEST(AbstractTest, CompilingHoldsNoTensor) {
 // A run that says what it is told to.
 class OtherRun : public runtime::Executable {
  public:
-  explicit OtherRun(const runtime::Executable& run) : run_(run), chips_(run.chips()) {}
+  explicit OtherRun(const runtime::Executable& run) : run_(run), chips_(run.chips()), local_chips_(run.local_chips()) {}
   void set_chips(int64_t chips) { chips_ = chips; }
   void set_bytes(const std::string& name, std::optional<int64_t> bytes) { bytes_[name] = bytes; }
 
   int64_t chips() const override { return chips_; }
+  const std::vector<int64_t>& local_chips() const override { return local_chips_; }
   std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override {
     const auto told = bytes_.find(name);
     return told != bytes_.end() && chip == chips_ - 1 ? told->second : run_.state_bytes(name, chip);
@@ -143,6 +144,7 @@ class OtherRun : public runtime::Executable {
  private:
   const runtime::Executable& run_;
   int64_t chips_;
+  std::vector<int64_t> local_chips_;
   std::map<std::string, std::optional<int64_t>> bytes_;
   std::vector<runtime::TraceEvent> trace_;
 };

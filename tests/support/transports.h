@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every transport under test, and a way to run the same body on every chip of a mesh, as a training run does: a chip
-// that fails tells the others before it goes.
+// A way to run the same body on every local chip of a world, as a training run does: a chip that fails tells the others
+// before it goes.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,24 +10,14 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/collectives/inproc/inproc_world.h"
+#include "megacpp/collectives/transport.h"
 
 namespace megacpp::testing_support {
 
 using ChipBody = std::function<void(collectives::Communicator&)>;
 
-/// How a chip's body ended: with the error it threw, or none. By chip.
+/// How a chip's body ended: with the error it threw, or none. By chip of the mesh; none for chips that are not local.
 using Outcomes = std::vector<std::optional<base::Error>>;
-
-struct Mesh {
-  int64_t chips = 1;
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);
-};
-
-struct Transport {
-  std::string name;
-  Outcomes (*run)(const Mesh& mesh, const ChipBody& body);
-};
 
 inline std::optional<base::Error> run_chip(collectives::Communicator& communicator, const ChipBody& body) {
   try {
@@ -40,19 +29,19 @@ inline std::optional<base::Error> run_chip(collectives::Communicator& communicat
   }
 }
 
-inline Outcomes run_inproc(const Mesh& mesh, const ChipBody& body) {
-  collectives::InprocWorld world(mesh.chips, {.timeout = mesh.timeout});
-  Outcomes outcomes(static_cast<size_t>(mesh.chips));
+inline Outcomes run_local_chips(collectives::World& world, const ChipBody& body) {
+  Outcomes outcomes(static_cast<size_t>(world.chips()));
   std::vector<std::thread> threads;
-  for (int64_t chip = 0; chip < mesh.chips; ++chip)
+  for (const int64_t chip : world.local_chips())
     threads.emplace_back([&, chip] { outcomes[static_cast<size_t>(chip)] = run_chip(world.communicator(chip), body); });
   for (std::thread& thread : threads) thread.join();
   return outcomes;
 }
 
-inline const std::vector<Transport>& transports() {
-  static const std::vector<Transport> list = {{"inproc", run_inproc}};
-  return list;
+/// On a world made for it.
+inline Outcomes run_on(const collectives::Transport& transport, const collectives::WorldOptions& options,
+                       const ChipBody& body) {
+  return run_local_chips(*transport.make(options), body);
 }
 
 }  // namespace megacpp::testing_support

@@ -6,6 +6,7 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/inproc/move.h"
 #include "megacpp/collectives/inproc/rendezvous.h"
+#include "megacpp/collectives/transport.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -33,13 +35,17 @@ std::string chips_text(const std::vector<int64_t>& chips) {
   return text;
 }
 
+void check_is_host(Stream stream) {
+  MEGACPP_CHECK(stream.handle == nullptr) << "chips are threads here: the in-process transport knows no other stream";
+}
+
 }  // namespace
 
 // What all chips share. One lock guards all of it, and the calls in flight of every chip; it is not held while data
 // moves.
 class InprocWorld::State {
  public:
-  explicit State(const InprocOptions& options);
+  explicit State(std::chrono::milliseconds limit) : wait_limit(limit) {}
 
   /// The first failure counts. Returns when nobody moves data, so that the buffers of the caller may go.
   void fail(Lock& lock, const Failure& failure);
@@ -56,7 +62,7 @@ class InprocWorld::State {
     if (--moving_ == 0) still_.notify_all();
   }
 
-  const std::chrono::milliseconds timeout;
+  const std::chrono::milliseconds wait_limit;
   std::mutex mutex;
   std::vector<std::unique_ptr<Chip>> chips;
 
@@ -75,8 +81,8 @@ class InprocWorld::Chip final : public Communicator {
   int64_t chips() const override { return chips_; }
   const Group& create_group(const std::vector<int64_t>& members) override;
   void reserve_messages(int64_t count) override;
-  Ticket start(const Call& call) override;
-  void finish(Ticket ticket) override;
+  Ticket start(const Call& call, Stream stream) override;
+  void finish(Ticket ticket, Stream stream) override;
   void abort(const std::string& reason) override;
 
   void wake() { wake_.notify_one(); }
@@ -88,7 +94,7 @@ class InprocWorld::Chip final : public Communicator {
     int64_t started = 0;
   };
 
-  void check_room(const Call& call) const;
+  void check_limit(const Call& call) const;
   void post(Lock& lock, const Call& call, InFlight& in_flight);
   bool advance(Lock& lock);
   bool make_step(Lock& lock, InFlight& in_flight);
@@ -105,13 +111,11 @@ class InprocWorld::Chip final : public Communicator {
   std::condition_variable wake_;       // something this chip may wait for has happened
   std::deque<OwnGroup> groups_;        // by Group::id
   std::list<InFlight> active_;         // in the order of start
-  std::list<InFlight> idle_;           // room for more: nodes change lists, so that starting a call allocates nothing
-  std::vector<const void*> operands_;  // room for move_data()
-  int64_t message_room_ = kMaxInFlight;
+  std::list<InFlight> idle_;           // unused nodes: they change lists, so that starting a call allocates nothing
+  std::vector<const void*> operands_;  // scratch of move_data()
+  int64_t message_limit_ = kMaxInFlight;
   int64_t next_number_ = 0;
 };
-
-InprocWorld::State::State(const InprocOptions& options) : timeout(options.timeout) {}
 
 void InprocWorld::State::fail(Lock& lock, const Failure& failure) {
   if (!failure_) failure_ = failure;
@@ -159,14 +163,15 @@ const Group& InprocWorld::Chip::create_group(const std::vector<int64_t>& members
 void InprocWorld::Chip::reserve_messages(int64_t count) {
   const Lock lock(world_.mutex);
   idle_.resize(idle_.size() + static_cast<size_t>(count));
-  message_room_ += count;
+  message_limit_ += count;
 }
 
-Ticket InprocWorld::Chip::start(const Call& call) {
+Ticket InprocWorld::Chip::start(const Call& call, Stream stream) {
   check_call(call, chips_);
+  check_is_host(stream);
   Lock lock(world_.mutex);
   world_.check_alive(lock, rank_, call.where);
-  check_room(call);
+  check_limit(call);
   InFlight in_flight = {.number = next_number_, .call = &call};
   post(lock, call, in_flight);
   active_.splice(active_.end(), idle_, idle_.begin());
@@ -174,11 +179,11 @@ Ticket InprocWorld::Chip::start(const Call& call) {
   return {next_number_++};
 }
 
-void InprocWorld::Chip::check_room(const Call& call) const {
-  int64_t in_flight = 0, room = kMaxInFlight;
+void InprocWorld::Chip::check_limit(const Call& call) const {
+  int64_t in_flight = 0, limit = kMaxInFlight;
   if (is_point_to_point(call.kind)) {
     in_flight = std::ranges::count_if(active_, [](const InFlight& other) { return !other.rendezvous; });
-    room = message_room_;
+    limit = message_limit_;
   } else {
     const OwnGroup& own = groups_.at(static_cast<size_t>(call.group->id));
     MEGACPP_CHECK(&own.group == call.group) << "a group of another chip: " << to_string(call);
@@ -186,7 +191,7 @@ void InprocWorld::Chip::check_room(const Call& call) const {
         std::ranges::find_if(active_, [&](const InFlight& other) { return other.call->group == call.group; });
     if (oldest != active_.end()) in_flight = own.started - oldest->sequence;
   }
-  MEGACPP_CHECK(in_flight < room) << in_flight << " calls are in flight before " << to_string(call);
+  MEGACPP_CHECK(in_flight < limit) << in_flight << " calls are in flight before " << to_string(call);
 }
 
 // Makes the call known to the chips it needs.
@@ -204,16 +209,17 @@ void InprocWorld::Chip::post(Lock& lock, const Call& call, InFlight& in_flight) 
   if (in_flight.rendezvous->all_passed(1)) wake_group(own.group);
 }
 
-void InprocWorld::Chip::finish(Ticket ticket) {
+void InprocWorld::Chip::finish(Ticket ticket, Stream stream) {
+  check_is_host(stream);
   Lock lock(world_.mutex);
   const auto in_flight = std::ranges::find(active_, ticket.number, &InFlight::number);
   MEGACPP_CHECK(in_flight != active_.end()) << "ticket " << ticket.number << " is not in flight";
-  auto deadline = Clock::now() + world_.timeout;
+  auto deadline = Clock::now() + world_.wait_limit;
   while (true) {
     world_.check_alive(lock, rank_, in_flight->call->where);
     if (in_flight->is_complete()) break;
     if (advance(lock))
-      deadline = Clock::now() + world_.timeout;
+      deadline = Clock::now() + world_.wait_limit;
     else if (Clock::now() >= deadline)
       time_out(lock, *in_flight);
     else
@@ -292,7 +298,7 @@ std::string InprocWorld::Chip::what_it_does() const {
 
 void InprocWorld::Chip::time_out(Lock& lock, const InFlight& in_flight) {
   std::ostringstream waited;
-  waited << "waited " << std::chrono::duration<double>(world_.timeout).count() << " s for "
+  waited << "waited " << std::chrono::duration<double>(world_.wait_limit).count() << " s for "
          << chips_text(in_flight.awaited());
   for (const int64_t chip : in_flight.awaited())
     waited << "; " << world_.chips[static_cast<size_t>(chip)]->what_it_does();
@@ -305,17 +311,36 @@ void InprocWorld::Chip::time_out(Lock& lock, const InFlight& in_flight) {
                .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"});
 }
 
-InprocWorld::InprocWorld(int64_t chips, const InprocOptions& options) : state_(std::make_unique<State>(options)) {
-  MEGACPP_CHECK(chips >= 1) << "a mesh needs a chip, got " << chips;
-  for (int64_t rank = 0; rank < chips; ++rank) state_->chips.push_back(std::make_unique<Chip>(*state_, rank, chips));
+InprocWorld::InprocWorld(const WorldOptions& options)
+    : local_chips_(static_cast<size_t>(std::max<int64_t>(options.chips, 0))),
+      state_(std::make_unique<State>(options.wait_limit)) {
+  MEGACPP_CHECK(options.chips >= 1) << "a mesh needs a chip, got " << options.chips;
+  std::iota(local_chips_.begin(), local_chips_.end(), int64_t{0});
+  for (const int64_t chip : local_chips_) state_->chips.push_back(std::make_unique<Chip>(*state_, chip, options.chips));
 }
 
 InprocWorld::~InprocWorld() = default;
 
-int64_t InprocWorld::chips() const { return static_cast<int64_t>(state_->chips.size()); }
+const Properties& InprocWorld::properties() const {
+  static const Properties properties = inproc_transport().properties;
+  return properties;
+}
 
 Communicator& InprocWorld::communicator(int64_t chip) { return *state_->chips.at(static_cast<size_t>(chip)); }
 
 void InprocWorld::abort(int64_t chip, const std::string& reason) { communicator(chip).abort(reason); }
+
+std::vector<std::string> InprocWorld::gather(const std::string& own) {
+  Lock lock(state_->mutex);
+  state_->check_alive(lock, local_chips_.front(), "agreement of all processes");
+  return {own};
+}
+
+Transport inproc_transport() {
+  return {.properties = {.name = "inproc", .has_fixed_order_sums = true, .ordering = Ordering::host},
+          .doc = "chips are threads of one process and read each other's buffers",
+          .workspace_bytes = [](const Call&, int64_t) { return int64_t{0}; },
+          .make = [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options); }};
+}
 
 }  // namespace megacpp::collectives

@@ -38,7 +38,7 @@ namespace megacpp::collectives {
 namespace {
 
 TEST(InprocWorldTest, NothingIsAllocatedAfterTheGroupsAreMade) {
-  const auto outcomes = testing_support::run_inproc({.chips = 3}, [](Communicator& c) {
+  const auto outcomes = testing_support::run_on(inproc_transport(), {.chips = 3}, [](Communicator& c) {
     const Group& group = c.create_group({0, 1, 2});
     std::vector<float> in(999);
     const auto call = [&](Kind kind, const char* where) {
@@ -55,8 +55,8 @@ TEST(InprocWorldTest, NothingIsAllocatedAfterTheGroupsAreMade) {
     std::array<Ticket, calls.size()> tickets;
     const int64_t before = heap_allocations;
     for (int round = 0; round < 10; ++round) {
-      for (size_t i = 0; i < calls.size(); ++i) tickets[i] = c.start(calls[i]);
-      for (const Ticket ticket : tickets) c.finish(ticket);
+      for (size_t i = 0; i < calls.size(); ++i) tickets[i] = c.start(calls[i], kHostThread);
+      for (const Ticket ticket : tickets) c.finish(ticket, kHostThread);
     }
     EXPECT_EQ(heap_allocations, before);
   });
@@ -64,7 +64,7 @@ TEST(InprocWorldTest, NothingIsAllocatedAfterTheGroupsAreMade) {
 }
 
 TEST(InprocWorldTest, TheWorldMayBeStoppedFromOutside) {
-  InprocWorld world(2);
+  InprocWorld world({.chips = 2});
   EXPECT_EQ(world.chips(), 2);
   std::thread waiting([&] {
     Communicator& c = world.communicator(0);
@@ -73,7 +73,7 @@ TEST(InprocWorldTest, TheWorldMayBeStoppedFromOutside) {
                        .group = &c.create_group({0, 1}),
                        .parts = {{.in = &data, .out = &data}},
                        .where = "sum"};
-    const base::Problem problem = testing_support::problem_of(base::Code::E3101, [&] { c.run(call); });
+    const base::Problem problem = testing_support::problem_of(base::Code::E3101, [&] { c.run(call, kHostThread); });
     EXPECT_EQ(problem.where, "chip 0, sum");
     EXPECT_EQ(problem.got, "chip 1 failed: its thread is gone");
   });

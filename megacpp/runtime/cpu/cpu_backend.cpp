@@ -10,9 +10,9 @@
 #include <map>
 
 #include "megacpp/base/error.h"
-#include "megacpp/collectives/inproc/inproc_world.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/chip_threads.h"
+#include "megacpp/runtime/collective_call.h"
 #include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/cpu_chip.h"
 #include "megacpp/runtime/cpu/kernel.h"
@@ -23,28 +23,35 @@ namespace {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options, const memory::FitCheck& fit)
+  /// `world` is shared with load(), which aborts it when this throws.
+  CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options, const memory::FitCheck& fit,
+                std::shared_ptr<collectives::World> world)
       : compiled_(compiled),
         mesh_(compiled.mesh),
         faults_(options.faults),
         limits_(limits_of(fit)),
-        world_(mesh_.chips(), {.timeout = options.wait_limit}),
-        threads_(mesh_.chips(), [this](int64_t chip, const std::string& what) {
-          world_.abort(chip, what);  // so that nobody waits for it
+        world_(std::move(world)),
+        threads_(world_->local_chips(), [this](int64_t chip, const std::string& what) {
+          world_->abort(chip, what);  // so that nobody waits for it
         }) {
-    CpuChip::Options own{.threads = threads_per_chip(options.threads, mesh_.chips()),
-                         .profile = options.profile,
-                         .trace_steps = options.trace_steps,
-                         .trace_from = std::chrono::steady_clock::now()};
-    for (int64_t chip = 0; chip < mesh_.chips(); ++chip) {
+    CpuChip::Options own{
+        .threads = threads_per_chip(options.threads, std::ssize(local_chips())),
+        .profile = options.profile,
+        .trace_steps = options.trace_steps,
+        .trace_from = std::chrono::steady_clock::now(),
+        .collective_workspace = [transport = options.transport](std::string_view op, const ops::NodeView& view) {
+          return workspace_bytes(transport, op, view);
+        }};
+    for (const int64_t chip : local_chips()) {
       fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
-      own.limit_bytes = limits_[static_cast<size_t>(chip)];
-      chips_.push_back(
-          std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_.communicator(chip)}, own));
+      own.limit_bytes = limits_.at(chip);
+      chips_[chip] =
+          std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_->communicator(chip)}, own);
     }
   }
 
   int64_t chips() const override { return mesh_.chips(); }
+  const std::vector<int64_t>& local_chips() const override { return world_->local_chips(); }
 
   void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) override {
     copy(bytes, at(chip).state(name));
@@ -85,7 +92,7 @@ class CpuExecutable : public Executable {
   std::string path() const override { return "cpu"; }
   std::vector<std::pair<std::string, double>> op_seconds() const override {
     std::map<std::string, double> by_op;
-    for (const auto& chip : chips_)
+    for (const auto& [number, chip] : chips_)
       for (const auto& [op, seconds] : chip->op_seconds()) by_op[op] += seconds;
     std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
     std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -100,15 +107,14 @@ class CpuExecutable : public Executable {
     std::memcpy(to.data(), from.data(), from.size());
   }
 
-  static std::vector<int64_t> limits_of(const memory::FitCheck& fit) {
-    std::vector<int64_t> limits(fit.chips.size());
-    for (const memory::ChipFit& chip : fit.chips) limits[static_cast<size_t>(chip.chip)] = chip.limit_bytes;
+  static std::map<int64_t, int64_t> limits_of(const memory::FitCheck& fit) {
+    std::map<int64_t, int64_t> limits;
+    for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
     return limits;
   }
 
   void fail_if_injected(const Fault& moment) const {
-    if (is_injected_at(faults_, moment))
-      throw injected_error(moment, compiled_, limits_[static_cast<size_t>(moment.chip)]);
+    if (is_injected_at(faults_, moment)) throw injected_error(moment, compiled_, limits_.at(moment.chip));
   }
 
   // In the middle of the first program of the step, when other chips already wait for this one.
@@ -118,7 +124,7 @@ class CpuExecutable : public Executable {
     fail_if_injected(moment);
   }
 
-  CpuChip& at(int64_t chip) const { return *chips_.at(static_cast<size_t>(chip)); }
+  CpuChip& at(int64_t chip) const { return *chips_.at(chip); }
 
   void run_action(int64_t chip, const compile::Action& action, bool check_values) {
     if (!check_values) return at(chip).run(action.program);
@@ -132,12 +138,20 @@ class CpuExecutable : public Executable {
   const compile::Compiled& compiled_;
   const ir::Mesh& mesh_;
   Faults faults_;
-  std::vector<int64_t> limits_;  // by chip
-  int64_t steps_ = 0;            // run so far
-  collectives::InprocWorld world_;
-  std::vector<std::unique_ptr<CpuChip>> chips_;
+  std::map<int64_t, int64_t> limits_;  // by local chip
+  int64_t steps_ = 0;                  // run so far
+  std::shared_ptr<collectives::World> world_;
+  std::map<int64_t, std::unique_ptr<CpuChip>> chips_;  // by local chip
   ChipThreads threads_;
 };
+
+// The plans of the local chips held against their limits and this machine's free memory.
+memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives::World& world,
+                           const std::vector<int64_t>& limits) {
+  std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
+  for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
+  return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
+}
 
 }  // namespace
 
@@ -163,7 +177,7 @@ int64_t available_memory_bytes() {
 
 int threads_per_chip(int threads, int64_t chips) { return static_cast<int>(std::max<int64_t>(1, threads / chips)); }
 
-schedule::Target cpu_target(int threads) {
+schedule::Target cpu_target(int threads, const collectives::Transport& transport) {
   return {.name = "cpu",
           .runs =
               [](std::string_view op, const ops::NodeView& view) {
@@ -175,8 +189,8 @@ schedule::Target cpu_target(int threads) {
                 return kernel->supports ? kernel->supports(view) : base::Decision::yes();
               },
           .workspace_bytes =
-              [threads](std::string_view op, const ops::NodeView& view) {
-                if (ops::op_def(op).is_collective) return int64_t{0};
+              [threads, transport](std::string_view op, const ops::NodeView& view) {
+                if (ops::op_def(op).is_collective) return runtime::workspace_bytes(transport, op, view);
                 const Kernel* kernel = find_kernel(op);
                 MEGACPP_CHECK(kernel != nullptr) << "the cpu backend has no kernel for " << op;
                 return prepare_any_storage(*kernel, view, threads).workspace_bytes;
@@ -184,16 +198,17 @@ schedule::Target cpu_target(int threads) {
           .alignment = kAlignment};
 }
 
-memory::FitCheck check_fit(const compile::Compiled& compiled, const std::vector<int64_t>& limits) {
-  std::vector<const memory::MemoryPlan*> plans;
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) plans.push_back(&compiled.programs_of(chip).memory);
-  return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
-}
-
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
-  const memory::FitCheck fit = check_fit(compiled, options.limits);
-  if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
-  return std::make_unique<CpuExecutable>(compiled, options, fit);
+  const std::shared_ptr<collectives::World> world =
+      options.transport.make({.chips = compiled.mesh.chips(), .wait_limit = options.wait_limit});
+  try {
+    const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
+    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
+    return std::make_unique<CpuExecutable>(compiled, options, fit, world);
+  } catch (const std::exception& error) {
+    world->abort(world->local_chips().front(), error.what());
+    throw;
+  }
 }
 
 }  // namespace megacpp::runtime::cpu

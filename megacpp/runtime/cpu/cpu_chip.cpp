@@ -115,21 +115,26 @@ CpuChip::Call CpuChip::prepare_call(const Program& program, LinkedProgram& linke
   };
   for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
   for (const ir::ValueId result : node.results) call.results.push_back(address(result));
+  const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
   if (ops::op_def(node.op).is_collective) {
-    call.exchange = linked.prepare(node, call.operands, call.results);
+    place_workspace(program, call, options_.collective_workspace(node.op, {operands, results, node.attrs}));
+    call.exchange = linked.prepare(node, {call.operands, call.results, call.workspace});
     return call;
   }
   const Kernel* kernel = find_kernel(node.op);
   MEGACPP_CHECK(kernel != nullptr) << "the cpu backend has no kernel for " << node.op << " @" << node.scope;
-  const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
   call.kernel = prepare_any_storage(*kernel, {operands, results, node.attrs}, pool_.size());
-  if (call.kernel.workspace_bytes > 0) {
-    const int64_t offset = program.plan->workspace_offset[n];
-    MEGACPP_CHECK(offset >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
-    call.workspace = arena_.at(offset);
-    call.end_offset = std::max(call.end_offset, offset + aligned(call.kernel.workspace_bytes));
-  }
+  place_workspace(program, call, call.kernel.workspace_bytes);
   return call;
+}
+
+void CpuChip::place_workspace(const Program& program, Call& call, int64_t bytes) const {
+  if (bytes == 0) return;
+  const ir::Node& node = program.graph->nodes()[call.node];
+  const int64_t offset = program.plan->workspace_offset[call.node];
+  MEGACPP_CHECK(offset >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
+  call.workspace = arena_.at(offset);
+  call.end_offset = std::max(call.end_offset, offset + aligned(bytes));
 }
 
 // A slot's next micro-batch leaves where the last one left, and its receiver may be slower than we are.

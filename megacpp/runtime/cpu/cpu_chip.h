@@ -29,6 +29,8 @@ class CpuChip {
     int64_t trace_steps = 0;
     std::chrono::steady_clock::time_point trace_from = {};
     int64_t limit_bytes = 0;  // for reports: the plan was held against it before
+    /// Bytes that the transport wants for a node between chips.
+    std::function<int64_t(std::string_view op, const ops::NodeView&)> collective_workspace = {};
   };
 
   /// `programs` and what `link` refers to must outlive the chip.
@@ -80,6 +82,7 @@ class CpuChip {
 
   void prepare(const ir::Graph& graph, const memory::ProgramPlan& plan);
   Call prepare_call(const Program& program, LinkedProgram& linked, uint32_t n);
+  void place_workspace(const Program& program, Call& call, int64_t bytes) const;
   void protect_sends();
   size_t timer_of(const std::string& op);
   static void start(const Program& program);

@@ -28,16 +28,27 @@ struct Exchange {
   std::function<void()> drain = {};
 };
 
+/// The buffers of a node; they must stay where they are.
+struct NodeBuffers {
+  std::span<std::byte* const> operands = {};
+  std::span<std::byte* const> results = {};
+  std::byte* workspace = nullptr;  // as the transport wants it
+};
+
 /// A program whose nodes between chips are prepared in their order: a done finds what was started for it.
 class LinkedProgram {
  public:
   /// Both must outlive what is prepared.
   LinkedProgram(const ir::Graph& graph, const Link& link) : graph_(graph), link_(link) {}
 
-  /// The node as something to run. Buffers must stay where they are.
-  Exchange prepare(const ir::Node& node, std::span<std::byte* const> operands, std::span<std::byte* const> results);
+  /// The node as something to run.
+  Exchange prepare(const ir::Node& node, const NodeBuffers& buffers);
 
  private:
+  std::shared_ptr<collectives::Call> bind(collectives::Call call, const ir::Node& node, const NodeBuffers& buffers);
+  Exchange prepare_exchange_sum(const ir::Node& node, const NodeBuffers& buffers);
+  Exchange prepare_done(const ir::Node& node) const;
+
   const ir::Graph& graph_;
   const Link& link_;
   /// By first result of a start; shared by what starts and what finishes the call.

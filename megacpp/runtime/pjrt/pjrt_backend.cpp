@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -50,8 +51,10 @@ class PjrtExecutable : public Executable {
             load_program(client_, module_.text, options_for(client_.devices(), chips(), options.flags), options.cache)),
         limits_(options.limits),
         faults_(options.faults),
+        local_chips_(static_cast<size_t>(chips())),
         arguments_(static_cast<size_t>(chips())),
         results_(static_cast<size_t>(chips())) {
+    std::iota(local_chips_.begin(), local_chips_.end(), int64_t{0});
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
     require_fit();
     raise_faults(faults_, memory::OomClass::load, compiled_, limits_);
@@ -68,6 +71,7 @@ class PjrtExecutable : public Executable {
   }
 
   int64_t chips() const override { return compiled_.mesh.chips(); }
+  const std::vector<int64_t>& local_chips() const override { return local_chips_; }
 
   void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) override {
     const auto at = argument_.find(name);
@@ -136,12 +140,14 @@ class PjrtExecutable : public Executable {
     const std::vector<compile::Action>& step = compiled_.stages[0].step;
     for (const compile::Action& action : step) {
       micro_ = action.micro;
-      for (int64_t chip = 0; hooks.before && chip < chips(); ++chip) hooks.before(chip, action);
+      if (hooks.before)
+        for (const int64_t chip : local_chips_) hooks.before(chip, action);
     }
     execute_step(steps_++);
     for (const compile::Action& action : step) {
       micro_ = action.micro;
-      for (int64_t chip = 0; hooks.after && chip < chips(); ++chip) hooks.after(chip, action);
+      if (hooks.after)
+        for (const int64_t chip : local_chips_) hooks.after(chip, action);
     }
   }
 
@@ -250,6 +256,7 @@ class PjrtExecutable : public Executable {
   std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
   std::map<std::string, size_t> result_;                       // by name
   std::vector<int64_t> limits_;                                // by chip, as BackendOptions
+  std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   Faults faults_;
   int64_t steps_ = 0;                                          // run so far
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given

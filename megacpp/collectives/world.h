@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chips of a run, of which this process owns some, and the processes that own the rest. Chips exchange tensors
+// through communicators; processes agree on decisions that all of them must take alike (how much memory is free, which
+// rung of the ladder), so that none of them decides from what it alone sees.
+// - All processes make their worlds together (Transport::make) and agree on the same subjects in the same order.
+// - A world that was aborted is over: calls and agreements end with E3101 on every chip, and nobody is left waiting.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/collectives/communicator.h"
+
+namespace megacpp::collectives {
+
+enum class Ordering : uint8_t {
+  host,    // a call completes inside finish(): its streams are host threads
+  stream,  // start() and finish() order on a stream of the device and return at once
+};
+
+/// What holds for every world of a transport.
+struct Properties {
+  std::string_view name;
+  /// Sums are added in the order of the group's indices: the same bits in every run. All members of an all_reduce get
+  /// the same bits in any case.
+  bool has_fixed_order_sums = false;
+  Ordering ordering = Ordering::host;
+};
+
+struct WorldOptions {
+  int64_t chips = 1;
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual const Properties& properties() const = 0;
+  virtual int64_t chips() const = 0;
+  /// The chips of this process, ascending; at least one.
+  virtual const std::vector<int64_t>& local_chips() const = 0;
+  /// Of a local chip; owned by the world.
+  virtual Communicator& communicator(int64_t chip) = 0;
+  /// As Communicator::abort of a local chip, from any thread.
+  virtual void abort(int64_t chip, const std::string& reason) = 0;
+
+  /// All processes have the same value (text or bytes), or all get E3103, which names who differs.
+  void agree_same(std::string_view subject, std::string_view value);
+  /// The least of all processes' values.
+  int64_t agree_min(std::string_view subject, int64_t value);
+  /// Whether the value is true on any process.
+  bool agree_any(std::string_view subject, bool value);
+
+ protected:
+  World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// What every process passed, by process, once all have come. E3101 when a chip failed, E3102 beyond the limit.
+  virtual std::vector<std::string> gather(const std::string& own) = 0;
+
+ private:
+  struct Statement;
+  std::vector<Statement> statements(std::string_view subject, std::string_view value);
+};
+
+}  // namespace megacpp::collectives
