@@ -7,15 +7,16 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/assumptions.h"
-#include "megacpp/cli/backend.h"
+#include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/backend.h"
+#include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -28,7 +29,7 @@ struct Flags {
   XlaFlags xla;
   std::string dump_dir;
   bool json = false;
-  CatalogChoice catalog;
+  launch::CatalogChoice catalog;
 };
 
 void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
@@ -67,7 +68,7 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
 void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
                   const std::optional<compile::Dump>& dump) {
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
+      compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), dump);
   if (flags.json)
     print_as_json(recipe, compiled);
   else
@@ -75,12 +76,14 @@ void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::
 }
 
 // A compiler of hardware that is not here is the best judge of plans for it: what it says is kept.
-void tell_catalog(const CatalogChoice& choice, const recipe::Recipe& recipe, const XlaCompilation& compilation) {
+void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& recipe,
+                  const XlaCompilation& compilation) {
   const bool is_judged = !compilation.failure || compilation.out_of_memory;
   if (!compilation.choice.tpu || !is_judged) return;
-  UsersCatalog catalog(choice, catalog::Access::write);
+  launch::UsersCatalog catalog(choice, catalog::Access::write);
   if (!catalog.why_not().empty()) return;
-  const fit::Estimate estimate = fit::make_estimate(recipe, assumptions_for(recipe, *compilation.choice.tpu, catalog));
+  const fit::Estimate estimate =
+      fit::make_estimate(recipe, launch::assumptions_for(recipe, *compilation.choice.tpu, catalog));
   catalog.use([&](catalog::Catalog& open) { remember_compilation(open, estimate, compilation); });
   if (catalog.why_not().empty()) fmt::print(stderr, "catalog    told\n");
 }

@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
@@ -18,6 +17,7 @@
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/launch/backend.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/parameter_table.h"

@@ -9,15 +9,16 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
-#include "megacpp/cli/assumptions.h"
+#include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
-#include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/confirm.h"
+#include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -35,7 +36,7 @@ struct Flags {
   size_t top = 10;
   int64_t tries = fit::SearchOptions{}.tries;
   int64_t confirm = 0;
-  CatalogChoice catalog;
+  launch::CatalogChoice catalog;
   bool json = false;
   std::string html;
 };
@@ -61,7 +62,7 @@ std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
 
 // ---- The best layout
 
-std::vector<catalog::Ranked> ranked(UsersCatalog& catalog, const fit::Assumptions& assumptions,
+std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::Assumptions& assumptions,
                                     const std::vector<fit::Found>& found) {
   std::vector<catalog::Candidate> candidates;
   for (const fit::Found& one : found)
@@ -75,7 +76,8 @@ std::vector<catalog::Ranked> ranked(UsersCatalog& catalog, const fit::Assumption
   return ranks;
 }
 
-void confirm(const Flags& flags, const fit::Assumptions& assumptions, UsersCatalog& catalog, FitAnswer& answer) {
+void confirm(const Flags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
+             FitAnswer& answer) {
   if (flags.confirm == 0) return;
   if (assumptions.slice.chip.kind != hw::ChipKind::host) {
     answer.no_confirmation =
@@ -90,7 +92,7 @@ void confirm(const Flags& flags, const fit::Assumptions& assumptions, UsersCatal
     const fit::Found& one = answer.search.found[index];
     if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
     fmt::print(stderr, "running {}\n", one.layout);
-    answer.confirmed.push_back(confirm_on_host(one, assumptions, catalog));
+    answer.confirmed.push_back(launch::confirm_on_host(one, assumptions, catalog));
     answer.confirmed.back().found = index;
   }
 }
@@ -108,7 +110,7 @@ void refuse_no_layout(const FitAnswer& answer) {
 }
 
 int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
-                   UsersCatalog& catalog) {
+                   launch::UsersCatalog& catalog) {
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
     if (seconds_since(start) > 1)
@@ -160,8 +162,9 @@ int run_fit(const Flags& flags) {
                    .wanted = "it with a search over layouts only",
                    .next = "leave one of the two out"});
   const recipe::Recipe recipe = flags.recipe->load();
-  UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
-  const fit::Assumptions assumptions = assumptions_for(recipe, slice_named(hardware_name(flags, recipe)), catalog);
+  launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
+  const fit::Assumptions assumptions =
+      launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 

@@ -102,7 +102,7 @@ std::string confirmed_text(const FitAnswer& answer) {
   if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
   if (answer.confirmed.empty()) return {};
   TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off"});
-  for (const Confirmed& one : answer.confirmed)
+  for (const launch::Confirmed& one : answer.confirmed)
     table.add({answer.search.found[one.found].layout, std::to_string(one.planned_bytes),
                std::to_string(one.measured_bytes), human_seconds(one.predicted_seconds),
                human_seconds(one.measured_seconds),
@@ -224,7 +224,7 @@ Json fit_json(const FitAnswer& answer) {
     found.push_back(std::move(json));
     if (answer.is_on_front(order[place])) front.push_back(place);
   }
-  for (const Confirmed& one : answer.confirmed)
+  for (const launch::Confirmed& one : answer.confirmed)
     confirmed.push_back({{"layout", search.found[one.found].layout},
                          {"planned_peak_bytes", one.planned_bytes},
                          {"measured_peak_bytes", one.measured_bytes},

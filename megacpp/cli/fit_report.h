@@ -10,17 +10,9 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/grow.h"
 #include "megacpp/fit/search.h"
+#include "megacpp/launch/confirm.h"
 
 namespace megacpp::cli {
-
-/// What a candidate did when it was run here.
-struct Confirmed {
-  size_t found = 0;  // index into LayoutSearch::found
-  int64_t planned_bytes = 0;
-  int64_t measured_bytes = 0;
-  double predicted_seconds = 0;  // of a step
-  double measured_seconds = 0;   //
-};
 
 /// A step as a row shows it.
 struct ShownStep {
@@ -38,7 +30,7 @@ struct FitAnswer {
   fit::LayoutSearch search;
   std::vector<catalog::Ranked> known;  // of search.found, best first; empty without a catalog
   std::vector<size_t> front;           // of search.found, by the times that are shown
-  std::vector<Confirmed> confirmed;
+  std::vector<launch::Confirmed> confirmed;
   std::string no_confirmation;  // why nothing was run, and what to run instead
   double seconds = 0;           // the search took
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that run out of memory, as a user sees them: what the ladder changes, what stays, what is remembered.
-#include "megacpp/cli/launch.h"
+#include "megacpp/launch/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_F(LaunchTest, ARememberedShorterSequenceIsStillAnotherExperiment) {
 TEST_F(LaunchTest, WhatFitsOnPaperTodayIsTriedAsAsked) {
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                                              std::vector<std::string>{"train.steps=1"});
-  Launch today(recipe, {});
+  launch::Launch today(recipe, {});
   today.prepare();
   const catalog::Signature asked = fit::signature_of(recipe, "host:1");
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
@@ -106,7 +106,7 @@ TEST_F(LaunchTest, WhatFitsOnPaperTodayIsTriedAsAsked) {
     catalog.record(
         {.signature = asked, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .stage = stage});
     catalog.remember_start(asked, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
-    Launch next(recipe, {});
+    launch::Launch next(recipe, {});
     next.prepare();
     return next.rung();
   };
@@ -172,7 +172,7 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
   for (const char* text : {testing_support::kLongTpuMessage, testing_support::kShortTpuMessage}) {
     const plugins::OomMessage message =
         plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});
-    Launch launch(recipe, {});
+    launch::Launch launch(recipe, {});
     launch.prepare();
     ASSERT_EQ(launch.rung(), 0u) << "on paper it fits";
     const double asked = static_cast<double>(launch.estimate().fit.worst().needed());

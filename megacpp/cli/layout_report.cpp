@@ -48,12 +48,6 @@ Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan) 
   return json;
 }
 
-std::string changes_text(const plan::Changes& changes) {
-  std::vector<std::string> parts;
-  for (const plan::Change& change : changes) parts.push_back(change.key + ": " + change.value);
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 std::string composition_text(const std::vector<plan::CompositionStep>& steps) {
   std::string text;
   for (size_t i = 0; i < steps.size(); ++i)

@@ -19,9 +19,6 @@ std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan);
 /// Every key of the layout with the value it has in the plan.
 Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan);
 
-/// "layout.data_parallel: 4, train.batch: 8"
-std::string changes_text(const plan::Changes& changes);
-
 /// A numbered line for each step.
 std::string composition_text(const std::vector<plan::CompositionStep>& steps);
 Json composition_json(const std::vector<plan::CompositionStep>& steps);

@@ -9,10 +9,10 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/launch/backend.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -83,10 +83,10 @@ int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
   const train::ParityBackend backend = {
       .name = settings.backend,
-      .target = [&](const ir::Mesh& mesh) { return target_for(settings, mesh); },
+      .target = [&](const ir::Mesh& mesh) { return launch::target_for(settings, mesh); },
       .load =
           [&](const compile::Compiled& compiled) {
-            return load_for(settings, compiled, {.threads = threads_for(settings)});
+            return launch::load_for(settings, compiled, {.threads = launch::threads_for(settings)});
           },
   };
   const train::ParityReport report = train::run_parity(flags.file, settings.layout, backend);

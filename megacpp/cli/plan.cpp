@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/plan_report.h"

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
-#include "megacpp/cli/assumptions.h"
-#include "megacpp/cli/fill_slice.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/speed_advice.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/fill_slice.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -47,7 +47,7 @@ double PlanReport::tokens_per_second() const {
 }
 
 PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes) {
-  PlanReport report{.slice = slice_named(target_name(recipe, wishes)),
+  PlanReport report{.slice = launch::slice_named(target_name(recipe, wishes)),
                     .filling = {},
                     .lane = {},
                     .catalog_note = {},
@@ -59,11 +59,11 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .regime = {},
                     .speed_advice = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
-  const FilledRecipe fill = fill_slice(recipe, report.slice);
+  const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
-  UsersCatalog catalog(wishes.catalog, catalog::Access::read);
-  report.estimate = fit::make_estimate(filled, assumptions_for(filled, report.slice, catalog));
+  launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read);
+  report.estimate = fit::make_estimate(filled, launch::assumptions_for(filled, report.slice, catalog));
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";

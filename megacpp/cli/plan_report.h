@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/parameter_table.h"
@@ -23,7 +23,7 @@ namespace megacpp::cli {
 
 struct PlanWishes {
   std::string hardware = {};  // empty: the recipe's, or else this machine
-  CatalogChoice catalog = {};
+  launch::CatalogChoice catalog = {};
 };
 
 struct PlanReport {

@@ -6,6 +6,7 @@
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/launch/fill_slice.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/print.h"
@@ -28,7 +29,8 @@ std::string header_text(const PlanReport& r) {
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
   text += fmt::format("decided   {}\n", decided_text(recipe, plan));
   if (!r.filling.empty())
-    text += fmt::format("changed   {}: so that no chip of {} is left over\n", changes_text(r.filling), r.slice.name);
+    text += fmt::format("changed   {}: so that no chip of {} is left over\n", launch::changes_text(r.filling),
+                        r.slice.name);
   return text;
 }
 

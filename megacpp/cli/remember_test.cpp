@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/remember.h"
+#include "megacpp/launch/remember.h"
 
 #include <gtest/gtest.h>
 
-#include "megacpp/cli/assumptions.h"
 #include "megacpp/cli/xla_compile.h"
+#include "megacpp/launch/assumptions.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/temporary_folder.h"
 
@@ -27,8 +27,9 @@ class RememberTest : public testing::Test {
             .failure = {}};
   }
   void remember(const XlaCompilation& compilation) {
-    UsersCatalog none({.none = true}, catalog::Access::read);
-    const fit::Estimate estimate = fit::make_estimate(recipe_, assumptions_for(recipe_, *compilation.choice.tpu, none));
+    launch::UsersCatalog none({.none = true}, catalog::Access::read);
+    const fit::Estimate estimate =
+        fit::make_estimate(recipe_, launch::assumptions_for(recipe_, *compilation.choice.tpu, none));
     remember_compilation(catalog_, estimate, compilation);
   }
 

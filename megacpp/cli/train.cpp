@@ -13,14 +13,15 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/cli/backend.h"
-#include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/cli/launch.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/data/text_corpus.h"
+#include "megacpp/launch/backend.h"
+#include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/launch.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
@@ -38,7 +39,7 @@ struct Flags {
   bool json = false;
   bool check_nans = false;
   bool profile = false;
-  CatalogChoice catalog;
+  launch::CatalogChoice catalog;
   std::string trace;  // file; empty: none
 };
 
@@ -61,7 +62,7 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
   if (recipe.backend == "xla") {
     fmt::print(stderr, "compile    {:.0f} ms, now by XLA ({}, collectives placed by {})\n",
                compile_seconds(compiled) * 1e3, recipe.xla.plugin, recipe.xla.placement);
-    fmt::print(stderr, "{}", runtime::plugins::to_text(xla_flags(recipe), kFlagLabel));
+    fmt::print(stderr, "{}", runtime::plugins::to_text(launch::xla_flags(recipe), launch::kFlagLabel));
     return;
   }
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
@@ -102,7 +103,7 @@ class Progress {
 
  private:
   std::string peak_text() const {
-    const int64_t peak = worst_first(run_).front().memory.measured_peak_bytes;
+    const int64_t peak = launch::worst_first(run_).front().memory.measured_peak_bytes;
     return peak > 0 ? "  peak " + memory::human_bytes(peak) : "";
   }
 
@@ -133,22 +134,22 @@ void refuse_what_xla_hides(const Flags& flags) {
 }
 
 // One try: loads what the launch settled on and trains it to the end.
-int train_once(const Flags& flags, const data::TextCorpus& corpus, Launch& launch) {
+int train_once(const Flags& flags, const data::TextCorpus& corpus, launch::Launch& launch) {
   const recipe::Recipe& recipe = launch.recipe();
-  const int threads = threads_for(recipe);
+  const int threads = launch::threads_for(recipe);
   const plan::Plan& plan = launch.estimate().plan;
   const data::Batches batches(corpus, train::batch_options(recipe));
   // What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
   std::optional<compile::Compiled> for_xla;
   if (recipe.backend == "xla")
-    for_xla = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh));
+    for_xla = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh));
   const compile::Compiled& compiled = for_xla ? *for_xla : launch.estimate().compiled;
   print_header(recipe, compiled, corpus, threads);
-  const auto run = load_for(recipe, compiled,
-                            {.threads = threads,
-                             .profile = flags.profile,
-                             .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
-                             .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
+  const auto run = launch::load_for(recipe, compiled,
+                                    {.threads = threads,
+                                     .profile = flags.profile,
+                                     .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
+                                     .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
   if (recipe.backend == "xla") print_loaded(*run);
   train::confirm_start(plan, compiled, *run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
@@ -170,7 +171,7 @@ int run_train(const Flags& flags) {
   if (recipe.backend == "xla") refuse_what_xla_hides(flags);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
-  Launch launch(recipe, flags.catalog);
+  launch::Launch launch(recipe, flags.catalog);
   launch.prepare();
   std::signal(SIGINT, on_interrupt);
   for (;;) {
@@ -178,7 +179,7 @@ int run_train(const Flags& flags) {
       return train_once(flags, corpus, launch);
     } catch (const memory::OutOfMemory& failure) {
       launch.record_failure(failure);
-      if (!Launch::in_window(failure)) throw;
+      if (!launch::Launch::in_window(failure)) throw;
       launch.step_down(failure);
     }
   }

@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
-#include "megacpp/cli/backend.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/backend.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {
@@ -60,7 +60,7 @@ double compile_seconds(const compile::Compiled& compiled) {
 std::string train_text(const TrainedRun& trained) {
   const auto& [launch, compiled, reports, run] = trained;
   if (reports.empty()) return "";
-  const ChipReport worst = worst_first(run).front();
+  const launch::ChipReport worst = launch::worst_first(run).front();
   const train::Pace pace = train::pace_of(reports);
   const std::string where =
       run.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
@@ -77,8 +77,8 @@ std::string train_text(const TrainedRun& trained) {
 Json train_json(const TrainedRun& trained) {
   const auto& [launch, compiled, reports, run] = trained;
   const recipe::Recipe& recipe = launch.recipe();
-  const std::vector<ChipReport> chips = worst_first(run);
-  const ChipReport& worst = chips.front();
+  const std::vector<launch::ChipReport> chips = launch::worst_first(run);
+  const launch::ChipReport& worst = chips.front();
   const train::Pace pace = train::pace_of(reports);
   const double predicted = launch.estimate().time.seconds();
   const fit::Regime regime = regime_of(trained);
@@ -106,7 +106,7 @@ Json train_json(const TrainedRun& trained) {
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-  if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(xla_flags(recipe)));
+  if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(launch::xla_flags(recipe)));
   return summary;
 }
 

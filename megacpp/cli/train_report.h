@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/cli/launch.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/launch/launch.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/train/train.h"
 
 namespace megacpp::cli {
 
 struct TrainedRun {
-  const Launch& launch;
+  const launch::Launch& launch;
   const compile::Compiled& compiled;  // what ran
   const std::vector<train::StepReport>& reports;
   const runtime::Executable& run;

@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/file.h"
-#include "megacpp/cli/backend.h"
-#include "megacpp/cli/remember.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/hw/tiled_layout.h"
+#include "megacpp/launch/backend.h"
+#include "megacpp/launch/remember.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -90,19 +90,21 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
 void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation) {
   if (compilation.out_of_memory) {
     const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");
-    return remember_failure(catalog, estimate, 0, failure.facts());
+    return launch::remember_failure(catalog, estimate, 0, failure.facts());
   }
-  Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
+  launch::Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
   if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
-  remember_measured(catalog, estimate, fit::lane_name(*compilation.choice.tpu, estimate.recipe.backend), 0, measured);
+  launch::remember_measured(catalog, estimate, fit::lane_name(*compilation.choice.tpu, estimate.recipe.backend), 0,
+                            measured);
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
                                         const std::optional<compile::Dump>& dump) {
   recipe::Recipe own = recipe;
   own.xla.placement = "megacpp";
-  return compile::compile_training(own, plan, target_for(own, plan.parallel.mesh), own == recipe ? dump : std::nullopt);
+  return compile::compile_training(own, plan, launch::target_for(own, plan.parallel.mesh),
+                                   own == recipe ? dump : std::nullopt);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -126,7 +128,7 @@ emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, co
                         const XlaChoice& choice, const std::optional<compile::Dump>& dump, double& seconds) {
   const bool is_ours = recipe.xla.placement == "megacpp";
   std::optional<compile::Compiled> whole;
-  if (!is_ours) whole = compile::compile_training(recipe, plan, target_for(recipe, plan.parallel.mesh), dump);
+  if (!is_ours) whole = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), dump);
   const auto start = std::chrono::steady_clock::now();
   emit::Module module = pjrt::module_of(is_ours ? ours : *whole,
                                         is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
@@ -186,7 +188,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
                               const compile::Compiled&, const std::optional<compile::Dump>&) {
-  target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
+  launch::target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
   return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
 }
 

@@ -2,14 +2,27 @@
 // Runs a candidate for a few steps on this machine, to hold what was planned against what is measured.
 #pragma once
 
-#include "megacpp/cli/fit_report.h"
-#include "megacpp/cli/users_catalog.h"
+#include <cstddef>
+#include <cstdint>
 
-namespace megacpp::cli {
+#include "megacpp/fit/estimate.h"
+#include "megacpp/fit/search.h"
+#include "megacpp/launch/users_catalog.h"
+
+namespace megacpp::launch {
+
+/// What a candidate did when it was run here.
+struct Confirmed {
+  size_t found = 0;  // index into LayoutSearch::found
+  int64_t planned_bytes = 0;
+  int64_t measured_bytes = 0;
+  double predicted_seconds = 0;  // of a step
+  double measured_seconds = 0;   //
+};
 
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
 
 /// Weights, data and steps as in a training run on our CPU backend; nothing is kept but what the catalog is told.
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog);
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -3,12 +3,17 @@
 // and where the batch is too small for that and the recipe says nothing of it, by chips that share sequences.
 #pragma once
 
+#include <string>
+
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
+
+/// "layout.data_parallel: 4, train.batch: 8"
+std::string changes_text(const plan::Changes& changes);
 
 struct FilledRecipe {
   recipe::Recipe recipe;
@@ -19,4 +24,4 @@ struct FilledRecipe {
 /// The gates' refusals; one of a recipe that was changed names the changes.
 FilledRecipe fill_slice(const recipe::Recipe& recipe, const hw::Slice& slice);
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/ladder.h"
+#include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 class Launch {
  public:
@@ -63,4 +63,4 @@ class Launch {
   std::vector<std::string> reasons_;  // of every rung that was tried now; none: as remembered
 };
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

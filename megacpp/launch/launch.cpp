@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/launch.h"
+#include "megacpp/launch/launch.h"
 
 #include <algorithm>
 
@@ -7,20 +7,20 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/utc_time.h"
-#include "megacpp/cli/assumptions.h"
-#include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/remember.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/remember.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 namespace plugins = runtime::plugins;
 
@@ -182,4 +182,4 @@ void Launch::record_success(const runtime::Executable& run, std::optional<double
   });
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/backend.h"
+#include "megacpp/launch/backend.h"
 
 #include "megacpp/base/error.h"
 #include "megacpp/recipe/chip_settings.h"
@@ -7,7 +7,7 @@
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #endif
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 namespace plugins = runtime::plugins;
 
@@ -96,4 +96,4 @@ std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, cons
   return recipe.backend == "xla" ? load_on_xla(recipe, compiled) : runtime::cpu::load(compiled, own);
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -10,7 +10,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/memory/out_of_memory.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 struct Measured {
   std::string stage;  // "run", "compile"
@@ -28,4 +28,4 @@ void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate,
 void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
                       const memory::OomFacts& facts, const std::string& note = {});
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -4,12 +4,12 @@
 
 #include <string>
 
-#include "megacpp/cli/users_catalog.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/launch/users_catalog.h"
 #include "megacpp/recipe/recipe.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 /// "v6e:16x16", or "host:4" with the measured rates of this machine. E1601, E1602.
 hw::Slice slice_named(const std::string& name);
@@ -18,4 +18,4 @@ hw::Slice slice_named(const std::string& name);
 /// get; what was measured on the lane comes from the catalog.
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/fit_confirm.h"
+#include "megacpp/launch/confirm.h"
 
-#include "megacpp/cli/backend.h"
-#include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/remember.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/backend.h"
+#include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/remember.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/pace.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog) {
   recipe::Recipe recipe = candidate.recipe;
@@ -43,4 +43,4 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
           .measured_seconds = pace.step_seconds().value()};
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

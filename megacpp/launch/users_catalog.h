@@ -7,19 +7,12 @@
 
 #include "megacpp/catalog/catalog.h"
 
-namespace CLI {
-class App;
-}
-
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 struct CatalogChoice {
   std::string file = {};  // empty: the user's own
   bool none = false;
 };
-
-/// `--catalog` and `--no-catalog`; `what` is what the command does with one: "ask and tell it".
-void declare_catalog_flags(CLI::App& app, CatalogChoice& choice, const std::string& what);
 
 class UsersCatalog {
  public:
@@ -48,4 +41,4 @@ class UsersCatalog {
   std::string why_not_;
 };
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

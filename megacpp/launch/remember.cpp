@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/remember.h"
+#include "megacpp/launch/remember.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 namespace {
 
 using memory::human_bytes;
@@ -80,4 +80,4 @@ void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, 
   catalog.record(outcome);
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

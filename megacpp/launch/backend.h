@@ -12,7 +12,7 @@
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/schedule/target.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
@@ -33,4 +33,4 @@ runtime::Faults faults_for(const recipe::Recipe& recipe);
 std::unique_ptr<runtime::Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                                               const runtime::cpu::LoadOptions& options);
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

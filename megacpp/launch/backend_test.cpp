@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef MEGACPP_HAS_PJRT
 
-#include "megacpp/cli/backend.h"
+#include "megacpp/launch/backend.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "megacpp/recipe/parse.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 namespace {
 
 // Whether XLA gets attention as one call, in a program over that many chips.
@@ -37,6 +37,6 @@ TEST(BackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
 }
 
 }  // namespace
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch
 
 #endif

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/users_catalog.h"
+#include "megacpp/launch/users_catalog.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "megacpp/catalog/location.h"
 
-namespace megacpp::cli {
-
-void declare_catalog_flags(CLI::App& app, CatalogChoice& choice, const std::string& what) {
-  CLI::Option* file = app.add_option("--catalog", choice.file,
-                                     "the catalog of launches to use; else MEGACPP_CATALOG, else the user's own");
-  file->type_name("FILE");
-  app.add_flag("--no-catalog", choice.none, "do not " + what)->excludes(file);
-}
+namespace megacpp::launch {
 
 UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access) {
   if (choice.none) {
@@ -41,4 +33,4 @@ void UsersCatalog::leave(const base::Error& error) {
   fmt::print(stderr, "catalog    not used: {}\n", why_not_);
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

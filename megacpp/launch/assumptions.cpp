@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/assumptions.h"
+#include "megacpp/launch/assumptions.h"
 
-#include "megacpp/cli/backend.h"
 #include "megacpp/fit/lane.h"
+#include "megacpp/launch/backend.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 
 hw::Slice slice_named(const std::string& name) {
   return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
@@ -24,4 +24,4 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, 
   return assumptions;
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/cli/fill_slice.h"
+#include "megacpp/launch/fill_slice.h"
 
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/cli/layout_report.h"
 #include "megacpp/fit/estimate.h"
 
-namespace megacpp::cli {
+namespace megacpp::launch {
 namespace {
 
 FilledRecipe filled_by_data(const recipe::Recipe& recipe, int64_t devices) {
@@ -39,6 +42,12 @@ std::optional<FilledRecipe> filled_by_sharing(const recipe::Recipe& recipe, int6
 
 }  // namespace
 
+std::string changes_text(const plan::Changes& changes) {
+  std::vector<std::string> parts;
+  for (const plan::Change& change : changes) parts.push_back(change.key + ": " + change.value);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 FilledRecipe fill_slice(const recipe::Recipe& recipe, const hw::Slice& slice) {
   try {
     return filled_by_data(recipe, slice.devices());
@@ -54,4 +63,4 @@ FilledRecipe fill_slice(const recipe::Recipe& recipe, const hw::Slice& slice) {
   }
 }
 
-}  // namespace megacpp::cli
+}  // namespace megacpp::launch

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each chip of a run has used, against its plan and its limit: never an aggregate, the worst chip first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::launch {
+
+struct ChipReport {
+  int64_t chip = 0;
+  runtime::ChipMemory memory;
+
+  int64_t peak_bytes() const;  // measured, or planned where nothing is measured
+};
+
+/// The local chips, the one with the least room below its limit first; where no limit is known, the one that used the
+/// most.
+std::vector<ChipReport> worst_first(const runtime::Executable& run);
+
+}  // namespace megacpp::launch
