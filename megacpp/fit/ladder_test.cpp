@@ -10,7 +10,7 @@ namespace megacpp::fit {
 namespace {
 
 // A small model on virtual chips. Every op has a kernel without scratch memory.
-Estimate make_estimate(const recipe::Recipe& recipe) {
+Estimate estimate_here(const recipe::Recipe& recipe) {
   const int64_t chips = recipe::chips_of(recipe.layout);
   const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e10, .cores = 2, .memory = int64_t{1} << 34};
   return make_estimate(
@@ -26,7 +26,7 @@ recipe::Recipe recipe_with(const std::vector<std::string>& settings, const char*
 }
 
 LadderPath walk_with(const std::vector<std::string>& settings, const Ceiling& ceiling = {}) {
-  return walk_ladder(make_estimate(recipe_with(settings)), make_estimate, ceiling);
+  return walk_ladder(estimate_here(recipe_with(settings)), estimate_here, ceiling);
 }
 
 const Attempt* attempt_of(const LadderPath& path, const std::string& rung) {
@@ -72,10 +72,10 @@ TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
   int plans = 0;
   const auto counted = [&](const recipe::Recipe& recipe) {
     ++plans;
-    return make_estimate(recipe);
+    return estimate_here(recipe);
   };
   const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB"});
-  const Estimate asked = make_estimate(recipe);
+  const Estimate asked = estimate_here(recipe);
   const LadderPath path = fit::walk_ladder(asked, counted);
   EXPECT_FALSE(path.found);
   EXPECT_TRUE(path.changes.empty()) << "nothing was taken";
@@ -85,7 +85,7 @@ TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
   EXPECT_EQ(least.train.batch, 1);
   EXPECT_EQ(least.train.micro_steps, recipe.train.micro_steps * recipe.train.batch) << "the global batch stays";
   EXPECT_LT(least.train.sequence, recipe.train.sequence);
-  EXPECT_EQ(make_estimate(least).fit.worst().needed(), path.least_needed);
+  EXPECT_EQ(estimate_here(least).fit.worst().needed(), path.least_needed);
   EXPECT_LE(plans, 12) << to_text(path);
 }
 
@@ -157,9 +157,9 @@ TEST(LadderTest, ThePolicyOrdersTheRungs) {
 }
 
 TEST(LadderTest, AfterAFailureLessIsAskedForThanFailed) {
-  const Estimate asked = make_estimate(recipe_with({}));
+  const Estimate asked = estimate_here(recipe_with({}));
   const int64_t needed = asked.fit.worst().needed();
-  const LadderPath path = fit::walk_ladder(asked, make_estimate, {needed});
+  const LadderPath path = fit::walk_ladder(asked, estimate_here, {needed});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_LT(path.found->fit.worst().needed(), needed);
 }
@@ -170,10 +170,10 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   const std::vector<std::string> settings = {"layout.expert_parallel=2", "layout.data_parallel=2", "train.batch=8",
                                              "model.feed_forward.capacity_factor=4"};
   const recipe::Recipe even = recipe_with(settings, "nam56r-tiny");
-  const int64_t needed = make_estimate(even).fit.worst().needed();
+  const int64_t needed = estimate_here(even).fit.worst().needed();
   std::vector<std::string> hot = settings;
   hot.push_back("hardware.limits=[1=" + std::to_string(needed - 1) + ", 3=" + std::to_string(needed - 1) + "]");
-  const Estimate asked = make_estimate(recipe_with(hot, "nam56r-tiny"));
+  const Estimate asked = estimate_here(recipe_with(hot, "nam56r-tiny"));
   ASSERT_FALSE(asked.fit.fits());
   EXPECT_EQ(asked.fit.worst().place, "chip 1: data 0, expert 1");
   EXPECT_EQ(asked.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
@@ -181,7 +181,7 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   EXPECT_GE(asked.fit.groups[1].room(), 0) << "the others have room";
   EXPECT_EQ(asked.fit.groups[1].chip, 0);
 
-  const LadderPath path = fit::walk_ladder(asked, make_estimate);
+  const LadderPath path = fit::walk_ladder(asked, estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(to_text(path.changes), "train.batch=4 train.micro_steps=2");

@@ -29,7 +29,7 @@ constexpr Sizes kFigure1{
 }  // namespace
 
 std::vector<StateRow> zero_rows() {
-  const std::string estimate = "arXiv:1910.02054, section 5 and figure 1: ", code = "DeepSpeed, stage_1_and_2.py: ";
+  const std::string paper = "arXiv:1910.02054, section 5 and figure 1: ", code = "DeepSpeed, stage_1_and_2.py: ";
   const PerParameter split4{0, 4}, split8{0, 8};
   return {
       {.name = "zero_baseline",
