@@ -23,11 +23,12 @@ struct LayoutRow {
 inline void PrintTo(const LayoutRow& row, std::ostream* out) { *out << row.recipe << " " << row.blocks << row.words; }
 
 // Small, and with everything in the loss and the update that could be summed over the wrong chips: clipping at work
-// from the first step, a z-loss, micro-steps. eps is above the rounding of the gradients: where a gradient is nothing
-// but rounding, Adam would blow it up to a full step.
+// from the first step, a z-loss, micro-steps.
 inline constexpr std::string_view kSmall =
     "train.batch=4 train.sequence=32 train.steps=5 train.threads=2 train.micro_steps=2 optimizer.warmup_steps=2 "
-    "optimizer.lr=0.001 optimizer.clip=0.5 optimizer.eps=1e-6 model.z_loss=0.001 model.mamba.chunk=8 ";
+    "optimizer.lr=0.001 optimizer.clip=0.5 model.z_loss=0.001 model.mamba.chunk=8 ";
+// Above the rounding of the gradients: where a gradient is nothing but rounding, Adam would blow it up to a full step.
+inline constexpr std::string_view kAdamEps = "optimizer.eps=1e-6";
 
 // Every family, experts in two blocks; stages get the recipe's own twelve blocks.
 inline constexpr std::string_view kFewBlocks52 = "model.depth=4 ";
@@ -36,6 +37,7 @@ inline constexpr std::string_view kFewBlocks56r = "model.pattern=AEMER model.dep
 inline recipe::Recipe recipe_of(const LayoutRow& row, int64_t seed) {
   std::vector<std::string> overrides = overrides_of(kSmall);
   for (std::string& word : overrides_of(row.blocks + row.words)) overrides.push_back(std::move(word));
+  if (row.words.find("optimizer.name=") == std::string::npos) overrides.emplace_back(kAdamEps);
   overrides.push_back("train.seed=" + std::to_string(seed));
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + row.recipe + ".yaml", overrides);
 }
