@@ -24,10 +24,10 @@ using testing_support::TemporaryFolder;
 
 constexpr Database::Options kRead = {.access = Access::read};
 
-const Signature kTiny = {.model = "tiny"};
+const Signature kRecorded = {.model = "tiny"};
 
 fs::path with_one_outcome(const TemporaryFolder& folder) {
-  Catalog::open(folder / "c.sqlite").record({.signature = kTiny, .at = "2026-11-15T17:00:00Z"});
+  Catalog::open(folder / "c.sqlite").record({.signature = kRecorded, .at = "2026-11-15T17:00:00Z"});
   return folder / "c.sqlite";
 }
 

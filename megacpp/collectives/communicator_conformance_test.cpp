@@ -8,11 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "megacpp/collectives/transport.h"
 #include "megacpp/ir/mesh.h"
+#include "tests/support/first_chips.h"
 #include "tests/support/transports.h"
 
 namespace megacpp::collectives {
@@ -20,6 +20,7 @@ namespace {
 
 using ir::DType;
 using ir::Shape;
+using testing_support::first_chips;
 using testing_support::Outcomes;
 
 constexpr std::array kDTypes = {DType::f32, DType::bf16, DType::i32, DType::pred};
@@ -264,12 +265,6 @@ std::vector<Call> calls_of(Kind kind, DType dtype, const Group& group) {
 
 constexpr std::array kCollectives = {Kind::all_gather, Kind::reduce_scatter, Kind::all_reduce, Kind::all_to_all,
                                      Kind::permute};
-
-std::vector<int64_t> first_chips(int64_t count) {
-  std::vector<int64_t> chips(static_cast<size_t>(count));
-  std::iota(chips.begin(), chips.end(), int64_t{0});
-  return chips;
-}
 
 class ConformanceTest : public testing::TestWithParam<Transport> {
  protected:

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "megacpp/collectives/transport.h"
 #include "tests/support/errors.h"
+#include "tests/support/first_chips.h"
 #include "tests/support/transports.h"
 
 namespace megacpp::collectives {
@@ -16,13 +16,8 @@ namespace {
 
 using base::Code;
 using std::chrono::milliseconds;
+using testing_support::first_chips;
 using testing_support::Outcomes;
-
-std::vector<int64_t> first_chips(int64_t count) {
-  std::vector<int64_t> chips(static_cast<size_t>(count));
-  std::iota(chips.begin(), chips.end(), int64_t{0});
-  return chips;
-}
 
 // A call of one f32 part with buffers that are large enough for any kind.
 struct Buffered {

@@ -12,19 +12,16 @@
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/recipe/parse.h"
+#include "tests/support/plain_target.h"
 
 namespace megacpp::compile {
 namespace {
 
-schedule::Target plain_target() {
-  return {.name = "plain",
-          .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
-          .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
-}
+using testing_support::plain_target;
 
 constexpr int64_t kPairs = 3;  // of A and E
-constexpr int64_t kBatch = 4, kSequence = 64, kHidden = 32;
-constexpr int64_t kStreamBytes = 4 * kBatch * kSequence * kHidden;
+constexpr int64_t kSequences = 4, kSequence = 64, kHidden = 32;
+constexpr int64_t kStreamBytes = 4 * kSequences * kSequence * kHidden;
 
 // nam52-tiny, smaller still.
 recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
@@ -37,7 +34,7 @@ recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
                   .vocab = 32,
                   .attention = {.heads = 4, .kv_heads = 4, .head_dim = 8},
                   .feed_forward = {.intermediate = 32}};
-  recipe.train = {.batch = kBatch, .sequence = kSequence, .micro_steps = 2, .steps = 1};
+  recipe.train = {.batch = kSequences, .sequence = kSequence, .micro_steps = 2, .steps = 1};
   recipe::apply_overrides(recipe, overrides);
   return recipe;
 }
@@ -152,7 +149,7 @@ TEST(CollectiveReportTest, RoutedAndSharedExpertsEnterAndLeaveTogether) {
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     // Of routing weights only the gradients are sums over split experts: one number for each of a token's two choices.
     const Found weights =
-        phase == Phase::forward ? Found{} : Found{kExpertBlocks, kExpertBlocks * kBatch * kSequence * 2 * 4};
+        phase == Phase::forward ? Found{} : Found{kExpertBlocks, kExpertBlocks * kSequences * kSequence * 2 * 4};
     EXPECT_EQ(find(whole, {phase, "all_reduce", "block*.E.combine"}), weights) << phase_name(phase);
     EXPECT_EQ(find(split, {phase, "all_reduce", "block*.E"}), weights) << phase_name(phase);
     EXPECT_EQ(find(whole, {phase, "all_reduce", "block*.E"}),

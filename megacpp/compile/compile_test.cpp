@@ -18,6 +18,7 @@
 #include "megacpp/recipe/recompute.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
+#include "tests/support/plain_target.h"
 #include "tests/support/small_models.h"
 
 namespace megacpp::compile {
@@ -25,13 +26,7 @@ namespace {
 
 using ops::Rounding;
 using ops::Tensor;
-
-// Runs everything, needs no workspace: the compiler without a backend.
-schedule::Target plain_target() {
-  return {.name = "plain",
-          .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
-          .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
-}
+using testing_support::plain_target;
 
 constexpr model::Batch kBatch{.sequences = 2, .length = 6, .compute = ir::DType::f32};
 

@@ -13,7 +13,7 @@ namespace {
 using ops::HloValue;
 using ops::HloWriter;
 
-const ir::Mesh kMesh({{"a", 2}, {"b", 3}});
+const ir::Mesh kUnevenMesh({{"a", 2}, {"b", 3}});
 
 // What a writer wrote, as "op shape" for each line.
 std::vector<std::string> steps_of(const HloWriter& writer) {
@@ -33,10 +33,10 @@ struct Written {
 };
 
 Written written(const ir::Shape& shape, const std::string& text) {
-  const ir::Sharding sharding = ir::parse_sharding(text, kMesh);
-  const ir::Shape padded = padded_shape(shape, sharding, kMesh);
+  const ir::Sharding sharding = ir::parse_sharding(text, kUnevenMesh);
+  const ir::Shape padded = padded_shape(shape, sharding, kUnevenMesh);
   int64_t channel = 1;
-  HloWriter in(kMesh, channel), out(kMesh, channel);
+  HloWriter in(kUnevenMesh, channel), out(kUnevenMesh, channel);
   EXPECT_EQ(without_padding(in, {"%x", {"f32", padded}}, shape, sharding).type.shape, shape);
   EXPECT_EQ(with_padding(out, {"%x", {"f32", shape}}, sharding).type.shape, padded);
   return {steps_of(in), steps_of(out)};
@@ -65,12 +65,12 @@ TEST(PaddingTest, AxesInTurnLeavePaddingAtTheEndOfEachShare) {
 TEST(PaddingTest, WhatIsCutAwayIsWhatChipsHoldAsPadding) {
   for (const char* text : {"a", "b", "a+b", "b+a"})
     for (int64_t size = 1; size < 14; ++size) {
-      const ir::Sharding sharding = ir::parse_sharding(text, kMesh);
-      const int64_t local = ir::local_size(size, sharding.dims[0], kMesh);
-      std::vector<int64_t> rows(static_cast<size_t>(padded_shape({size}, sharding, kMesh)[0]), -1);
-      for (int64_t chip = 0; chip < kMesh.chips(); ++chip) {
-        const ir::LocalRange real = ir::local_range(size, sharding.dims[0], kMesh, chip);
-        const int64_t first = kMesh.index_in_group(chip, sharding.dims[0]) * local;
+      const ir::Sharding sharding = ir::parse_sharding(text, kUnevenMesh);
+      const int64_t local = ir::local_size(size, sharding.dims[0], kUnevenMesh);
+      std::vector<int64_t> rows(static_cast<size_t>(padded_shape({size}, sharding, kUnevenMesh)[0]), -1);
+      for (int64_t chip = 0; chip < kUnevenMesh.chips(); ++chip) {
+        const ir::LocalRange real = ir::local_range(size, sharding.dims[0], kUnevenMesh, chip);
+        const int64_t first = kUnevenMesh.index_in_group(chip, sharding.dims[0]) * local;
         for (int64_t i = 0; i < real.count; ++i) rows[static_cast<size_t>(first + i)] = real.first + i;
       }
       for (const std::string& step : written({size}, text).joined) {

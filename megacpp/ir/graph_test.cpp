@@ -4,28 +4,23 @@
 #include <gtest/gtest.h>
 
 #include "megacpp/base/error.h"
+#include "tests/support/make_node.h"
 
 namespace megacpp::ir {
 namespace {
 
+using testing_support::make_node;
+
 const TensorType kRow{DType::f32, {3}};
 
-Node make(std::string op, std::vector<ValueId> operands = {}, Attrs attrs = {}) {
-  Node node;
-  node.op = std::move(op);
-  node.operands = std::move(operands);
-  node.attrs = std::move(attrs);
-  return node;
-}
-
 NodeId append_input(Graph& graph, std::string name) {
-  return graph.append(make("input", {}, {{"name", std::move(name)}}), {kRow});
+  return graph.append(make_node("input", {}, {{"name", std::move(name)}}), {kRow});
 }
 
 TEST(GraphTest, AppendNumbersResultsInOrder) {
   Graph graph("g");
   const NodeId x = append_input(graph, "x");
-  const NodeId split = graph.append(make("split", graph.node(x).results), {kRow, {DType::i32, {}}});
+  const NodeId split = graph.append(make_node("split", graph.node(x).results), {kRow, {DType::i32, {}}});
   EXPECT_EQ(graph.node(split).results, (std::vector<ValueId>{{1}, {2}}));
   EXPECT_EQ(graph.value({2}).producer, split);
   EXPECT_EQ(graph.value({2}).result, 1u);
@@ -37,7 +32,7 @@ TEST(GraphTest, AppendNumbersResultsInOrder) {
 
 TEST(GraphTest, OperandsMustExistAlready) {
   Graph graph;
-  EXPECT_THROW(graph.append(make("neg", {ValueId{0}}), {kRow}), base::Error);
+  EXPECT_THROW(graph.append(make_node("neg", {ValueId{0}}), {kRow}), base::Error);
   EXPECT_TRUE(graph.nodes().empty());
   EXPECT_THROW(graph.add_output({.name = "y", .value = {0}}), base::Error);
 }
@@ -45,7 +40,7 @@ TEST(GraphTest, OperandsMustExistAlready) {
 TEST(GraphTest, InputsAndOutputsAreFoundByName) {
   Graph graph;
   const NodeId x = append_input(graph, "x");
-  graph.append(make("iota"), {kRow});
+  graph.append(make_node("iota"), {kRow});
   const NodeId y = append_input(graph, "y");
   graph.add_output({.name = "z", .value = {1}, .donated = "x"});
   EXPECT_EQ(graph.inputs(), (std::vector<NodeId>{x, y}));
@@ -58,8 +53,8 @@ TEST(GraphTest, InputsAndOutputsAreFoundByName) {
 TEST(GraphTest, UsersListEachReaderOnce) {
   Graph graph;
   append_input(graph, "x");
-  const NodeId square = graph.append(make("mul", {{0}, {0}}), {kRow});
-  const NodeId sum = graph.append(make("add", {{0}, {1}}), {kRow});
+  const NodeId square = graph.append(make_node("mul", {{0}, {0}}), {kRow});
+  const NodeId sum = graph.append(make_node("add", {{0}, {1}}), {kRow});
   const auto users = graph.users();
   ASSERT_EQ(users.size(), 3u);
   EXPECT_EQ(users[0], (std::vector<NodeId>{square, sum}));

@@ -9,9 +9,12 @@
 #include <limits>
 
 #include "tests/support/errors.h"
+#include "tests/support/make_node.h"
 
 namespace megacpp::ir {
 namespace {
+
+using testing_support::make_node;
 
 constexpr std::string_view kTiny = R"(graph "nam56r-tiny" {
   %0 = input() {dtype="f32", name="embed.weight", shape=[256,128]} : f32[256,128] @embed #weight
@@ -28,17 +31,9 @@ base::Problem problem_of(std::string_view text) {
   return testing_support::problem_of(base::Code::E1301, [&] { parse(text); });
 }
 
-Node make(std::string op, std::vector<ValueId> operands = {}, Attrs attrs = {}) {
-  Node node;
-  node.op = std::move(op);
-  node.operands = std::move(operands);
-  node.attrs = std::move(attrs);
-  return node;
-}
-
 Graph with_attr(Attr attr) {
   Graph graph("attrs");
-  graph.append(make("constant", {}, {{"value", std::move(attr)}}), {{DType::f32, {}}});
+  graph.append(make_node("constant", {}, {{"value", std::move(attr)}}), {{DType::f32, {}}});
   return graph;
 }
 
@@ -91,8 +86,8 @@ TEST(TextTest, StringsWithAnyByteComeBack) {
 
 TEST(TextTest, OddNamesAreQuoted) {
   Graph graph("a \"quoted\" name");
-  graph.node(graph.append(make("an op", {}, {{"a key", int64_t{1}}}), {})).scope = "scope #1";
-  graph.append(make("output"), {{DType::pred, {0, 3}}});
+  graph.node(graph.append(make_node("an op", {}, {{"a key", int64_t{1}}}), {})).scope = "scope #1";
+  graph.append(make_node("output"), {{DType::pred, {0, 3}}});
   graph.add_output({.name = "out\n", .value = {0}});
   const std::string text = print(graph);
   const Graph back = parse(text);
@@ -153,9 +148,9 @@ TEST(TextTest, BrokenTextIsRefusedEverywhere) {
 TEST(TextTest, TimeIsLinearInTheGraph) {
   const auto seconds = [](int nodes) {
     Graph graph("chain");
-    ValueId value = graph.node(graph.append(make("iota"), {{DType::i32, {3}}})).results[0];
+    ValueId value = graph.node(graph.append(make_node("iota"), {{DType::i32, {3}}})).results[0];
     for (int i = 1; i < nodes; ++i)
-      value = graph.node(graph.append(make("neg", {value}), {{DType::i32, {3}}})).results[0];
+      value = graph.node(graph.append(make_node("neg", {value}), {{DType::i32, {3}}})).results[0];
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(parse(print(graph)).nodes().size(), graph.nodes().size());
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

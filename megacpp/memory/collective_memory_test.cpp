@@ -119,7 +119,7 @@ class ChipArenas {
   std::vector<Tensors> expected_;               // by chip, by value
 };
 
-ir::Graph scheduled(const ir::Graph& graph) {
+ir::Graph bucketed_and_overlapped(const ir::Graph& graph) {
   using Unit = schedule::BucketPolicy::Unit;
   const ir::Graph bucketed = schedule::bucket_collectives(schedule::remove_dead(graph), {.unit = Unit::block});
   return schedule::overlap_collectives(schedule::order_for_low_peak(schedule::fuse(bucketed)), {.prefetch = 1});
@@ -131,7 +131,8 @@ TEST(CollectiveMemoryTest, NothingIsOverwrittenWhileDataMoves) {
   size_t split = 0, in_place = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const ir::Graph graph = scheduled(testing_support::random_chip_program(seed, 5 + static_cast<int>(seed % 40)));
+    const ir::Graph graph =
+        bucketed_and_overlapped(testing_support::random_chip_program(seed, 5 + static_cast<int>(seed % 40)));
     const MemoryPlan plan = plan_memory({&graph}, target);
     for (const Moves moves : {Moves::at_the_start, Moves::when_done}) {
       ChipArenas arenas(graph, plan, moves);

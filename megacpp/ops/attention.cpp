@@ -56,12 +56,12 @@ void check_inputs(std::string_view op, const Types& operands, const TokenOperand
     require_type(op, "operand " + std::to_string(tokens.first + i), operands[tokens.first + i], wanted[i]);
 }
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_attention(const Types& operands, const ir::Attrs& attrs) {
   check_inputs("attention", operands, TokenOperands::behind(kAttentionOperands, attrs), attrs);
   return {operands[0], lse_type(operands[0])};
 }
 
-Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
+Types infer_attention_grad(const Types& operands, const ir::Attrs& attrs) {
   constexpr std::string_view kOp = "attention_grad";
   check_inputs(kOp, operands, TokenOperands::behind(kAttentionGradOperands, attrs), attrs);
   require_type(kOp, "out", operands[3], operands[0]);
@@ -70,14 +70,14 @@ Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
   return {operands[0], operands[1], operands[2]};
 }
 
-Factors factors(const NodeView& view, std::string spec, std::string_view results) {
+Factors attention_factors(const NodeView& view, std::string spec, std::string_view results) {
   if (view.attrs.flag("documents")) spec += ", b s, b t";
   if (view.attrs.flag("placed")) spec += ", s, t";
   // Unplaced, queries and keys are the same tokens; both are whole, so it does not matter that they have two names.
   return factors_from(view, spec + " -> " + std::string(results), "s t d");
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents attention_cotangents(const GradArgs& args) {
   MEGACPP_CHECK(!args.cotangents[1].has_value()) << "attention passes no gradient through lse";
   const auto tokens = args.operands.begin() + kAttentionOperands;
   std::vector<ValueId> operands(args.operands.begin(), tokens);
@@ -89,7 +89,7 @@ Cotangents grad(const GradArgs& args) {
   return cotangents;
 }
 
-Cost cost(const NodeView& view, double flops_per_product) {
+Cost attention_cost(const NodeView& view, double flops_per_product) {
   const AttentionDims z(view.operands[0], view.operands[1]);
   const AttentionMask mask = AttentionMask::from(view.attrs);
   const int64_t pairs = view.attrs.flag("placed") ? mask.expected_pairs(z.s, z.t) : mask.visible_pairs(z.s, z.t);
@@ -146,7 +146,7 @@ void for_each_query(std::span<const Tensor> operands, const TokenOperands& token
   });
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_attention(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& v = operands[2];
   const AttentionDims z(operands[0].type, operands[1].type);
   const auto attend = [&](int64_t batch, int64_t head, int64_t i, const std::vector<SeenKey>& keys) {
@@ -162,7 +162,7 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
   for_each_query(operands, TokenOperands::behind(kAttentionOperands, attrs), attrs, attend);
 }
 
-void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_attention_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor &q = operands[0], &k = operands[1], &v = operands[2], &out = operands[3], &lse = operands[4],
                &dout = operands[5];
   const AttentionDims z(q.type, k.type);
@@ -280,13 +280,15 @@ OpDef attention_def() {
       .name = "attention",
       .doc =
           "softmax attention of q[b,s,H,d] over k, v[b,t,K,d] under a mask of positions, and its log-sum-exp [b,H,s]",
-      .infer = infer,
+      .infer = infer_attention,
       .factors =
-          [](const NodeView& view) { return factors(view, "b s (k g) d, b t k d, b t k d", "b s (k g) d, b (k g) s"); },
-      .grad = grad,
+          [](const NodeView& view) {
+            return attention_factors(view, "b s (k g) d, b t k d, b t k d", "b s (k g) d, b (k g) s");
+          },
+      .grad = attention_cotangents,
       .statistics_from = 1,
-      .cost = [](const NodeView& view) { return cost(view, 4); },
-      .reference = reference,
+      .cost = [](const NodeView& view) { return attention_cost(view, 4); },
+      .reference = reference_attention,
       .decompose = decompose_attention,
       .partition = partition_attention,
       .stablehlo = write_cudnn_attention,
@@ -299,15 +301,15 @@ OpDef attention_def() {
 OpDef attention_grad_def() {
   return {.name = "attention_grad",
           .doc = "dq, dk, dv of attention from q, k, v, out, lse and dout; the weights are computed again",
-          .infer = infer_grad,
+          .infer = infer_attention_grad,
           .factors =
               [](const NodeView& view) {
-                return factors(view, "b s (k g) d, b t k d, b t k d, b s (k g) d, b (k g) s, b s (k g) d",
-                               "b s (k g) d, b t k d, b t k d");
+                return attention_factors(view, "b s (k g) d, b t k d, b t k d, b s (k g) d, b (k g) s, b s (k g) d",
+                                         "b s (k g) d, b t k d, b t k d");
               },
           .no_grad = "made by autodiff; second derivatives are not taken",
-          .cost = [](const NodeView& view) { return cost(view, 10); },
-          .reference = reference_grad,
+          .cost = [](const NodeView& view) { return attention_cost(view, 10); },
+          .reference = reference_attention_grad,
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
           .stablehlo = write_cudnn_attention_grad,

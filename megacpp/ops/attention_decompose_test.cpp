@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kLength = 2 * kSmallestQueryBlock + 44;
 
-const ir::Attrs kCausal = {{"causal", int64_t{1}}, {"scale", 0.7}};
+const ir::Attrs kCausalMask = {{"causal", int64_t{1}}, {"scale", 0.7}};
 const ir::Attrs kWindow = {{"causal", int64_t{1}}, {"window", int64_t{70}}, {"scale", 0.7}};
 const ir::Attrs kSparse = {{"causal", int64_t{1}},
                            {"sparse_block", int64_t{32}},
@@ -28,20 +28,20 @@ AttentionDims dims_of(int64_t length) {
 }
 
 TEST(AttentionDecomposeTest, BlocksSeeOnlyTheKeysTheirQueriesSee) {
-  const auto blocks = query_blocks(dims_of(kLength), AttentionMask::from(kCausal), false);
+  const auto blocks = query_blocks(dims_of(kLength), AttentionMask::from(kCausalMask), false);
   ASSERT_EQ(blocks.size(), 3u);
   EXPECT_EQ(blocks[1].first, kSmallestQueryBlock);
   EXPECT_EQ(blocks[1].keys.end, 2 * kSmallestQueryBlock);
   EXPECT_EQ(blocks[2].size, 44);
   const auto windowed = query_blocks(dims_of(kLength), AttentionMask::from(kWindow), false);
   EXPECT_EQ(windowed[2].keys.begin, kSmallestQueryBlock);
-  const auto placed = query_blocks(dims_of(kLength), AttentionMask::from(kCausal), true);
+  const auto placed = query_blocks(dims_of(kLength), AttentionMask::from(kCausalMask), true);
   EXPECT_EQ(placed[0].keys.end, kLength);
 }
 
 TEST(AttentionDecomposeTest, LongSequencesHaveBlocksOfBoundedSize) {
   for (const int64_t length : {4096, 32768})
-    for (const QueryBlock& block : query_blocks(dims_of(length), AttentionMask::from(kCausal), false))
+    for (const QueryBlock& block : query_blocks(dims_of(length), AttentionMask::from(kCausalMask), false))
       EXPECT_LE(block.size, kLargestQueryBlock);
 }
 
@@ -72,7 +72,7 @@ void expect_decomposition_equals_reference(std::string_view name, const Types& t
 TEST(AttentionDecomposeTest, SeveralBlocksEqualTheReference) {
   const ir::TensorType q{ir::DType::f32, {1, kLength, 2, 4}}, k{ir::DType::f32, {1, kLength, 1, 4}};
   const ir::TensorType lse{ir::DType::f32, {1, 2, kLength}};
-  for (const ir::Attrs& attrs : {kCausal, kWindow, kSparse}) {
+  for (const ir::Attrs& attrs : {kCausalMask, kWindow, kSparse}) {
     expect_decomposition_equals_reference("attention", {q, k, k}, attrs);
     expect_decomposition_equals_reference("attention_grad", {q, k, k, q, lse, q}, attrs);
   }

@@ -22,7 +22,7 @@ using ir::Sharding;
 using ir::TensorType;
 using testing_support::random_tensor;
 
-struct Case {
+struct RingCase {
   std::string name;
   Mesh mesh;
   ir::Shape shape;  // [b,s,H,d]
@@ -35,11 +35,11 @@ struct Case {
   int64_t passes = -1;                     // -1: all around
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const RingCase& c, std::ostream* out) { *out << c.name; }
 
 Mesh mesh_of(int64_t context) { return Mesh({{"context", context}}); }
 
-std::vector<Case> all_cases() {
+std::vector<RingCase> ring_cases() {
   const Mesh wide({{"data", 2}, {"context", 2}, {"model.0", 2}, {"model.1", 2}});
   const ir::Attrs causal = {{"causal", int64_t{1}}};
   const ir::Attrs window = {{"causal", int64_t{1}}, {"window", int64_t{5}}};
@@ -48,7 +48,7 @@ std::vector<Case> all_cases() {
                             {"sparse_global", int64_t{1}},
                             {"sparse_local", int64_t{2}}};
   const ir::Attrs gaps = {{"sparse_block", int64_t{2}}, {"sparse_global", int64_t{1}}, {"window", int64_t{3}}};
-  std::vector<Case> cases = {
+  std::vector<RingCase> cases = {
       {.name = "causal2", .mesh = mesh_of(2), .shape = {2, 6, 2, 4}, .kv_heads = 2, .mask = causal},
       {.name = "causal4_grouped", .mesh = mesh_of(4), .shape = {1, 8, 4, 4}, .kv_heads = 2, .mask = causal},
       {.name = "full3", .mesh = mesh_of(3), .shape = {1, 9, 1, 4}, .kv_heads = 1},
@@ -180,7 +180,7 @@ class FakeContext : public PartitionContext {
   std::map<std::string, Asked> asked_;
 };
 
-Tensor positions_of(const Case& c) {
+Tensor positions_of(const RingCase& c) {
   const int64_t size = c.shape[1];
   Tensor positions = Tensor::zeros({DType::i32, {size}});
   for (int64_t i = 0; i < size; ++i) {
@@ -191,10 +191,10 @@ Tensor positions_of(const Case& c) {
   return positions;
 }
 
-class AttentionRingTest : public testing::TestWithParam<Case> {
+class AttentionRingTest : public testing::TestWithParam<RingCase> {
  protected:
   AttentionRingTest() {
-    const Case& c = GetParam();
+    const RingCase& c = GetParam();
     const TensorType q{c.dtype, c.shape}, k{c.dtype, {c.shape[0], c.shape[1], c.kv_heads, c.shape[3]}};
     attrs_ = c.mask;
     attrs_.set("scale", 1.0 / std::sqrt(static_cast<double>(c.shape[3])));
@@ -250,8 +250,8 @@ class AttentionRingTest : public testing::TestWithParam<Case> {
   std::vector<Tensor> operands_;
   std::vector<Sharding> shardings_;
 };
-INSTANTIATE_TEST_SUITE_P(Cases, AttentionRingTest, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionRingTest, testing::ValuesIn(ring_cases()),
+                         [](const testing::TestParamInfo<RingCase>& info) { return info.param.name; });
 
 TEST_P(AttentionRingTest, EqualsAttentionOnOneChip) {
   expect_same("attention", operands_, shardings_, partition_attention, passes());

@@ -73,8 +73,6 @@ Cotangents conv_grad(const GradArgs& args) {
 // "b0 s c" for x of rank 3
 std::string dims_of_x(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2) + "s c"; }
 
-ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
-
 // How far tap k's source lies before the result's position.
 int64_t lag(int64_t k, int64_t width, bool reverse) { return reverse ? k - (width - 1) : width - 1 - k; }
 
@@ -123,11 +121,17 @@ OpDef causal_conv_def() {
   def.stablehlo = hlo_conv;
   def.samples = [] {
     return std::vector<Sample>{
-        {.name = "width4", .operands = {f32({2, 9, 6}), f32({6, 4})}, .attrs = {{"reverse", int64_t{0}}}},
-        {.name = "reverse", .operands = {f32({2, 7, 5}), f32({5, 3})}, .attrs = {{"reverse", int64_t{1}}}},
-        {.name = "wider_than_sequence", .operands = {f32({1, 2, 70}), f32({70, 4})}, .attrs = {}},
-        {.name = "runs", .operands = {f32({2, 4, 5, 3}), f32({3, 4})}, .attrs = {}},
-        {.name = "one_sequence", .operands = {f32({6, 2}), f32({2, 2})}, .attrs = {}},
+        {.name = "width4",
+         .operands = {{ir::DType::f32, {2, 9, 6}}, {ir::DType::f32, {6, 4}}},
+         .attrs = {{"reverse", int64_t{0}}}},
+        {.name = "reverse",
+         .operands = {{ir::DType::f32, {2, 7, 5}}, {ir::DType::f32, {5, 3}}},
+         .attrs = {{"reverse", int64_t{1}}}},
+        {.name = "wider_than_sequence",
+         .operands = {{ir::DType::f32, {1, 2, 70}}, {ir::DType::f32, {70, 4}}},
+         .attrs = {}},
+        {.name = "runs", .operands = {{ir::DType::f32, {2, 4, 5, 3}}, {ir::DType::f32, {3, 4}}}, .attrs = {}},
+        {.name = "one_sequence", .operands = {{ir::DType::f32, {6, 2}}, {ir::DType::f32, {2, 2}}}, .attrs = {}},
     };
   };
   return def;
@@ -151,15 +155,17 @@ OpDef causal_conv_weight_def() {
   def.samples = [] {
     return std::vector<Sample>{
         {.name = "width4",
-         .operands = {f32({2, 9, 6}), f32({2, 9, 6})},
+         .operands = {{ir::DType::f32, {2, 9, 6}}, {ir::DType::f32, {2, 9, 6}}},
          .attrs = {{"reverse", int64_t{0}}, {"width", int64_t{4}}}},
         {.name = "reverse",
-         .operands = {f32({2, 70, 5}), f32({2, 70, 5})},
+         .operands = {{ir::DType::f32, {2, 70, 5}}, {ir::DType::f32, {2, 70, 5}}},
          .attrs = {{"reverse", int64_t{1}}, {"width", int64_t{3}}}},
         {.name = "wider_than_sequence",
-         .operands = {f32({1, 2, 70}), f32({1, 2, 70})},
+         .operands = {{ir::DType::f32, {1, 2, 70}}, {ir::DType::f32, {1, 2, 70}}},
          .attrs = {{"width", int64_t{4}}}},
-        {.name = "runs", .operands = {f32({2, 4, 5, 3}), f32({2, 4, 5, 3})}, .attrs = {{"width", int64_t{4}}}},
+        {.name = "runs",
+         .operands = {{ir::DType::f32, {2, 4, 5, 3}}, {ir::DType::f32, {2, 4, 5, 3}}},
+         .attrs = {{"width", int64_t{4}}}},
     };
   };
   return def;

@@ -36,7 +36,7 @@ double sum_at(const Group& group, size_t operand, int64_t element) {
   return sum;
 }
 
-void all_gather(const Group& group, std::span<Tensor> results) {
+void reference_all_gather(const Group& group, std::span<Tensor> results) {
   for (size_t r = 0; r < results.size(); ++r) {
     const size_t dim = static_cast<size_t>(group.attrs.list("dims")[r]);
     const Shape& part = group.operands[0][r].type.shape;
@@ -49,7 +49,7 @@ void all_gather(const Group& group, std::span<Tensor> results) {
   }
 }
 
-void reduce_scatter(const Group& group, std::span<Tensor> results) {
+void reference_reduce_scatter(const Group& group, std::span<Tensor> results) {
   for (size_t r = 0; r < results.size(); ++r) {
     const size_t dim = static_cast<size_t>(group.attrs.list("dims")[r]);
     int64_t i = 0;
@@ -60,7 +60,7 @@ void reduce_scatter(const Group& group, std::span<Tensor> results) {
   }
 }
 
-void all_reduce(const Group& group, std::span<Tensor> results) {
+void reference_all_reduce(const Group& group, std::span<Tensor> results) {
   const bool is_sum = group.attrs.text("kind") == "sum";
   for (size_t r = 0; r < results.size(); ++r) {
     for (int64_t i = 0; i < results[r].elements(); ++i) {
@@ -71,7 +71,7 @@ void all_reduce(const Group& group, std::span<Tensor> results) {
   }
 }
 
-void all_to_all(const Group& group, std::span<Tensor> results) {
+void reference_all_to_all(const Group& group, std::span<Tensor> results) {
   const size_t split = static_cast<size_t>(group.attrs.integer("split"));
   const size_t concat = static_cast<size_t>(group.attrs.integer("concat"));
   for (size_t r = 0; r < results.size(); ++r) {
@@ -87,14 +87,16 @@ void all_to_all(const Group& group, std::span<Tensor> results) {
   }
 }
 
-void permute(const Group& group, std::span<Tensor> results) {
+void reference_permute(const Group& group, std::span<Tensor> results) {
   const auto sender = static_cast<size_t>(group.shifted());
   for (size_t r = 0; r < results.size(); ++r) results[r].data = group.operands[sender][r].data;
 }
 
-void shard_index(const Group& group, std::span<Tensor> results) { results[0][0] = static_cast<double>(group.index()); }
+void reference_shard_index(const Group& group, std::span<Tensor> results) {
+  results[0][0] = static_cast<double>(group.index());
+}
 
-void shard_slice(const Group& group, std::span<Tensor> results) {
+void reference_shard_slice(const Group& group, std::span<Tensor> results) {
   const size_t dim = static_cast<size_t>(group.attrs.integer("dim"));
   const Tensor& whole = group.operands[group.member][0];
   int64_t i = 0;
@@ -112,9 +114,10 @@ std::vector<Tensor> evaluate_collective(std::string_view op, std::span<const std
   if (op == kStartOp) return evaluate_collective(attrs.text("op"), operands, member, attrs);
   if (op == kDoneOp) return operands[member];
   static const std::map<std::string_view, Reference> references = {
-      {"all_gather", all_gather},   {"all_reduce", all_reduce},         {"all_to_all", all_to_all},
-      {"permute", permute},         {"reduce_scatter", reduce_scatter}, {"shard_index", shard_index},
-      {"shard_slice", shard_slice},
+      {"all_gather", reference_all_gather},         {"all_reduce", reference_all_reduce},
+      {"all_to_all", reference_all_to_all},         {"permute", reference_permute},
+      {"reduce_scatter", reference_reduce_scatter}, {"shard_index", reference_shard_index},
+      {"shard_slice", reference_shard_slice},
   };
   const auto reference = references.find(op);
   MEGACPP_CHECK(reference != references.end()) << op << " is not computed by a group in lockstep";

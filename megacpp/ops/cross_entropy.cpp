@@ -28,13 +28,13 @@ bool are_logits_labels(const Types& operands) {
          operands[1] == per_row(operands[0], DType::i32);
 }
 
-Types infer(const Types& operands, const ir::Attrs&) {
+Types infer_cross_entropy(const Types& operands, const ir::Attrs&) {
   require_operands(operands.size() == 2 && are_logits_labels(operands), "cross_entropy", operands,
                    "logits[..,v], i32 labels[..]");
   return Types(2, per_row(operands[0], DType::f32));
 }
 
-Types infer_grad(const Types& operands, const ir::Attrs&) {
+Types infer_cross_entropy_grad(const Types& operands, const ir::Attrs&) {
   bool holds = operands.size() == 5 && are_logits_labels(operands);
   for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == per_row(operands[0], DType::f32);
   require_operands(holds, "cross_entropy_grad", operands,
@@ -42,7 +42,7 @@ Types infer_grad(const Types& operands, const ir::Attrs&) {
   return {operands[0]};
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents cross_entropy_cotangents(const GradArgs& args) {
   Builder& b = args.builder;
   const auto or_zero = [&](size_t result) {
     return args.cotangents[result] ? *args.cotangents[result] : b.constant_like(0, args.results[result]);
@@ -52,7 +52,7 @@ Cotangents grad(const GradArgs& args) {
   return {b.one("cross_entropy_grad", {args.operands[0], args.operands[1], args.results[1], dnll, dlse}), std::nullopt};
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+void reference_cross_entropy(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor& logits = operands[0];
   const int64_t width = logits.type.dim(-1);
   for (int64_t row = 0; row < logits.elements() / width; ++row) {
@@ -68,7 +68,7 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
   }
 }
 
-void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
+void reference_cross_entropy_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor& logits = operands[0];
   const int64_t width = logits.type.dim(-1);
   for (int64_t row = 0; row < logits.elements() / width; ++row) {
@@ -107,7 +107,7 @@ struct Rows {
   }
 };
 
-std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+std::vector<ValueId> decompose_cross_entropy(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
   const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
   const ValueId top = b.reduce_max(rows.logits, {rows.columns()});
   const ValueId sum = b.reduce_sum(b.exp(b.sub(rows.logits, rows.spread(top))), {rows.columns()});
@@ -116,7 +116,7 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   return {rows.unless_masked(b.sub(lse, at_label)), lse};
 }
 
-std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+std::vector<ValueId> decompose_cross_entropy_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
   const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
   const ValueId dnll = rows.unless_masked(operands[3]);
   const ValueId probability = b.exp(b.sub(rows.logits, rows.spread(operands[2])));
@@ -132,7 +132,7 @@ void fill_labels(std::vector<Tensor>& operands) {
     operands[1][row] = row % 4 == 1 ? -1.0 : static_cast<double>(row * 5 % width);
 }
 
-Sample sample(std::string name, ir::Shape shape, size_t per_row_operands) {
+Sample cross_entropy_sample(std::string name, ir::Shape shape, size_t per_row_operands) {
   const ir::TensorType logits{DType::f32, std::move(shape)};
   Types operands = {logits, per_row(logits, DType::i32)};
   operands.resize(2 + per_row_operands, per_row(logits, DType::f32));
@@ -144,9 +144,10 @@ Sample sample(std::string name, ir::Shape shape, size_t per_row_operands) {
           .fill = fill_labels};
 }
 
-std::vector<Sample> samples(size_t per_row_operands) {
-  return {sample("even", {6, 8}, per_row_operands), sample("odd", {5, 7}, per_row_operands),
-          sample("batch", {2, 4, 9}, per_row_operands), sample("one_class", {3, 1}, per_row_operands)};
+std::vector<Sample> cross_entropy_samples(size_t per_row_operands) {
+  return {cross_entropy_sample("even", {6, 8}, per_row_operands), cross_entropy_sample("odd", {5, 7}, per_row_operands),
+          cross_entropy_sample("batch", {2, 4, 9}, per_row_operands),
+          cross_entropy_sample("one_class", {3, 1}, per_row_operands)};
 }
 
 // `spec` writes the leading dimensions as T. Labels are looked up among all columns, so v stays whole; split columns
@@ -157,7 +158,7 @@ Factors row_factors(const NodeView& view, std::string spec) {
   return factors_from(view, spec, "v");
 }
 
-Cost cost_of(const NodeView& view) { return Cost{5.0 * static_cast<double>(view.operands[0].elements())}; }
+Cost cross_entropy_cost(const NodeView& view) { return Cost{5.0 * static_cast<double>(view.operands[0].elements())}; }
 
 }  // namespace
 
@@ -165,13 +166,13 @@ OpDef cross_entropy_def() {
   return {
       .name = "cross_entropy",
       .doc = "negative log likelihood of each row's label (0 where the label is negative), and log-sum-exp",
-      .infer = infer,
+      .infer = infer_cross_entropy,
       .factors = [](const NodeView& view) { return row_factors(view, "T v, T -> T , T "); },
-      .grad = grad,
-      .cost = cost_of,
-      .reference = reference,
-      .decompose = decompose,
-      .samples = [] { return samples(0); },
+      .grad = cross_entropy_cotangents,
+      .cost = cross_entropy_cost,
+      .reference = reference_cross_entropy,
+      .decompose = decompose_cross_entropy,
+      .samples = [] { return cross_entropy_samples(0); },
   };
 }
 
@@ -179,14 +180,14 @@ OpDef cross_entropy_grad_def() {
   return {
       .name = "cross_entropy_grad",
       .doc = "gradient of cross_entropy for the logits",
-      .infer = infer_grad,
+      .infer = infer_cross_entropy_grad,
       .factors = [](const NodeView& view) { return row_factors(view, "T v, T , T , T , T -> T v"); },
       .no_grad = "made by autodiff; second derivatives are not taken",
-      .cost = cost_of,
-      .reference = reference_grad,
-      .decompose = decompose_grad,
+      .cost = cross_entropy_cost,
+      .reference = reference_cross_entropy_grad,
+      .decompose = decompose_cross_entropy_grad,
       .may_alias = 0,
-      .samples = [] { return samples(3); },
+      .samples = [] { return cross_entropy_samples(3); },
   };
 }
 

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ir/axis_sets.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/expert_rows.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/partition_rule.h"
@@ -23,8 +24,6 @@ using ir::DType;
 constexpr size_t kExperts = 2;  // dimension of rows that are not packed
 
 bool is_slots(const ir::TensorType& type) { return type.rank() == 4 && type.dtype == DType::i32; }
-
-bool is_packed(const ir::TensorType& rows) { return rows.rank() == 4; }
 
 // All rows of one chunk.
 int64_t chunk_rows(const ir::TensorType& rows) { return is_packed(rows) ? rows.dim(2) : rows.dim(2) * rows.dim(3); }
@@ -302,7 +301,7 @@ void fill_slots(Tensor& slot, int64_t rows) {
   }
 }
 
-struct Sizes {
+struct DispatchSizes {
   int64_t batch, chunks, tokens, choices;
   int64_t experts;  // 0: rows are packed
   int64_t room, width;
@@ -314,15 +313,18 @@ struct Sizes {
   }
 };
 
-constexpr Sizes kRoomy = {.batch = 2, .chunks = 2, .tokens = 6, .choices = 2, .experts = 2, .room = 5, .width = 4};
-constexpr Sizes kOdd = {.batch = 1, .chunks = 3, .tokens = 5, .choices = 3, .experts = 7, .room = 1, .width = 3};
-constexpr Sizes kPacked = {.batch = 2, .chunks = 1, .tokens = 6, .choices = 2, .experts = 0, .room = 12, .width = 4};
+constexpr DispatchSizes kRoomy = {
+    .batch = 2, .chunks = 2, .tokens = 6, .choices = 2, .experts = 2, .room = 5, .width = 4};
+constexpr DispatchSizes kOdd = {
+    .batch = 1, .chunks = 3, .tokens = 5, .choices = 3, .experts = 7, .room = 1, .width = 3};
+constexpr DispatchSizes kPacked = {
+    .batch = 2, .chunks = 1, .tokens = 6, .choices = 2, .experts = 0, .room = 12, .width = 4};
 
 enum class Source { tokens, rows };
 
 // Operands are those of the sources given, then slots, then weights if asked for.
-Sample sample(std::string name, const Sizes& sizes, std::initializer_list<Source> sources, bool weighted,
-              ir::Attrs attrs = {}) {
+Sample dispatch_sample(std::string name, const DispatchSizes& sizes, std::initializer_list<Source> sources,
+                       bool weighted, ir::Attrs attrs = {}) {
   Types operands;
   for (const Source source : sources)
     operands.push_back({DType::f32, source == Source::rows ? sizes.row_shape() : sizes.token_shape()});
@@ -337,7 +339,7 @@ Sample sample(std::string name, const Sizes& sizes, std::initializer_list<Source
 }
 
 // `spec` names the rows "b c R h"; experts stand apart unless they are packed.
-Factors row_factors(const NodeView& view, const ir::TensorType& rows, std::string spec) {
+Factors dispatch_factors(const NodeView& view, const ir::TensorType& rows, std::string spec) {
   const size_t at = spec.find('R');
   return factors_from(view, spec.replace(at, 1, is_packed(rows) ? "r" : "x r"), "l k r");
 }
@@ -357,7 +359,7 @@ OpDef dispatch_def() {
       .infer = infer_dispatch,
       .factors =
           [](const NodeView& view) {
-            return row_factors(view, view.results[0], "b c l h, b c l k, b c l k -> b c R h");
+            return dispatch_factors(view, view.results[0], "b c l h, b c l k, b c l k -> b c R h");
           },
       .grad = grad_dispatch,
       .cost = [](const NodeView& view) { return Cost{static_cast<double>(view.results[0].elements())}; },
@@ -367,8 +369,9 @@ OpDef dispatch_def() {
       .stablehlo = hlo_dispatch,
       .samples =
           [] {
-            const auto make = [](std::string name, const Sizes& sizes, bool weighted) {
-              return sample(std::move(name), sizes, {Source::tokens}, weighted, {{"shape", sizes.row_shape()}});
+            const auto make = [](std::string name, const DispatchSizes& sizes, bool weighted) {
+              return dispatch_sample(std::move(name), sizes, {Source::tokens}, weighted,
+                                     {{"shape", sizes.row_shape()}});
             };
             return std::vector<Sample>{make("plain", kRoomy, false), make("weighted", kRoomy, true),
                                        make("odd", kOdd, true), make("packed", kPacked, false)};
@@ -383,7 +386,7 @@ OpDef combine_def() {
       .infer = infer_combine,
       .factors =
           [](const NodeView& view) {
-            return row_factors(view, view.operands[0], "b c R h, b c l k, b c l k -> b c l h");
+            return dispatch_factors(view, view.operands[0], "b c R h, b c l k, b c l k -> b c l h");
           },
       .grad = grad_combine,
       .cost = [](const NodeView& view) { return flops_per_slot_element(view, view.operands[1]); },
@@ -393,9 +396,10 @@ OpDef combine_def() {
       .stablehlo = hlo_combine,
       .samples =
           [] {
-            return std::vector<Sample>{
-                sample("plain", kRoomy, {Source::rows}, false), sample("weighted", kRoomy, {Source::rows}, true),
-                sample("odd", kOdd, {Source::rows}, true), sample("packed", kPacked, {Source::rows}, true)};
+            return std::vector<Sample>{dispatch_sample("plain", kRoomy, {Source::rows}, false),
+                                       dispatch_sample("weighted", kRoomy, {Source::rows}, true),
+                                       dispatch_sample("odd", kOdd, {Source::rows}, true),
+                                       dispatch_sample("packed", kPacked, {Source::rows}, true)};
           },
   };
 }
@@ -407,7 +411,7 @@ OpDef slot_dots_def() {
       .infer = infer_slot_dots,
       .factors =
           [](const NodeView& view) {
-            return row_factors(view, view.operands[1], "b c l h, b c R h, b c l k -> b c l k");
+            return dispatch_factors(view, view.operands[1], "b c l h, b c R h, b c l k -> b c l k");
           },
       .grad = grad_slot_dots,
       .cost = [](const NodeView& view) { return flops_per_slot_element(view, view.operands[2]); },
@@ -421,8 +425,9 @@ OpDef slot_dots_def() {
       .samples =
           [] {
             const auto both = {Source::tokens, Source::rows};
-            return std::vector<Sample>{sample("even", kRoomy, both, false), sample("odd", kOdd, both, false),
-                                       sample("packed", kPacked, both, false)};
+            return std::vector<Sample>{dispatch_sample("even", kRoomy, both, false),
+                                       dispatch_sample("odd", kOdd, both, false),
+                                       dispatch_sample("packed", kPacked, both, false)};
           },
   };
 }

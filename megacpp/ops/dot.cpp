@@ -152,7 +152,7 @@ void dot_reference(std::span<const Tensor> operands, std::span<Tensor> results, 
   });
 }
 
-Sample sample(std::string name, Shape lhs, Shape rhs, Builder::DotDims dims) {
+Sample dot_sample(std::string name, Shape lhs, Shape rhs, Builder::DotDims dims) {
   return {.name = std::move(name),
           .operands = {{DType::f32, std::move(lhs)}, {DType::f32, std::move(rhs)}},
           .attrs = {{"lhs_contract", dims.lhs_contract},
@@ -212,16 +212,16 @@ OpDef dot_def() {
   };
   def.samples = [] {
     std::vector<Sample> samples = {
-        sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),
-        sample("rank3", {2, 3, 4}, {4, 5}, {.lhs_contract = {2}, .rhs_contract = {0}}),
-        sample("transposed", {6, 4}, {2, 6}, {.lhs_contract = {0}, .rhs_contract = {1}}),
-        sample("two_contracted", {2, 3, 4}, {2, 3, 5}, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}}),
-        sample("batched", {2, 3, 4}, {2, 4, 5},
-               {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}}),
-        sample("batch_inside", {3, 2, 4}, {5, 2, 4},
-               {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {1}, .rhs_batch = {1}}),
-        sample("heads", {2, 3, 4, 2}, {2, 5, 4, 2},
-               {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}})};
+        dot_sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),
+        dot_sample("rank3", {2, 3, 4}, {4, 5}, {.lhs_contract = {2}, .rhs_contract = {0}}),
+        dot_sample("transposed", {6, 4}, {2, 6}, {.lhs_contract = {0}, .rhs_contract = {1}}),
+        dot_sample("two_contracted", {2, 3, 4}, {2, 3, 5}, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}}),
+        dot_sample("batched", {2, 3, 4}, {2, 4, 5},
+                   {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}}),
+        dot_sample("batch_inside", {3, 2, 4}, {5, 2, 4},
+                   {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {1}, .rhs_batch = {1}}),
+        dot_sample("heads", {2, 3, 4, 2}, {2, 5, 4, 2},
+                   {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}})};
     Sample accumulated = samples[0];
     accumulated.name = "accumulated";
     accumulated.operands.push_back({DType::f32, {4, 2}});

@@ -114,7 +114,7 @@ void fused_reference(std::span<const Tensor> operands, std::span<Tensor> results
   });
 }
 
-Sample sample(std::string name, Types operands, Shape shape, std::string program, std::string dtypes = "f32") {
+Sample fused_sample(std::string name, Types operands, Shape shape, std::string program, std::string dtypes = "f32") {
   return {.name = std::move(name),
           .operands = std::move(operands),
           .attrs = {{"shape", std::move(shape)}, {"program", std::move(program)}, {"dtypes", std::move(dtypes)}}};
@@ -141,20 +141,20 @@ OpDef fused_def() {
   def.reference = fused_reference;
   def.samples = [] {
     const auto f32 = [](Shape shape) { return ir::TensorType{DType::f32, std::move(shape)}; };
-    return std::vector<Sample>{sample("silu", {f32({4, 6})}, {4, 6}, "in(0,1) logistic(%0) mul(%0,%1) out(%2)"),
-                               sample("row_and_column", {f32({4, 6}), f32({6}), f32({4})}, {4, 6},
-                                      "in(0,1) in(1) in(0) mul(%0,%1) add(%3,%2) out(%4)"),
-                               sample("square_sum", {f32({4, 6})}, {4, 6}, "in(0,1) mul(%0,%0) sum(%1;1)"),
-                               sample("sum_all_and_store", {f32({2, 4, 6}), f32({2, 6})}, {2, 4, 6},
-                                      "in(0,1,2) in(0,2) mul(%0,%1) out(%2) sum(%2;3)", "f32 f32"),
-                               sample("max_rows", {f32({4, 6})}, {4, 6}, "in(0,1) exp(%0) max(%1;1)"),
-                               sample("head_broadcast", {f32({2, 4, 2, 3}), f32({2})}, {2, 4, 2, 3},
-                                      "in(0,1,2,3) in(2) const(0.5) mul(%0,%1) add(%3,%2) tanh(%4) out(%5)"),
-                               sample("bf16_store", {{DType::bf16, {4, 6}}, f32({6})}, {4, 6},
-                                      "in(0,1) in(1) add(%0,%1) out(%2) out(%0)", "bf16 f32"),
-                               sample("predicate", {{DType::i32, {4, 6}}, {DType::i32, {4}}}, {4, 6},
-                                      "in(0,1) in(0) lt(%0,%1) out(%2)", "pred"),
-                               sample("scalar", {f32({})}, {}, "in() const(2) mul(%0,%1) out(%2)")};
+    return std::vector<Sample>{fused_sample("silu", {f32({4, 6})}, {4, 6}, "in(0,1) logistic(%0) mul(%0,%1) out(%2)"),
+                               fused_sample("row_and_column", {f32({4, 6}), f32({6}), f32({4})}, {4, 6},
+                                            "in(0,1) in(1) in(0) mul(%0,%1) add(%3,%2) out(%4)"),
+                               fused_sample("square_sum", {f32({4, 6})}, {4, 6}, "in(0,1) mul(%0,%0) sum(%1;1)"),
+                               fused_sample("sum_all_and_store", {f32({2, 4, 6}), f32({2, 6})}, {2, 4, 6},
+                                            "in(0,1,2) in(0,2) mul(%0,%1) out(%2) sum(%2;3)", "f32 f32"),
+                               fused_sample("max_rows", {f32({4, 6})}, {4, 6}, "in(0,1) exp(%0) max(%1;1)"),
+                               fused_sample("head_broadcast", {f32({2, 4, 2, 3}), f32({2})}, {2, 4, 2, 3},
+                                            "in(0,1,2,3) in(2) const(0.5) mul(%0,%1) add(%3,%2) tanh(%4) out(%5)"),
+                               fused_sample("bf16_store", {{DType::bf16, {4, 6}}, f32({6})}, {4, 6},
+                                            "in(0,1) in(1) add(%0,%1) out(%2) out(%0)", "bf16 f32"),
+                               fused_sample("predicate", {{DType::i32, {4, 6}}, {DType::i32, {4}}}, {4, 6},
+                                            "in(0,1) in(0) lt(%0,%1) out(%2)", "pred"),
+                               fused_sample("scalar", {f32({})}, {}, "in() const(2) mul(%0,%1) out(%2)")};
   };
   return def;
 }

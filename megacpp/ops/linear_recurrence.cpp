@@ -14,7 +14,7 @@ namespace {
 
 int64_t dim_of(const ir::Attrs& attrs) { return attrs.integer("dim", 1); }
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_linear_recurrence(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("linear_recurrence", operands, 2);
   require_dim("linear_recurrence", dim_of(attrs), operands[1].shape);
   require_float_shape("linear_recurrence", "x", operands[1], operands[1].shape);
@@ -22,7 +22,7 @@ Types infer(const Types& operands, const ir::Attrs& attrs) {
   return {operands[1]};
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_linear_recurrence(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& a = operands[0];
   const Tensor& x = operands[1];
   const int64_t seq = x.type.dim(dim_of(attrs));
@@ -41,28 +41,26 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
 }
 
 // Position t of `dim` holds what stood at t + 1; the last position is zero.
-ValueId shift_earlier(Builder& b, ValueId v, int64_t dim) {
+ValueId steps_earlier(Builder& b, ValueId v, int64_t dim) {
   return b.slice(b.pad(v, dim, 0, 1), dim, 1, b.type(v).dim(dim));
 }
 
 // Position t of `dim` holds what stood at t - 1; the first position is zero.
-ValueId shift_later(Builder& b, ValueId v, int64_t dim) {
+ValueId steps_later(Builder& b, ValueId v, int64_t dim) {
   return b.slice(b.pad(v, dim, 1, 0), dim, 0, b.type(v).dim(dim));
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents linear_recurrence_cotangents(const GradArgs& args) {
   Builder& b = args.builder;
   const ValueId a = args.operands[0], h = args.results[0], dh = *args.cotangents[0];
   const bool reverse = args.attrs.flag("reverse");
   const int64_t dim = dim_of(args.attrs);
-  const ValueId next_a = reverse ? shift_later(b, a, dim) : shift_earlier(b, a, dim);
-  const ValueId previous_h = reverse ? shift_earlier(b, h, dim) : shift_later(b, h, dim);
+  const ValueId next_a = reverse ? steps_later(b, a, dim) : steps_earlier(b, a, dim);
+  const ValueId previous_h = reverse ? steps_earlier(b, h, dim) : steps_later(b, h, dim);
   const ValueId dx = b.one("linear_recurrence", {next_a, dh}, {{"dim", dim}, {"reverse", int64_t{reverse ? 0 : 1}}});
   const ValueId da = b.mul(dx, previous_h);
   return {b.convert(da, b.type(a).dtype), dx};
 }
-
-ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 
 // h over ever longer spans that end at t, and what the state before the span is multiplied by: each pass doubles the
 // span. `towards` is 1, or -1 where states come from later positions.
@@ -77,7 +75,7 @@ constexpr int64_t kBlock = 16;  // steps scanned together; the states between bl
 
 // In f32: a product of many decays loses too much in bf16. Backwards by shifts to the other side and not by a reverse:
 // in kernels of several results XLA for CUDA (JAX 0.11.2, H200) gets those wrong, with gradients 1,000 times too large.
-HloResults write(HloWriter& w, const HloArgs& args) {
+HloResults write_linear_recurrence(HloWriter& w, const HloArgs& args) {
   const int64_t dim = dim_of(args.attrs());
   const size_t d = static_cast<size_t>(dim);
   const int64_t towards = args.attrs().flag("reverse") ? -1 : 1;
@@ -112,27 +110,37 @@ OpDef linear_recurrence_def() {
   OpDef def;
   def.name = "linear_recurrence";
   def.doc = "h_t = a_t h_{t-1} + x_t along dimension dim, or from its end with reverse";
-  def.infer = infer;
+  def.infer = infer_linear_recurrence;
   def.factors = [](const NodeView& view) {
     Factors factors = elementwise_factors(view);
     factors.factors[static_cast<size_t>(dim_of(view.attrs))].kind = FactorKind::replicated;
     return factors;
   };
-  def.grad = grad;
+  def.grad = linear_recurrence_cotangents;
   def.cost = [](const NodeView& view) { return Cost{2.0 * static_cast<double>(view.results[0].elements())}; };
-  def.reference = reference;
+  def.reference = reference_linear_recurrence;
   def.may_alias = 1;
-  def.stablehlo = write;
+  def.stablehlo = write_linear_recurrence;
   def.samples = [] {
     return std::vector<Sample>{
-        {.name = "forward", .operands = {f32({2, 9, 6}), f32({2, 9, 6})}, .attrs = {{"reverse", int64_t{0}}}},
-        {.name = "reverse", .operands = {f32({2, 7, 5}), f32({2, 7, 5})}, .attrs = {{"reverse", int64_t{1}}}},
-        {.name = "blocks", .operands = {f32({2, 37, 3}), f32({2, 37, 3})}, .attrs = {{"reverse", int64_t{0}}}},
-        {.name = "blocks_reverse", .operands = {f32({2, 37, 3}), f32({2, 37, 3})}, .attrs = {{"reverse", int64_t{1}}}},
-        {.name = "one_step", .operands = {f32({3, 1, 67}), f32({3, 1, 67})}, .attrs = {}},
-        {.name = "states", .operands = {f32({2, 4, 2, 3, 2}), f32({2, 4, 2, 3, 2})}, .attrs = {}},
+        {.name = "forward",
+         .operands = {{ir::DType::f32, {2, 9, 6}}, {ir::DType::f32, {2, 9, 6}}},
+         .attrs = {{"reverse", int64_t{0}}}},
+        {.name = "reverse",
+         .operands = {{ir::DType::f32, {2, 7, 5}}, {ir::DType::f32, {2, 7, 5}}},
+         .attrs = {{"reverse", int64_t{1}}}},
+        {.name = "blocks",
+         .operands = {{ir::DType::f32, {2, 37, 3}}, {ir::DType::f32, {2, 37, 3}}},
+         .attrs = {{"reverse", int64_t{0}}}},
+        {.name = "blocks_reverse",
+         .operands = {{ir::DType::f32, {2, 37, 3}}, {ir::DType::f32, {2, 37, 3}}},
+         .attrs = {{"reverse", int64_t{1}}}},
+        {.name = "one_step", .operands = {{ir::DType::f32, {3, 1, 67}}, {ir::DType::f32, {3, 1, 67}}}, .attrs = {}},
+        {.name = "states",
+         .operands = {{ir::DType::f32, {2, 4, 2, 3, 2}}, {ir::DType::f32, {2, 4, 2, 3, 2}}},
+         .attrs = {}},
         {.name = "dim2",
-         .operands = {f32({2, 2, 5, 3}), f32({2, 2, 5, 3})},
+         .operands = {{ir::DType::f32, {2, 2, 5, 3}}, {ir::DType::f32, {2, 2, 5, 3}}},
          .attrs = {{"dim", int64_t{2}}, {"reverse", int64_t{1}}}},
     };
   };

@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/expert_rows.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
@@ -14,8 +15,6 @@ namespace megacpp::ops {
 namespace {
 
 using ir::DType;
-
-bool is_packed(const ir::TensorType& rows) { return rows.rank() == 4; }
 
 // Rows and the counts of their chunks and experts.
 bool are_rows_counts(const ir::TensorType& rows, const ir::TensorType& counts) {
@@ -114,7 +113,7 @@ void reference_ragged_dot_weight(std::span<const Tensor> operands, std::span<Ten
   });
 }
 
-Cost cost_of(const NodeView& view) {
+Cost ragged_dot_cost(const NodeView& view) {
   // Both ops multiply every row, [h] or [f] wide, with a matrix of h x f.
   const ir::TensorType& weights = view.operands[1].rank() == 3 ? view.operands[1] : view.results[0];
   const int64_t rows = view.operands[0].elements() / view.operands[0].dim(-1);
@@ -130,7 +129,7 @@ RowNames row_names(const ir::TensorType& rows) {
   return is_packed(rows) ? RowNames{"b c r ", "r x"} : RowNames{"b c x r ", "r"};
 }
 
-Factors dot_factors(const NodeView& view) {
+Factors ragged_dot_factors(const NodeView& view) {
   const auto [rows, replicated] = row_names(view.operands[0]);
   const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
   return factors_from(view, rows + "h, " + weights + ", b c x -> " + rows + "f", replicated);
@@ -161,7 +160,7 @@ struct Shapes {
   ir::Shape addend = {};
 };
 
-Sample sample(std::string name, const Shapes& shapes, int64_t transpose_w) {
+Sample ragged_dot_sample(std::string name, const Shapes& shapes, int64_t transpose_w) {
   Types operands = {{DType::f32, shapes.rows},
                     {DType::f32, shapes.second},
                     {DType::i32, {shapes.rows[0], shapes.rows[1], shapes.experts}}};
@@ -177,21 +176,21 @@ std::vector<double> placed_counts() { return {2, 0, 5, 3, 1, 3, 0, 0, 3, 3, 3, 3
 
 std::vector<Sample> dot_samples() {
   return {
-      sample("packed", {{2, 1, 8, 4}, {3, 4, 6}, 3, packed_counts()}, 0),
-      sample("packed_transposed", {{1, 2, 8, 4}, {3, 2, 4}, 3, packed_counts()}, 1),
-      sample("places", {{2, 2, 4, 3, 4}, {4, 4, 2}, 4, placed_counts()}, 0),
-      sample("places_transposed", {{4, 1, 4, 3, 2}, {4, 6, 2}, 4, placed_counts()}, 1),
-      sample("odd_one_expert", {{1, 1, 2, 5, 3}, {2, 3, 7}, 2, {0, 5}}, 0),
+      ragged_dot_sample("packed", {{2, 1, 8, 4}, {3, 4, 6}, 3, packed_counts()}, 0),
+      ragged_dot_sample("packed_transposed", {{1, 2, 8, 4}, {3, 2, 4}, 3, packed_counts()}, 1),
+      ragged_dot_sample("places", {{2, 2, 4, 3, 4}, {4, 4, 2}, 4, placed_counts()}, 0),
+      ragged_dot_sample("places_transposed", {{4, 1, 4, 3, 2}, {4, 6, 2}, 4, placed_counts()}, 1),
+      ragged_dot_sample("odd_one_expert", {{1, 1, 2, 5, 3}, {2, 3, 7}, 2, {0, 5}}, 0),
   };
 }
 
 std::vector<Sample> weight_samples() {
   return {
-      sample("packed", {{2, 1, 8, 4}, {2, 1, 8, 6}, 3, packed_counts()}, 0),
-      sample("packed_transposed", {{1, 2, 8, 4}, {1, 2, 8, 2}, 3, packed_counts()}, 1),
-      sample("places", {{2, 2, 4, 3, 4}, {2, 2, 4, 3, 2}, 4, placed_counts()}, 0),
-      sample("accumulated", {{4, 1, 4, 3, 4}, {4, 1, 4, 3, 6}, 4, placed_counts(), {4, 6, 4}}, 1),
-      sample("odd_one_expert", {{1, 1, 2, 5, 3}, {1, 1, 2, 5, 7}, 2, {0, 5}}, 0),
+      ragged_dot_sample("packed", {{2, 1, 8, 4}, {2, 1, 8, 6}, 3, packed_counts()}, 0),
+      ragged_dot_sample("packed_transposed", {{1, 2, 8, 4}, {1, 2, 8, 2}, 3, packed_counts()}, 1),
+      ragged_dot_sample("places", {{2, 2, 4, 3, 4}, {2, 2, 4, 3, 2}, 4, placed_counts()}, 0),
+      ragged_dot_sample("accumulated", {{4, 1, 4, 3, 4}, {4, 1, 4, 3, 6}, 4, placed_counts(), {4, 6, 4}}, 1),
+      ragged_dot_sample("odd_one_expert", {{1, 1, 2, 5, 3}, {1, 1, 2, 5, 7}, 2, {0, 5}}, 0),
   };
 }
 
@@ -271,9 +270,9 @@ OpDef ragged_dot_def() {
           "product of each expert's rows with its matrix; the first counts[b,c,e] rows of an expert are in use, others "
           "zero",
       .infer = infer_ragged_dot,
-      .factors = dot_factors,
+      .factors = ragged_dot_factors,
       .grad = grad_ragged_dot,
-      .cost = cost_of,
+      .cost = ragged_dot_cost,
       .reference = reference_ragged_dot,
       .linear = linear_in_both,
       .stablehlo = hlo_ragged_dot,
@@ -288,7 +287,7 @@ OpDef ragged_dot_weight_def() {
       .infer = infer_ragged_dot_weight,
       .factors = weight_factors,
       .no_grad = "made by autodiff; second derivatives are not taken",
-      .cost = cost_of,
+      .cost = ragged_dot_cost,
       .reference = reference_ragged_dot_weight,
       .linear = linear_in_both,
       .may_alias = 3,

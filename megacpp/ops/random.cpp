@@ -16,7 +16,7 @@ using ir::DType;
 
 constexpr double kBelowOne = 1 - 0x1p-24;  // the largest f32 below one: uniforms stay inside (0, 1) when stored
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_random(const Types& operands, const ir::Attrs& attrs) {
   require_operands(operands == Types{{DType::i32, {}}}, "random", operands, "i32 step[]");
   attrs.text("site");  // must be there
   const std::string& distribution = attrs.text("distribution");
@@ -25,12 +25,12 @@ Types infer(const Types& operands, const ir::Attrs& attrs) {
   return {{DType::f32, attrs.list("shape")}};
 }
 
-Factors factors(const NodeView& view) {
+Factors random_factors(const NodeView& view) {
   const std::string names = numbered_names("d", view.results[0].rank());
   return factors_from(view, "* -> " + names, names);
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_random(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const base::Philox philox(static_cast<uint64_t>(attrs.integer("seed")), attrs.text("site"));
   const uint32_t step = static_cast<uint32_t>(operands[0][0]);
   const bool uniform = attrs.text("distribution") == "uniform";
@@ -75,7 +75,7 @@ Counter philox_words(HloWriter& w, const HloValue& index, const HloValue& step, 
   return c;
 }
 
-HloResults write(HloWriter& w, const HloArgs& args) {
+HloResults write_random(HloWriter& w, const HloArgs& args) {
   const base::Philox philox(static_cast<uint64_t>(args.attrs().integer("seed")), args.attrs().text("site"));
   const int64_t count = args.view.results[0].elements();
   const HloType words{"ui32", {count}}, numbers{"f32", {count}};
@@ -101,7 +101,7 @@ HloResults write(HloWriter& w, const HloArgs& args) {
   return {w.reshape(w.binary("multiply", radius, direction), args.result().shape)};
 }
 
-Sample sample(std::string name, ir::Shape shape, std::string distribution) {
+Sample random_sample(std::string name, ir::Shape shape, std::string distribution) {
   return {.name = std::move(name),
           .operands = {{DType::i32, {}}},
           .attrs = {{"shape", std::move(shape)},
@@ -118,16 +118,16 @@ OpDef random_def() {
   return {
       .name = "random",
       .doc = "uniform (0,1) or standard normal numbers, a pure function of seed, site, step and element index",
-      .infer = infer,
-      .factors = factors,
+      .infer = infer_random,
+      .factors = random_factors,
       .no_grad = "does not depend on floating-point operands",
       .cost = [](const NodeView& view) { return Cost{10.0 * static_cast<double>(view.results[0].elements())}; },
-      .reference = reference,
-      .stablehlo = write,
+      .reference = reference_random,
+      .stablehlo = write_random,
       .samples =
           [] {
-            return std::vector<Sample>{sample("uniform", {4, 6}, "uniform"), sample("normal", {3, 5}, "normal"),
-                                       sample("one", {}, "normal")};
+            return std::vector<Sample>{random_sample("uniform", {4, 6}, "uniform"),
+                                       random_sample("normal", {3, 5}, "normal"), random_sample("one", {}, "normal")};
           },
   };
 }

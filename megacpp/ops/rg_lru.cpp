@@ -47,18 +47,18 @@ Types infer_forward(const Types& operands, const ir::Attrs&) {
   return {operands[0]};
 }
 
-Types infer_grad(const Types& operands, const ir::Attrs&) {
+Types infer_rg_lru_grad(const Types& operands, const ir::Attrs&) {
   require_inputs("rg_lru_grad", operands, kGradOperands);
   require_float_shape("rg_lru_grad", "h", operands[4], operands[0].shape);
   require_float_shape("rg_lru_grad", "dh", operands[5], operands[0].shape);
   return {operands[0], operands[1], operands[2], operands[3]};
 }
 
-struct Sizes {
+struct ScanSizes {
   int64_t batch, seq, channels;
 };
 
-Sizes sizes_of(const ir::TensorType& x) {
+ScanSizes sizes_of(const ir::TensorType& x) {
   const int64_t seq = x.dim(-2), channels = x.dim(-1);
   return {x.elements() / std::max<int64_t>(1, seq * channels), seq, channels};
 }
@@ -171,7 +171,7 @@ std::vector<ValueId> decompose_forward(Builder& b, const std::vector<ValueId>& o
 // v (1 - v): the slope of the logistic function from its value.
 ValueId logistic_slope(Builder& b, ValueId v) { return b.mul(v, b.sub(b.constant_like(1.0, v), v)); }
 
-std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+std::vector<ValueId> decompose_rg_lru_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
   constexpr auto kF32 = ir::DType::f32;
   const Gates g = build_gates(b, operands, kGradOperands);
   const int64_t dim = b.type(g.x).rank() - 2, seq = b.type(g.x).dim(dim);
@@ -203,7 +203,7 @@ std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& oper
   return results;
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents rg_lru_cotangents(const GradArgs& args) {
   std::vector<ValueId> operands = args.operands;
   operands.insert(operands.begin() + kForwardOperands, {args.results[0], *args.cotangents[0]});
   const std::vector<ValueId> grads = args.builder.node("rg_lru_grad", operands);
@@ -217,16 +217,15 @@ std::string continues_names(const NodeView& view, size_t count) {
   return view.operands.size() > count ? ", " + leading_names(view) : "";
 }
 
-ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
-
 std::vector<Sample> make_samples(bool with_cotangent) {
   std::vector<Sample> samples;
   for (const auto& [name, shape] : std::vector<std::pair<std::string, ir::Shape>>{
            {"even", {2, 8, 6}}, {"one_step", {3, 1, 5}}, {"odd_sizes", {1, 37, 67}}, {"runs", {2, 4, 5, 3}}}) {
-    Sample sample{.name = name, .operands = {f32(shape), f32(shape), f32(shape), f32({shape.back()})}, .attrs = {}};
-    if (with_cotangent) sample.operands.insert(sample.operands.end(), {f32(shape), f32(shape)});
+    const ir::TensorType full = {ir::DType::f32, shape};
+    Sample sample{.name = name, .operands = {full, full, full, {ir::DType::f32, {shape.back()}}}, .attrs = {}};
+    if (with_cotangent) sample.operands.insert(sample.operands.end(), {full, full});
     if (shape.size() > 3) {
-      sample.operands.push_back(f32({shape.begin(), shape.end() - 2}));
+      sample.operands.push_back({ir::DType::f32, {shape.begin(), shape.end() - 2}});
       sample.fill = [](std::vector<Tensor>& operands) {
         Tensor& continues = operands.back();
         for (int64_t i = 0; i < continues.elements(); ++i) continues[i] = i % 4 == 0 ? 0.0 : 1.0;
@@ -254,7 +253,7 @@ OpDef rg_lru_def() {
     const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
     return factors_from(view, inputs + continues_names(view, kForwardOperands) + " -> " + x, "s");
   };
-  def.grad = grad;
+  def.grad = rg_lru_cotangents;
   def.cost = [](const NodeView& view) { return Cost{16.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = forward_reference;
   def.decompose = decompose_forward;
@@ -266,7 +265,7 @@ OpDef rg_lru_grad_def() {
   OpDef def;
   def.name = "rg_lru_grad";
   def.doc = "gradients of rg_lru from its operands, its result and the cotangent";
-  def.infer = infer_grad;
+  def.infer = infer_rg_lru_grad;
   def.factors = [](const NodeView& view) {
     const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
     const std::string operands = inputs + "," + x + "," + x + continues_names(view, kGradOperands);
@@ -275,7 +274,7 @@ OpDef rg_lru_grad_def() {
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = [](const NodeView& view) { return Cost{40.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = grad_reference;
-  def.decompose = decompose_grad;
+  def.decompose = decompose_rg_lru_grad;
   def.samples = [] { return make_samples(true); };
   return def;
 }

@@ -36,12 +36,12 @@ void require_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, 
                    "a last dimension that group_size = " + std::to_string(size) + " divides");
 }
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_rms_norm(const Types& operands, const ir::Attrs& attrs) {
   require_x_w("rms_norm", operands, attrs, 2, "x[...,d], w[d]");
   return {operands[0], rstd_type(operands[0], attrs)};
 }
 
-Types infer_grad(const Types& operands, const ir::Attrs& attrs) {
+Types infer_rms_norm_grad(const Types& operands, const ir::Attrs& attrs) {
   const std::string wanted = "x[...,d], w[d], f32 rstd[...,groups], dy like x";
   require_x_w("rms_norm_grad", operands, attrs, 4, wanted);
   require_operands(operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0], "rms_norm_grad",
@@ -88,7 +88,7 @@ ValueId add_rstd_part(const GradArgs& args, ValueId dx) {
   return b.add(dx, groups.merge(b.mul(x, groups.spread(factor)), type.dtype));
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents rms_norm_cotangents(const GradArgs& args) {
   Builder& b = args.builder;
   const ValueId dy = args.cotangents[0] ? *args.cotangents[0] : b.constant_like(0, args.results[0]);
   const std::vector<ValueId> parts =
@@ -96,7 +96,7 @@ Cotangents grad(const GradArgs& args) {
   return {args.cotangents[1] ? add_rstd_part(args, parts[0]) : parts[0], parts[1]};
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_rms_norm(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const int64_t size = group_size(x.type, attrs);
   const int64_t width = x.type.dim(-1);
@@ -110,7 +110,7 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
   }
 }
 
-void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_rms_norm_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const Tensor& dy = operands[3];
   const int64_t size = group_size(x.type, attrs);
@@ -128,7 +128,7 @@ void reference_grad(std::span<const Tensor> operands, std::span<Tensor> results,
   }
 }
 
-std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+std::vector<ValueId> decompose_rms_norm(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   const ir::TensorType type = b.type(operands[0]);
   const Groups groups(b, type, attrs);
   const ValueId x = groups.split(operands[0]);
@@ -138,7 +138,7 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   return {groups.merge(y, type.dtype), rstd};
 }
 
-std::vector<ValueId> decompose_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+std::vector<ValueId> decompose_rms_norm_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   const ir::TensorType type = b.type(operands[0]);
   const Groups groups(b, type, attrs);
   const ValueId rstd = groups.spread(operands[2]);
@@ -159,7 +159,7 @@ std::string_view replicated_names(const NodeView& view) {
   return group_size(view.operands[0], view.attrs) == view.operands[0].dim(-1) ? "g e" : "e";
 }
 
-Sample sample(std::string name, ir::Shape shape, int64_t size, double offset) {
+Sample rms_norm_sample(std::string name, ir::Shape shape, int64_t size, double offset) {
   const int64_t width = shape.back();
   return {.name = std::move(name),
           .operands = {{DType::f32, std::move(shape)}, {DType::f32, {width}}},
@@ -167,8 +167,8 @@ Sample sample(std::string name, ir::Shape shape, int64_t size, double offset) {
 }
 
 // rstd in the gradient's samples is any positive number: the op takes it as given.
-Sample grad_sample(std::string name, ir::Shape shape, int64_t size, double offset) {
-  Sample made = sample(std::move(name), std::move(shape), size, offset);
+Sample rms_norm_grad_sample(std::string name, ir::Shape shape, int64_t size, double offset) {
+  Sample made = rms_norm_sample(std::move(name), std::move(shape), size, offset);
   made.operands.push_back(rstd_type(made.operands[0], made.attrs));
   made.operands.push_back(made.operands[0]);
   made.fill = [](std::vector<Tensor>& operands) {
@@ -177,7 +177,7 @@ Sample grad_sample(std::string name, ir::Shape shape, int64_t size, double offse
   return made;
 }
 
-Cost cost_of(const NodeView& view) {
+Cost rms_norm_cost(const NodeView& view) {
   const double per_element = view.operands.size() == 2 ? 4.0 : 9.0;
   return Cost{per_element * static_cast<double>(view.operands[0].elements())};
 }
@@ -188,21 +188,22 @@ OpDef rms_norm_def() {
   return {
       .name = "rms_norm",
       .doc = "root-mean-square norm of the last dimension, or of groups of it, and the reciprocal deviations",
-      .infer = infer,
+      .infer = infer_rms_norm,
       .factors =
           [](const NodeView& view) {
             const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
             return factors_from(view, rows + "(g e), (g e) -> " + rows + "(g e), " + rows + "g",
                                 replicated_names(view));
           },
-      .grad = grad,
-      .cost = cost_of,
-      .reference = reference,
-      .decompose = decompose,
+      .grad = rms_norm_cotangents,
+      .cost = rms_norm_cost,
+      .reference = reference_rms_norm,
+      .decompose = decompose_rms_norm,
       .samples =
           [] {
-            return std::vector<Sample>{sample("rows", {4, 2, 8}, 0, 0.0), sample("grouped", {2, 12}, 3, 0.0),
-                                       sample("odd_with_offset", {3, 7}, 0, 1.0), sample("one_row", {6}, 2, 0.5)};
+            return std::vector<Sample>{
+                rms_norm_sample("rows", {4, 2, 8}, 0, 0.0), rms_norm_sample("grouped", {2, 12}, 3, 0.0),
+                rms_norm_sample("odd_with_offset", {3, 7}, 0, 1.0), rms_norm_sample("one_row", {6}, 2, 0.5)};
           },
   };
 }
@@ -211,7 +212,7 @@ OpDef rms_norm_grad_def() {
   return {
       .name = "rms_norm_grad",
       .doc = "gradients of rms_norm for x and w",
-      .infer = infer_grad,
+      .infer = infer_rms_norm_grad,
       .factors =
           [](const NodeView& view) {
             const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
@@ -220,14 +221,15 @@ OpDef rms_norm_grad_def() {
                                 replicated_names(view));
           },
       .no_grad = "made by autodiff; second derivatives are not taken",
-      .cost = cost_of,
-      .reference = reference_grad,
-      .decompose = decompose_grad,
+      .cost = rms_norm_cost,
+      .reference = reference_rms_norm_grad,
+      .decompose = decompose_rms_norm_grad,
       .may_alias = 3,
       .samples =
           [] {
-            return std::vector<Sample>{grad_sample("rows", {4, 2, 8}, 0, 0.0), grad_sample("grouped", {2, 12}, 3, 0.0),
-                                       grad_sample("odd_with_offset", {3, 7}, 0, 1.0)};
+            return std::vector<Sample>{rms_norm_grad_sample("rows", {4, 2, 8}, 0, 0.0),
+                                       rms_norm_grad_sample("grouped", {2, 12}, 3, 0.0),
+                                       rms_norm_grad_sample("odd_with_offset", {3, 7}, 0, 1.0)};
           },
   };
 }

@@ -11,7 +11,7 @@ namespace {
 using ir::DType;
 using ir::TensorType;
 
-Types infer(const Types& operands, const ir::Attrs&) {
+Types infer_rope(const Types& operands, const ir::Attrs&) {
   require_operand_count("rope", operands, 3);
   const TensorType& x = operands[0];
   const TensorType& cos = operands[1];
@@ -23,7 +23,7 @@ Types infer(const Types& operands, const ir::Attrs&) {
   return {x};
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_rope(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const int64_t s = x.type.dim(1), h = x.type.dim(2), d = x.type.dim(3), r = operands[1].type.dim(1);
   const double sign = attrs.flag("inverse") ? -1.0 : 1.0;
@@ -41,7 +41,7 @@ void reference(std::span<const Tensor> operands, std::span<Tensor> results, cons
   }
 }
 
-std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+std::vector<ValueId> decompose_rope(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   const TensorType type = b.type(operands[0]);
   const int64_t d = type.dim(3), r = b.type(operands[1]).dim(1);
   const ir::Shape half = {type.dim(0), type.dim(1), type.dim(2), r};
@@ -62,14 +62,14 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
 }
 
 // A rotation's transpose is the rotation back.
-Cotangents grad(const GradArgs& args) {
+Cotangents rope_cotangents(const GradArgs& args) {
   ir::Attrs attrs = args.attrs;
   attrs.set("inverse", int64_t{attrs.flag("inverse") ? 0 : 1});
   const ValueId dx = args.builder.one("rope", {*args.cotangents[0], args.operands[1], args.operands[2]}, attrs);
   return {dx, std::nullopt, std::nullopt};
 }
 
-std::vector<Sample> samples() {
+std::vector<Sample> rope_samples() {
   const auto types = [](ir::Shape x, int64_t r) {
     const TensorType table{DType::f32, {x[1], r}};
     return Types{{DType::f32, x}, table, table};
@@ -84,18 +84,18 @@ std::vector<Sample> samples() {
 OpDef rope_def() {
   return {.name = "rope",
           .doc = "rotary position embedding of x[b,s,h,d] by cos[s,r] and sin[s,r] on the first 2r dimensions",
-          .infer = infer,
+          .infer = infer_rope,
           .factors = [](const NodeView& view) { return factors_from(view, "b s h d, s r, s r -> b s h d", "d r"); },
-          .grad = grad,
+          .grad = rope_cotangents,
           .cost =
               [](const NodeView& view) {
                 const TensorType& x = view.operands[0];
                 return Cost{6.0 * static_cast<double>(x.elements() / x.dim(3) * view.operands[1].dim(1))};
               },
-          .reference = reference,
-          .decompose = decompose,
+          .reference = reference_rope,
+          .decompose = decompose_rope,
           .may_alias = 0,
-          .samples = samples};
+          .samples = rope_samples};
 }
 
 }  // namespace megacpp::ops

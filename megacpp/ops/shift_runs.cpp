@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kRuns = 1;  // dimension
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_shift_runs(const Types& operands, const ir::Attrs& attrs) {
   const auto has_runs = [&](const ir::TensorType& type) {
     return type.rank() >= 2 && is_float(type.dtype) && type.dim(0) == operands[0].dim(0) &&
            type.dim(kRuns) == operands[0].dim(kRuns) && (!attrs.flag("balanced") || type.dim(kRuns) % 2 == 0);
@@ -26,7 +26,7 @@ Types infer(const Types& operands, const ir::Attrs& attrs) {
 
 // Operands share the batch and the runs. What they do not share counts as whole: a factor that some result lacks would
 // be one that is summed. The rule and the decomposition split it.
-Factors factors(const NodeView& view) {
+Factors shift_runs_factors(const NodeView& view) {
   std::string tensors, whole = "k ";
   for (size_t i = 0; i < view.operands.size(); ++i) {
     const std::string own = numbered_names("t" + std::to_string(i) + "d", view.operands[i].rank() - 2);
@@ -36,7 +36,7 @@ Factors factors(const NodeView& view) {
   return factors_from(view, tensors + " -> " + tensors, whole);
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents shift_runs_cotangents(const GradArgs& args) {
   Builder& b = args.builder;
   std::vector<ValueId> cotangents;
   for (size_t i = 0; i < args.results.size(); ++i)
@@ -47,7 +47,7 @@ Cotangents grad(const GradArgs& args) {
   return {back.begin(), back.end()};
 }
 
-void reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_shift_runs(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const RunShift shift = run_shift(attrs);
   for (size_t i = 0; i < operands.size(); ++i) {
     const ir::Shape& shape = operands[i].type.shape;
@@ -174,7 +174,7 @@ std::vector<PartitionedResult> partition(PartitionContext& context) {
   return results;
 }
 
-Sample sample(std::string name, std::vector<ir::Shape> shapes, RunShift shift) {
+Sample shift_runs_sample(std::string name, std::vector<ir::Shape> shapes, RunShift shift) {
   Types operands;
   for (ir::Shape& shape : shapes) operands.push_back({ir::DType::f32, std::move(shape)});
   return {.name = std::move(name),
@@ -229,11 +229,11 @@ OpDef shift_runs_def() {
   def.doc =
       "each run of operands [b,K,..] gets what the run before it in time holds (reverse: after it), the first zero; "
       "balanced: runs are stored as 0, K-1, 1, K-2, ..";
-  def.infer = infer;
-  def.factors = factors;
-  def.grad = grad;
+  def.infer = infer_shift_runs;
+  def.factors = shift_runs_factors;
+  def.grad = shift_runs_cotangents;
   def.cost = [](const NodeView&) { return Cost{}; };
-  def.reference = reference;
+  def.reference = reference_shift_runs;
   def.decompose = [](Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
     std::vector<ValueId> results;
     for (const ValueId operand : operands) results.push_back(shift_whole_runs(b, operand, run_shift(attrs)));
@@ -242,12 +242,12 @@ OpDef shift_runs_def() {
   def.linear = linear_together;
   def.partition = partition;
   def.samples = [] {
-    return std::vector<Sample>{sample("in_order", {{2, 4, 3}, {2, 4, 1, 2}}, {}),
-                               sample("in_order_reverse", {{1, 6, 2}}, {.reverse = true}),
-                               sample("balanced", {{2, 6, 2}, {2, 6, 3, 2}}, {.balanced = true}),
-                               sample("balanced_reverse", {{1, 12, 2}}, {.balanced = true, .reverse = true}),
-                               sample("balanced_pair", {{2, 2, 5}}, {.balanced = true}),
-                               sample("one_run", {{2, 1, 3}}, {})};
+    return std::vector<Sample>{shift_runs_sample("in_order", {{2, 4, 3}, {2, 4, 1, 2}}, {}),
+                               shift_runs_sample("in_order_reverse", {{1, 6, 2}}, {.reverse = true}),
+                               shift_runs_sample("balanced", {{2, 6, 2}, {2, 6, 3, 2}}, {.balanced = true}),
+                               shift_runs_sample("balanced_reverse", {{1, 12, 2}}, {.balanced = true, .reverse = true}),
+                               shift_runs_sample("balanced_pair", {{2, 2, 5}}, {.balanced = true}),
+                               shift_runs_sample("one_run", {{2, 1, 3}}, {})};
   };
   return def;
 }

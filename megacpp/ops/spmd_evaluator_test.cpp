@@ -26,7 +26,7 @@ const Mesh kTwoAxes({{"a", 2}, {"b", 3}});
 
 Mesh line(int64_t chips) { return Mesh({{"x", chips}}); }
 
-Tensor tensor(Shape shape, std::vector<double> data) { return {{DType::f32, std::move(shape)}, std::move(data)}; }
+Tensor f32_tensor(Shape shape, std::vector<double> data) { return {{DType::f32, std::move(shape)}, std::move(data)}; }
 
 // A program of one node over the given operands; `axes` and `parts` are added to the attributes.
 PerChip run(const std::string& op, const Mesh& mesh, const std::string& axes, ir::Attrs attrs, const PerChip& operands,
@@ -68,31 +68,31 @@ using Data = std::vector<std::vector<double>>;
 // ---- by hand ----
 
 TEST(CollectiveMeaningTest, AllGatherJoinsInGroupOrder) {
-  const PerChip rows = {{tensor({1, 2}, {1, 2})}, {tensor({1, 2}, {3, 4})}};
+  const PerChip rows = {{f32_tensor({1, 2}, {1, 2})}, {f32_tensor({1, 2}, {3, 4})}};
   EXPECT_EQ(data_of(run("all_gather", line(2), "x", {{"dims", List{0}}}, rows)), (Data{{1, 2, 3, 4}, {1, 2, 3, 4}}));
-  const PerChip columns = {{tensor({2, 1}, {1, 2})}, {tensor({2, 1}, {3, 4})}};
+  const PerChip columns = {{f32_tensor({2, 1}, {1, 2})}, {f32_tensor({2, 1}, {3, 4})}};
   EXPECT_EQ(data_of(run("all_gather", line(2), "x", {{"dims", List{1}}}, columns)), (Data{{1, 3, 2, 4}, {1, 3, 2, 4}}));
 }
 
 TEST(CollectiveMeaningTest, ReduceScatterSumsAndKeepsOwnPart) {
-  const PerChip x = {{tensor({4}, {1, 2, 3, 4})}, {tensor({4}, {10, 20, 30, 40})}};
+  const PerChip x = {{f32_tensor({4}, {1, 2, 3, 4})}, {f32_tensor({4}, {10, 20, 30, 40})}};
   EXPECT_EQ(data_of(run("reduce_scatter", line(2), "x", {{"dims", List{0}}}, x)), (Data{{11, 22}, {33, 44}}));
 }
 
 TEST(CollectiveMeaningTest, AllReduceTakesSumOrMax) {
-  const PerChip x = {{tensor({2}, {-1, 5})}, {tensor({2}, {-2, 7})}, {tensor({2}, {-4, 6})}};
+  const PerChip x = {{f32_tensor({2}, {-1, 5})}, {f32_tensor({2}, {-2, 7})}, {f32_tensor({2}, {-4, 6})}};
   EXPECT_EQ(data_of(run("all_reduce", line(3), "x", {{"kind", std::string("sum")}}, x)), (Data(3, {-7, 18})));
   EXPECT_EQ(data_of(run("all_reduce", line(3), "x", {{"kind", std::string("max")}}, x)), (Data(3, {-1, 7})));
 }
 
 TEST(CollectiveMeaningTest, AllToAllSendsPartIToMemberI) {
-  const PerChip x = {{tensor({2, 1}, {1, 2})}, {tensor({2, 1}, {3, 4})}};
+  const PerChip x = {{f32_tensor({2, 1}, {1, 2})}, {f32_tensor({2, 1}, {3, 4})}};
   EXPECT_EQ(data_of(run("all_to_all", line(2), "x", {{"split", int64_t{0}}, {"concat", int64_t{1}}}, x)),
             (Data{{1, 3}, {2, 4}}));
 }
 
 TEST(CollectiveMeaningTest, PermuteReceivesFromShiftPlacesBehind) {
-  const PerChip x = {{tensor({1}, {10})}, {tensor({1}, {11})}, {tensor({1}, {12})}};
+  const PerChip x = {{f32_tensor({1}, {10})}, {f32_tensor({1}, {11})}, {f32_tensor({1}, {12})}};
   const auto shifted = [&](int64_t shift) { return data_of(run("permute", line(3), "x", {{"shift", shift}}, x)); };
   EXPECT_EQ(shifted(0), (Data{{10}, {11}, {12}}));
   EXPECT_EQ(shifted(1), (Data{{12}, {10}, {11}}));
@@ -109,12 +109,12 @@ TEST(CollectiveMeaningTest, ShardIndexCountsInTheOrderOfTheAxes) {
 }
 
 TEST(CollectiveMeaningTest, ShardSliceFillsUpWithZeros) {
-  const PerChip x(3, {tensor({4}, {1, 2, 3, 4})});
+  const PerChip x(3, {f32_tensor({4}, {1, 2, 3, 4})});
   EXPECT_EQ(data_of(run("shard_slice", line(3), "x", {{"dim", int64_t{0}}}, x)), (Data{{1, 2}, {3, 4}, {0, 0}}));
 }
 
 TEST(CollectiveMeaningTest, ShiftedShardSliceIsThePartOfAnEarlierMember) {
-  const PerChip x(3, {tensor({6}, {1, 2, 3, 4, 5, 6})});
+  const PerChip x(3, {f32_tensor({6}, {1, 2, 3, 4, 5, 6})});
   EXPECT_EQ(data_of(run("shard_slice", line(3), "x", {{"dim", int64_t{0}}, {"shift", int64_t{2}}}, x)),
             (Data{{3, 4}, {5, 6}, {1, 2}}));
 }
@@ -238,9 +238,9 @@ TEST(CollectiveShardingTest, EveryCollectiveOfTheTableRunsItsSamples) {
 // ---- sizes that do not divide ----
 
 Tensor counted(const Shape& shape) {
-  Tensor tensor = Tensor::zeros({DType::f32, shape});
-  for (int64_t i = 0; i < tensor.elements(); ++i) tensor[i] = static_cast<double>(i + 1);
-  return tensor;
+  Tensor f32_tensor = Tensor::zeros({DType::f32, shape});
+  for (int64_t i = 0; i < f32_tensor.elements(); ++i) f32_tensor[i] = static_cast<double>(i + 1);
+  return f32_tensor;
 }
 
 PerChip sharded(const Tensor& whole, const std::string& sharding, const Mesh& mesh) {
@@ -356,11 +356,11 @@ TEST(SpmdEvaluatorTest, RefusesWhatDoesNotFitTheMesh) {
   Builder b(graph);
   const ValueId input = b.input("x", {DType::f32, {2}}, ir::Role::batch);
   b.node("all_reduce", {input}, {{"axes", std::string("x")}, {"parts", int64_t{3}}, {"kind", std::string("sum")}});
-  const std::vector<std::map<std::string, Tensor>> inputs(2, {{"x", tensor({2}, {1, 2})}});
+  const std::vector<std::map<std::string, Tensor>> inputs(2, {{"x", f32_tensor({2}, {1, 2})}});
   EXPECT_THROW(evaluate_spmd(graph, line(2), inputs), base::Error) << "parts";
   EXPECT_THROW(evaluate_spmd(graph, line(3), inputs), base::Error) << "inputs of two chips";
   EXPECT_THROW(evaluate_spmd(graph, line(3), {{}, {}, {}}), base::Error) << "no inputs";
-  const std::vector<std::map<std::string, Tensor>> longer(3, {{"x", tensor({3}, {1, 2, 3})}});
+  const std::vector<std::map<std::string, Tensor>> longer(3, {{"x", f32_tensor({3}, {1, 2, 3})}});
   EXPECT_THROW(evaluate_spmd(graph, line(3), longer), base::Error) << "type of the input";
 }
 

@@ -15,7 +15,7 @@
 namespace megacpp::ops {
 namespace {
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_ssd(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("ssd", operands, 5);
   ssd_sizes("ssd", operands, attrs);
   return {operands[0]};
@@ -27,7 +27,7 @@ Types types_of(std::span<const Tensor> tensors) {
   return types;
 }
 
-void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_ssd(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
   const SsdSizes z = ssd_sizes("ssd", types_of(in), attrs);
   for (int64_t b = 0; b < z.batch(); ++b)
     for (int64_t h = 0; h < z.heads(); ++h) {
@@ -46,7 +46,7 @@ void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::
     }
 }
 
-std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+std::vector<ValueId> decompose_ssd(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   const SsdChunks k = build_ssd_chunks(b, operands, attrs);
   const SsdSizes& z = k.sizes;
   const ValueId dt_read = b.broadcast(positions_last(b, k.dt), b.shape(k.scores), {0, 1, 2, 3, 5});
@@ -64,7 +64,7 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
   return {b.convert(whole, b.type(operands[0]).dtype)};
 }
 
-Cotangents grad(const GradArgs& args) {
+Cotangents ssd_cotangents(const GradArgs& args) {
   std::vector<ValueId> operands = args.operands;
   operands.push_back(*args.cotangents[0]);
   const std::vector<ValueId> grads = args.builder.node("ssd_grad", operands, {{"chunk", args.attrs.integer("chunk")}});
@@ -72,7 +72,7 @@ Cotangents grad(const GradArgs& args) {
 }
 
 // Multiply-adds of the four chunked products: C B^T, into y inside the chunk, into the state, out of the state.
-Cost cost(const NodeView& view) {
+Cost ssd_cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = q * z.state * z.groups + (q + 2 * z.state) * z.head_dim * z.heads();
@@ -85,15 +85,15 @@ OpDef ssd_def() {
   OpDef def;
   def.name = "ssd";
   def.doc = "state-space product of Mamba-2, chunked along the sequence";
-  def.infer = infer;
+  def.infer = infer_ssd;
   def.factors = [](const NodeView& view) {
     const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
     return factors_from(view, x + "," + dt + ", (g e)," + bc + "," + bc + " -> " + x, "s n");
   };
-  def.grad = grad;
-  def.cost = cost;
-  def.reference = reference;
-  def.decompose = decompose;
+  def.grad = ssd_cotangents;
+  def.cost = ssd_cost;
+  def.reference = reference_ssd;
+  def.decompose = decompose_ssd;
   def.samples = [] { return ssd_samples(false); };
   return def;
 }

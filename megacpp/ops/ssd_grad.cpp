@@ -15,7 +15,7 @@ namespace {
 
 enum Operand : size_t { kX, kDt, kA, kB, kC, kDy };
 
-Types infer(const Types& operands, const ir::Attrs& attrs) {
+Types infer_ssd_grad(const Types& operands, const ir::Attrs& attrs) {
   require_operand_count("ssd_grad", operands, 6);
   ssd_sizes("ssd_grad", operands, attrs);
   require_float_shape("ssd_grad", "dy", operands[kDy], operands[kX].shape);
@@ -81,7 +81,7 @@ class HeadGradient {
   std::vector<std::vector<double>> states_;  // [t] before position t, each [p, n]
 };
 
-void reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
+void reference_ssd_grad(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs& attrs) {
   Types types;
   for (const Tensor& tensor : in) types.push_back(tensor.type);
   const SsdSizes z = ssd_sizes("ssd_grad", types, attrs);
@@ -172,7 +172,7 @@ ValueId build_dlog_decay(Builder& b, const Backward& w) {
   return b.add(in_chunk, b.broadcast(over, b.shape(k.dt), {0, 1, 3, 4}));
 }
 
-std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+std::vector<ValueId> decompose_ssd_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   const Backward w = build_backward(b, operands, attrs);
   const SsdChunks& k = w.k;
   const SsdSizes& z = k.sizes;
@@ -193,7 +193,7 @@ std::vector<ValueId> decompose(Builder& b, const std::vector<ValueId>& operands,
 }
 
 // Of the chunked products, three are shared by the heads of a group, two are inside the chunk, five touch the state.
-Cost cost(const NodeView& view) {
+Cost ssd_grad_cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd_grad", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = 3 * q * z.state * z.groups + (2 * q + 5 * z.state) * z.head_dim * z.heads();
@@ -206,16 +206,16 @@ OpDef ssd_grad_def() {
   OpDef def;
   def.name = "ssd_grad";
   def.doc = "gradients of ssd from its operands and the cotangent";
-  def.infer = infer;
+  def.infer = infer_ssd_grad;
   def.factors = [](const NodeView& view) {
     const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
     const std::string five = x + "," + dt + ", (g e)," + bc + "," + bc;
     return factors_from(view, five + "," + x + " -> " + five, "s n");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
-  def.cost = cost;
-  def.reference = reference;
-  def.decompose = decompose;
+  def.cost = ssd_grad_cost;
+  def.reference = reference_ssd_grad;
+  def.decompose = decompose_ssd_grad;
   def.samples = [] { return ssd_samples(true); };
   return def;
 }

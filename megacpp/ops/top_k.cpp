@@ -67,7 +67,7 @@ void reference_top_k_grad(std::span<const Tensor> operands, std::span<Tensor> re
   }
 }
 
-Sample grad_sample(std::string name, ir::Shape shape, int64_t experts) {
+Sample top_k_grad_sample(std::string name, ir::Shape shape, int64_t experts) {
   return {.name = std::move(name),
           .operands = {{DType::i32, shape}, {DType::f32, shape}},
           .attrs = {{"experts", experts}},
@@ -145,8 +145,8 @@ OpDef top_k_grad_def() {
       .stablehlo = hlo_top_k_grad,
       .samples =
           [] {
-            return std::vector<Sample>{grad_sample("router", {6, 2}, 8), grad_sample("odd", {3, 2, 3}, 7),
-                                       grad_sample("one_row", {5}, 5)};
+            return std::vector<Sample>{top_k_grad_sample("router", {6, 2}, 8), top_k_grad_sample("odd", {3, 2, 3}, 7),
+                                       top_k_grad_sample("one_row", {5}, 5)};
           },
   };
 }

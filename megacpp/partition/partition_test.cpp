@@ -21,7 +21,7 @@ namespace {
 using ir::ValueId;
 using ops::Tensor;
 
-const ir::Mesh kMesh({{"data", 2}, {"model.0", 2}, {"model.1", 2}});
+const ir::Mesh kSplitModelMesh({{"data", 2}, {"model.0", 2}, {"model.1", 2}});
 constexpr int64_t kRows = 8, kColumns = 4, kBytes = 4 * kRows * kColumns;
 
 // Inputs of one shape that lie as asked, one program of them, outputs by name.
@@ -46,19 +46,19 @@ class Program {
 
 // The chip's program, after it has been compared with the whole one on all chips.
 ir::Graph checked(const ir::Graph& whole) {
-  const Partitioned parts = partition(whole, kMesh);
+  const Partitioned parts = partition(whole, kSplitModelMesh);
   const std::map<std::string, Tensor> inputs = testing_support::random_inputs(whole, "partition");
-  std::vector<std::map<std::string, Tensor>> chip_inputs(static_cast<size_t>(kMesh.chips()));
+  std::vector<std::map<std::string, Tensor>> chip_inputs(static_cast<size_t>(kSplitModelMesh.chips()));
   for (const auto& [name, tensor] : inputs)
-    for (int64_t chip = 0; chip < kMesh.chips(); ++chip)
-      chip_inputs[static_cast<size_t>(chip)].emplace(name,
-                                                     ops::shard(tensor, parts.inputs.at(name).sharding, kMesh, chip));
+    for (int64_t chip = 0; chip < kSplitModelMesh.chips(); ++chip)
+      chip_inputs[static_cast<size_t>(chip)].emplace(
+          name, ops::shard(tensor, parts.inputs.at(name).sharding, kSplitModelMesh, chip));
   const auto wanted = ops::evaluate(whole, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(parts.graph, kMesh, chip_inputs, ops::Rounding::none);
+  const auto got = ops::evaluate_spmd(parts.graph, kSplitModelMesh, chip_inputs, ops::Rounding::none);
   for (const auto& [name, tensor] : wanted) {
     std::vector<Tensor> per_chip;
     for (const auto& chip : got) per_chip.push_back(chip.at(name));
-    const Tensor joined = ops::unshard(per_chip, tensor.type.shape, parts.outputs.at(name).sharding, kMesh);
+    const Tensor joined = ops::unshard(per_chip, tensor.type.shape, parts.outputs.at(name).sharding, kSplitModelMesh);
     for (int64_t e = 0; e < tensor.elements(); ++e)
       EXPECT_NEAR(joined[e], tensor[e], 1e-9) << name << "[" << e << "]\n" << ir::print(parts.graph);
   }
@@ -174,7 +174,9 @@ TEST(UnaskedCopyTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
   (*p).set_scope("block00.A");
   const ValueId first = p.input("first", "data,-"), second = p.input("second", "model.0+model.1,-");
   p.output("y", (*p).add(first, second));
-  const auto limited = [&](int64_t bytes) { return partition(p.graph(), kMesh, {}, {.max_replicated_bytes = bytes}); };
+  const auto limited = [&](int64_t bytes) {
+    return partition(p.graph(), kSplitModelMesh, {}, {.max_replicated_bytes = bytes});
+  };
   EXPECT_NO_THROW(limited(kBytes / 2));
   const base::Problem problem = testing_support::problem_of(base::Code::E1408, [&] { limited(kBytes / 2 - 1); });
   EXPECT_EQ(problem.where, "second @block00.A, read by add @block00.A");
@@ -183,7 +185,7 @@ TEST(UnaskedCopyTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
 TEST(UnaskedCopyTest, WhatIsAskedForPasses) {
   Program p;
   p.output("y", (*p).exp(p.reshard(p.input("x", "data+model.0,-"), "-,-")));
-  EXPECT_NO_THROW(partition(p.graph(), kMesh, {}, {.max_replicated_bytes = 0}));
+  EXPECT_NO_THROW(partition(p.graph(), kSplitModelMesh, {}, {.max_replicated_bytes = 0}));
 }
 
 }  // namespace

@@ -8,16 +8,16 @@
 namespace megacpp::partition {
 namespace {
 
-const ir::Mesh kMesh({{"data", 2}, {"context", 4}, {"model.0", 2}, {"model.1", 3}});
+const ir::Mesh kContextMesh({{"data", 2}, {"context", 4}, {"model.0", 2}, {"model.1", 3}});
 const std::map<std::string, std::string> kKeys = {
     {"data", "layout.data_parallel"}, {"context", "layout.context_parallel"}, {"model", "layout.tensor_parallel"}};
 const ir::TensorType kWhole{ir::DType::f32, {24, 8}};  // 768 bytes
 
-ir::Sharding sharding(const char* text) { return ir::parse_sharding(text, kMesh); }
+ir::Sharding sharding(const char* text) { return ir::parse_sharding(text, kContextMesh); }
 
 TEST(ReplicationGateTest, RefusesOnlyWhatGrowsByAGatherAboveTheLimit) {
   const auto refuses = [](const char* from, const char* to, int64_t limit) {
-    return ReplicationGate(kMesh, limit, kKeys).refuses(kWhole, sharding(from), sharding(to));
+    return ReplicationGate(kContextMesh, limit, kKeys).refuses(kWhole, sharding(from), sharding(to));
   };
   EXPECT_TRUE(refuses("context,-", "-,-", 767));
   EXPECT_FALSE(refuses("context,-", "-,-", 768));
@@ -29,7 +29,7 @@ TEST(ReplicationGateTest, RefusesOnlyWhatGrowsByAGatherAboveTheLimit) {
 }
 
 TEST(ReplicationGateTest, NamesTheLargestItsAxesTheirKeysAndWhatIsEnough) {
-  ReplicationGate gate(kMesh, 10, kKeys);
+  ReplicationGate gate(kContextMesh, 10, kKeys);
   EXPECT_NO_THROW(gate.check());
   gate.add("small", "add @block00.A", kWhole, sharding("context+data,-"), sharding("context,-"));
   gate.add("keys", "dot @block01.A", kWhole, sharding("model.0+model.1,context"), sharding("model.0,-"));

@@ -36,14 +36,15 @@ constexpr const char* kStage = R"(graph "s" {
 )";
 constexpr size_t kForwardNodes = 7;
 
-std::string printed(const Divided& passes) {
+std::string printed_passes(const Divided& passes) {
   std::string text;
   for (const Part& part : passes.parts) text += ir::print(part.graph);
   return text;
 }
 
 TEST(SplitPassesTest, BackwardInTwoPartsHasTheWeightsLast) {
-  EXPECT_EQ(printed(split_passes(ir::parse(kStage), kForwardNodes, Backward::in_two_parts)), R"(graph "s.forward" {
+  EXPECT_EQ(printed_passes(split_passes(ir::parse(kStage), kForwardNodes, Backward::in_two_parts)),
+            R"(graph "s.forward" {
   %0 = input() {dtype="f32", name="carry.0", shape=[2,3]} : f32[2,3] #activation
   %1 = input() {dtype="f32", name="w", shape=[3,4]} : f32[3,4] #weight
   %2 = convert(%1) {dtype="bf16"} : bf16[3,4]

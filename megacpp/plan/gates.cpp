@@ -102,11 +102,11 @@ std::vector<Choice> share_or_leave_chips(const Recipe& recipe) {
 
 // ---- Experts ----
 
-bool has_experts(const Recipe& recipe) { return plan::has_experts(recipe.model, pattern_of(recipe.model)); }
+bool uses_experts(const Recipe& recipe) { return plan::has_experts(recipe.model, pattern_of(recipe.model)); }
 
 Refusal no_experts(const Recipe& recipe) {
   const int64_t degree = recipe.layout.expert_parallel;
-  if (degree == 1 || has_experts(recipe)) return {};
+  if (degree == 1 || uses_experts(recipe)) return {};
   return Problem{.where = kExpert, .got = fmt::format("{} in a model without experts", degree), .wanted = "1"};
 }
 
@@ -121,7 +121,7 @@ std::vector<Choice> share_batch_instead(const Recipe& recipe) {
 
 Refusal no_experts_to_split(const Recipe& recipe) {
   const int64_t degree = recipe.layout.expert_tensor_parallel;
-  if (degree == 0 || has_experts(recipe)) return {};
+  if (degree == 0 || uses_experts(recipe)) return {};
   return Problem{.where = kExpertTensor, .got = fmt::format("{} in a model without experts", degree), .wanted = "0"};
 }
 
@@ -129,7 +129,7 @@ std::vector<Choice> no_expert_tensor(const Recipe&) { return {to_value(kExpertTe
 
 Refusal uneven_experts(const Recipe& recipe) {
   const int64_t experts = recipe.model.feed_forward.experts, degree = recipe.layout.expert_parallel;
-  if (!has_experts(recipe) || experts % degree == 0) return {};
+  if (!uses_experts(recipe) || experts % degree == 0) return {};
   return Problem{.where = kExpert,
                  .got = fmt::format("expert_parallel {}, experts {}", degree, experts),
                  .wanted = fmt::format("a divisor of {}", experts)};

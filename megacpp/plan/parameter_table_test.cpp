@@ -23,7 +23,7 @@ const std::vector<Parameter> kParameters = {
     {"block02.E.expert_bias", {8}, {Dim::whole}, {}, false, false},
 };
 
-Plan plan_of(const recipe::Layout& layout) {
+Plan plan_in(const recipe::Layout& layout) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   recipe.layout = layout;
   recipe.train.micro_steps = 2;
@@ -31,7 +31,7 @@ Plan plan_of(const recipe::Layout& layout) {
 }
 
 std::vector<ParameterRow> table_of(const recipe::Layout& layout, const std::vector<std::vector<Parameter>>& stages) {
-  return parameter_table(plan_of(layout), stages);
+  return parameter_table(plan_in(layout), stages);
 }
 
 TEST(ParameterTableTest, EqualBlocksFoldIntoOneRow) {
@@ -98,7 +98,7 @@ TEST(ParameterTableTest, StateIsWhatTheOptimizersRecordLists) {
 TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
   const int64_t elements = 256 * 64 + 2 * (64 + 64 * 64 + 64 * 32), bias = 8 * 4;
   for (const int64_t zero : {0, 1, 2, 3}) {
-    const StateBytes bytes = state_bytes(plan_of({.data_parallel = 4, .zero = zero}), kParameters);
+    const StateBytes bytes = state_bytes(plan_in({.data_parallel = 4, .zero = zero}), kParameters);
     EXPECT_EQ(bytes.weights, bias + elements * 4 / (zero >= 3 ? 4 : 1)) << zero;
     int64_t replicated = 0;
     for (const ParameterRow& row : table_of({.data_parallel = 4, .zero = zero}, {kParameters}))
@@ -108,10 +108,10 @@ TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
     EXPECT_EQ(bytes.optimizer, elements * 8 / (zero >= 1 ? 4 : 1)) << zero;
     EXPECT_EQ(bytes.kept, 0) << zero;
   }
-  const Plan whole = plan_of({.data_parallel = 4, .zero = 3, .reshard_after_forward = "false"});
+  const Plan whole = plan_in({.data_parallel = 4, .zero = 3, .reshard_after_forward = "false"});
   EXPECT_EQ(state_bytes(whole, kParameters).kept, elements * 4);
   const Plan staged =
-      plan_of({.data_parallel = 4, .pipeline_parallel = 2, .zero = 3, .reshard_after_forward = "false"});
+      plan_in({.data_parallel = 4, .pipeline_parallel = 2, .zero = 3, .reshard_after_forward = "false"});
   EXPECT_EQ(state_bytes(staged, kParameters).kept, elements * 4);
 }
 

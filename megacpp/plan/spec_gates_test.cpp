@@ -15,7 +15,7 @@ namespace {
 using blocks::Dim;
 using blocks::Parameter;
 
-const Parameter kWq{"wq", {64, 64}, {Dim::whole, Dim::heads}, {}};
+const Parameter kQueries{"wq", {64, 64}, {Dim::whole, Dim::heads}, {}};
 
 Plan plan_with(int64_t zero) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
@@ -25,13 +25,13 @@ Plan plan_with(int64_t zero) {
 }
 
 GradientPath path_of(const Plan& plan, const ParameterSpec& spec, const char* axis) {
-  return gradient_path(plan, kWq, spec, plan.parallel.mesh.axis(axis));
+  return gradient_path(plan, kQueries, spec, plan.parallel.mesh.axis(axis));
 }
 
 TEST(SpecGatesTest, EveryAxisHasAPathAtEveryZero) {
   for (const int64_t zero : {0, 1, 2, 3}) {
     const Plan plan = plan_with(zero);
-    const ParameterSpec spec = spec_of(plan, kWq);
+    const ParameterSpec spec = spec_of(plan, kQueries);
     const GradientPath over_copies = zero < 2 ? GradientPath::waits : GradientPath::scattered;
     EXPECT_EQ(path_of(plan, spec, "data"), over_copies) << zero;
     EXPECT_EQ(path_of(plan, spec, "context"), over_copies) << zero;
@@ -47,7 +47,8 @@ TEST(SpecGatesTest, GradientsThatDoNotWaitAreScatteredOrWhole) {
   for (const int64_t zero : {0, 1}) {
     recipe.layout = {.data_parallel = 2, .zero = zero};
     const Plan plan = make_plan(recipe);
-    EXPECT_EQ(path_of(plan, spec_of(plan, kWq), "data"), zero == 0 ? GradientPath::whole : GradientPath::scattered);
+    EXPECT_EQ(path_of(plan, spec_of(plan, kQueries), "data"),
+              zero == 0 ? GradientPath::whole : GradientPath::scattered);
   }
 }
 
@@ -101,9 +102,9 @@ TEST(SpecGatesTest, BrokenSpecsAreRefused) {
   };
   for (const Case& each : cases) {
     const Plan plan = plan_with(each.zero);
-    ParameterSpec spec = spec_of(plan, kWq);
+    ParameterSpec spec = spec_of(plan, kQueries);
     each.spoil(spec, plan.parallel.mesh);
-    const base::Error error = testing_support::error_of([&] { check_spec(plan, kWq, spec); });
+    const base::Error error = testing_support::error_of([&] { check_spec(plan, kQueries, spec); });
     EXPECT_EQ(error.code(), base::Code::E1409) << each.name;
   }
 }

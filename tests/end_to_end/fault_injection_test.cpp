@@ -23,14 +23,14 @@ using memory::OomClass;
 using memory::OutOfMemory;
 using runtime::Fault;
 
-struct Case {
+struct FaultCase {
   std::string name;
   recipe::Layout layout;
   int64_t victim;
   std::string victim_name;
 };
 
-std::vector<Case> all_cases() {
+std::vector<FaultCase> fault_cases() {
   recipe::Layout two, eight;
   two.data_parallel = 2;
   two.zero = 3;  // weights travel while blocks compute
@@ -64,7 +64,7 @@ int64_t running_threads() {
 
 using Weights = std::map<std::string, std::vector<float>>;
 
-class FaultInjectionTest : public testing::TestWithParam<Case> {
+class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
  protected:
   FaultInjectionTest()
       : recipe_(recipe_of(GetParam().layout)),
@@ -124,8 +124,8 @@ class FaultInjectionTest : public testing::TestWithParam<Case> {
   compile::Compiled compiled_;
   data::Batches batches_;
 };
-INSTANTIATE_TEST_SUITE_P(Layouts, FaultInjectionTest, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layouts, FaultInjectionTest, testing::ValuesIn(fault_cases()),
+                         [](const testing::TestParamInfo<FaultCase>& info) { return info.param.name; });
 
 TEST_P(FaultInjectionTest, AnAllocationThatFailsInAStepEndsTheRunWithTheLastStepsWeights) {
   for (const int64_t step : {int64_t{0}, int64_t{2}}) {

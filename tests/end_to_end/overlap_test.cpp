@@ -16,15 +16,15 @@
 namespace megacpp {
 namespace {
 
-struct Case {
+struct OverlapCase {
   std::string name;
   recipe::Layout layout;
   int64_t started;  // collectives of the micro-step that are in flight while something computes, at least
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const OverlapCase& c, std::ostream* out) { *out << c.name; }
 
-std::vector<Case> all_cases() {
+std::vector<OverlapCase> overlap_cases() {
   return {{"zero_0", {.data_parallel = 2, .zero = 0}, 1},
           {"zero_2", {.data_parallel = 2, .zero = 2}, 20},
           {"zero_3", {.data_parallel = 2, .zero = 3}, 58},
@@ -84,9 +84,9 @@ class TrainingRun {
   data::TextCorpus corpus_;
 };
 
-class OverlapTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, OverlapTest, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+class OverlapTest : public testing::TestWithParam<OverlapCase> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, OverlapTest, testing::ValuesIn(overlap_cases()),
+                         [](const testing::TestParamInfo<OverlapCase>& info) { return info.param.name; });
 
 TEST_P(OverlapTest, LossesAreThoseOfOneChipInThePlannedBytes) {
   const std::vector<double> wanted = TrainingRun({}).losses();

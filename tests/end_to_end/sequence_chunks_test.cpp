@@ -20,7 +20,7 @@ using Values = std::map<std::string, ops::Tensor>;
 
 constexpr int64_t kRunLength = 4;
 
-struct Case {
+struct ChunkCase {
   char letter;
   int64_t runs;
   bool balanced;
@@ -28,7 +28,7 @@ struct Case {
   int64_t groups = 2;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ChunkCase& c, std::ostream* out) {
   *out << c.letter << " in " << c.runs << (c.balanced ? " balanced" : " plain") << " runs, conv " << c.conv_width
        << ", groups " << c.groups;
 }
@@ -39,7 +39,7 @@ struct Mixer {
 };
 
 // The mixer with output y and, for x and each parameter, its gradient under "d" + its name, given the cotangent dy.
-Mixer build(const Case& c, const blocks::Parallel& parallel) {
+Mixer build(const ChunkCase& c, const blocks::Parallel& parallel) {
   const recipe::Model model = testing_support::small_model("mixer", std::string(1, c.letter));
   blocks::Configs configs{.attention = {}, .feed_forward = {}, .mamba = model.mamba, .recurrent = model.recurrent};
   configs.mamba.conv_width = configs.recurrent.conv_width = c.conv_width;
@@ -93,8 +93,8 @@ ops::Tensor reordered(const ops::Tensor& tensor, const std::vector<int64_t>& tim
   return result;
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<ChunkCase> chunk_cases() {
+  std::vector<ChunkCase> cases;
   for (const char letter : {'M', 'R'})
     for (const int64_t runs : {2, 4, 6})
       for (const bool balanced : {false, true})
@@ -105,11 +105,11 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-class SequenceChunksTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Mixers, SequenceChunksTest, testing::ValuesIn(all_cases()));
+class SequenceChunksTest : public testing::TestWithParam<ChunkCase> {};
+INSTANTIATE_TEST_SUITE_P(Mixers, SequenceChunksTest, testing::ValuesIn(chunk_cases()));
 
 TEST_P(SequenceChunksTest, RunsGiveWhatTheWholeSequenceGives) {
-  const Case& c = GetParam();
+  const ChunkCase& c = GetParam();
   const blocks::Parallel parallel{.sequence_chunks = c.runs, .balanced_order = c.balanced};
   const std::vector<int64_t> order = parallel.time_order(c.runs);
   const Mixer whole = build(c, {}), chunked = build(c, parallel);
@@ -124,7 +124,7 @@ TEST_P(SequenceChunksTest, RunsGiveWhatTheWholeSequenceGives) {
 
 TEST(SequenceChunksTest, OneRunIsThePlainMixer) {
   for (const char letter : {'M', 'R'}) {
-    const Case c{letter, 1, true, 4};
+    const ChunkCase c{letter, 1, true, 4};
     EXPECT_EQ(ir::print(build(c, {.sequence_chunks = 1, .balanced_order = true}).graph), ir::print(build(c, {}).graph));
   }
 }

@@ -16,7 +16,7 @@ void PrintTo(const StateRow& row, std::ostream* out) { *out << row.name; }
 
 namespace {
 
-std::vector<StateRow> all_rows() {
+std::vector<StateRow> all_state_rows() {
   std::vector<StateRow> rows = zero_rows();
   for (const auto& more : {figure_rows(), megatron_rows()}) rows.insert(rows.end(), more.begin(), more.end());
   return rows;
@@ -60,7 +60,7 @@ TEST_P(ModelStatesTest, IsThePublishedNumberAndTheNamedDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, ModelStatesTest, testing::ValuesIn(all_rows()),
+INSTANTIATE_TEST_SUITE_P(Published, ModelStatesTest, testing::ValuesIn(all_state_rows()),
                          [](const auto& row) { return row.param.name; });
 
 // No formula counts alignment.

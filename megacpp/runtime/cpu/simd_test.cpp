@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMaxLength = 70;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kGuard = 12345.0F;  // stands behind every result and must survive
+constexpr float kSentinel = 12345.0F;  // stands behind every result and must survive
 
 using Row = std::vector<float>;
 
@@ -67,13 +67,13 @@ struct Tolerance {
 template <typename Wanted>
 void check_unary(Row1 routine, const Wanted& wanted, const Row& x, Tolerance tolerance = {}) {
   const auto check = [&](const Row& in, int64_t n, bool in_place) {
-    Row y(static_cast<size_t>(n) + 1, kGuard);
+    Row y(static_cast<size_t>(n) + 1, kSentinel);
     if (in_place) std::copy_n(in.begin(), n, y.begin());
     routine(in_place ? y.data() : in.data(), y.data(), n);
     for (size_t i = 0; i < static_cast<size_t>(n); ++i)
       expect_near(y[i], wanted(static_cast<double>(in[i])), tolerance.relative, tolerance.absolute,
                   "at " + std::to_string(in[i]) + ", length " + std::to_string(n));
-    EXPECT_EQ(y.back(), kGuard) << "wrote past length " << n;
+    EXPECT_EQ(y.back(), kSentinel) << "wrote past length " << n;
   };
   check(x, static_cast<int64_t>(x.size()), false);
   for (int64_t n = 0; n <= std::min<int64_t>(kMaxLength, static_cast<int64_t>(x.size())); ++n) check(x, n, n % 2 == 0);
@@ -82,11 +82,11 @@ void check_unary(Row1 routine, const Wanted& wanted, const Row& x, Tolerance tol
 template <typename Wanted>
 void check_binary(Row2 routine, const Wanted& wanted) {
   for (int64_t n = 0; n <= kMaxLength; ++n) {
-    Row a = random_row(n, 1), b = random_row(n, 2), z(static_cast<size_t>(n) + 1, kGuard);
+    Row a = random_row(n, 1), b = random_row(n, 2), z(static_cast<size_t>(n) + 1, kSentinel);
     for (size_t i = 0; i < a.size(); i += 3) b[i] = a[i];  // comparisons meet equality
     routine(a.data(), b.data(), z.data(), n);
     for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(z[i], wanted(a[i], b[i])) << "length " << n;
-    EXPECT_EQ(z.back(), kGuard);
+    EXPECT_EQ(z.back(), kSentinel);
     routine(a.data(), b.data(), a.data(), n);
     for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], z[i]) << "in place, length " << n;
   }
@@ -179,11 +179,11 @@ TEST(SimdTest, BinaryRoutinesAreExact) {
 TEST(SimdTest, SelectPicksByPredicate) {
   for (int64_t n = 0; n <= kMaxLength; ++n) {
     const Row a = random_row(n, 3), b = random_row(n, 4);
-    Row p = random_row(n, 5), z(static_cast<size_t>(n) + 1, kGuard);
+    Row p = random_row(n, 5), z(static_cast<size_t>(n) + 1, kSentinel);
     for (float& element : p) element = element > 0 ? element : 0.0F;
     row_select(p.data(), a.data(), b.data(), z.data(), n);
     for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(z[i], p[i] != 0.0F ? a[i] : b[i]);
-    EXPECT_EQ(z.back(), kGuard);
+    EXPECT_EQ(z.back(), kSentinel);
   }
 }
 
@@ -193,10 +193,10 @@ TEST(SimdTest, ScalarByRowRoutinesAreRight) {
     const size_t count = x.size();
     const auto run = [&](const auto& routine, const auto& wanted) {
       Row y = start;
-      y.push_back(kGuard);
+      y.push_back(kSentinel);
       routine(y.data());
       for (size_t i = 0; i < count; ++i) ASSERT_NEAR(y[i], wanted(i), 2e-7) << "length " << n;
-      EXPECT_EQ(y.back(), kGuard);
+      EXPECT_EQ(y.back(), kSentinel);
     };
     run([&](float* y) { row_fill(0.75F, y, n); }, [&](size_t) { return 0.75F; });
     run([&](float* y) { row_scale(0.75F, x.data(), y, n); }, [&](size_t i) { return 0.75F * x[i]; });
@@ -222,10 +222,10 @@ TEST(SimdTest, FoldsAreRight) {
     EXPECT_NEAR(row_dot(a.data(), b.data(), n), dot, tolerance);
     EXPECT_NEAR(row_sum_squares(a.data(), n), squares, tolerance);
     EXPECT_EQ(row_max_value(a.data(), n), static_cast<float>(largest));
-    Row y(a.size() + 1, kGuard);
+    Row y(a.size() + 1, kSentinel);
     EXPECT_NEAR(row_exp_sum(a.data(), 0.5F, y.data(), n), exps, 4 * tolerance);
     for (size_t i = 0; i < a.size(); ++i) expect_near(y[i], std::exp(static_cast<double>(a[i] - 0.5F)), 4e-7, 0, "exp");
-    EXPECT_EQ(y.back(), kGuard);
+    EXPECT_EQ(y.back(), kSentinel);
   }
 }
 

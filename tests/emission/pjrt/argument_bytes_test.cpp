@@ -16,14 +16,14 @@
 namespace megacpp::testing_support {
 namespace {
 
-struct Row {
+struct ArgumentRow {
   std::string name;
   std::string recipe;
   std::string slice;
   std::vector<std::string> settings;
 };
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+void PrintTo(const ArgumentRow& row, std::ostream* out) { *out << row.name; }
 
 int64_t emitted_bytes(const recipe::Recipe& recipe, const hw::Chip& chip) {
   const auto placement = emit::Placement::megacpp;
@@ -34,10 +34,10 @@ int64_t emitted_bytes(const recipe::Recipe& recipe, const hw::Chip& chip) {
   return bytes;
 }
 
-class ArgumentBytesTest : public testing::TestWithParam<Row> {};
+class ArgumentBytesTest : public testing::TestWithParam<ArgumentRow> {};
 
 TEST_P(ArgumentBytesTest, PlannedAsEmitted) {
-  const Row& row = GetParam();
+  const ArgumentRow& row = GetParam();
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), row.settings);
   const fit::Assumptions assumptions{.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)};
@@ -48,32 +48,33 @@ TEST_P(ArgumentBytesTest, PlannedAsEmitted) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ArgumentBytesTest,
-    testing::Values(Row{"Nam52Zero3",
-                        "nam52-1b",
-                        "v6e:16x16",
-                        {"layout.data_parallel=256", "layout.zero=3", "train.batch=256", "train.micro_steps=2"}},
-                    Row{"Nam52Tensor",
-                        "nam52-1b",
-                        "v6e:4x4",
-                        {"layout.data_parallel=4", "layout.tensor_parallel=4", "train.batch=4"}},
-                    Row{"Nam56rTensorZero3",
-                        "nam56r-1b",
-                        "v6e:16x16",
-                        {"layout.data_parallel=64", "layout.tensor_parallel=4", "layout.zero=3", "train.batch=64"}},
-                    Row{"WholePatternsOfExperts",
-                        "nam56r-1b",
-                        "v6e:2x2",
-                        {"model.pattern=AE", "model.depth=24", "layout.data_parallel=4", "layout.zero=3",
-                         "train.batch=4", "train.micro_steps=1"}},
-                    Row{"Documents",
-                        "nam56r-1b",
-                        "v6e:2x2",
-                        {"model.pattern=EA", "model.depth=8", "model.attention.document_mask=true",
-                         "layout.data_parallel=4", "train.batch=4"}},
-                    Row{"Nam56rExperts",
-                        "nam56r-1b",
-                        "v6e:4x4",
-                        {"layout.data_parallel=4", "layout.expert_parallel=4", "layout.zero=3", "train.batch=16"}}),
+    testing::Values(
+        ArgumentRow{"Nam52Zero3",
+                    "nam52-1b",
+                    "v6e:16x16",
+                    {"layout.data_parallel=256", "layout.zero=3", "train.batch=256", "train.micro_steps=2"}},
+        ArgumentRow{"Nam52Tensor",
+                    "nam52-1b",
+                    "v6e:4x4",
+                    {"layout.data_parallel=4", "layout.tensor_parallel=4", "train.batch=4"}},
+        ArgumentRow{"Nam56rTensorZero3",
+                    "nam56r-1b",
+                    "v6e:16x16",
+                    {"layout.data_parallel=64", "layout.tensor_parallel=4", "layout.zero=3", "train.batch=64"}},
+        ArgumentRow{"WholePatternsOfExperts",
+                    "nam56r-1b",
+                    "v6e:2x2",
+                    {"model.pattern=AE", "model.depth=24", "layout.data_parallel=4", "layout.zero=3", "train.batch=4",
+                     "train.micro_steps=1"}},
+        ArgumentRow{"Documents",
+                    "nam56r-1b",
+                    "v6e:2x2",
+                    {"model.pattern=EA", "model.depth=8", "model.attention.document_mask=true",
+                     "layout.data_parallel=4", "train.batch=4"}},
+        ArgumentRow{"Nam56rExperts",
+                    "nam56r-1b",
+                    "v6e:4x4",
+                    {"layout.data_parallel=4", "layout.expert_parallel=4", "layout.zero=3", "train.batch=16"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

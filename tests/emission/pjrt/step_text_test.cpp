@@ -16,16 +16,16 @@ namespace {
 
 using emit::Placement;
 
-struct Row {
+struct TextRow {
   std::string name;
   std::string recipe;
   std::vector<std::string> overrides;
   std::vector<int64_t> depths;  // whole periods of the pattern, each family more than once
 };
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+void PrintTo(const TextRow& row, std::ostream* out) { *out << row.name; }
 
-emit::Module step_of(const Row& row, int64_t depth, Placement placement) {
+emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
   std::vector<std::string> overrides = row.overrides;
   overrides.push_back("model.depth=" + std::to_string(depth));
   const recipe::Recipe recipe =
@@ -37,10 +37,10 @@ emit::Module step_of(const Row& row, int64_t depth, Placement placement) {
       compiled.mesh, placement);
 }
 
-class StepTextTest : public testing::TestWithParam<Row> {};
+class StepTextTest : public testing::TestWithParam<TextRow> {};
 
 TEST_P(StepTextTest, GrowsWithDistinctBlocksAndNotWithDepth) {
-  const Row& row = GetParam();
+  const TextRow& row = GetParam();
   for (const Placement placement : {Placement::xla, Placement::megacpp}) {
     const emit::Module first = step_of(row, row.depths[0], placement);
     EXPECT_EQ(count_of(first.text, "stablehlo.reverse"), 0u) << "see ops/linear_recurrence.cpp";
@@ -61,10 +61,10 @@ const std::vector<std::string> kManyChips = {"layout.data_parallel=32", "layout.
                                              "train.batch=32"};
 
 INSTANTIATE_TEST_SUITE_P(Recipes, StepTextTest,
-                         testing::Values(Row{"Nam52", "nam52", {}, {26, 52, 104}},
-                                         Row{"Nam52On256", "nam52", kManyChips, {26, 52, 104}},
-                                         Row{"Nam56r", "nam56r", {}, {36, 48, 60}},
-                                         Row{"Nam56rOn256", "nam56r", kManyChips, {36, 48, 60}}),
+                         testing::Values(TextRow{"Nam52", "nam52", {}, {26, 52, 104}},
+                                         TextRow{"Nam52On256", "nam52", kManyChips, {26, 52, 104}},
+                                         TextRow{"Nam56r", "nam56r", {}, {36, 48, 60}},
+                                         TextRow{"Nam56rOn256", "nam56r", kManyChips, {36, 48, 60}}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -39,7 +39,7 @@ const char* name_of(Placement placement) { return placement == Placement::xla ? 
 
 // ---- Golden files ----
 
-const std::filesystem::path kModels = std::filesystem::path(MEGACPP_SOURCE_DIR) / "tests/golden/models";
+const std::filesystem::path kGoldenModels = std::filesystem::path(MEGACPP_SOURCE_DIR) / "tests/golden/models";
 
 struct GoldenRow {
   std::string file;
@@ -56,7 +56,7 @@ TEST_P(XlaGoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
   for (const Placement placement : kPlacements) {
     SCOPED_TRACE(name_of(placement));
     const train::ParityReport report =
-        train::run_parity(kModels / (GetParam().file + ".safetensors"), wish.layout, xla_backend(placement));
+        train::run_parity(kGoldenModels / (GetParam().file + ".safetensors"), wish.layout, xla_backend(placement));
     EXPECT_TRUE(report.passed());
     for (const train::ParityRow& row : report.rows)
       EXPECT_TRUE(row.passed) << row.name << " is off by " << row.relative_error << ", allowed is " << row.tolerance;
@@ -67,7 +67,7 @@ TEST_P(XlaGoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
 // Every file on one device, and some in layouts that their sizes do not divide by.
 std::vector<GoldenRow> golden_rows() {
   std::vector<GoldenRow> rows;
-  for (const auto& entry : std::filesystem::directory_iterator(kModels))
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels))
     rows.push_back({entry.path().stem().string(), ""});
   std::ranges::sort(rows, {}, &GoldenRow::file);
   rows.push_back({"llama_odd", "data_parallel=2"});
@@ -108,7 +108,7 @@ TEST_P(XlaLayoutParityTest, TrainsAsOneChipOfTheCpuBackend) {
 // The hybrid's blocks cost XLA more than the dense ones: fewer of them, and fewer layouts.
 constexpr std::string_view kEachFamilyOnce = "model.pattern=AEMR model.depth=4 ";
 
-const std::vector<std::string> kDenseLayouts = {
+const std::vector<std::string> kXlaDenseLayouts = {
     "chips=1",
     "chips=1 train.micro_steps=1 model.tie_embeddings=true",
     "data_parallel=2",
@@ -144,7 +144,7 @@ const std::vector<std::string> kLoopLayouts = {
     "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
 };
 
-const std::vector<std::string> kExpertLayouts = {
+const std::vector<std::string> kXlaExpertLayouts = {
     "expert_parallel=2",
     "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
     "expert_parallel=2 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
@@ -154,13 +154,13 @@ const std::vector<std::string> kExpertLayouts = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rLoops, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
+                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kXlaExpertLayouts)), row_name);
 
 // ---- bf16 ----
 

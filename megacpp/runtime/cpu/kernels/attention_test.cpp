@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <memory>
 
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/kernels/attention_blocks.h"
+#include "tests/support/aligned_buffer.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::runtime::cpu {
@@ -24,6 +23,8 @@ namespace {
 using ir::DType;
 using ir::TensorType;
 using ops::Tensor;
+using testing_support::AlignedBuffer;
+using testing_support::allocate_aligned;
 using testing_support::random_tensor;
 
 // A run of consecutive positions.
@@ -73,29 +74,19 @@ Tensor labels(const ir::Shape& shape, const std::vector<int64_t>& positions, int
   return tensor;
 }
 
-struct Free {
-  void operator()(std::byte* bytes) const { std::free(bytes); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-Buffer allocate(int64_t bytes) {
-  constexpr size_t kLine = 64;
-  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kLine, (static_cast<size_t>(bytes) / kLine + 1) * kLine)));
-}
-
 std::vector<Tensor> run(const Kernel& kernel, const std::vector<Tensor>& operands, const ops::Types& results,
                         const ir::Attrs& attrs, int threads) {
   ops::Types types;
-  std::vector<Buffer> buffers;
+  std::vector<AlignedBuffer> buffers;
   std::vector<std::byte*> in, out;
   for (const Tensor& operand : operands) {
     types.push_back(operand.type);
-    in.push_back(buffers.emplace_back(allocate(operand.type.bytes())).get());
+    in.push_back(buffers.emplace_back(allocate_aligned(operand.type.bytes())).get());
     testing_support::encode(operand, in.back());
   }
-  for (const TensorType& type : results) out.push_back(buffers.emplace_back(allocate(type.bytes())).get());
+  for (const TensorType& type : results) out.push_back(buffers.emplace_back(allocate_aligned(type.bytes())).get());
   const Prepared prepared = kernel.prepare({types, results, attrs}, threads);
-  const Buffer workspace = allocate(prepared.workspace_bytes);
+  const AlignedBuffer workspace = allocate_aligned(prepared.workspace_bytes);
   base::ThreadPool pool(threads);
   prepared.run({in, out, workspace.get(), pool});
   std::vector<Tensor> tensors;

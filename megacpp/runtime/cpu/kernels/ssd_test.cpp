@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 
 #include "megacpp/base/philox.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cpu/kernel.h"
+#include "tests/support/aligned_buffer.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -18,20 +17,12 @@ Kernel ssd_grad_kernel();
 
 namespace {
 
+using testing_support::AlignedBuffer;
+using testing_support::allocate_aligned;
+
 struct Shape {
   int64_t batch, seq, groups, heads_per_group, head_dim, state, chunk;
 };
-
-struct Free {
-  void operator()(std::byte* bytes) const { std::free(bytes); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-Buffer allocate(int64_t bytes) {
-  constexpr size_t kLine = 64;
-  const size_t size = (static_cast<size_t>(bytes) + kLine) / kLine * kLine;
-  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kLine, size)));
-}
 
 std::vector<ops::Tensor> make_operands(const Shape& z) {
   const int64_t heads = z.groups * z.heads_per_group;
@@ -61,22 +52,22 @@ void check(const Kernel& kernel, std::vector<ops::Tensor> operands, int64_t chun
   const ops::OpDef& op = ops::op_def(kernel.op);
   const ir::Attrs attrs = {{"chunk", chunk}};
   ops::Types types;
-  std::vector<Buffer> buffers;
+  std::vector<AlignedBuffer> buffers;
   std::vector<std::byte*> in, out;
   for (const ops::Tensor& tensor : operands) {
     types.push_back(tensor.type);
-    in.push_back(buffers.emplace_back(allocate(tensor.type.bytes())).get());
+    in.push_back(buffers.emplace_back(allocate_aligned(tensor.type.bytes())).get());
     std::copy(tensor.data.begin(), tensor.data.end(), reinterpret_cast<float*>(in.back()));
   }
   const ops::Types result_types = op.infer(types, attrs);
   std::vector<ops::Tensor> wanted;
   for (const ir::TensorType& type : result_types) {
     wanted.push_back(ops::Tensor::zeros(type));
-    out.push_back(buffers.emplace_back(allocate(type.bytes())).get());
+    out.push_back(buffers.emplace_back(allocate_aligned(type.bytes())).get());
   }
   op.reference(operands, wanted, attrs);
   const Prepared prepared = kernel.prepare({types, result_types, attrs}, threads);
-  const Buffer workspace = allocate(prepared.workspace_bytes);
+  const AlignedBuffer workspace = allocate_aligned(prepared.workspace_bytes);
   base::ThreadPool pool(threads);
   prepared.run({in, out, workspace.get(), pool});
   for (size_t r = 0; r < wanted.size(); ++r) {
