@@ -8,7 +8,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/ir/fold_blocks.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/sent_bytes.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/optim/update.h"
 #include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
@@ -176,8 +176,11 @@ bool is_backward_transfer(const Graph& graph) {
 }
 
 bool is_transfer(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const Node& node) { return node.op == "send" || node.op == "recv"; });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    using Kind = ops::Transfer::Kind;
+    const ops::Transfer* const transfer = ops::transfer_of(node);
+    return transfer != nullptr && (transfer->kind == Kind::send || transfer->kind == Kind::receive);
+  });
 }
 
 // How a program takes part in a step.
@@ -280,7 +283,9 @@ class StageReport {
 std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   int64_t own = 0;
   for (const ValueId operand : node.operands) own += graph.type(operand).bytes();
-  return ops::sent_bytes(ops::started_op(node), own, node.attrs.integer("parts", 1));
+  const ops::Transfer* const transfer = ops::transfer_of(node);
+  if (transfer == nullptr) return std::nullopt;
+  return transfer->sent_bytes(own, node.attrs.integer("parts", 1));
 }
 
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,

@@ -51,10 +51,11 @@ class Walk {
       const double begins = std::max(now, wire_free);
       wire_free = begins + travel(graph, node, axes);
       wire_.push_back({axes, begins, wire_free});
-      if (node.op == "send") {
+      const ops::Transfer* const transfer = ops::transfer_of(node);
+      if (transfer != nullptr && transfer->kind == ops::Transfer::Kind::send) {
         program.sends.push_back(node.attrs.integer("tag"));
         program.sent_after = wire_free;
-      } else if (node.op == "recv") {
+      } else if (transfer != nullptr && transfer->kind == ops::Transfer::Kind::receive) {
         program.receives.push_back(node.attrs.integer("tag"));
       } else if (node.op == ops::kStartOp) {
         for (const ir::ValueId result : node.results) arrives[result.index] = wire_free;
@@ -79,7 +80,7 @@ class Walk {
 
  private:
   double compute(const Graph& graph, const Node& node) {
-    if (node.op == ir::kInputOp || node.op == "reshape") return 0;
+    if (!ops::op_def(node.op).is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
     double bytes = 0;
     for (const ops::Types& types : {operands, results})
@@ -103,13 +104,6 @@ class Walk {
     return terms > 0 ? terms / (terms + chip_.half_depth) : 1;
   }
 
-  // What is for one other chip takes one turn; else a group of n passes on what it sends in n - 1.
-  double turns_of(const Node& node, const ir::Axes& group) const {
-    const std::string_view op = ops::started_op(node);
-    if (op == "permute" || op == "send" || op == "exchange_sum") return 1;
-    return static_cast<double>(mesh_.size(group) - 1);
-  }
-
   double travel(const Graph& graph, const Node& node, const std::string& axes) {
     const auto [at, is_new] = links_.try_emplace(axes);
     LinkTime& link = at->second;
@@ -121,7 +115,8 @@ class Walk {
     }
     const int64_t bytes = compile::sent_bytes(graph, node).value_or(0);
     if (bytes == 0 || link.bytes_per_second == 0) return 0;
-    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes] * turns_of(node, group);
+    const auto messages = static_cast<double>(ops::transfer_of(node)->messages(mesh_.size(group)));
+    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes] * messages;
     link.bytes += runs_ * bytes;
     link.seconds += times(seconds);
     return seconds;
@@ -141,7 +136,7 @@ class Walk {
   hw::Chip chip_;
   int64_t runs_ = 1;  // in a step, of the program that is walked
   std::map<std::string, LinkTime> links_;
-  std::map<std::string, double> latency_;  // of one turn
+  std::map<std::string, double> latency_;  // of one message
   struct Use {
     std::string axes;
     double begins, ends;

@@ -17,7 +17,7 @@ using ir::NodeId;
 using ir::ValueId;
 
 // Whether results are operands under another name.
-bool is_view(const ir::Node& node) { return node.op == "reshape" || node.op == ops::kDoneOp; }
+bool is_view(const ir::Node& node) { return ops::op_def(node.op).is_view; }
 
 class Assigner {
  public:

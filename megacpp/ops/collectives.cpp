@@ -189,10 +189,34 @@ HloResults hlo_shard_slice(HloWriter& w, const HloArgs& args) {
 
 using Dims = std::vector<int64_t>;
 
+// ---- What they move: the count of every textbook for a ring ----
+
+int64_t all_of_own(int64_t own, int64_t) { return own; }
+int64_t nothing(int64_t, int64_t) { return 0; }
+int64_t own_to_each_other(int64_t own, int64_t parts) { return own * (parts - 1); }
+int64_t own_but_one_part(int64_t own, int64_t parts) { return own * (parts - 1) / parts; }
+int64_t own_but_one_part_twice(int64_t own, int64_t parts) { return 2 * own * (parts - 1) / parts; }
+
+int64_t one_message(int64_t) { return 1; }
+int64_t around_the_ring(int64_t parts) { return parts - 1; }
+
+// How it reduces, if it does, and in which dtype.
+std::string reduction_key(const ir::Attrs& attrs, DType dtype) {
+  return attrs.text("kind", "sum") + " " + std::string(ir::dtype_name(dtype));
+}
+std::string shift_key(const ir::Attrs& attrs, DType) { return std::to_string(attrs.integer("shift")); }
+std::string dims_key(const ir::Attrs& attrs, DType) {
+  return std::to_string(attrs.integer("split")) + " to " + std::to_string(attrs.integer("concat"));
+}
+
 }  // namespace
 
 OpDef all_gather_def() {
   OpDef def = collective("all_gather", "each operand's parts on all members joined along its dims[i], in group order");
+  def.transfer = Transfer{.kind = Transfer::Kind::gather,
+                          .sent_bytes = own_to_each_other,
+                          .messages = around_the_ring,
+                          .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("all_gather", attrs);
     const auto& dims = require_dims("all_gather", operands, attrs);
@@ -213,6 +237,10 @@ OpDef all_gather_def() {
 
 OpDef reduce_scatter_def() {
   OpDef def = collective("reduce_scatter", "each operand summed over the group; member i keeps part i along dims[i]");
+  def.transfer = Transfer{.kind = Transfer::Kind::reduce,
+                          .sent_bytes = own_but_one_part,
+                          .messages = around_the_ring,
+                          .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("reduce_scatter", attrs);
     require_numbers("reduce_scatter", operands);
@@ -233,6 +261,11 @@ OpDef reduce_scatter_def() {
 
 OpDef all_reduce_def() {
   OpDef def = collective("all_reduce", "each operand's sum or max (kind) over the group, on every member");
+  def.transfer = Transfer{.kind = Transfer::Kind::reduce,
+                          .sent_bytes = own_but_one_part_twice,
+                          .messages = around_the_ring,
+                          .joins = Transfer::Joins::small_tensors,
+                          .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_parts("all_reduce", attrs);
     require_numbers("all_reduce", operands);
@@ -256,6 +289,11 @@ OpDef all_reduce_def() {
 OpDef all_to_all_def() {
   OpDef def = collective("all_to_all",
                          "of each operand member i gets part i along `split` of every member, joined along `concat`");
+  def.transfer = Transfer{.kind = Transfer::Kind::exchange,
+                          .sent_bytes = own_but_one_part,
+                          .messages = around_the_ring,
+                          .joins = Transfer::Joins::always,
+                          .bucket_key = dims_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("all_to_all", attrs);
     const int64_t split = attrs.integer("split"), concat = attrs.integer("concat");
@@ -304,6 +342,8 @@ OpDef collective_start_def() {
 
 OpDef collective_done_def() {
   OpDef def = collective(std::string(kDoneOp), "what a collective_start brings, once it is whole");
+  def.is_view = true;
+  def.keeps_order = true;
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_parts(kDoneOp, attrs);
     require_operands(!operands.empty(), kDoneOp, operands, "one or more");
@@ -315,6 +355,11 @@ OpDef collective_done_def() {
 
 OpDef permute_def() {
   OpDef def = collective("permute", "member i gets the operands of member i - shift, counted around the group");
+  def.transfer = Transfer{.kind = Transfer::Kind::exchange,
+                          .sent_bytes = all_of_own,
+                          .messages = one_message,
+                          .joins = Transfer::Joins::always,
+                          .bucket_key = shift_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_parts("permute", attrs);
     attrs.integer("shift");
@@ -332,6 +377,7 @@ OpDef permute_def() {
 
 OpDef send_def() {
   OpDef def = collective("send", "hands the operand to the member `peer` places further along `axes`; no result");
+  def.transfer = Transfer{.kind = Transfer::Kind::send, .sent_bytes = all_of_own, .messages = one_message};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("send", operands, 1);
@@ -347,6 +393,7 @@ OpDef send_def() {
 
 OpDef recv_def() {
   OpDef def = collective("recv", "what the member `peer` places further along `axes` sends under the same tag");
+  def.transfer = Transfer{.kind = Transfer::Kind::receive, .sent_bytes = nothing, .messages = one_message};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("recv", operands, 0);
@@ -368,6 +415,7 @@ OpDef exchange_sum_def() {
   OpDef def = collective("exchange_sum", "the operand plus that of the member `peer` places further along `axes`");
   def.factors = elementwise_factors;
   def.linear = linear_together;
+  def.transfer = Transfer{.kind = Transfer::Kind::pair_sum, .sent_bytes = all_of_own, .messages = one_message};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("exchange_sum", operands, 1);
@@ -397,6 +445,7 @@ OpDef shard_slice_def() {
   OpDef def = collective("shard_slice",
                          "this chip's part along dim of a tensor all hold whole, or that of the member `shift` places "
                          "before it, counted around the group; zeros past its end");
+  def.keeps_order = true;
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("shard_slice", attrs), dim = attrs.integer("dim");
     require_operand_count("shard_slice", operands, 1);

@@ -67,6 +67,20 @@ TEST(CollectivesTest, WhatIsStartedIsACollective) {
   expect_refused("collective_done", {}, {}, "one or more");
 }
 
+// 60 bytes of operands on each of 4 chips.
+TEST(CollectivesTest, SentBytesAndMessagesAreThoseOfARing) {
+  struct Row {
+    const char* op;
+    int64_t bytes, messages;
+  };
+  for (const Row& row :
+       {Row{"all_gather", 180, 3}, Row{"reduce_scatter", 45, 3}, Row{"all_reduce", 90, 3}, Row{"all_to_all", 45, 3},
+        Row{"permute", 60, 1}, Row{"send", 60, 1}, Row{"recv", 0, 1}, Row{"exchange_sum", 60, 1}}) {
+    EXPECT_EQ(op_def(row.op).transfer->sent_bytes(60, 4), row.bytes) << row.op;
+    EXPECT_EQ(op_def(row.op).transfer->messages(4), row.messages) << row.op;
+  }
+}
+
 TEST(CollectivesTest, OneChipCannotRunThem) {
   EXPECT_THROW(evaluate_op("shard_index", {}, {{"axes", std::string("x")}, {"parts", int64_t{2}}}), base::Error);
 }

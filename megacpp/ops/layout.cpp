@@ -187,6 +187,8 @@ OpDef reshape_def() {
     return std::vector<Sample>{sample({4, 6}, {24}), sample({2, 12}, {2, 3, 4}), sample({6}, {1, 2, 3}),
                                sample({4, 6}, {6, 4})};
   };
+  def.is_view = true;
+  def.keeps_order = true;
   return def;
 }
 
@@ -290,6 +292,7 @@ OpDef slice_def() {
     };
     return std::vector<Sample>{sample(0, 1, 2), sample(1, 2, 4), sample(1, 0, 3)};
   };
+  def.keeps_order = true;
   return def;
 }
 
@@ -337,6 +340,7 @@ OpDef pad_def() {
     };
     return std::vector<Sample>{sample(0, 1, 2), sample(1, 3, 0), sample(1, 0, 2)};
   };
+  def.keeps_order = true;
   return def;
 }
 

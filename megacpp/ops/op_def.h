@@ -99,6 +99,37 @@ struct Linearity {
 inline Linearity linear_together(const NodeView&) { return {Linearity::Kind::together}; }
 inline Linearity linear_in_each(const NodeView&) { return {Linearity::Kind::each}; }
 
+// ---- Between chips ----
+
+/// What an op moves between chips, for those who time, join and start such nodes.
+struct Transfer {
+  enum class Kind : uint8_t {
+    gather,    // the parts of all members, whole on each of them
+    reduce,    // a sum or maximum over the group
+    exchange,  // elements change chips as they are: nothing is computed on the way, so dtypes may mix in one call
+    send,      // one message to a peer, which the sender does not wait for
+    receive,   // the other end of a send
+    pair_sum,  // a sum with one peer
+  };
+  Kind kind;
+
+  /// Bytes one chip sends when its operands of `own` bytes meet those of `parts` chips in a ring.
+  int64_t (*sent_bytes)(int64_t own, int64_t parts);
+
+  /// Messages one chip sends one after the other: each pays the latency of the link.
+  int64_t (*messages)(int64_t parts);
+
+  /// When nodes that are ready together become one call. Weights and gradients follow the bucket policy instead.
+  enum class Joins : uint8_t { never, small_tensors, always };
+  Joins joins = Joins::never;
+
+  /// Nodes may share a bucket only where this agrees, beside op and axes. Set for calls of a group.
+  std::string (*bucket_key)(const ir::Attrs& attrs, ir::DType dtype) = nullptr;
+
+  /// A call of a whole group, which may be started before its results are wanted; else a message between two chips.
+  bool is_of_group() const { return kind == Kind::gather || kind == Kind::reduce || kind == Kind::exchange; }
+};
+
 // ---- StableHLO ----
 
 /// The node's operands as written so far.
@@ -122,6 +153,12 @@ struct Sample {
   std::function<void(std::vector<Tensor>&)> fill = {};
 };
 
+/// An operand that is real and yet has no gradient.
+struct ConstantOperand {
+  size_t operand;
+  std::string reason;
+};
+
 struct OpDef {
   std::string name;
   std::string doc;  // one line for `megacpp ops`
@@ -134,6 +171,8 @@ struct OpDef {
   /// Exactly one of these two is set.
   std::function<Cotangents(const GradArgs&)> grad = {};
   std::string no_grad = "";
+  /// Real operands that `grad` leaves out. Where any other has no cotangent, the results must not depend on it.
+  std::vector<ConstantOperand> constant_operands = {};
   /// Results from this index on are statistics kept for the backward pass: no cotangent may reach them.
   size_t statistics_from = SIZE_MAX;
 
@@ -153,6 +192,16 @@ struct OpDef {
 
   /// Talks to other chips, or depends on which chip it runs on. The single-chip evaluator cannot run it.
   bool is_collective = false;
+
+  /// Set where the op moves data between chips. Of a collective_start it is the started op's (see transfer_of).
+  std::optional<Transfer> transfer = {};
+
+  /// Result r is operand r's bytes under another type: nothing is copied.
+  bool is_view = false;
+
+  /// Results hold the operand's elements in their order, some left out or a constant added around them: a gradient is
+  /// that gradient still.
+  bool keeps_order = false;
 
   /// The chip's program for this node where factors do not suffice. Returns nothing when they do (see
   /// partition_rule.h).
@@ -179,11 +228,17 @@ struct OpDef {
   std::function<std::vector<Sample>()> samples;
 
   bool is_composite() const { return static_cast<bool>(decompose); }
+
+  /// Whether a chip has anything to do when it comes to a node of this op.
+  bool is_work() const { return name != ir::kInputOp && (!is_view || is_collective); }
 };
 
 /// All ops, in the order of op_list.inc.
 const std::vector<OpDef>& all_ops();
 const OpDef& op_def(std::string_view name);
 const OpDef* find_op(std::string_view name);
+
+/// What a node moves between chips, or what it starts to move; null: nothing.
+const Transfer* transfer_of(const ir::Node& node);
 
 }  // namespace megacpp::ops

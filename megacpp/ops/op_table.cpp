@@ -3,6 +3,7 @@
 #include <map>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::ops {
@@ -34,6 +35,11 @@ const OpDef& op_def(std::string_view name) {
   const OpDef* op = find_op(name);
   MEGACPP_CHECK(op != nullptr) << "no op is named '" << name << "'";
   return *op;
+}
+
+const Transfer* transfer_of(const ir::Node& node) {
+  const std::optional<Transfer>& transfer = op_def(started_op(node)).transfer;
+  return transfer ? &*transfer : nullptr;
 }
 
 }  // namespace megacpp::ops

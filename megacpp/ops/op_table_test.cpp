@@ -4,8 +4,10 @@
 // results). Collectives have no meaning on one chip: spmd_evaluator_test checks theirs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "megacpp/base/philox.h"
 #include "megacpp/ops/builder.h"
@@ -54,7 +56,28 @@ TEST(OpTableTest, EveryRecordIsWhole) {
     EXPECT_NE(static_cast<bool>(op.reference), op.is_collective) << "what one chip computes, unless it takes several";
     EXPECT_NE(static_cast<bool>(op.grad), !op.no_grad.empty()) << "a gradient or the reason why none, never both";
     EXPECT_FALSE(op.samples().empty());
+    for (const ConstantOperand& constant : op.constant_operands) {
+      EXPECT_TRUE(op.grad) << "there is no gradient to leave it out of";
+      EXPECT_FALSE(constant.reason.empty());
+    }
   }
+}
+
+TEST(OpTableTest, EveryCollectiveSaysWhatItMovesOrStaysOnItsChip) {
+  std::set<std::string> stays;
+  for (const OpDef& op : all_ops()) {
+    SCOPED_TRACE(op.name);
+    if (!op.transfer) {
+      if (op.is_collective) stays.insert(op.name);
+      continue;
+    }
+    EXPECT_TRUE(op.is_collective);
+    ASSERT_TRUE(op.transfer->sent_bytes != nullptr && op.transfer->messages != nullptr);
+    EXPECT_EQ(op.transfer->bucket_key != nullptr, op.transfer->is_of_group());
+    EXPECT_TRUE(op.transfer->is_of_group() || op.transfer->joins == Transfer::Joins::never);
+  }
+  // A start is what it starts; a done only waits for it.
+  EXPECT_EQ(stays, (std::set<std::string>{"collective_done", "collective_start", "shard_index", "shard_slice"}));
 }
 
 // XLA gets primitives, before our own scheduling and without a pipeline; inputs are arguments.
@@ -75,6 +98,29 @@ TEST_P(OpSampleTest, CostIsFiniteAndNotNegative) {
   const Cost cost = op->cost({sample.operands, results, sample.attrs});
   EXPECT_GE(cost.flops, 0.0);
   EXPECT_TRUE(std::isfinite(cost.flops));
+}
+
+TEST_P(OpSampleTest, AViewIsItsOperandsBytes) {
+  const auto& [op, sample] = GetParam();
+  if (!op->is_view) return;
+  const Types results = op->infer(sample.operands, sample.attrs);
+  ASSERT_EQ(results.size(), sample.operands.size());
+  for (size_t r = 0; r < results.size(); ++r) EXPECT_EQ(results[r].bytes(), sample.operands[r].bytes());
+}
+
+TEST_P(OpSampleTest, WhatKeepsTheOrderKeepsIt) {
+  const auto& [op, sample] = GetParam();
+  if (!op->keeps_order || op->is_collective) return;  // collectives: spmd_evaluator_test
+  std::vector<Tensor> operands = sample_operands(*op, sample);
+  ASSERT_EQ(operands.size(), 1u);
+  constexpr double kFirst = 1000;  // no constant that an op adds
+  for (int64_t i = 0; i < operands[0].elements(); ++i) operands[0][i] = kFirst + static_cast<double>(i);
+  double last = 0;
+  for (const double element : evaluate_op(op->name, operands, sample.attrs, Rounding::none)[0].data) {
+    if (element < kFirst) continue;
+    EXPECT_GT(element, last);
+    last = element;
+  }
 }
 
 // ---- decomposition ----
@@ -129,12 +175,34 @@ std::vector<Tensor> cotangent_weights(const OpDef& op, const std::vector<Tensor>
   return weights;
 }
 
+bool is_constant(const OpDef& op, size_t operand) {
+  return std::ranges::any_of(op.constant_operands, [&](const ConstantOperand& c) { return c.operand == operand; });
+}
+
+// d(weighted sum of the results) / d(operand), element by element.
+Tensor finite_differences(const Case& c, std::vector<Tensor> operands, size_t operand,
+                          const std::vector<Tensor>& weights) {
+  constexpr double kStep = 1e-5;
+  const auto sum_with = [&](int64_t element, double value) {
+    const double saved = std::exchange(operands[operand][element], value);
+    const double sum = weighted_sum(evaluate_op(c.op->name, operands, c.sample.attrs, Rounding::none), weights);
+    operands[operand][element] = saved;
+    return sum;
+  };
+  Tensor differences = Tensor::zeros(operands[operand].type);
+  for (int64_t e = 0; e < differences.elements(); ++e) {
+    const double at = operands[operand][e];
+    differences[e] = (sum_with(e, at + kStep) - sum_with(e, at - kStep)) / (2 * kStep);
+  }
+  return differences;
+}
+
+// Of every real operand: where the rule gives no gradient, the results must not depend on it, unless the record says
+// why that does not matter.
 TEST_P(OpSampleTest, GradientEqualsFiniteDifferences) {
   const auto& [op, sample] = GetParam();
   if (!op->grad) return;
-  std::vector<Tensor> operands = sample_operands(*op, sample);
-  for (const Tensor& operand : operands)
-    if (operand.type.dtype == ir::DType::bf16) return;  // differences of rounded numbers say nothing
+  const std::vector<Tensor> operands = sample_operands(*op, sample);
   const std::vector<Tensor> results = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
   const std::vector<Tensor> weights = cotangent_weights(*op, results);
 
@@ -163,20 +231,14 @@ TEST_P(OpSampleTest, GradientEqualsFiniteDifferences) {
   const auto got = evaluate(graph, inputs, Rounding::none);
 
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!gradients[i]) continue;
-    ASSERT_TRUE(ir::is_float(operands[i].type.dtype)) << "operand " << i << " is not real";
-    Tensor wanted = Tensor::zeros(operands[i].type);
-    const double step = 1e-5;
-    for (int64_t e = 0; e < wanted.elements(); ++e) {
-      const double saved = operands[i][e];
-      operands[i][e] = saved + step;
-      const double up = weighted_sum(evaluate_op(op->name, operands, sample.attrs, Rounding::none), weights);
-      operands[i][e] = saved - step;
-      const double down = weighted_sum(evaluate_op(op->name, operands, sample.attrs, Rounding::none), weights);
-      operands[i][e] = saved;
-      wanted[e] = (up - down) / (2 * step);
-    }
-    expect_close(got.at(std::to_string(i)), wanted, 2e-5, "operand " + std::to_string(i));
+    SCOPED_TRACE("operand " + std::to_string(i));
+    const bool is_real = ir::is_float(operands[i].type.dtype);
+    ASSERT_TRUE(is_real || !gradients[i]) << "a gradient of what is not real";
+    ASSERT_FALSE(is_constant(*op, i) && gradients[i]) << "a gradient of a constant operand";
+    if (!is_real || is_constant(*op, i)) continue;
+    const Tensor none = Tensor::zeros(operands[i].type);
+    const Tensor& given = gradients[i] ? got.at(std::to_string(i)) : none;
+    expect_close(given, finite_differences(GetParam(), operands, i, weights), 2e-5, "gradient");
   }
 }
 

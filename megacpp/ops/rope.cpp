@@ -87,6 +87,8 @@ OpDef rope_def() {
           .infer = infer_rope,
           .factors = [](const NodeView& view) { return factors_from(view, "b s h d, s r, s r -> b s h d", "d r"); },
           .grad = rope_cotangents,
+          .constant_operands = {{1, "cosines of positions, which no parameter moves"},
+                                {2, "sines of positions, which no parameter moves"}},
           .cost =
               [](const NodeView& view) {
                 const TensorType& x = view.operands[0];

@@ -5,8 +5,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/axis_sets.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/ops/partition_rule.h"
-#include "megacpp/ops/sent_bytes.h"
 
 namespace megacpp::partition {
 namespace {
@@ -243,7 +243,8 @@ int64_t sent_bytes(const std::vector<ReshardStep>& steps, const Sharding& from, 
   const Sharding* now = &from;
   for (const ReshardStep& step : steps) {
     const int64_t own = ir::TensorType{whole.dtype, ir::local_shape(whole.shape, *now, mesh)}.bytes();
-    bytes += ops::sent_bytes(op_of(step.kind), own, mesh.size(step.axes)).value_or(0);
+    const ops::OpDef* const op = ops::find_op(op_of(step.kind));
+    if (op != nullptr && op->transfer) bytes += op->transfer->sent_bytes(own, mesh.size(step.axes));
     now = &step.after;
   }
   return bytes;

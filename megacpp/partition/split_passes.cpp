@@ -2,7 +2,6 @@
 #include "megacpp/partition/split_passes.h"
 
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sent_bytes.h"
 
 namespace megacpp::partition {
 namespace {
@@ -25,8 +24,9 @@ std::vector<bool> repeated_nodes(const ir::Graph& graph, size_t forward_nodes) {
   const std::vector<bool> is_of_weights = depends_on_weights_alone(graph);
   for (size_t n = 0; n < repeated.size(); ++n) {
     const ir::Node& node = graph.nodes()[n];
-    if (node.op == "reshape" || ops::op_def(node.op).fusion == ops::Fusion::broadcast) repeated[n] = true;
-    if (n < forward_nodes && is_of_weights[n] && ops::sent_bytes(node.op, 0, 1)) repeated[n] = false;
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (op.is_view || op.fusion == ops::Fusion::broadcast) repeated[n] = true;
+    if (n < forward_nodes && is_of_weights[n] && op.transfer) repeated[n] = false;
   }
   return repeated;
 }

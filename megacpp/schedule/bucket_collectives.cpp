@@ -16,7 +16,7 @@
 namespace megacpp::schedule {
 namespace {
 
-// All-reduces of at most this many elements cost their latency: they are never worth a call of their own.
+// Small tensors, of at most this many elements, cost their latency: they are never worth a call of their own.
 constexpr int64_t kFewElements = 64;
 constexpr uint32_t kNever = UINT32_MAX;
 constexpr std::string_view kAsOne = " as one: ";  // behind the number of collectives in the cause of a bucket
@@ -25,7 +25,7 @@ constexpr std::string_view kAsOne = " as one: ";  // behind the number of collec
 struct Key {
   std::string op;
   std::string axes;
-  std::string variant;  // of reduction, and in which dtype; or which way it moves
+  std::string variant;  // ops::Transfer::bucket_key
   Traffic traffic;
   bool is_of_weights;
   bool only_replaces_state;
@@ -39,14 +39,11 @@ struct Bucket {
   uint32_t first_read = kNever;  // of any member's results
 };
 
-// Exchanges of activations: dtypes may mix, for nothing is computed on the way.
-bool is_exchange(const ir::Node& node) { return node.op == "permute" || node.op == "all_to_all"; }
+using Joins = ops::Transfer::Joins;
 
-std::string variant_of(const ir::Node& node, ir::DType dtype) {
-  if (node.op == "permute") return std::to_string(node.attrs.integer("shift"));
-  if (node.op == "all_to_all")
-    return std::to_string(node.attrs.integer("split")) + " to " + std::to_string(node.attrs.integer("concat"));
-  return node.attrs.text("kind", "sum") + " " + std::string(ir::dtype_name(dtype));
+Joins joins_of(const ir::Node& node) {
+  const ops::Transfer* const transfer = ops::transfer_of(node);
+  return transfer == nullptr ? Joins::never : transfer->joins;
 }
 
 class Bucketer {
@@ -81,10 +78,10 @@ class Bucketer {
   bool is_together(uint32_t n) const {
     const ir::Node& node = graph_.nodes()[n];
     if (map_.traffic[n] == Traffic::none || is_by_policy(n)) return false;
-    if (is_exchange(node)) return true;
-    return node.op == "all_reduce" && std::all_of(node.operands.begin(), node.operands.end(), [&](ir::ValueId operand) {
-             return graph_.type(operand).elements() <= kFewElements;
-           });
+    const Joins joins = joins_of(node);
+    if (joins != Joins::small_tensors) return joins == Joins::always;
+    return std::all_of(node.operands.begin(), node.operands.end(),
+                       [&](ir::ValueId operand) { return graph_.type(operand).elements() <= kFewElements; });
   }
 
   void find_first_reads() {
@@ -111,8 +108,12 @@ class Bucketer {
 
   Key key(uint32_t n) const {
     const ir::Node& node = graph_.nodes()[n];
-    return {node.op,         node.attrs.text("axes"), variant_of(node, graph_.type(node.operands[0]).dtype),
-            map_.traffic[n], map_.is_of_weights[n],   map_.only_replaces_state[n],
+    return {node.op,
+            node.attrs.text("axes"),
+            ops::transfer_of(node)->bucket_key(node.attrs, graph_.type(node.operands[0]).dtype),
+            map_.traffic[n],
+            map_.is_of_weights[n],
+            map_.only_replaces_state[n],
             level_[n]};
   }
 
@@ -140,9 +141,10 @@ class Bucketer {
   bool is_ready_with(const Bucket& bucket, uint32_t n) const {
     if (bucket.first_read <= n) return false;
     const std::vector<ir::ValueId>& operands = graph_.nodes()[n].operands;
-    return !is_exchange(graph_.nodes()[n]) || std::all_of(operands.begin(), operands.end(), [&](ir::ValueId operand) {
-      return graph_.value(operand).producer.index < bucket.members.front();
-    });
+    return joins_of(graph_.nodes()[n]) != Joins::always ||
+           std::all_of(operands.begin(), operands.end(), [&](ir::ValueId operand) {
+             return graph_.value(operand).producer.index < bucket.members.front();
+           });
   }
 
   void close_all(Traffic traffic) {

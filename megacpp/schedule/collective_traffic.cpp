@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/collective_traffic.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 
-#include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sent_bytes.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -48,10 +44,13 @@ std::vector<Mask> destinations(const ir::Graph& graph) {
 }
 
 Traffic traffic_of(const ir::Node& node, Mask from, Mask to, const std::vector<std::string>& gradient) {
-  if (!ops::op_def(node.op).is_collective) return Traffic::none;
-  const bool reduces = node.op == "all_reduce" || node.op == "reduce_scatter";
-  if (node.op == "all_gather" && (from == kWeight || to == kWeight)) return Traffic::weight;
-  if (reduces && (from == kGradient || !gradient[node.results[0].index].empty())) return Traffic::gradient;
+  using Kind = ops::Transfer::Kind;
+  const ops::OpDef& op = ops::op_def(node.op);
+  if (!op.is_collective) return Traffic::none;
+  if (!op.transfer) return Traffic::other;
+  if (op.transfer->kind == Kind::gather && (from == kWeight || to == kWeight)) return Traffic::weight;
+  if (op.transfer->kind == Kind::reduce && (from == kGradient || !gradient[node.results[0].index].empty()))
+    return Traffic::gradient;
   return Traffic::other;
 }
 
@@ -80,11 +79,7 @@ TrafficMap map_traffic(const ir::Graph& graph) {
   return map;
 }
 
-bool only_moves(const ir::Node& node) {
-  constexpr std::string_view kMoves[] = {"shard_slice", "slice", "pad", "reshape", ops::kDoneOp};
-  return ops::sent_bytes(ops::started_op(node), 0, 1) ||
-         std::find(std::begin(kMoves), std::end(kMoves), node.op) != std::end(kMoves);
-}
+bool only_moves(const ir::Node& node) { return ops::op_def(node.op).keeps_order || ops::transfer_of(node) != nullptr; }
 
 std::vector<std::string> becomes_gradient(const ir::Graph& graph) {
   const std::vector<std::string> left_as = gradient_outputs(graph);

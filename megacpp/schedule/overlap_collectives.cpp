@@ -2,13 +2,14 @@
 #include "megacpp/schedule/overlap_collectives.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/collective_traffic.h"
 #include "megacpp/schedule/rewrite.h"
 
@@ -27,8 +28,8 @@ struct Item {
 };
 
 bool can_start(const ir::Node& node) {
-  constexpr std::array kOps = {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"};
-  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
+  const std::optional<ops::Transfer>& transfer = ops::op_def(node.op).transfer;
+  return transfer && transfer->is_of_group();
 }
 
 // Decides where each collective starts and is done.
@@ -131,9 +132,9 @@ class Placer {
     return first_reader_[n] == count() && map_.traffic[n] == Traffic::gradient;
   }
 
-  // A gather makes tensors larger: earlier than asked for it would only take room.
+  // A gather makes tensors larger: earlier than wanted it would only take memory.
   uint32_t early_start(uint32_t n) const {
-    if (node(n).op == "all_gather") return n;
+    if (ops::transfer_of(node(n))->kind == ops::Transfer::Kind::gather) return n;
     return map_.traffic[n] == Traffic::gradient ? ready(n) : std::max(ready(n), run_start_[n]);
   }
 
@@ -245,7 +246,7 @@ class Splitter {
         work_at_start[item.node] = work;
       } else if (item.step == Step::done) {
         is_idle_[item.node] = work == work_at_start[item.node];
-      } else if (node.op != ir::kInputOp && node.op != "reshape") {
+      } else if (ops::op_def(node.op).is_work()) {
         ++work;
       }
     }

@@ -13,8 +13,6 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-bool is_view(const ir::Node& node) { return node.op == ir::kInputOp || node.op == "reshape"; }
-
 bool all_finite(const std::byte* data, const ir::TensorType& type) {
   const int64_t count = type.elements();
   for (int64_t i = 0; i < count; ++i) {
@@ -93,7 +91,7 @@ void CpuChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
   program.plan = &plan;
   LinkedProgram linked(graph, link_);
   for (uint32_t n = 0; n < graph.nodes().size(); ++n)
-    if (!is_view(graph.nodes()[n])) program.calls.push_back(prepare_call(program, linked, n));
+    if (ops::op_def(graph.nodes()[n].op).is_work()) program.calls.push_back(prepare_call(program, linked, n));
   for (const memory::Buffers::Copy& copy : plan.final_copies) {
     const size_t bytes = static_cast<size_t>(graph.type(copy.from).bytes());
     program.final_copies.push_back(

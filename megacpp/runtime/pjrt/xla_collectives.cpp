@@ -6,7 +6,7 @@
 #include <set>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/sent_bytes.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/hlo_runs.h"
 
 namespace megacpp::runtime::pjrt {
@@ -139,7 +139,8 @@ class Reader {
     int64_t own = result;
     if (found.kind == "all_gather") own = result / found.parts;
     if (result_is_part) own = result * found.parts;
-    return ops::sent_bytes(found.kind, own, found.parts).value_or(own);
+    const ops::OpDef* const op = ops::find_op(found.kind);
+    return op != nullptr && op->transfer ? op->transfer->sent_bytes(own, found.parts) : own;
   }
 
   const ir::Mesh& mesh_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a program as XLA left it, in our words: kind, axes of the mesh, bytes a chip sends by the count of
-// ops/sent_bytes.h, and how often a step runs them. Two that start and end apart are one.
+// ops::Transfer, and how often a step runs them. Two that start and end apart are one.
 #pragma once
 
 #include <cstdint>
