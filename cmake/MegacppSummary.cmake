@@ -9,7 +9,7 @@ endfunction()
 
 function(megacpp_print_summary)
   set(externals "")
-  foreach(name benchmark cli11 fmt gtest hwy json openblas sqlite3 xxhash yaml)
+  foreach(name archive benchmark cli11 fmt gtest hwy json openblas protozero sqlite3 xxhash yaml)
     if(TARGET megacpp_external::${name})
       string(APPEND externals "${name} ")
     else()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of one compilation, and their encoding as XLA's CompileOptionsProto (xla/pjrt/proto/compile_options.proto),
-// written by hand: the message is small and protobuf is no dependency of ours. Equal options give equal bytes.
+// written with protozero field by field, so no generated code is needed. Equal options give equal bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // XLA's optimized program read back: the part of HloModuleProto (xla/service/hlo.proto, xla/xla_data.proto) that tells
-// what runs how often and which chips meet in it. Decoded by hand, as compile_options.h encodes: protobuf is no
-// dependency of ours, and fields that later versions add are passed over.
+// what runs how often and which chips meet in it. Read with protozero field by field, so no generated code is needed
+// and fields that later versions add are passed over.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/protobuf_reader.h"
 
+#include <protozero/exception.hpp>
+#include <protozero/iterators.hpp>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::runtime::pjrt {
+
+namespace {
+
+using protozero::pbf_wire_type;
+
+std::string reason_of(const protozero::exception& error) {
+  if (dynamic_cast<const protozero::end_of_buffer_exception*>(&error) != nullptr) return "it ends too early";
+  if (dynamic_cast<const protozero::varint_too_long_exception*>(&error) != nullptr)
+    return "a number of more than 64 bits";
+  if (dynamic_cast<const protozero::unknown_pbf_wire_type_exception*>(&error) != nullptr)
+    return "a field of an unknown wire type";
+  if (dynamic_cast<const protozero::invalid_tag_exception*>(&error) != nullptr) return "a field number that none has";
+  return error.what();
+}
+
+}  // namespace
 
 void ProtobufReader::fail(const std::string& reason) const {
   base::raise(base::Code::E3201, {.where = std::string("the compiled program, ") + message_,
@@ -12,64 +31,49 @@ void ProtobufReader::fail(const std::string& reason) const {
                                   .next = "compile again; if it stays, try another version of the plugin"});
 }
 
-uint64_t ProtobufReader::varint(std::string_view& from) const {
-  uint64_t value = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (from.empty()) fail("it ends within a number");
-    const auto byte = static_cast<unsigned char>(from.front());
-    from.remove_prefix(1);
-    value |= static_cast<uint64_t>(byte & 0x7fu) << shift;
-    if (byte < 0x80u) return value;
-  }
-  fail("a number of more than 64 bits");
-}
-
 bool ProtobufReader::next() {
-  if (rest_.empty()) return false;
-  const uint64_t tag = varint(rest_);
-  constexpr uint64_t kLargestField = (uint64_t{1} << 29) - 1;
-  if (tag >> 3 == 0 || tag >> 3 > kLargestField) fail("no field has number " + std::to_string(tag >> 3));
-  field_ = static_cast<int>(tag >> 3);
-  wire_ = static_cast<Wire>(tag & 7u);
-  uint64_t size = 0;
-  switch (wire_) {
-    case Wire::varint:
-      value_ = varint(rest_);
-      return true;
-    case Wire::fixed64:
-      size = 8;
-      break;
-    case Wire::fixed32:
-      size = 4;
-      break;
-    case Wire::bytes:
-      size = varint(rest_);
-      break;
-    default:
-      fail("field " + std::to_string(field_) + " has the unknown wire type " + std::to_string(tag & 7u));
+  try {
+    if (!fields_.next()) return false;
+    field_ = fields_.tag();
+    wire_type_ = fields_.wire_type();
+    if (wire_type_ == pbf_wire_type::varint) {
+      integer_ = fields_.get_int64();
+    } else if (wire_type_ == pbf_wire_type::length_delimited) {
+      const protozero::data_view view = fields_.get_view();
+      bytes_ = {view.data(), view.size()};
+    } else {
+      fields_.skip();
+    }
+    return true;
+  } catch (const protozero::exception& error) {
+    fail(reason_of(error) + (field_ == 0 ? ", in its first field" : ", in or after field " + std::to_string(field_)));
   }
-  if (size > rest_.size()) fail("it ends within field " + std::to_string(field_));
-  bytes_ = rest_.substr(0, size);
-  rest_.remove_prefix(size);
-  return true;
 }
 
 int64_t ProtobufReader::integer() const {
-  if (wire_ != Wire::varint) fail("field " + std::to_string(field_) + " is no integer");
-  return static_cast<int64_t>(value_);
+  if (wire_type_ != pbf_wire_type::varint) fail("field " + std::to_string(field_) + " is no integer");
+  return integer_;
 }
 
 std::string_view ProtobufReader::bytes() const {
-  if (wire_ != Wire::bytes) fail("field " + std::to_string(field_) + " is neither text nor a message");
+  if (wire_type_ != pbf_wire_type::length_delimited)
+    fail("field " + std::to_string(field_) + " is neither text nor a message");
   return bytes_;
 }
 
 void ProtobufReader::append_integers(std::vector<int64_t>& values) const {
-  if (wire_ == Wire::varint) {
+  if (wire_type_ == pbf_wire_type::varint) {
     values.push_back(integer());
     return;
   }
-  for (std::string_view packed = bytes(); !packed.empty();) values.push_back(static_cast<int64_t>(varint(packed)));
+  const std::string_view packed = bytes();
+  using Integers = protozero::const_varint_iterator<int64_t>;
+  try {
+    const Integers end(packed.data() + packed.size(), packed.data() + packed.size());
+    for (Integers at(packed.data(), packed.data() + packed.size()); at != end; ++at) values.push_back(*at);
+  } catch (const protozero::exception& error) {
+    fail(reason_of(error) + ", in the list of field " + std::to_string(field_));
+  }
 }
 
 }  // namespace megacpp::runtime::pjrt

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the fields of one serialized protobuf message in the order they stand. Messages come from a plugin: damaged
-// bytes are E3201 with the message's name, never a read outside of them.
+// Reads the fields of one serialized protobuf message in the order they stand. protozero decodes them; this class adds
+// what a plugin's bytes need: damage of any kind, a field of another type included, is E3201 with the message's name.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include <protozero/pbf_reader.hpp>
+
 namespace megacpp::runtime::pjrt {
 
 class ProtobufReader {
  public:
   /// `message` names it in errors; `bytes` must stay.
-  ProtobufReader(std::string_view bytes, const char* message) : rest_(bytes), message_(message) {}
+  ProtobufReader(std::string_view bytes, const char* message)
+      : fields_(bytes.data(), bytes.size()), message_(message) {}
 
-  /// Moves to the next field; false at the end. A field nobody asks for is passed over.
+  /// Moves to the next field; false at the end. A field nobody reads is passed over.
   bool next();
-  int field() const { return field_; }
+  int field() const { return static_cast<int>(field_); }
 
   /// The present field's value in the form the message's definition has for it.
   int64_t integer() const;
@@ -30,16 +33,12 @@ class ProtobufReader {
   [[noreturn]] void fail(const std::string& reason) const;
 
  private:
-  enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-  uint64_t varint(std::string_view& from) const;
-
-  std::string_view rest_;
+  protozero::pbf_reader fields_;
   const char* message_;
-  int field_ = 0;
-  Wire wire_ = Wire::varint;
-  uint64_t value_ = 0;      // of a varint
-  std::string_view bytes_;  // of the others
+  protozero::pbf_tag_type field_ = 0;
+  protozero::pbf_wire_type wire_type_ = protozero::pbf_wire_type::unknown;
+  int64_t integer_ = 0;     // of a varint
+  std::string_view bytes_;  // of a length-delimited field
 };
 
 }  // namespace megacpp::runtime::pjrt

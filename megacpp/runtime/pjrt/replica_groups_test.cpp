@@ -89,5 +89,33 @@ TEST(ProtobufReaderTest, FieldsOfOtherTypesAreNamed) {
   EXPECT_FALSE(reader.next());
 }
 
+TEST(ProtobufReaderTest, DamageIsNamedWithItsMessage) {
+  const auto damage = [](const std::string& bytes) {
+    const base::Problem problem = problem_of(Code::E3201, [&] {
+      ProtobufReader reader(bytes, "Message");
+      std::vector<int64_t> values;
+      while (reader.next())
+        if (reader.field() == 1) reader.append_integers(values);
+    });
+    EXPECT_EQ(problem.where, "the compiled program, Message");
+    return problem.got;
+  };
+  EXPECT_EQ(damage("\x08"), "it ends too early, in or after field 1");
+  EXPECT_EQ(damage(integer(1, 5) + "\x12\x05"
+                                   "ab"),
+            "it ends too early, in or after field 2");
+  EXPECT_EQ(damage("\x80"), "it ends too early, in its first field");
+  EXPECT_EQ(damage("\x10" + std::string(10, '\xff') + "\x01"), "a number of more than 64 bits, in or after field 2");
+  EXPECT_EQ(damage(std::string("\x0b\x00", 2)), "a field of an unknown wire type, in its first field");
+  EXPECT_EQ(damage(std::string(1, '\0')), "a field number that none has, in its first field");
+  EXPECT_EQ(damage("\x0a\x01\x80"), "it ends too early, in the list of field 1");
+  EXPECT_EQ(damage("\x0d"
+                   "abcd"),
+            "field 1 is neither text nor a message");  // four bytes
+  EXPECT_EQ(damage("\x0d"
+                   "abc"),
+            "it ends too early, in or after field 1");
+}
+
 }  // namespace
 }  // namespace megacpp::runtime::pjrt

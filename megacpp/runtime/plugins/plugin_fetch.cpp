@@ -16,21 +16,12 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/process.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/runtime/plugins/wheel.h"
 
 namespace megacpp::runtime::plugins {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Takes the named entries out of a wheel; Python checks their sums. An entry that is missing ends it with its name.
-constexpr const char* kUnpack =
-    "import sys, zipfile\n"
-    "try:\n"
-    "    wheel = zipfile.ZipFile(sys.argv[1])\n"
-    "    for entry in sys.argv[3:]:\n"
-    "        wheel.extract(entry, sys.argv[2])\n"
-    "except Exception as error:\n"
-    "    sys.exit(f'{type(error).__name__}: {error}')\n";
 
 /// A folder held by this process alone for as long as the object lives.
 class LockedFolder {
@@ -162,15 +153,9 @@ std::vector<std::string> entries_of(const PluginPackage& package) {
 void unpack(const FetchRequest& request, const PluginPackage& package, const fs::path& wheel, const fs::path& folder) {
   const std::string what = "unpacking " + wheel.filename().string();
   request.on_progress(what, 0);
-  std::vector<std::string> words = {"python3", "-c", kUnpack, wheel.string(), folder.string()};
-  for (const std::string& entry : entries_of(package)) words.push_back(entry);
-  const base::ProgramEnd python = base::run_program(
-      {.words = words, .variables = {}, .on_tick = [&] { request.on_progress(what, bytes_in(folder)); }});
-  MEGACPP_REQUIRE(python.status == 0, E3203,
-                  {.where = wheel.string(),
-                   .got = last_lines(python.output, 1),
-                   .wanted = "a wheel of " + package.name + " with " + package.library,
-                   .next = "fetch it again; without python3, unzip it and name the library in xla.plugin"});
+  unpack_wheel({.wheel = wheel, .entries = entries_of(package), .folder = folder, .on_progress = [&](int64_t bytes) {
+                  request.on_progress(what, bytes);
+                }});
 }
 
 void sync_file(const fs::path& path) {

@@ -34,7 +34,7 @@ struct FetchedPlugin {
 };
 
 /// E1007 for a package the kind does not have, E1008 for a wheel that cannot be read, otherwise E3203 with the words
-/// of pip or Python.
+/// of pip or what is wrong with the wheel.
 FetchedPlugin fetch_plugin(const FetchRequest& request);
 
 }  // namespace megacpp::runtime::plugins
