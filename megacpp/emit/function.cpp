@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/emit/custom_call.h"
 #include "megacpp/emit/function_values.h"
 #include "megacpp/emit/loop_writer.h"
 #include "megacpp/ops/op_def.h"
@@ -105,16 +106,23 @@ class FunctionWriter {
     if (piece.is_return && !piece.reads.empty()) hold_back(w, piece, names);
     for (const size_t n : piece.nodes) {
       const ir::Node& node = graph_.nodes()[n];
-      const ops::OpDef& op = ops::op_def(node.op);
-      MEGACPP_CHECK(op.stablehlo) << node.op << " @" << node.scope << " has no StableHLO form";
       std::vector<HloValue> operands;
       for (const ir::ValueId operand : node.operands) operands.push_back(names[operand.index]);
       const ops::Types operand_types = graph_.operand_types(node), result_types = graph_.result_types(node);
       const ops::NodeView view{operand_types, result_types, node.attrs};
       w.set_location(node.scope);
-      const ops::HloResults results = op.stablehlo(w, {operands, view});
+      const ops::HloResults results = write_node(w, node, {operands, view});
       for (size_t r = 0; r < node.results.size(); ++r) names[node.results[r].index] = results[r];
     }
+  }
+
+  /// A composite that is still there is one that the backend leaves to its plugin's call.
+  static ops::HloResults write_node(HloWriter& w, const ir::Node& node, const ops::HloArgs& args) {
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (op.stablehlo) return op.stablehlo(w, args);
+    const CustomCall* call = find_custom_call(node.op);
+    MEGACPP_CHECK(call != nullptr) << node.op << " @" << node.scope << " has no StableHLO form";
+    return call->write(w, args);
   }
 
   // XLA would see that the backward pass computes again what the forward pass did, and keep it instead: weights of

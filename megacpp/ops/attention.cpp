@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/attention_cudnn.h"
 #include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/attention_ring.h"
@@ -291,8 +290,6 @@ OpDef attention_def() {
       .reference = reference_attention,
       .decompose = decompose_attention,
       .partition = partition_attention,
-      .stablehlo = write_cudnn_attention,
-      .call_takes = fits_cudnn_attention,
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -312,8 +309,6 @@ OpDef attention_grad_def() {
           .reference = reference_attention_grad,
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
-          .stablehlo = write_cudnn_attention_grad,
-          .call_takes = fits_cudnn_attention,
           .samples =
               [] {
                 return samples_from(

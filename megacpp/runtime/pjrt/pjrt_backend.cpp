@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/emit/custom_call.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/pjrt/program.h"
@@ -275,10 +276,9 @@ schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
   return {.name = "xla",
           .runs =
               [has_cudnn](std::string_view op, const ops::NodeView& view) {
-                const ops::OpDef& def = ops::op_def(op);
-                if (!def.is_composite()) return base::Decision::yes();
-                if (!has_cudnn || !def.call_takes) return base::Decision::no("XLA gets its decomposition");
-                return def.call_takes(view);
+                if (!ops::op_def(op).is_composite()) return base::Decision::yes();
+                const emit::CustomCall* call = has_cudnn ? emit::find_custom_call(op) : nullptr;
+                return call != nullptr ? call->takes(view) : base::Decision::no("XLA gets its decomposition");
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .schedules_itself = true,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls and the fields of their configuration are those of XLA's GPU compiler (GpuBackendConfig in
 // xla/service/gpu/backend_configs.proto). Sizes in it are texts, as JSON has 64-bit numbers.
-#include "megacpp/ops/attention_cudnn.h"
+#include "megacpp/emit/attention_cudnn.h"
 
 #include <span>
 #include <string>
@@ -13,8 +13,14 @@
 
 #include "megacpp/ops/attention_decompose.h"
 
-namespace megacpp::ops {
+namespace megacpp::emit {
 namespace {
+
+using ops::HloArgs;
+using ops::HloResults;
+using ops::HloType;
+using ops::HloValue;
+using ops::HloWriter;
 
 // Head dimensions of cuDNN's flash kernels, forward and backward.
 constexpr int64_t kLargestHead = 128, kHeadStep = 8;
@@ -40,7 +46,7 @@ std::string product_text(const Product& p) {
 }
 
 // Scores never exist, but XLA asks for the type they would have.
-std::string scores_text(const AttentionDims& z) {
+std::string scores_text(const ops::AttentionDims& z) {
   return fmt::format(
       R"({{"element_type":"BF16","dimensions":["{}","{}","{}","{}"],"layout":{{"minor_to_major":["3","2","1","0"]}},)"
       R"("is_dynamic_dimension":[false,false,false,false]}})",
@@ -48,7 +54,7 @@ std::string scores_text(const AttentionDims& z) {
 }
 
 std::string configuration(const HloArgs& args, std::span<const Product> products) {
-  const AttentionDims z(args.view.operands[0], args.view.operands[1]);
+  const ops::AttentionDims z(args.view.operands[0], args.view.operands[1]);
   std::vector<std::string> texts;
   for (const Product& product : products) texts.push_back(product_text(product));
   return fmt::format(
@@ -61,14 +67,14 @@ std::string configuration(const HloArgs& args, std::span<const Product> products
       fmt::join(texts, ","));
 }
 
-// "dense<[2, 1, 0]> : tensor<3xindex>": the dimensions of a rank from the one that lies densest.
+// "dense<[2, 1, 0]> : tensor<3xindex>": the dimensions from the minor-most to the major-most.
 std::string minor_to_major(const HloType& type, bool has_heads_first) {
   if (type.shape.size() == 4)
     return fmt::format("dense<[{}]> : tensor<4xindex>", has_heads_first ? "3, 1, 2, 0" : "3, 2, 1, 0");
   return type.shape.size() == 3 ? "dense<[2, 1, 0]> : tensor<3xindex>" : "dense<0> : tensor<1xindex>";
 }
 
-// cuDNN names tensors [b,H,s,d], but lets them lie as ours do, [b,s,H,d]: turning them costs nothing.
+// cuDNN names tensors [b,H,s,d], but takes them in our layout, [b,s,H,d]: the transpose costs nothing.
 HloType with_heads_first(const HloType& type) {
   const ir::Shape& s = type.shape;
   return {type.element, {s[0], s[2], s[1], s[3]}};
@@ -102,9 +108,9 @@ std::vector<HloValue> write_call(HloWriter& w, const HloArgs& args, Call call) {
 
 }  // namespace
 
-base::Decision fits_cudnn_attention(const NodeView& view) {
+base::Decision fits_cudnn_attention(const ops::NodeView& view) {
   const ir::TensorType& q = view.operands[0];
-  const AttentionMask mask = AttentionMask::from(view.attrs);
+  const ops::AttentionMask mask = ops::AttentionMask::from(view.attrs);
   if (q.dtype != ir::DType::bf16) return base::Decision::no("cuDNN attends in 16 bits");
   if (view.attrs.flag("placed") || view.attrs.flag("documents"))
     return base::Decision::no("tokens are not one run of one document");
@@ -135,4 +141,4 @@ HloResults write_cudnn_attention_grad(HloWriter& w, const HloArgs& args) {
                      .products = kBackward});
 }
 
-}  // namespace megacpp::ops
+}  // namespace megacpp::emit

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/ops/attention_cudnn.h"
+#include "megacpp/emit/attention_cudnn.h"
 
 #include <gtest/gtest.h>
 
 #include "megacpp/base/json_text.h"
+#include "megacpp/emit/custom_call.h"
 
-namespace megacpp::ops {
+namespace megacpp::emit {
 namespace {
 
 using ir::DType;
+using ops::HloType;
+using ops::HloValue;
+using ops::Types;
 
 const ir::Attrs kCausal = {{"causal", int64_t{1}}, {"scale", 0.125}};
 
@@ -49,18 +53,21 @@ TEST(AttentionCudnnTest, SaysWhyItLeavesTheRest) {
 struct Written {
   std::string text;
   base::Json configuration;
-  HloResults results;
+  ops::HloResults results;
 };
 
 // `op` of operands %a0, %a1, ..
-Written written(const OpDef& op, const Types& operands) {
+Written written(const ops::OpDef& op, const Types& operands) {
   const Types types = op.infer(operands, kCausal);
   std::vector<HloValue> values;
-  for (const ir::TensorType& type : operands) values.push_back({"%a" + std::to_string(values.size()), hlo_type(type)});
+  for (const ir::TensorType& type : operands)
+    values.push_back({"%a" + std::to_string(values.size()), ops::hlo_type(type)});
   const ir::Mesh mesh;
   int64_t next_channel = 1;
-  HloWriter w(mesh, next_channel);
-  Written result{.text = {}, .configuration = {}, .results = op.stablehlo(w, {values, {operands, types, kCausal}})};
+  ops::HloWriter w(mesh, next_channel);
+  Written result{.text = {},
+                 .configuration = {},
+                 .results = find_custom_call(op.name)->write(w, {values, {operands, types, kCausal}})};
   result.text = w.text();
   const std::string key = "backend_config = \"";
   const size_t begin = result.text.find(key) + key.size();
@@ -72,10 +79,10 @@ Written written(const OpDef& op, const Types& operands) {
 
 TEST(AttentionCudnnTest, ResultsHaveTheTypesOfTheOp) {
   const Types operands = operands_of(DType::bf16, 256, 64);
-  const Written call = written(op_def("attention"), operands);
+  const Written call = written(ops::op_def("attention"), operands);
   EXPECT_NE(call.text.find("__cudnn$fmhaSoftmax\""), std::string::npos) << call.text;
   ASSERT_EQ(call.results.size(), 2u);
-  EXPECT_EQ(call.results[0].type, hlo_type(operands[0]));
+  EXPECT_EQ(call.results[0].type, ops::hlo_type(operands[0]));
   EXPECT_EQ(call.results[1].type, (HloType{"f32", {2, 4, 256}}));
   const base::Json& fmha = *call.configuration.find("cudnn_fmha_backend_config");
   EXPECT_EQ(fmha.find("fmha_scale")->number(), 0.125);
@@ -85,12 +92,12 @@ TEST(AttentionCudnnTest, ResultsHaveTheTypesOfTheOp) {
 TEST(AttentionCudnnTest, TheGradientHandsOverWhatTheForwardPassKept) {
   Types operands = operands_of(DType::bf16, 256, 64);
   operands.insert(operands.end(), {operands[0], {DType::f32, {2, 4, 256}}, operands[0]});
-  const Written call = written(op_def("attention_grad"), operands);
+  const Written call = written(ops::op_def("attention_grad"), operands);
   EXPECT_NE(call.text.find("(%a0, %a1, %a2, %a4, %a5, %a3)"), std::string::npos) << call.text;
   ASSERT_EQ(call.results.size(), 3u);
-  for (size_t r = 0; r < 3; ++r) EXPECT_EQ(call.results[r].type, hlo_type(operands[r])) << r;
+  for (size_t r = 0; r < 3; ++r) EXPECT_EQ(call.results[r].type, ops::hlo_type(operands[r])) << r;
   EXPECT_TRUE(call.configuration.find("cudnn_fmha_backend_config")->find("bmm2_grad_gemm2_dot_dimension_numbers"));
 }
 
 }  // namespace
-}  // namespace megacpp::ops
+}  // namespace megacpp::emit
