@@ -5,7 +5,9 @@
 
 #include <cmath>
 
-#include "megacpp/base/json_text.h"
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/json.h"
 
 namespace megacpp::catalog {
 namespace {
@@ -16,31 +18,21 @@ using base::Json;
   refuse_file(row.file(), "a damaged row: " + why);
 }
 
-/// The column `name` as JSON of the kind T.
-template <typename T>
-T parsed(const Statement& row, int column, const std::string& name) {
+/// The column `name` as JSON of this kind.
+Json parsed(const Statement& row, int column, const std::string& name, Json::value_t kind) {
   Json json;
   try {
     json = base::parse_json(row.text(column), base::Code::E1701, name);
   } catch (const base::Error& error) {
     refuse_row(row, error.problem().where + ": " + error.problem().got);
   }
-  const T* value = json.get_if<T>();
-  if (value == nullptr) refuse_row(row, fmt::format("{}: {}", name, json.kind_name()));
-  return *value;
+  if (json.type() != kind) refuse_row(row, fmt::format("{}: {}", name, base::kind_name(json)));
+  return json;
 }
 
 std::string text_of(const Json& value) {
-  const auto* text = value.get_if<std::string>();
+  const std::string* text = base::as_text(value);
   return text == nullptr ? base::to_text(value) : *text;
-}
-
-/// The JSON texts that `item` makes, between brackets.
-template <typename Items, typename Item>
-std::string bracketed(const char* brackets, const Items& items, const Item& item) {
-  std::string text(1, brackets[0]);
-  for (const auto& each : items) text += (text.size() > 1 ? "," : "") + item(each);
-  return text + brackets[1];
 }
 
 }  // namespace
@@ -72,29 +64,28 @@ Outcome read_outcome(const Statement& row, int first) {
 
 Start read_start(const Statement& row, int first) {
   Start start = {.at = row.text(first), .rung = row.integer(first + 1)};
-  for (const auto& [key, value] : parsed<Json::Object>(row, first + 2, "settings"))
-    start.settings.emplace_back(key, text_of(value));
-  for (const Json& reason : parsed<Json::Array>(row, first + 3, "reasons")) start.reasons.push_back(text_of(reason));
+  const Json settings = parsed(row, first + 2, "settings", Json::value_t::object);
+  for (const auto& [key, value] : settings.items()) start.settings.emplace_back(key, text_of(value));
+  const Json reasons = parsed(row, first + 3, "reasons", Json::value_t::array);
+  for (const Json& reason : reasons) start.reasons.push_back(text_of(reason));
   return start;
 }
 
 std::string settings_text(const std::vector<Setting>& settings) {
-  return bracketed("{}", settings, [](const Setting& setting) {
-    return base::json_quoted(setting.first) + ":" + base::json_quoted(setting.second);
-  });
+  Json::object_t members;
+  for (const auto& [name, value] : settings) members.emplace_back(name, value);
+  return base::to_text(Json(std::move(members)));
 }
 
-std::string reasons_text(const std::vector<std::string>& reasons) {
-  return bracketed("[]", reasons, [](const std::string& reason) { return base::json_quoted(reason); });
-}
+std::string reasons_text(const std::vector<std::string>& reasons) { return base::to_text(Json(reasons)); }
 
 Sample read_sample(const Statement& row, int first) {
   Sample sample = {.at = row.text(first),
                    .lane = row.text(first + 1),
                    .quantity = row.text(first + 2),
                    .measured = row.real(first + 4)};
-  for (const auto& [name, value] : parsed<Json::Object>(row, first + 3, "parts"))
-    sample.parts.push_back({name, value.number().value_or(NAN)});
+  const Json parts = parsed(row, first + 3, "parts", Json::value_t::object);
+  for (const auto& [name, value] : parts.items()) sample.parts.push_back({name, base::as_number(value).value_or(NAN)});
   const auto is_sound = [](double value) { return std::isfinite(value) && value > 0; };
   if (!is_sound(total(sample.parts))) refuse_row(row, "parts: no prediction");
   if (!is_sound(sample.measured)) refuse_row(row, fmt::format("measured: {}", sample.measured));
@@ -102,8 +93,9 @@ Sample read_sample(const Statement& row, int first) {
 }
 
 std::string parts_text(const std::vector<Part>& parts) {
-  return bracketed("{}", parts,
-                   [](const Part& part) { return base::json_quoted(part.name) + fmt::format(":{}", part.value); });
+  Json::object_t members;
+  for (const Part& part : parts) members.emplace_back(part.name, part.value);
+  return base::to_text(Json(std::move(members)));
 }
 
 }  // namespace megacpp::catalog

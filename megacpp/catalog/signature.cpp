@@ -5,7 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 
 namespace megacpp::catalog {
 namespace {

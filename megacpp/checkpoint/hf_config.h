@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/checkpoint/hf_names.h"
 #include "megacpp/checkpoint/name_map.h"
 #include "megacpp/recipe/recipe.h"

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/errors.h"
 
 namespace megacpp::checkpoint {
@@ -30,7 +32,7 @@ std::filesystem::path golden(const std::string& name) {
 
 HfModel import_golden(const SafetensorsFile& file) {
   const base::Json meta = base::parse_json(file.metadata().at("meta"), base::Code::E1202, "golden meta");
-  return import_hf_config(*meta.find("cls")->get_if<std::string>(), *meta.find("config"));
+  return import_hf_config(meta["cls"].get<std::string>(), meta["config"]);
 }
 
 class HfConfigGoldenTest : public ::testing::TestWithParam<const char*> {};

@@ -5,36 +5,37 @@
 #include <limits>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 namespace megacpp::checkpoint {
 namespace {
 
 bool is_off(const base::Json& value) {
-  if (const auto* flag = value.get_if<bool>()) return !*flag;
-  if (const auto number = value.number()) return *number == 0;
-  if (const auto* members = value.get_if<base::Json::Object>()) return members->empty();
-  return false;
+  if (const auto flag = base::as_flag(value)) return !*flag;
+  if (const auto number = base::as_number(value)) return *number == 0;
+  return value.is_object() && value.empty();
 }
 
 /// A number; infinity may be spelled {"__float__": "Infinity"}, since JSON has no word for it.
 std::optional<double> number_of(const base::Json& value) {
-  const base::Json* special = value.find("__float__");
-  const auto* word = special == nullptr ? nullptr : special->get_if<std::string>();
+  const base::Json* special = base::find_member(value, "__float__");
+  const std::string* word = special == nullptr ? nullptr : base::as_text(*special);
   if (word != nullptr && *word == "Infinity") return std::numeric_limits<double>::infinity();
-  return value.number();
+  return base::as_number(value);
 }
 
 }  // namespace
 
 HfFields::HfFields(const base::Json& config, std::string context) : config_(config), context_(std::move(context)) {
-  MEGACPP_REQUIRE(config.get_if<base::Json::Object>() != nullptr, E1202,
+  MEGACPP_REQUIRE(config.is_object(), E1202,
                   {.where = context_,
-                   .got = std::string(config.kind_name()),
+                   .got = std::string(base::kind_name(config)),
                    .wanted = "an object",
                    .next = "give the model's config.json"});
 }
 
 const base::Json* HfFields::find(std::string_view field) const {
-  const base::Json* value = config_.find(field);
+  const base::Json* value = base::find_member(config_, field);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
@@ -49,8 +50,8 @@ int64_t HfFields::size(std::string_view field) const {
   const base::Json* value = find(field);
   if (value == nullptr) refuse(field, "nothing", "a size of at least 1");
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // products of two stay inside 64 bits
-  const auto* size = value->get_if<int64_t>();
-  if (size == nullptr || *size < 1 || *size > kLargest)
+  const auto size = base::as_integer(*value);
+  if (!size || *size < 1 || *size > kLargest)
     refuse(field, base::to_text(*value), "a size from 1 to " + std::to_string(kLargest));
   return *size;
 }
@@ -62,36 +63,35 @@ int64_t HfFields::size_or(std::string_view field, int64_t otherwise) const {
 double HfFields::number_or(std::string_view field, double otherwise) const {
   const base::Json* value = find(field);
   if (value == nullptr) return otherwise;
-  const auto number = value->number();
-  if (!number) refuse(field, std::string(value->kind_name()), "a number");
+  const auto number = base::as_number(*value);
+  if (!number) refuse(field, std::string(base::kind_name(*value)), "a number");
   return *number;
 }
 
 bool HfFields::flag_or(std::string_view field, bool otherwise) const {
   const base::Json* value = find(field);
   if (value == nullptr) return otherwise;
-  const auto* flag = value->get_if<bool>();
-  if (flag == nullptr) refuse(field, std::string(value->kind_name()), "true or false");
+  const auto flag = base::as_flag(*value);
+  if (!flag) refuse(field, std::string(base::kind_name(*value)), "true or false");
   return *flag;
 }
 
 std::string HfFields::text_or(std::string_view field, const std::string& otherwise) const {
   const base::Json* value = find(field);
   if (value == nullptr) return otherwise;
-  const auto* text = value->get_if<std::string>();
-  if (text == nullptr) refuse(field, std::string(value->kind_name()), "a text");
+  const std::string* text = base::as_text(*value);
+  if (text == nullptr) refuse(field, std::string(base::kind_name(*value)), "a text");
   return *text;
 }
 
 std::vector<std::string> HfFields::texts(std::string_view field) const {
   const base::Json* value = find(field);
-  const auto* items = value == nullptr ? nullptr : value->get_if<base::Json::Array>();
-  if (items == nullptr)
-    refuse(field, value == nullptr ? "nothing" : std::string(value->kind_name()), "a list of texts");
+  if (value == nullptr || !value->is_array())
+    refuse(field, value == nullptr ? "nothing" : std::string(base::kind_name(*value)), "a list of texts");
   std::vector<std::string> texts;
-  for (const base::Json& item : *items) {
-    const auto* text = item.get_if<std::string>();
-    if (text == nullptr) refuse(field, "a list with " + std::string(item.kind_name()), "a list of texts");
+  for (const base::Json& item : *value) {
+    const std::string* text = base::as_text(item);
+    if (text == nullptr) refuse(field, "a list with " + std::string(base::kind_name(item)), "a list of texts");
     texts.push_back(*text);
   }
   return texts;
@@ -100,10 +100,9 @@ std::vector<std::string> HfFields::texts(std::string_view field) const {
 HfInterval HfFields::interval_or(std::string_view field, HfInterval otherwise) const {
   const base::Json* value = find(field);
   if (value == nullptr) return otherwise;
-  const auto* items = value->get_if<base::Json::Array>();
-  if (items == nullptr || items->size() != 2) refuse(field, base::to_text(*value), "a list of two numbers");
-  const auto low = number_of((*items)[0]);
-  const auto high = number_of((*items)[1]);
+  if (!value->is_array() || value->size() != 2) refuse(field, base::to_text(*value), "a list of two numbers");
+  const auto low = number_of((*value)[0]);
+  const auto high = number_of((*value)[1]);
   if (!low || !high) refuse(field, base::to_text(*value), "a list of two numbers");
   return {*low, *high};
 }
@@ -116,7 +115,7 @@ HfFields HfFields::object(std::string_view field) const {
 
 std::vector<std::string> HfFields::names() const {
   std::vector<std::string> names;
-  for (const auto& [name, value] : *config_.get_if<base::Json::Object>()) names.push_back(name);
+  for (const auto& [name, value] : config_.items()) names.push_back(name);
   return names;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 
 namespace megacpp::checkpoint {
 

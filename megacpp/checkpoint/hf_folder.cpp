@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 
@@ -16,14 +18,15 @@ base::Json read_json(const std::filesystem::path& path, base::Code code) {
 /// The files an index names, each once. Only plain names are followed: an index must not lead out of its folder.
 std::set<std::string> indexed_files(const std::filesystem::path& index) {
   const base::Json json = read_json(index, base::Code::E1201);
-  const base::Json* weights = json.find("weight_map");
-  const auto* entries = weights == nullptr ? nullptr : weights->get_if<base::Json::Object>();
+  const base::Json* weights = base::find_member(json, "weight_map");
   std::set<std::string> files;
-  bool sound = entries != nullptr && !entries->empty();
-  for (size_t i = 0; sound && i < entries->size(); ++i) {
-    const auto* file = (*entries)[i].second.get_if<std::string>();
-    sound = file != nullptr && std::filesystem::path(*file).filename() == *file;
-    if (sound) files.insert(*file);
+  bool sound = weights != nullptr && weights->is_object() && !weights->empty();
+  if (sound) {
+    for (const base::Json& entry : *weights) {
+      const std::string* file = base::as_text(entry);
+      sound = sound && file != nullptr && std::filesystem::path(*file).filename() == *file;
+      if (sound) files.insert(*file);
+    }
   }
   MEGACPP_REQUIRE(sound, E1201,
                   {.where = index.string(),

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 

@@ -11,8 +11,10 @@
 #include <limits>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -55,13 +57,13 @@ std::optional<int64_t> product(int64_t a, int64_t b) {
 
 /// The list of non-negative integers at `key` of a header entry.
 std::vector<int64_t> sizes_at(const base::Json& entry, std::string_view key, const std::string& where) {
-  const base::Json* value = entry.find(key);
-  const auto* items = value == nullptr ? nullptr : value->get_if<base::Json::Array>();
-  if (items == nullptr) refuse(where, fmt::format("no list '{}'", key), "dtype, shape and data_offsets");
+  const base::Json* value = base::find_member(entry, key);
+  if (value == nullptr || !value->is_array())
+    refuse(where, fmt::format("no list '{}'", key), "dtype, shape and data_offsets");
   std::vector<int64_t> sizes;
-  for (const base::Json& item : *items) {
-    const auto* size = item.get_if<int64_t>();
-    if (size == nullptr || *size < 0) refuse(where, fmt::format("a bad number in '{}'", key), "sizes of 0 or more");
+  for (const base::Json& item : *value) {
+    const auto size = base::as_integer(item);
+    if (!size || *size < 0) refuse(where, fmt::format("a bad number in '{}'", key), "sizes of 0 or more");
     sizes.push_back(*size);
   }
   return sizes;
@@ -73,8 +75,8 @@ struct HeaderReader {
 
   StoredTensor read_entry(const std::string& name, const base::Json& entry) const {
     const std::string where = path + " tensor " + name;
-    const base::Json* type_name = entry.find("dtype");
-    const auto* type_text = type_name == nullptr ? nullptr : type_name->get_if<std::string>();
+    const base::Json* type_name = base::find_member(entry, "dtype");
+    const std::string* type_text = type_name == nullptr ? nullptr : base::as_text(*type_name);
     if (type_text == nullptr) refuse(where, "no text 'dtype'", "dtype, shape and data_offsets");
     const auto type = parse_type(*type_text);
     if (!type) refuse(where, "dtype " + *type_text, "F32, BF16, F16, I32 or I64");
@@ -101,11 +103,10 @@ struct HeaderReader {
   }
 
   Metadata read_metadata(const base::Json& entry) const {
-    const auto* members = entry.get_if<base::Json::Object>();
-    if (members == nullptr) refuse(path, "__metadata__ that is no object", "an object of texts");
+    if (!entry.is_object()) refuse(path, "__metadata__ that is no object", "an object of texts");
     Metadata metadata;
-    for (const auto& [key, value] : *members) {
-      const auto* text = value.get_if<std::string>();
+    for (const auto& [key, value] : entry.items()) {
+      const std::string* text = base::as_text(value);
       if (text == nullptr) refuse(path, "__metadata__ '" + key + "' that is no text", "an object of texts");
       metadata[key] = *text;
     }
@@ -161,21 +162,14 @@ size_t element_count(const StoredTensor& tensor) {
 }
 
 std::string header_text(std::span<const StoredTensor> tensors, const Metadata& metadata) {
-  base::Json::Object header;
-  if (!metadata.empty()) {
-    base::Json::Object entries;
-    for (const auto& [key, value] : metadata) entries.emplace_back(key, base::Json(value));
-    header.emplace_back("__metadata__", base::Json(std::move(entries)));
-  }
+  base::Json::object_t header;  // its emplace_back does not look for the name first: there may be many
+  if (!metadata.empty()) header.emplace_back("__metadata__", metadata);
   int64_t offset = 0;
   for (const StoredTensor& tensor : tensors) {
-    const base::Json::Array shape(tensor.shape.begin(), tensor.shape.end());
     const auto end = offset + static_cast<int64_t>(tensor.bytes.size());
-    header.emplace_back(tensor.name,
-                        base::Json(base::Json::Object{
-                            {"dtype", base::Json(std::string(record(tensor.type).name))},
-                            {"shape", base::Json(shape)},
-                            {"data_offsets", base::Json(base::Json::Array{base::Json(offset), base::Json(end)})}}));
+    header.emplace_back(
+        tensor.name,
+        base::Json{{"dtype", record(tensor.type).name}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
     offset = end;
   }
   std::string text = base::to_text(base::Json(std::move(header)));
@@ -189,10 +183,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   const std::string_view text = header_of(path_, file_.bytes());
   const HeaderReader reader{path_, file_.bytes().subspan(kLengthBytes + text.size())};
   const base::Json header = base::parse_json(text, base::Code::E1201, path_ + " header");
-  const auto* entries = header.get_if<base::Json::Object>();
-  if (entries == nullptr)
+  if (!header.is_object())
     refuse(path_, "a header that is no object", "tensor names with dtype, shape and data_offsets");
-  for (const auto& [name, entry] : *entries) {
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       metadata_ = reader.read_metadata(entry);
     } else {

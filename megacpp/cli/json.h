@@ -2,16 +2,11 @@
 // What --json prints. Files that make such objects include <nlohmann/json.hpp> by themselves: it is a large header.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 
 namespace megacpp::cli {
 
-using Json = nlohmann::ordered_json;
-
-/// A value of our own kind, as printed.
-Json from_base(const base::Json& json);
+using base::Json;
 
 /// One object on stdout.
 void print_json(const Json& object);

@@ -106,7 +106,7 @@ Json train_json(const TrainedRun& trained) {
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-  if (recipe.backend == "xla") summary["xla_flags"] = from_base(runtime::plugins::to_json(launch::xla_flags(recipe)));
+  if (recipe.backend == "xla") summary["xla_flags"] = runtime::plugins::to_json(launch::xla_flags(recipe));
   return summary;
 }
 

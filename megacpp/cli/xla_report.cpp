@@ -135,7 +135,7 @@ Json failure_json(const XlaCompilation& c) {
   Json json = {{"code", std::string(base::code_name(c.failure->code()))},
                {"title", std::string(base::code_title(c.failure->code()))},
                {"got", c.failure->problem().got}};
-  json["out_of_memory"] = c.out_of_memory ? from_base(plugins::to_json(*c.out_of_memory)) : Json();
+  json["out_of_memory"] = c.out_of_memory ? plugins::to_json(*c.out_of_memory) : Json();
   return json;
 }
 
@@ -185,7 +185,7 @@ Json xla_json(const XlaCompilation& c) {
                {"platform", c.report.platform},
                {"device_kind", c.report.device_kind},
                {"devices", c.report.devices},
-               {"flags", from_base(plugins::to_json(c.choice.xla_flags))},
+               {"flags", plugins::to_json(c.choice.xla_flags)},
                {"emission_seconds", c.emission_seconds},
                {"text_bytes", c.text_bytes},
                {"compile_seconds", c.report.compile_seconds},

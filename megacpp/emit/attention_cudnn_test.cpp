@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/json_text.h"
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/json.h"
 #include "megacpp/emit/custom_call.h"
 
 namespace megacpp::emit {
@@ -84,9 +86,9 @@ TEST(AttentionCudnnTest, ResultsHaveTheTypesOfTheOp) {
   ASSERT_EQ(call.results.size(), 2u);
   EXPECT_EQ(call.results[0].type, ops::hlo_type(operands[0]));
   EXPECT_EQ(call.results[1].type, (HloType{"f32", {2, 4, 256}}));
-  const base::Json& fmha = *call.configuration.find("cudnn_fmha_backend_config");
-  EXPECT_EQ(fmha.find("fmha_scale")->number(), 0.125);
-  EXPECT_EQ(*fmha.find("mask_type")->get_if<std::string>(), "CAUSAL");
+  const base::Json& fmha = call.configuration["cudnn_fmha_backend_config"];
+  EXPECT_EQ(fmha["fmha_scale"], 0.125);
+  EXPECT_EQ(fmha["mask_type"], "CAUSAL");
 }
 
 TEST(AttentionCudnnTest, TheGradientHandsOverWhatTheForwardPassKept) {
@@ -96,7 +98,7 @@ TEST(AttentionCudnnTest, TheGradientHandsOverWhatTheForwardPassKept) {
   EXPECT_NE(call.text.find("(%a0, %a1, %a2, %a4, %a5, %a3)"), std::string::npos) << call.text;
   ASSERT_EQ(call.results.size(), 3u);
   for (size_t r = 0; r < 3; ++r) EXPECT_EQ(call.results[r].type, ops::hlo_type(operands[r])) << r;
-  EXPECT_TRUE(call.configuration.find("cudnn_fmha_backend_config")->find("bmm2_grad_gemm2_dot_dimension_numbers"));
+  EXPECT_TRUE(call.configuration["cudnn_fmha_backend_config"].contains("bmm2_grad_gemm2_dot_dimension_numbers"));
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <random>
 #include <sstream>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/file.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/hw/chip_library.h"
 #include "tests/support/errors.h"
 
@@ -21,12 +23,6 @@ using Numbers = std::vector<int64_t>;
 
 Chip chip_named(const char* name) { return find_chip(name, ChipPlaces{}); }
 
-Numbers numbers_of(const base::Json& json) {
-  Numbers numbers;
-  for (const base::Json& number : *json.get_if<base::Json::Array>()) numbers.push_back(*number.get_if<int64_t>());
-  return numbers;
-}
-
 TEST(TiledLayoutTest, EveryMeasuredArgumentHasTheBytesAndTheLayoutTheCompilerSaid) {
   const Chip v6e = chip_named("v6e");
   const auto file = std::filesystem::path(MEGACPP_SOURCE_DIR) / "tests/golden/v6e_argument_bytes.jsonl";
@@ -34,10 +30,9 @@ TEST(TiledLayoutTest, EveryMeasuredArgumentHasTheBytesAndTheLayoutTheCompilerSai
   int count = 0;
   for (std::string line; std::getline(rows, line); ++count) {
     const base::Json row = base::parse_json(line, Code::E9001, "v6e_argument_bytes.jsonl");
-    const TensorLayout layout =
-        argument_layout(v6e, *row.find("dtype")->get_if<std::string>(), numbers_of(*row.find("shape")));
-    EXPECT_EQ(layout.bytes, *row.find("bytes")->get_if<int64_t>()) << line;
-    EXPECT_EQ(layout.text, *row.find("layout")->get_if<std::string>());
+    const TensorLayout layout = argument_layout(v6e, row["dtype"].get<std::string>(), row["shape"].get<Numbers>());
+    EXPECT_EQ(row["bytes"], layout.bytes) << line;
+    EXPECT_EQ(row["layout"], layout.text);
   }
   EXPECT_EQ(count, 112);
 }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/optim/optimizer_def.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 
 namespace megacpp::schema {
 namespace {

@@ -9,8 +9,10 @@
 #include <optional>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/checkpoint/hf_config.h"
 #include "megacpp/checkpoint/name_map.h"
 #include "megacpp/checkpoint/safetensors.h"
@@ -33,9 +35,9 @@ checkpoint::HfModel describe(const checkpoint::SafetensorsFile& file, const std:
                    .wanted = "the model class and its configuration",
                    .next = "golden files hold {\"cls\": ..., \"config\": ...} under the metadata key 'meta'"});
   const base::Json json = base::parse_json(meta->second, base::Code::E1202, path);
-  const base::Json* cls = json.find("cls");
-  const base::Json* config = json.find("config");
-  const std::string* name = cls == nullptr ? nullptr : cls->get_if<std::string>();
+  const base::Json* cls = base::find_member(json, "cls");
+  const base::Json* config = base::find_member(json, "config");
+  const std::string* name = cls == nullptr ? nullptr : base::as_text(*cls);
   MEGACPP_REQUIRE(name != nullptr && config != nullptr, E1202,
                   {.where = path, .got = "metadata without 'cls' or 'config'", .wanted = "both"});
   return checkpoint::import_hf_config(*name, *config);

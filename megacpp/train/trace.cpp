@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/json.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
@@ -14,7 +15,7 @@
 namespace megacpp::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::Json;
 using runtime::TraceEvent;
 
 double microseconds(double seconds) { return seconds * 1e6; }
@@ -75,7 +76,7 @@ class ChipWriter {
   std::string lines() {
     std::stable_sort(timed_.begin(), timed_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::string text;
-    for (const auto& [_, event] : timed_) text += ",\n" + event.dump();
+    for (const auto& [_, event] : timed_) text += ",\n" + base::to_text(event);
     return text;
   }
 
@@ -113,7 +114,7 @@ std::string to_chrome_trace(const std::vector<ChipTrace>& chips) {
   int64_t next_id = 0;
   for (size_t chip = 0; chip < chips.size(); ++chip) {
     const Json name = {{"name", "process_name"}, {"ph", "M"}, {"pid", chip}, {"args", {{"name", chips[chip].name}}}};
-    text += (chip == 0 ? "\n" : ",\n") + name.dump();
+    text += (chip == 0 ? "\n" : ",\n") + base::to_text(name);
     ChipWriter writer(chip, next_id);
     for (const TraceEvent& event : chips[chip].events) writer.add(event);
     text += writer.lines();

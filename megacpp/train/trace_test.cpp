@@ -6,12 +6,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/json.h"
 #include "megacpp/ir/text.h"
 
 namespace megacpp::train {
 namespace {
 
-using Json = nlohmann::json;
+using base::Json;
 
 const ir::Graph& program() {
   static const ir::Graph graph = ir::parse(R"(graph "step \"1\"" {
@@ -28,7 +29,9 @@ const ir::Graph& program() {
 const std::vector<runtime::TraceEvent> kEvents = {
     {&program(), 1, 0.001, 0.002}, {&program(), 2, 0.002, 0.005}, {&program(), 3, 0.005, 0.006}};
 
-Json trace_of(const std::vector<ChipTrace>& chips) { return Json::parse(to_chrome_trace(chips))["traceEvents"]; }
+Json trace_of(const std::vector<ChipTrace>& chips) {
+  return base::parse_json(to_chrome_trace(chips), base::Code::E9001, "trace")["traceEvents"];
+}
 
 TEST(TraceTest, EveryNodeIsAnEventOfItsChip) {
   const Json events = trace_of({{"chip 0", kEvents}, {"chip 1", kEvents}});

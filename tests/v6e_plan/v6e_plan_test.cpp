@@ -8,8 +8,9 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/catalog/calibration.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
@@ -28,19 +29,18 @@ struct Recorded {
   double argument = 0, peak = 0, code = 0, flops = 0;  // the compiler's, of a chip; bytes
 };
 
-double number(const base::Json& json, const char* key) { return json.find(key)->number().value(); }
+double number(const base::Json& json, const char* key) { return json[key].get<double>(); }
 
-const std::string& text(const base::Json& json) { return *json.get_if<std::string>(); }
+std::string text(const base::Json& json) { return json.get<std::string>(); }
 
 Recorded plan_of(const std::string& line) {
   const base::Json json = base::parse_json(line, base::Code::E1008, "v6e_compiled_steps.jsonl");
   std::vector<std::string> settings;
-  for (const base::Json& setting : *json.find("settings")->get_if<base::Json::Array>())
-    settings.push_back(text(setting));
-  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(*json.find("recipe")) + ".yaml";
-  const Assumptions assumptions{.slice = hw::parse_target(text(*json.find("target"))),
+  for (const base::Json& setting : json["settings"]) settings.push_back(text(setting));
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(json["recipe"]) + ".yaml";
+  const Assumptions assumptions{.slice = hw::parse_target(text(json["target"])),
                                 .kernels = runtime::cpu::cpu_target(1)};
-  return {text(*json.find("row")),  make_estimate(recipe::load(recipe, settings), assumptions),
+  return {text(json["row"]),        make_estimate(recipe::load(recipe, settings), assumptions),
           number(json, "argument"), number(json, "peak"),
           number(json, "code"),     number(json, "flops")};
 }

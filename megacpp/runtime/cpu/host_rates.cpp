@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/measure.h"
@@ -49,15 +51,14 @@ std::string today() {
 
 void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::make_folder(file.parent_path());
-  base::write_file_atomically(
-      file, base::to_text(Json(Json::Object{{"processor", Json(rates.processor)},
-                                            {"cores", Json(rates.cores)},
-                                            {"matrix_flops", Json(rates.matrix_flops)},
-                                            {"half_depth", Json(rates.half_depth)},
-                                            {"exponentials_per_second", Json(rates.exponentials_per_second)},
-                                            {"bytes_per_second", Json(rates.bytes_per_second)},
-                                            {"date", Json(rates.date)}})) +
-                "\n");
+  base::write_file_atomically(file, base::to_text(Json{{"processor", rates.processor},
+                                                       {"cores", rates.cores},
+                                                       {"matrix_flops", rates.matrix_flops},
+                                                       {"half_depth", rates.half_depth},
+                                                       {"exponentials_per_second", rates.exponentials_per_second},
+                                                       {"bytes_per_second", rates.bytes_per_second},
+                                                       {"date", rates.date}}) +
+                                        "\n");
 }
 
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
@@ -67,12 +68,12 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
   try {
     const Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
     const auto number = [&](const char* key) {
-      const Json* value = json.find(key);
-      return value == nullptr ? 0 : value->number().value_or(0);
+      const Json* value = base::find_member(json, key);
+      return value == nullptr ? 0 : base::as_number(*value).value_or(0);
     };
     const auto text = [&](const char* key) {
-      const Json* value = json.find(key);
-      const std::string* text = value == nullptr ? nullptr : value->get_if<std::string>();
+      const Json* value = base::find_member(json, key);
+      const std::string* text = value == nullptr ? nullptr : base::as_text(*value);
       return text == nullptr ? "" : *text;
     };
     hw::HostRates rates{.matrix_flops = number("matrix_flops"),

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/runtime/pjrt/hlo_runs.h"
@@ -104,44 +106,41 @@ constexpr std::array<MemoryField, 11> kMemoryFields = {{{"argument", &CompiledMe
                                                         {"host_code", &CompiledMemory::host_code}}};
 
 Json json_of(const CompiledMemory& memory) {
-  Json::Object fields;
-  for (const auto& [name, field] : kMemoryFields) fields.emplace_back(name, Json::Value(memory.*field));
-  return Json::Value(std::move(fields));
+  Json fields = Json::object();
+  for (const auto& [name, field] : kMemoryFields) fields[std::string(name)] = memory.*field;
+  return fields;
 }
 
 Json json_of(const XlaCollective& each) {
-  return Json::Value(Json::Object{{"kind", Json::Value(each.kind)},
-                                  {"axes", Json::Value(each.axes)},
-                                  {"parts", Json::Value(each.parts)},
-                                  {"bytes_per_call", Json::Value(each.bytes)},
-                                  {"calls", Json::Value(each.calls)},
-                                  {"at_least", Json::Value(each.at_least)},
-                                  {"name", Json::Value(each.name)},
-                                  {"op_name", Json::Value(each.op_name)}});
+  return {{"kind", each.kind},   {"axes", each.axes},         {"parts", each.parts}, {"bytes_per_call", each.bytes},
+          {"calls", each.calls}, {"at_least", each.at_least}, {"name", each.name},   {"op_name", each.op_name}};
 }
 
-template <typename T>
-T get(const Json& object, std::string_view key) {
-  const Json* member = object.find(key);
-  const T* value = member == nullptr ? nullptr : member->get_if<T>();
-  MEGACPP_CHECK(value != nullptr) << "a report without " << key;
+/// What `as` reads from a member that must be there.
+template <typename As>
+auto get(const Json& object, std::string_view key, const As& as) {
+  const Json* member = base::find_member(object, key);
+  const auto value = member == nullptr ? decltype(as(*member))() : as(*member);
+  MEGACPP_CHECK(value) << "a report without " << key;
   return *value;
 }
+std::string text_at(const Json& object, std::string_view key) { return get(object, key, base::as_text); }
+int64_t integer_at(const Json& object, std::string_view key) { return get(object, key, base::as_integer); }
 
 XlaCollective collective_of(const Json& json) {
-  return {.kind = get<std::string>(json, "kind"),
-          .axes = get<std::string>(json, "axes"),
-          .parts = get<int64_t>(json, "parts"),
-          .bytes = get<int64_t>(json, "bytes_per_call"),
-          .calls = get<int64_t>(json, "calls"),
-          .at_least = get<bool>(json, "at_least"),
-          .name = get<std::string>(json, "name"),
-          .op_name = get<std::string>(json, "op_name")};
+  return {.kind = text_at(json, "kind"),
+          .axes = text_at(json, "axes"),
+          .parts = integer_at(json, "parts"),
+          .bytes = integer_at(json, "bytes_per_call"),
+          .calls = integer_at(json, "calls"),
+          .at_least = get(json, "at_least", base::as_flag),
+          .name = text_at(json, "name"),
+          .op_name = text_at(json, "op_name")};
 }
 
 template <typename T>
 Json json_of(const std::optional<T>& value) {
-  return value ? Json(Json::Value(*value)) : Json();
+  return value ? Json(*value) : Json();
 }
 
 }  // namespace
@@ -165,43 +164,42 @@ CompileReport compile_in_child(const CompileRequest& request, const ChildRun& ru
 }
 
 base::Json to_json(const CompileReport& report) {
-  Json::Array collectives;
+  Json collectives = Json::array();
   for (const XlaCollective& each : report.collectives) collectives.push_back(json_of(each));
-  return Json::Value(Json::Object{{"plugin", Json::Value(report.plugin)},
-                                  {"platform", Json::Value(report.platform)},
-                                  {"device_kind", Json::Value(report.device_kind)},
-                                  {"devices", Json::Value(report.devices)},
-                                  {"memory_limit", json_of(report.memory_limit)},
-                                  {"memory", report.memory ? json_of(*report.memory) : Json()},
-                                  {"needed_bytes", json_of(report.needed_bytes())},
-                                  {"flops", json_of(report.flops)},
-                                  {"bytes_accessed", json_of(report.bytes_accessed)},
-                                  {"loop_factor", Json::Value(report.loop_factor)},
-                                  {"collectives", Json::Value(std::move(collectives))},
-                                  {"unread", Json::Value(report.unread)},
-                                  {"out_of_memory", Json::Value(report.out_of_memory)},
-                                  {"compile_seconds", Json::Value(report.compile_seconds)}});
+  return {{"plugin", report.plugin},
+          {"platform", report.platform},
+          {"device_kind", report.device_kind},
+          {"devices", report.devices},
+          {"memory_limit", json_of(report.memory_limit)},
+          {"memory", report.memory ? json_of(*report.memory) : Json()},
+          {"needed_bytes", json_of(report.needed_bytes())},
+          {"flops", json_of(report.flops)},
+          {"bytes_accessed", json_of(report.bytes_accessed)},
+          {"loop_factor", report.loop_factor},
+          {"collectives", std::move(collectives)},
+          {"unread", report.unread},
+          {"out_of_memory", report.out_of_memory},
+          {"compile_seconds", report.compile_seconds}};
 }
 
 CompileReport report_from_json(const base::Json& json) {
   CompileReport report;
-  report.plugin = get<std::string>(json, "plugin");
-  report.platform = get<std::string>(json, "platform");
-  report.device_kind = get<std::string>(json, "device_kind");
-  report.devices = get<int64_t>(json, "devices");
-  if (!json.find("memory_limit")->is_null()) report.memory_limit = get<int64_t>(json, "memory_limit");
-  if (const Json* memory = json.find("memory"); !memory->is_null()) {
+  report.plugin = text_at(json, "plugin");
+  report.platform = text_at(json, "platform");
+  report.device_kind = text_at(json, "device_kind");
+  report.devices = integer_at(json, "devices");
+  if (!json.at("memory_limit").is_null()) report.memory_limit = integer_at(json, "memory_limit");
+  if (const Json& memory = json.at("memory"); !memory.is_null()) {
     report.memory.emplace();
-    for (const auto& [name, field] : kMemoryFields) (*report.memory).*field = get<int64_t>(*memory, name);
+    for (const auto& [name, field] : kMemoryFields) (*report.memory).*field = integer_at(memory, name);
   }
-  // A whole number is written without a point and read as an integer.
-  report.flops = json.find("flops")->number();
-  report.bytes_accessed = json.find("bytes_accessed")->number();
-  report.loop_factor = json.find("loop_factor")->number().value_or(1);
-  for (const Json& each : get<Json::Array>(json, "collectives")) report.collectives.push_back(collective_of(each));
-  report.unread = get<std::string>(json, "unread");
-  report.out_of_memory = get<std::string>(json, "out_of_memory");
-  report.compile_seconds = json.find("compile_seconds")->number().value_or(0);
+  report.flops = base::as_number(json.at("flops"));
+  report.bytes_accessed = base::as_number(json.at("bytes_accessed"));
+  report.loop_factor = get(json, "loop_factor", base::as_number);
+  for (const Json& each : json.at("collectives")) report.collectives.push_back(collective_of(each));
+  report.unread = text_at(json, "unread");
+  report.out_of_memory = text_at(json, "out_of_memory");
+  report.compile_seconds = get(json, "compile_seconds", base::as_number);
   return report;
 }
 

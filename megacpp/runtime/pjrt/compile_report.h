@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/runtime/pjrt/child_process.h"
 #include "megacpp/runtime/pjrt/compile_options.h"

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/errors.h"

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
@@ -274,14 +276,12 @@ std::string to_text(const ResolvedFlags& flags, std::string_view label) {
 }
 
 base::Json to_json(const ResolvedFlags& flags) {
-  base::Json::Array rows;
+  base::Json rows = base::Json::array();
   for (const ResolvedFlag& flag : flags.flags) {
-    const base::Json value =
-        std::visit([](const auto& typed_value) { return base::Json(base::Json::Value(typed_value)); }, flag.value);
-    rows.push_back(base::Json::Value(base::Json::Object{
-        {"name", base::Json::Value(flag.name)}, {"value", value}, {"origin", base::Json::Value(flag.origin)}}));
+    const base::Json value = std::visit([](const auto& typed) { return base::Json(typed); }, flag.value);
+    rows.push_back({{"name", flag.name}, {"value", value}, {"origin", flag.origin}});
   }
-  return base::Json::Value(std::move(rows));
+  return rows;
 }
 
 }  // namespace megacpp::runtime::plugins

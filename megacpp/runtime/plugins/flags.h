@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::plugins {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::runtime::plugins {

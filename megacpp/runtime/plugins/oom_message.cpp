@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 namespace megacpp::runtime::plugins {
 namespace {
 
@@ -240,8 +242,7 @@ std::string size_text(const Bytes& bytes) {
   return fmt::format("{} bytes", *bytes);
 }
 
-base::Json json_of(const Bytes& bytes) { return bytes ? base::Json(base::Json::Value(*bytes)) : base::Json(); }
-base::Json json_of(const std::string& text) { return base::Json::Value(text); }
+base::Json json_of(const Bytes& bytes) { return bytes ? base::Json(*bytes) : base::Json(); }
 
 }  // namespace
 
@@ -321,37 +322,36 @@ memory::OutOfMemory out_of_memory(const OomMessage& message, const std::string& 
 }
 
 base::Json to_json(const OomMessage& message) {
-  using Json = base::Json;
-  Json::Array largest;
+  base::Json largest = base::Json::array();
   for (const OomAllocation& one : message.largest) {
-    largest.push_back(Json::Value(Json::Object{{"bytes", json_of(one.bytes)},
-                                               {"unpadded", json_of(one.unpadded)},
-                                               {"op_name", json_of(one.op_name)},
-                                               {"shape", json_of(one.shape)},
-                                               {"source", json_of(one.source)},
-                                               {"label", json_of(one.label)},
-                                               {"kind", json_of(one.kind)}}));
+    largest.push_back({{"bytes", json_of(one.bytes)},
+                       {"unpadded", json_of(one.unpadded)},
+                       {"op_name", one.op_name},
+                       {"shape", one.shape},
+                       {"source", one.source},
+                       {"label", one.label},
+                       {"kind", one.kind}});
   }
   const OomSplit& split = message.split;
-  Json::Object parts = {{"reserved", json_of(split.reserved)},
-                        {"program", json_of(split.program)},
-                        {"arguments", json_of(split.arguments)},
-                        {"output", json_of(split.output)},
-                        {"temp", json_of(split.temp)},
-                        {"temp_unpadded", json_of(split.temp_unpadded)},
-                        {"temp_padded", json_of(split.temp_padded)},
-                        {"fragmentation", json_of(split.fragmentation)}};
-  return Json::Value(Json::Object{{"class", json_of(std::string(oom_class_name(message.cls)))},
-                                  {"code", json_of(std::string(base::code_name(code_of(message.cls))))},
-                                  {"memory_space", json_of(message.memory_space)},
-                                  {"used", json_of(message.used)},
-                                  {"limit", json_of(message.limit)},
-                                  {"exceeded", json_of(message.exceeded)},
-                                  {"device", json_of(message.device)},
-                                  {"program", json_of(message.program)},
-                                  {"split", Json::Value(std::move(parts))},
-                                  {"largest", Json::Value(std::move(largest))},
-                                  {"text", json_of(message.text)}});
+  base::Json parts = {{"reserved", json_of(split.reserved)},
+                      {"program", json_of(split.program)},
+                      {"arguments", json_of(split.arguments)},
+                      {"output", json_of(split.output)},
+                      {"temp", json_of(split.temp)},
+                      {"temp_unpadded", json_of(split.temp_unpadded)},
+                      {"temp_padded", json_of(split.temp_padded)},
+                      {"fragmentation", json_of(split.fragmentation)}};
+  return {{"class", oom_class_name(message.cls)},
+          {"code", base::code_name(code_of(message.cls))},
+          {"memory_space", message.memory_space},
+          {"used", json_of(message.used)},
+          {"limit", json_of(message.limit)},
+          {"exceeded", json_of(message.exceeded)},
+          {"device", message.device},
+          {"program", message.program},
+          {"split", std::move(parts)},
+          {"largest", std::move(largest)},
+          {"text", message.text}};
 }
 
 }  // namespace megacpp::runtime::plugins

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/json_text.h"
+#include "megacpp/base/json.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/tpu_messages.h"
 
 namespace megacpp::runtime::plugins {
@@ -304,10 +306,10 @@ TEST(OomMessageTest, ErrorsAndRecordsCarryTheNumbers) {
                            "2.00 GiB f32[32,4096,4096]{1,2,0:T(8,128)} jit(casual"})
     EXPECT_NE(problem.got.find(part), std::string::npos) << part << "\n" << problem.got;
   const base::Json json = to_json(oom);
-  EXPECT_EQ(*json.find("code")->get_if<std::string>(), "E2002");
-  EXPECT_EQ(*json.find("split")->find("fragmentation")->get_if<int64_t>(), *bytes(210.89 * kMi));
-  EXPECT_EQ(json.find("largest")->get_if<base::Json::Array>()->size(), 2U);
-  EXPECT_EQ(*json.find("text")->get_if<std::string>(), kLong);
+  EXPECT_EQ(json["code"], "E2002");
+  EXPECT_EQ(json["split"]["fragmentation"], *bytes(210.89 * kMi));
+  EXPECT_EQ(json["largest"].size(), 2U);
+  EXPECT_EQ(json["text"], kLong);
 }
 
 }  // namespace
