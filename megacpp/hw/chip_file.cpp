@@ -3,35 +3,23 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <map>
 
 #include <yaml-cpp/yaml.h>
 
 #include "megacpp/base/suggest.h"
+#include "megacpp/hw/chip_keys.h"
 #include "megacpp/hw/yaml_reader.h"
 
 namespace megacpp::hw {
 namespace {
 
+using schema::Kind;
 using Words = std::vector<std::string>;
 
-const Words kPeaks = {"bf16", "f16", "tf32", "f32", "f8", "int8"};
-
-/// Keys of the section `memory`, and where they go.
-struct MemoryKey {
-  std::string name;
-  Unit unit;
-  void (*set)(Chip& chip, double value);
-};
-const std::vector<MemoryKey> kMemory = {
-    {"nominal", Unit::bytes, [](Chip& chip, double value) { chip.nominal_bytes = static_cast<int64_t>(value); }},
-    {"usable", Unit::bytes, [](Chip& chip, double value) { chip.usable_bytes = static_cast<int64_t>(value); }},
-    {"reserved", Unit::bytes, [](Chip& chip, double value) { chip.reserved_bytes = static_cast<int64_t>(value); }},
-    {"alignment", Unit::bytes, [](Chip& chip, double value) { chip.alignment = static_cast<int64_t>(value); }},
-    {"bandwidth", Unit::rate, [](Chip& chip, double value) { chip.memory_bytes_per_second = value; }},
-    {"code_least", Unit::bytes, [](Chip& chip, double value) { chip.code_bytes_least = static_cast<int64_t>(value); }},
-    {"code_most", Unit::bytes, [](Chip& chip, double value) { chip.code_bytes_most = static_cast<int64_t>(value); }},
-    {"gaps_most", Unit::ratio, [](Chip& chip, double value) { chip.gaps_most = value; }},
-};
+// Beside the keys of the table: they are no values of a chip.
+const Words kOtherSections = {"extends", "sources", "links"};
 
 struct Source {
   std::string text;
@@ -43,6 +31,34 @@ bool is_date(const std::string& text) {  // 2026-11-15
   for (size_t i = 0; i < text.size(); ++i)
     if (i >= 10 || !fits(i)) return false;
   return text.size() == 10;
+}
+
+/// Whole numbers may also be written as 103e9.
+bool read_whole(const std::string& text, int64_t& whole) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size() && number == std::floor(number) &&
+                        std::abs(number) <= 0x1p53;
+  if (is_whole) whole = static_cast<int64_t>(number);
+  return is_whole;
+}
+
+bool read_value(const std::string& text, Kind kind, FileValue& value) {
+  if (schema::read_scalar(text, value.member(kind))) return true;
+  if (kind == Kind::integer) return read_whole(text, value.integer);
+  return kind == Kind::bytes && read_whole(text, value.bytes.bytes);
+}
+
+bool is_inside(const schema::KeySpec& key, FileValue& value) {
+  return schema::contains(key.range,
+                          key.kind == Kind::bytes ? schema::Member(&value.bytes.bytes) : value.member(key.kind));
+}
+
+/// "a number above 0", "tpu or gpu", "a number of bytes: ...".
+std::string wanted_of(const schema::KeySpec& key) {
+  const std::string range = schema::describe(key.range), kind(schema::kind_name(key.kind));
+  if (key.kind == Kind::bytes || range.empty()) return kind;
+  return key.range.choices.empty() ? kind + " " + range : range;
 }
 
 class ChipReader {
@@ -58,38 +74,43 @@ class ChipReader {
     chip_.aliases.clear();
     if (is_complete_) chip_.plugin_name = file_.name;
     if (const YAML::Node sources = root["sources"]) read_sources(sources);
-    for (const auto& entry : root) read_entry(entry.first, entry.second);
+    read_section(root, "", {file_.file, ""});
     validate(root);
     return chip_;
   }
 
  private:
-  void read_entry(const YAML::Node& key, const YAML::Node& node) {
-    const std::string& name = key.Scalar();
-    if (name == "extends" || name == "sources") return;
-    if (name == "title") {
-      chip_.title = yaml_.word(node, name);
-    } else if (name == "plugin_name") {
-      chip_.plugin_name = yaml_.word(node, name);
-    } else if (name == "aliases") {
-      chip_.aliases = yaml_.words(node, name);
-    } else if (name == "kind") {
-      chip_.kind = chosen(node, name, {"tpu", "gpu"}) == 0 ? ChipKind::tpu : ChipKind::gpu;
-    } else if (name == "memory") {
-      read_memory(node);
-    } else if (name == "compute") {
-      read_compute(node);
-    } else if (name == "tiles") {
-      read_tiles(node);
-    } else if (name == "links") {
-      read_links(node);
-    } else if (name == "slices") {
-      read_slices(node);
-    } else {
-      yaml_.refuse_key(key, "the file",
-                       {"title", "kind", "extends", "aliases", "plugin_name", "sources", "memory", "compute", "tiles",
-                        "links", "slices"});
+  /// `section` is "" for the file; `around` is the source for what names none itself.
+  void read_section(const YAML::Node& node, const std::string& section, const Source& around) {
+    yaml_.require_map(node, section.empty() ? "the file" : section);
+    const Source source = node["source"] && !section.empty() ? source_of(node) : around;
+    for (const auto& entry : node) {
+      const std::string& word = entry.first.Scalar();
+      const std::string path = section.empty() ? word : section + "." + word;
+      if (const FileKey<Chip>* key = find_chip_key(path)) {
+        assign(*key, path, chip_, {entry.second, source});
+      } else if (!words_of(path).empty()) {
+        read_section(entry.second, path, source);
+      } else if (path == "links") {
+        read_links(entry.second);
+      } else if (section.empty() ? !is_other_section(word) : word != "source") {
+        refuse_key(entry.first, section);
+      }
     }
+  }
+
+  static bool is_other_section(const std::string& word) {
+    return std::find(kOtherSections.begin(), kOtherSections.end(), word) != kOtherSections.end();
+  }
+
+  [[noreturn]] void refuse_key(const YAML::Node& key, const std::string& section) const {
+    Words known = words_of(section);
+    if (section.empty()) {
+      known.insert(known.end(), kOtherSections.begin(), kOtherSections.end());
+    } else {
+      known.push_back("source");
+    }
+    yaml_.refuse_key(key, section.empty() ? "the file" : section, known);
   }
 
   void read_sources(const YAML::Node& node) {
@@ -117,21 +138,9 @@ class ChipReader {
     }
   }
 
-  /// The place of a word among those allowed.
-  size_t chosen(const YAML::Node& node, const std::string& name, const Words& allowed) const {
-    const std::string word = yaml_.word(node, name);
-    const auto found = std::find(allowed.begin(), allowed.end(), word);
-    std::string all;
-    for (const std::string& one : allowed) all += (all.empty() ? "" : " or ") + one;
-    if (found == allowed.end())
-      yaml_.refuse(node, name + ": '" + word + "'", all, base::did_you_mean(word, allowed, "take one of these"));
-    return static_cast<size_t>(found - allowed.begin());
-  }
-
-  /// The source that stands for a whole section. The file itself, without a date, where none is named.
-  Source source_of(const YAML::Node& section) const {
-    const YAML::Node key = section["source"];
-    if (!key) return {file_.file, ""};
+  /// The source that the key `source` of a group names.
+  Source source_of(const YAML::Node& group) const {
+    const YAML::Node key = group["source"];
     const auto found = sources_.find(yaml_.word(key, "source"));
     if (found != sources_.end()) return found->second;
     Words known;
@@ -150,80 +159,49 @@ class ChipReader {
     chip_.facts.push_back(fact);
   }
 
-  /// A number, plain or as {value: ..., source: ...}.
-  double number(const YAML::Node& node, const std::string& name, Unit unit, const Source& section) {
-    if (!node.IsMap()) {
-      const double value = yaml_.number(node, name, unit);
-      add_fact(name, node.Scalar(), section);
-      return value;
-    }
-    yaml_.require_map(node, name);
-    for (const auto& part : node)
+  struct Given {
+    YAML::Node node;
+    Source source;
+  };
+
+  /// What `{value: ..., source: ...}` holds of a fact, which may also be given plainly.
+  Given given_of(const std::string& path, const Given& given) const {
+    if (!given.node.IsMap()) return given;
+    yaml_.require_map(given.node, path);
+    for (const auto& part : given.node)
       if (part.first.Scalar() != "value" && part.first.Scalar() != "source")
-        yaml_.refuse_key(part.first, name, {"value", "source"});
-    if (!node["value"]) yaml_.refuse(node, name + " without value", "{value: ..., source: ...}", "add the value");
-    const double value = yaml_.number(node["value"], name, unit);
-    add_fact(name, node["value"].Scalar(), node["source"] ? source_of(node) : section);
-    return value;
+        yaml_.refuse_key(part.first, path, {"value", "source"});
+    if (!given.node["value"])
+      yaml_.refuse(given.node, path + " without value", "{value: ..., source: ...}", "add the value");
+    return {given.node["value"], given.node["source"] ? source_of(given.node) : given.source};
   }
 
-  void read_memory(const YAML::Node& node) {
-    yaml_.require_map(node, "memory");
-    const Source source = source_of(node);
-    Words names = {"source"};
-    for (const MemoryKey& key : kMemory) names.push_back(key.name);
-    for (const auto& entry : node) {
-      const std::string& name = entry.first.Scalar();
-      if (name == "source") continue;
-      const auto key = std::find_if(kMemory.begin(), kMemory.end(), [&](const MemoryKey& k) { return k.name == name; });
-      if (key == kMemory.end()) yaml_.refuse_key(entry.first, "memory", names);
-      key->set(chip_, number(entry.second, "memory." + name, key->unit, source));
+  template <typename Record>
+  void assign(const FileKey<Record>& key, const std::string& path, Record& record, const Given& written) {
+    const Given given = key.is_fact ? given_of(path, written) : written;
+    FileValue value;
+    std::string text;
+    if (key.kind == Kind::list) {
+      value.list = yaml_.words(given.node, path);
+      for (const std::string& item : value.list) text += (text.empty() ? "" : " ") + item;
+    } else {
+      text = given.node.IsScalar() ? given.node.Scalar() : "";
+      if (!read_value(text, key.kind, value)) refuse_value(key, path, given.node, next_for(key, text));
+      if (!is_inside(key, value)) refuse_value(key, path, given.node, schema::next_step(key, value.member(key.kind)));
     }
+    if (!key.store(record, value)) refuse_value(key, path, given.node, schema::meaning_of(key));
+    if (key.is_fact) add_fact(path, text, given.source);
   }
 
-  void read_compute(const YAML::Node& node) {
-    yaml_.require_map(node, "compute");
-    const Source source = source_of(node);
-    for (const auto& entry : node) {
-      const std::string& name = entry.first.Scalar();
-      if (name == "source") continue;
-      if (name == "devices") {
-        chip_.devices = static_cast<int64_t>(number(entry.second, "compute.devices", Unit::count, source));
-      } else if (std::find(kPeaks.begin(), kPeaks.end(), name) != kPeaks.end()) {
-        chip_.peak_flops[name] = number(entry.second, "compute." + name, Unit::rate, source);
-      } else {
-        Words names = {"source", "devices"};
-        names.insert(names.end(), kPeaks.begin(), kPeaks.end());
-        yaml_.refuse_key(entry.first, "compute", names);
-      }
-    }
+  /// For a text of another kind.
+  static std::string next_for(const schema::KeySpec& key, const std::string& text) {
+    const auto size = key.kind == Kind::bytes ? schema::nearest_byte_size(text) : std::nullopt;
+    return size ? "did you mean '" + *size + "'?" : schema::meaning_of(key);
   }
 
-  void read_rows(const YAML::Node& node, const std::string& name, const Source& source, std::map<int, int64_t>& rows) {
-    yaml_.require_map(node, name);
-    for (const auto& entry : node) {
-      const std::string& bits = entry.first.Scalar();
-      if (bits != "8" && bits != "16" && bits != "32") yaml_.refuse_key(entry.first, name, {"8", "16", "32"});
-      rows[std::stoi(bits)] = static_cast<int64_t>(number(entry.second, name + "." + bits, Unit::count, source));
-    }
-  }
-
-  void read_tiles(const YAML::Node& node) {
-    yaml_.require_map(node, "tiles");
-    const Source source = source_of(node);
-    for (const auto& entry : node) {
-      const std::string& name = entry.first.Scalar();
-      if (name == "source") continue;
-      if (name == "lanes") {
-        chip_.tiling.lanes = static_cast<int64_t>(number(entry.second, "tiles.lanes", Unit::count, source));
-      } else if (name == "rows") {
-        read_rows(entry.second, "tiles.rows", source, chip_.tiling.rows);
-      } else if (name == "tall_rows") {
-        read_rows(entry.second, "tiles.tall_rows", source, chip_.tiling.tall_rows);
-      } else {
-        yaml_.refuse_key(entry.first, "tiles", {"source", "lanes", "rows", "tall_rows"});
-      }
-    }
+  [[noreturn]] void refuse_value(const schema::KeySpec& key, const std::string& path, const YAML::Node& node,
+                                 std::string next) const {
+    yaml_.refuse(node, path + ": " + yaml_.kind_of(node), wanted_of(key), std::move(next));
   }
 
   /// The link of that name, new or inherited.
@@ -237,80 +215,28 @@ class ChipReader {
   void read_links(const YAML::Node& node) {
     if (!node.IsSequence())
       yaml_.refuse(node, "links is no list", "- {name: ici, scope: slice, ...}", "put a dash before each link");
-    for (const YAML::Node& item : node) {
-      yaml_.require_map(item, "a link");
-      if (!item["name"]) yaml_.refuse(item, "a link without name", "name: ici", "name it");
-      const Source source = source_of(item);
-      const std::string name = yaml_.word(item["name"], "name"), prefix = "links." + name + ".";
-      Link& link = link_named(name);
-      for (const auto& entry : item) {
-        const std::string& key = entry.first.Scalar();
-        if (key == "name" || key == "source") continue;
-        if (key == "scope") {
-          link.scope = static_cast<LinkScope>(chosen(entry.second, prefix + key, {"slice", "node", "cluster"}));
-        } else if (key == "bytes_per_second") {
-          link.bytes_per_second = number(entry.second, prefix + key, Unit::rate, source);
-        } else if (key == "ports") {
-          link.ports = static_cast<int64_t>(number(entry.second, prefix + key, Unit::count, source));
-        } else if (key == "latency") {
-          link.latency = number(entry.second, prefix + key, Unit::seconds, source);
-        } else {
-          yaml_.refuse_key(entry.first, "link " + name,
-                           {"name", "scope", "source", "bytes_per_second", "ports", "latency"});
-        }
+    for (const YAML::Node& item : node) read_link(item);
+  }
+
+  void read_link(const YAML::Node& item) {
+    yaml_.require_map(item, "a link");
+    if (!item["name"]) yaml_.refuse(item, "a link without name", "name: ici", "name it");
+    const Source source = item["source"] ? source_of(item) : Source{file_.file, ""};
+    const std::string name = yaml_.word(item["name"], "name");
+    Link& link = link_named(name);
+    for (const auto& entry : item) {
+      const std::string& word = entry.first.Scalar();
+      Words known = {"source"};
+      const FileKey<Link>* key = nullptr;
+      for (const FileKey<Link>& each : link_keys()) {
+        if (each.path == word) key = &each;
+        known.push_back(each.path);
       }
-      if (link.bytes_per_second <= 0)
-        yaml_.refuse(item, "link " + name + " without bytes_per_second", "bytes a second in one direction", "add them");
+      if (key != nullptr) assign(*key, "links." + name + "." + word, link, {entry.second, source});
+      if (key == nullptr && word != "source") yaml_.refuse_key(entry.first, "link " + name, known);
     }
-  }
-
-  Sizes sizes(const YAML::Node& node, const std::string& name) const {
-    const std::string text = yaml_.word(node, name);
-    const std::optional<Sizes> sizes = read_sizes(text);
-    if (!sizes)
-      yaml_.refuse(node, name + ": '" + text + "'", "chips along each dimension, such as 4x8", "write numbers and x");
-    return *sizes;
-  }
-
-  void read_slices(const YAML::Node& node) {
-    yaml_.require_map(node, "slices");
-    const Source source = source_of(node);
-    SliceRules& rules = chip_.slices;
-    for (const auto& entry : node) {
-      const std::string& key = entry.first.Scalar();
-      const std::string name = "slices." + key;
-      if (key == "source") continue;
-      if (key == "shape") {
-        rules.shape = chosen(entry.second, name, {"torus", "nodes"}) == 0 ? SliceShape::torus : SliceShape::nodes;
-      } else if (key == "valid") {
-        read_valid(entry.second, source);
-      } else if (key == "host") {
-        rules.host = sizes(entry.second, name);
-        add_fact(name, entry.second.Scalar(), source);
-      } else if (key == "block") {
-        rules.block = static_cast<int64_t>(number(entry.second, name, Unit::count, source));
-      } else if (key == "largest") {
-        rules.largest = static_cast<int64_t>(number(entry.second, name, Unit::count, source));
-      } else if (key == "ring_multiple") {
-        rules.ring_multiple = static_cast<int64_t>(number(entry.second, name, Unit::count, source));
-      } else if (key == "rings_need_all") {
-        rules.rings_need_all = chosen(entry.second, name, {"false", "true"}) == 1;
-      } else {
-        yaml_.refuse_key(entry.first, "slices",
-                         {"source", "shape", "valid", "host", "block", "largest", "ring_multiple", "rings_need_all"});
-      }
-    }
-  }
-
-  void read_valid(const YAML::Node& node, const Source& source) {
-    if (!node.IsSequence()) yaml_.refuse(node, "slices.valid is no list", "[2x2, 4x4]", "write a list");
-    chip_.slices.valid.clear();
-    std::string text;
-    for (const YAML::Node& item : node) {
-      chip_.slices.valid.push_back(sizes(item, "slices.valid"));
-      text += (text.empty() ? "" : " ") + item.Scalar();
-    }
-    add_fact("slices.valid", text, source);
+    if (link.bytes_per_second <= 0)
+      yaml_.refuse(item, "link " + name + " without bytes_per_second", "bytes a second in one direction", "add them");
   }
 
   void require(const YAML::Node& root, bool holds, const char* got, const char* wanted, const char* next) const {
@@ -326,7 +252,6 @@ class ChipReader {
             "mend one of the two");
     require(root, chip_.code_bytes_least <= chip_.code_bytes_most, "memory.code_least above memory.code_most",
             "less or the same", "mend one of the two");
-    require(root, chip_.gaps_most >= 1, "memory.gaps_most below 1", "1 or more", "mend it");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     require(root, chip_.tiling.exists() == (chip_.tiling.rows.size() == 3), "tiles are not whole",

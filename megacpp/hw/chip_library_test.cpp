@@ -165,23 +165,34 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("memory:", "memroy:"), ":3", "'memroy'", "did you mean 'memory'?"},
       {with("usable:", "usabel:"), ":3", "'usabel'", "did you mean 'usable'?"},
       {with("15GiB", "17GiB"), ":1", "memory.usable above", "mend"},
-      {with("15GiB", "15GoB"), ":3", "15GoB", "write"},
-      {with("15GiB", "-1"), ":3", "-1", "write"},
-      {with("15GiB", "1.5"), ":3", "1.5", "write"},
-      {with("15GiB", "1e40"), ":3", "1e40", "write"},
-      {with("15GiB", "nan"), ":3", "nan", "write"},
+      {with("15GiB", "15GoB"), ":3", "memory.usable: '15GoB'", "did you mean '15GiB'?"},
+      {with("15GiB", "-1"), ":3", "-1", "memory.usable: What a program may use"},
+      {with("15GiB", "1.5"), ":3", "1.5", "memory.usable:"},
+      {with("15GiB", "1e40"), ":3", "1e40", "memory.usable:"},
+      {with("15GiB", "nan"), ":3", "nan", "memory.usable:"},
       {with("15GiB", "{value: 15GiB, source: page}"), ":3", "'page'", "sources"},
       {with("15GiB", "{source: page}"), ":3", "without value", "value"},
       {with("15GiB", "{value: 15GiB, date: 2026-01-01}"), ":3", "'date'", "remove"},
-      {with("16GiB", "[1]"), ":3", "a list", "write"},
-      {with("500e9", "500GB"), ":3", "500GB", "write"},
-      {with("500e9", "500e9, gaps_most: 0.9"), ":1", "memory.gaps_most below 1", "mend"},
-      {with("500e9", "500e9, gaps_most: 2GB"), ":3", "2GB", "write"},
+      {with("16GiB", "[1]"), ":3", "a list", "memory.nominal:"},
+      {with("500e9", "500GB"), ":3", "500GB", "memory.bandwidth: Bytes a second"},
+      {with("500e9", "500e9, gaps_most: 0.9"), ":3", "memory.gaps_most: '0.9'", "set memory.gaps_most: 1"},
+      {with("500e9", "500e9, gaps_most: 2GB"), ":3", "2GB", "memory.gaps_most:"},
+      {with("500e9", ".inf"), ":3", "'.inf'", "memory.bandwidth:"},
+      {with("500e9", "0"), ":3", "'0'", "memory.bandwidth:"},
+      {with("512", "{value: 512, source: {a: b}}"), ":3", "source is a group", "colon"},
+      {with("kind: gpu", "kind: [gpu]"), ":2", "kind: a list", "kind:"},
+      {with("kind: gpu", "kind: {value: gpu}"), ":2", "kind: a group", "kind:"},
+      {with("shape: nodes", "rings_need_all: maybe"), ":7", "slices.rings_need_all: 'maybe'", "slices.rings_need_all:"},
+      {with("shape: nodes", "block: 1.5"), ":7", "slices.block: '1.5'", "slices.block:"},
+      {with("shape: nodes", "valid: [2x2, big]"), ":7", "slices.valid", "numbers and x"},
+      {with("latency: 5e-6", "latancy: 5e-6"), ":6", "'latancy'", "did you mean 'latency'?"},
+      {mine + "tiles: {rows: {64: 8}}\n", ":8", "'64' in tiles.rows", "did you mean '8'?"},
+      {mine + "source: page\n", ":8", "'source' in the file", "did you mean 'sources'?"},
       {with("bf16", "bf61"), ":4", "'bf61'", "did you mean 'bf16'?"},
       {with("kind: gpu", "kind: gpo"), ":2", "'gpo'", "did you mean 'gpu'?"},
       {with("kind: gpu\n", ""), ":1", "no kind", "extend"},
       {with("name: pcie, ", ""), ":6", "without name", "name"},
-      {with("scope: node", "scope: rack"), ":6", "'rack'", "these"},
+      {with("scope: node", "scope: rack"), ":6", "links.pcie.scope: 'rack'", "scope: What it reaches"},
       {with("host: 4", "host: 4x"), ":7", "'4x'", "numbers"},
       {with("host: 4", "host: 2x2"), ":1", "several dimensions", "node"},
       {with("shape: nodes", "shape: torus"), ":1", "without slices", "list"},
@@ -197,6 +208,17 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
     EXPECT_NE(problem.next.find(one.next), std::string::npos) << problem.next << "\n" << one.text;
     EXPECT_FALSE(problem.wanted.empty()) << one.text;
   }
+}
+
+TEST_F(ChipLibraryTest, WholeNumbersMayHaveAnExponentAndBytesAUnit) {
+  std::string text = kMine;
+  text.replace(text.find("16GiB"), 5, "17.2GB")
+      .replace(text.find("15GiB"), 5, "16e9")
+      .replace(text.find("host: 4"), 7, "host: 8");
+  const Chip chip = find_chip(write("my-chip.yaml", text), {});
+  EXPECT_EQ(chip.nominal_bytes, 17'200'000'000);
+  EXPECT_EQ(chip.usable_bytes, 16'000'000'000);
+  EXPECT_EQ(chip.slices.host, (Sizes{8}));
 }
 
 // docs/hardware.md promises that its example is a whole file.

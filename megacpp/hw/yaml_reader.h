@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of a chip file with their lines: words, numbers with units, and errors that say where.
+// Pieces of a chip file with their lines: maps, words, lists, and errors that say where.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace megacpp::hw {
 
-enum class Unit { bytes, count, ratio, rate, seconds };
-
 class YamlReader {
  public:
   explicit YamlReader(std::string file) : file_(std::move(file)) {}
 
   const std::string& file() const { return file_; }
   std::string where(const YAML::Node& node) const;  // "my-chip.yaml:12"
+  /// "a list", "nothing", or the scalar in quotes: for messages.
+  static std::string kind_of(const YAML::Node& node);
   /// E1603.
   [[noreturn]] void refuse(const YAML::Node& node, std::string got, std::string wanted, std::string next) const;
 
@@ -26,8 +26,6 @@ class YamlReader {
   void require_map(const YAML::Node& node, const std::string& name) const;
   std::string word(const YAML::Node& node, const std::string& name) const;
   std::vector<std::string> words(const YAML::Node& node, const std::string& name) const;
-  /// A positive number of that unit: "32GiB", "1640e9", "128". Bytes and counts are whole.
-  double number(const YAML::Node& node, const std::string& name, Unit unit) const;
   /// With the nearest of the known keys.
   [[noreturn]] void refuse_key(const YAML::Node& key, const std::string& section,
                                const std::vector<std::string>& known) const;

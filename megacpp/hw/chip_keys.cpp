@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/hw/chip_keys.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace megacpp::hw {
+namespace {
+
+using schema::any;
+using schema::between;
+using schema::Kind;
+using schema::one_of;
+using schema::Range;
+
+// Far above any chip, so that what is beyond them is a slip of the pen.
+Range count() { return between(1, 1e6); }
+Range memory() { return between(1, 1e15); }
+Range positive() { return {.low = 0, .high = 1e21, .low_excluded = true, .choices = {}}; }
+
+template <auto field>
+bool store_bytes(Chip& chip, const FileValue& value) {
+  chip.*field = value.bytes.bytes;
+  return true;
+}
+template <auto field>
+bool store_number(Chip& chip, const FileValue& value) {
+  chip.*field = value.number;
+  return true;
+}
+template <auto field>
+bool store_text(Chip& chip, const FileValue& value) {
+  chip.*field = value.text;
+  return true;
+}
+template <auto field>
+bool store_rule(Chip& chip, const FileValue& value) {
+  chip.slices.*field = value.integer;
+  return true;
+}
+template <auto rows, int bits>
+bool store_rows(Chip& chip, const FileValue& value) {
+  (chip.tiling.*rows)[bits] = value.integer;
+  return true;
+}
+
+bool store_kind(Chip& chip, const FileValue& value) {
+  chip.kind = value.text == "tpu" ? ChipKind::tpu : ChipKind::gpu;
+  return true;
+}
+bool store_shape(Chip& chip, const FileValue& value) {
+  chip.slices.shape = value.text == "torus" ? SliceShape::torus : SliceShape::nodes;
+  return true;
+}
+bool store_host(Chip& chip, const FileValue& value) {
+  const std::optional<Sizes> sizes = read_sizes(value.text);
+  if (sizes) chip.slices.host = *sizes;
+  return sizes.has_value();
+}
+bool store_valid(Chip& chip, const FileValue& value) {
+  chip.slices.valid.clear();
+  for (const std::string& text : value.list) {
+    const std::optional<Sizes> sizes = read_sizes(text);
+    if (!sizes) return false;
+    chip.slices.valid.push_back(*sizes);
+  }
+  return true;
+}
+bool store_scope(Link& link, const FileValue& value) {
+  link.scope = value.text == "slice" ? LinkScope::slice : value.text == "node" ? LinkScope::node : LinkScope::cluster;
+  return true;
+}
+
+using ChipKey = FileKey<Chip>;
+using StoreInChip = bool (*)(Chip&, const FileValue&);
+
+ChipKey fact(schema::KeySpec key, StoreInChip store) { return {std::move(key), store, true}; }
+
+template <auto rows>
+void add_rows(std::vector<ChipKey>& keys, const std::string& section, const std::string& doc) {
+  keys.push_back(fact({section + ".8", Kind::integer, count(), doc + " of 8 bits."}, store_rows<rows, 8>));
+  keys.push_back(fact({section + ".16", Kind::integer, count(), doc + " of 16 bits."}, store_rows<rows, 16>));
+  keys.push_back(fact({section + ".32", Kind::integer, count(), doc + " of 32 bits."}, store_rows<rows, 32>));
+}
+
+constexpr const char* kRates[] = {"bf16", "f16", "tf32", "f32", "f8", "int8"};
+
+template <size_t rate>
+bool store_rate(Chip& chip, const FileValue& value) {
+  chip.peak_flops[kRates[rate]] = value.number;
+  return true;
+}
+template <size_t... rates>
+void add_rates(std::vector<ChipKey>& keys, std::index_sequence<rates...>) {
+  (keys.push_back(fact({std::string("compute.") + kRates[rates], Kind::number, positive(),
+                        std::string("Dense operations a second in ") + kRates[rates] + "."},
+                       store_rate<rates>)),
+   ...);
+}
+
+void add_names(std::vector<ChipKey>& keys) {
+  const auto add = [&keys](schema::KeySpec key, StoreInChip store) { keys.push_back({std::move(key), store}); };
+  add({"title", Kind::text, any(), "What reports call it."}, store_text<&Chip::title>);
+  add({"kind", Kind::text, one_of("tpu", "gpu"), "The family of accelerators it is of."}, store_kind);
+  add({"aliases", Kind::list, any(), "Other names it is found by; a chip that extends it does not have them."},
+      [](Chip& chip, const FileValue& value) {
+        chip.aliases = value.list;
+        return true;
+      });
+  add({"plugin_name", Kind::text, any(), "The name PJRT knows it by, where that is not the file's."},
+      store_text<&Chip::plugin_name>);
+}
+
+void add_memory(std::vector<ChipKey>& keys) {
+  const auto bytes = [&keys](const char* path, const char* doc, StoreInChip store) {
+    keys.push_back(fact({path, Kind::bytes, memory(), doc}, store));
+  };
+  bytes("memory.nominal", "Memory of a chip.", store_bytes<&Chip::nominal_bytes>);
+  bytes("memory.usable", "What a program may use of it: the limit of a plan.", store_bytes<&Chip::usable_bytes>);
+  bytes("memory.reserved", "What the system holds back.", store_bytes<&Chip::reserved_bytes>);
+  bytes("memory.alignment", "An allocation is rounded up to a multiple of it.", store_bytes<&Chip::alignment>);
+  bytes("memory.code_least", "The least a compiled training step takes of the same memory.",
+        store_bytes<&Chip::code_bytes_least>);
+  bytes("memory.code_most", "The most it takes.", store_bytes<&Chip::code_bytes_most>);
+  keys.push_back(fact({"memory.bandwidth", Kind::number, positive(), "Bytes a second."},
+                      store_number<&Chip::memory_bytes_per_second>));
+  keys.push_back(fact({"memory.gaps_most", Kind::number, schema::at_least(1),
+                       "The most a compiler reserves for a step, over what is alive at its peak."},
+                      store_number<&Chip::gaps_most>));
+}
+
+void add_slices(std::vector<ChipKey>& keys) {
+  keys.push_back({{"slices.shape", Kind::text, one_of("torus", "nodes"),
+                   "Neighbours in two or three dimensions, or a switch in every node."},
+                  store_shape});
+  keys.push_back(fact(
+      {"slices.valid", Kind::list, any(), "Slices it comes in, chips along each dimension: [2x2, 4x8], numbers and x."},
+      store_valid));
+  keys.push_back(fact({"slices.host", Kind::text, any(),
+                       "Chips of one host, with shape nodes of a node, along each dimension: 2x2 or 8, numbers and x."},
+                      store_host));
+  keys.push_back(fact({"slices.block", Kind::integer, count(), "Any slice of whole cubes of this side is valid too."},
+                      store_rule<&SliceRules::block>));
+  keys.push_back(fact({"slices.largest", Kind::integer, count(), "Chips of the largest slice of such cubes."},
+                      store_rule<&SliceRules::largest>));
+  keys.push_back(
+      fact({"slices.ring_multiple", Kind::integer, count(), "A dimension of a multiple of this closes to a ring."},
+           store_rule<&SliceRules::ring_multiple>));
+  keys.push_back({{"slices.rings_need_all", Kind::flag, any(), "Only where all dimensions are such multiples."},
+                  [](Chip& chip, const FileValue& value) {
+                    chip.slices.rings_need_all = value.flag;
+                    return true;
+                  }});
+}
+
+std::vector<ChipKey> make_chip_keys() {
+  std::vector<ChipKey> keys;
+  add_names(keys);
+  add_memory(keys);
+  add_rates(keys, std::make_index_sequence<std::size(kRates)>());
+  keys.push_back(fact(
+      {"compute.devices", Kind::integer, count(), "Devices a chip shows itself as; all numbers are of the whole chip."},
+      [](Chip& chip, const FileValue& value) {
+        chip.devices = value.integer;
+        return true;
+      }));
+  keys.push_back(fact({"tiles.lanes", Kind::integer, count(), "The minor dimension is rounded up to a multiple of it."},
+                      [](Chip& chip, const FileValue& value) {
+                        chip.tiling.lanes = value.integer;
+                        return true;
+                      }));
+  add_rows<&Tiling::rows>(keys, "tiles.rows", "The second-minor dimension is rounded to it, for elements");
+  add_rows<&Tiling::tall_rows>(keys, "tiles.tall_rows", "A taller tile, taken where it pads no more, for elements");
+  add_slices(keys);
+  return keys;
+}
+
+std::vector<FileKey<Link>> make_link_keys() {
+  return {{{"name", Kind::text, any(), "Links of chips that extend each other are matched by it."},
+           [](Link& link, const FileValue& value) {
+             link.name = value.text;
+             return true;
+           }},
+          {{"scope", Kind::text, one_of("slice", "node", "cluster"), "What it reaches."}, store_scope},
+          {{"bytes_per_second", Kind::number, positive(), "What a chip sends in one direction, over all its ports."},
+           [](Link& link, const FileValue& value) {
+             link.bytes_per_second = value.number;
+             return true;
+           },
+           true},
+          {{"ports", Kind::integer, count(), "Of a chip; a torus has two a dimension."},
+           [](Link& link, const FileValue& value) {
+             link.ports = value.integer;
+             return true;
+           },
+           true},
+          {{"latency", Kind::number, positive(), "Seconds, to the next chip."},
+           [](Link& link, const FileValue& value) {
+             link.latency = value.number;
+             return true;
+           },
+           true}};
+}
+
+}  // namespace
+
+schema::Member FileValue::member(Kind kind) {
+  switch (kind) {
+    case Kind::integer:
+      return &integer;
+    case Kind::number:
+      return &number;
+    case Kind::flag:
+      return &flag;
+    case Kind::text:
+      return &text;
+    case Kind::list:
+      return &list;
+    case Kind::bytes:
+      break;
+  }
+  return &bytes;
+}
+
+std::span<const FileKey<Chip>> chip_keys() {
+  static const std::vector<ChipKey> keys = make_chip_keys();
+  return keys;
+}
+
+std::span<const FileKey<Link>> link_keys() {
+  static const std::vector<FileKey<Link>> keys = make_link_keys();
+  return keys;
+}
+
+const FileKey<Chip>* find_chip_key(std::string_view path) {
+  const auto keys = chip_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ChipKey& key) { return key.path == path; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> words_of(std::string_view section) {
+  const std::string prefix = section.empty() ? "" : std::string(section) + ".";
+  std::vector<std::string> words;
+  for (const ChipKey& key : chip_keys()) {
+    if (!key.path.starts_with(prefix)) continue;
+    const size_t end = key.path.find('.', prefix.size());
+    std::string word = key.path.substr(prefix.size(), end == std::string::npos ? end : end - prefix.size());
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+std::string key_table() {
+  std::string table = "| key | kind | needs a source | range | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const ChipKey& key : chip_keys()) table += schema::table_row(key, key.is_fact ? "yes" : "");
+  for (const FileKey<Link>& key : link_keys()) {
+    schema::KeySpec spec = key;
+    spec.path = "links[]." + spec.path;
+    table += schema::table_row(spec, key.is_fact ? "yes" : "");
+  }
+  return table;
+}
+
+}  // namespace megacpp::hw
