@@ -217,13 +217,9 @@ struct OpDef {
   /// Whether an attribute "dtype" may ask for result 0 in another float dtype than the operands'.
   bool chooses_result_dtype = false;
 
-  /// Writes the op for XLA, one value for each result. Of a composite it is a call that some plugin has for it; else
-  /// its decomposition is written. What never reaches XLA has none: inputs, fused programs, messages between pipeline
-  /// stages.
+  /// Writes a primitive for XLA, one value for each result. Composites have none, since their decomposition is written,
+  /// nor has what never reaches XLA: inputs, fused programs, messages between pipeline stages.
   std::function<HloResults(HloWriter&, const HloArgs&)> stablehlo = {};
-
-  /// Of a composite with a call: whether that takes this node, on plugins that have it.
-  std::function<base::Decision(const NodeView&)> call_takes = {};
 
   std::function<std::vector<Sample>()> samples;
 
