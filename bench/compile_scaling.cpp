@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compile time and compiler memory over the depth of the hybrid model: both should grow with the number of blocks, so
-// the cost per block should stay the same. Prints a table, per-stage costs, and the ratio of the deepest to the
+// the cost per block should stay the same. Prints a table, per-pass costs, and the ratio of the deepest to the
 // shallowest.
 // Usage: compile_scaling [recipe]     (default: bench/recipes/hybrid.yaml)
 #include <malloc.h>
@@ -119,15 +119,15 @@ void print_totals(const std::vector<Measurement>& all) {
   }
 }
 
-// Microseconds per block of each stage, and how that grew from the first depth to the last. Stages are timed by
+// Microseconds per block of each pass, and how that grew from the first depth to the last. Passes are timed by
 // the wall clock and without their verification.
-void print_stages(const std::vector<Measurement>& all) {
-  fmt::print("\n{:<14}", "us/block");
+void print_passes(const std::vector<Measurement>& all) {
+  fmt::print("\n{:<20}", "us/block");
   for (const Measurement& m : all) fmt::print(" {:>8}", m.depth);
   fmt::print(" {:>8}\n", "growth");
   for (size_t s = 0; s < all.front().passes.size(); ++s) {
     const auto cost = [s](const Measurement& m) { return 1e6 * m.passes[s].seconds / static_cast<double>(m.depth); };
-    fmt::print("{:<14}", all.front().passes[s].name);
+    fmt::print("{:<20}", all.front().passes[s].name);
     for (const Measurement& m : all) fmt::print(" {:>8.1f}", cost(m));
     fmt::print(" {:>8.2f}\n", cost(all.back()) / cost(all.front()));
   }
@@ -147,7 +147,7 @@ int run(const std::string& path) {
   std::vector<Measurement> all;
   for (const int64_t depth : kDepths) all.push_back(measure(path, depth));
   print_totals(all);
-  print_stages(all);
+  print_passes(all);
   print_growth(all.front(), all.back());
   return 0;
 }

@@ -52,9 +52,10 @@ Measurement measure(const recipe::Recipe& recipe, Placement placement) {
   const compile::StagePrograms& chip = compiled.stages[0];
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
-    const emit::Module module = emit::write_step(
-        {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], recipe.train.micro_steps, chip.inputs},
-        compiled.mesh, placement);
+    const emit::Module module =
+        emit::write_step({chip.find(compile::ProgramKind::micro_step).graph,
+                          chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps, chip.inputs},
+                         compiled.mesh, placement);
     best.seconds = std::min(best.seconds, seconds_since(start));
     best.bytes = module.text.size();
   }

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -50,7 +49,7 @@ Measurement measure(const recipe::Recipe& recipe) {
     const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
     best.chips = compiled.mesh.chips();
     best.nodes = 0;
-    for (const ir::Graph& program : compiled.programs_of(0).programs) best.nodes += program.nodes().size();
+    for (const compile::Program& program : compiled.programs_of(0).programs) best.nodes += program.graph.nodes().size();
     if (best.passes.empty()) best.passes = compiled.passes;
     for (size_t s = 0; s < best.passes.size(); ++s)
       best.passes[s].seconds = std::min(best.passes[s].seconds, compiled.passes[s].seconds);
@@ -59,16 +58,19 @@ Measurement measure(const recipe::Recipe& recipe) {
 }
 
 int run(const std::string& path) {
-  bool is_first = true;
+  std::vector<std::string> columns;  // passes that the rows below have run
   for (const std::string& layout : kLayouts) {
     const Measurement m = measure(load(path, layout));
-    if (std::exchange(is_first, false)) {
+    std::vector<std::string> names;
+    for (const compile::PassTime& pass : m.passes) names.push_back(pass.name);
+    if (names != columns) {
       fmt::print("{:>5} {:>7}", "chips", "nodes");
-      for (const compile::PassTime& pass : m.passes) fmt::print(" {:>12}", pass.name);
+      for (const std::string& name : names) fmt::print(" {:>20}", name);
       fmt::print("  ms\n");
+      columns = names;
     }
     fmt::print("{:>5} {:>7}", m.chips, m.nodes);
-    for (const compile::PassTime& pass : m.passes) fmt::print(" {:>12.1f}", 1e3 * pass.seconds);
+    for (const compile::PassTime& pass : m.passes) fmt::print(" {:>20.1f}", 1e3 * pass.seconds);
     fmt::print("  {}\n", layout);
     std::fflush(stdout);
   }

@@ -34,7 +34,8 @@ int run(const std::string& path) {
       const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       best = repeat == 0 ? seconds : std::min(best, seconds);
       nodes = 0;
-      for (const ir::Graph& program : report.estimate.compiled.stages[0].programs) nodes += program.nodes().size();
+      for (const compile::Program& program : report.estimate.compiled.stages[0].programs)
+        nodes += program.graph.nodes().size();
       chips = report.estimate.plan.chips;
     }
     fmt::print("{:>10} {:>6} {:>7} {:>11} {:>9.3f}\n", hardware, chips, nodes, text_bytes, best);

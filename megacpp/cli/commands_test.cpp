@@ -10,6 +10,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/compile/compile.h"
 #include "megacpp/fit/signature.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
@@ -239,8 +240,35 @@ TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameLosses) {
     EXPECT_NEAR(halves["losses"][step].get<double>(), plain["losses"][step].get<double>(), 1e-4) << "step " << step;
 }
 
+TEST(CommandsTest, CompileSwitchesOptionalPassesOff) {
+  const Json off = Json::parse(megacpp(tiny("compile", {"--json", "--without", "fuse", "--without", "order"})).out);
+  for (const Json& pass : off["passes"]) {
+    const std::string name = pass["pass"];
+    EXPECT_FALSE(name.ends_with("-fuse") || name.ends_with("-order")) << name;
+  }
+  const Result misspelt = megacpp(tiny("compile", {"--without", "fuze"}));
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("did you mean 'fuse'?"), std::string::npos) << misspelt.err;
+  const Result needed = megacpp(tiny("compile", {"--without", "partition"}));
+  EXPECT_NE(needed.err.find("cannot be switched off: chips hold parts of tensors"), std::string::npos) << needed.err;
+}
+
+TEST(CommandsTest, ParityTellsWhetherAPassIsAtFault) {
+  const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_tiny.safetensors";
+  EXPECT_EQ(megacpp({"parity", golden, "--without", "fuse", "--without", "order"}).status, 0);
+  EXPECT_EQ(megacpp({"parity", golden, "--without", "autodiff"}).status, 2);
+}
+
+TEST(CommandsTest, CompileHelpListsThePassesThatRun) {
+  const std::string help = megacpp({"compile", "--help"}).out;
+  for (const compile::PassInfo& pass : compile::list_passes()) {
+    const std::string line = std::string(pass.is_optional() ? "  * " : "    ") + std::string(pass.name) + " ";
+    EXPECT_NE(help.find(line), std::string::npos) << line;
+  }
+}
+
 TEST(CommandsTest, CompileWritesEveryPass) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "megacpp_stages";
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "megacpp_passes";
   std::filesystem::remove_all(folder);
   const Result result = megacpp(tiny("compile", {"--json", "--dump-dir", folder.string()}));
   EXPECT_EQ(result.status, 0) << result.err;

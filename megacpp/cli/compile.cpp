@@ -11,6 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
+#include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
@@ -27,7 +28,7 @@ namespace {
 struct Flags {
   std::shared_ptr<RecipeFlags> recipe;
   XlaFlags xla;
-  std::string dump_dir;
+  compile::Options options;
   bool json = false;
   launch::CatalogChoice catalog;
 };
@@ -56,19 +57,18 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
   fmt::print("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
              memory::human_bytes(compiled.largest().memory.total_bytes));
-  fmt::print("{:<14} {:>9} {:>10}\n", "pass", "nodes", "ms");
+  fmt::print("{:<20} {:>9} {:>10}\n", "pass", "nodes", "ms");
   for (const compile::PassTime& pass : compiled.passes)
-    fmt::print("{:<14} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
+    fmt::print("{:<20} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
   fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
              compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
              compiled.fallbacks.size());
   fmt::print("{}", memory::to_text(compiled.largest().memory));
 }
 
-void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
-                  const std::optional<compile::Dump>& dump) {
+void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), dump);
+      compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), flags.options);
   if (flags.json)
     print_as_json(recipe, compiled);
   else
@@ -89,11 +89,10 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
 }
 
 // What is known is printed even where the compiler failed; its error ends the command after that.
-void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan,
-                    const std::optional<compile::Dump>& dump) {
+void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
   const XlaChoice choice = choose_xla(recipe, plan, flags.xla);
   const XlaCompilation compilation =
-      compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, dump), dump);
+      compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, flags.options), flags.options);
   if (flags.json) {
     print_json({{"name", recipe.name},
                 {"pattern", recipe.model.pattern},
@@ -117,11 +116,9 @@ void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan
 int run_compile(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   const plan::Plan plan = plan::make_plan(recipe);
-  std::optional<compile::Dump> dump;
-  if (!flags.dump_dir.empty()) dump = compile::Dump{flags.dump_dir};
   require_xla_for(flags.xla, recipe);
-  (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan, dump);
-  if (dump) fmt::print(stderr, "stages written to {}\n", flags.dump_dir);
+  (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan);
+  if (flags.options.dump_dir) fmt::print(stderr, "passes written to {}\n", flags.options.dump_dir->string());
   return 0;
 }
 
@@ -129,17 +126,20 @@ int run_compile(const Flags& flags) {
 
 Command compile_command() {
   return {.name = "compile",
-          .summary = "compile a recipe, print stages and the memory plan, or what XLA makes of it",
+          .summary = "compile a recipe, print passes and the memory plan, or what XLA makes of it",
           .example =
-              "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/stages\n"
+              "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/passes --without fuse\n"
               "  megacpp compile recipes/nam56r.yaml --backend xla --target v6e:16x16",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<Flags>();
             flags->recipe = declare_recipe_flags(app);
             declare_xla_flags(app, flags->xla);
-            app.add_option("--dump-dir", flags->dump_dir,
-                           "write every stage there: 01-model.ir ... 10-memory.txt, or 05-stablehlo.mlir")
+            app.add_option_function<std::string>(
+                   "--dump-dir", [flags](const std::string& folder) { flags->options.dump_dir = folder; },
+                   "write what every pass left there: 01-model.ir, ..., and for XLA stablehlo.mlir")
                 ->type_name("DIR");
+            declare_without(app, flags->options.without);
+            app.footer(app.get_footer() + "\n" + passes_help());
             app.add_flag("--json", flags->json, "print JSON");
             declare_catalog_flags(app, flags->catalog, "tell it what the compiler of a --target says");
             return [flags] { return run_compile(*flags); };

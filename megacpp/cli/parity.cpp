@@ -11,6 +11,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/launch/backend.h"
 #include "megacpp/recipe/schema.h"
@@ -28,6 +29,7 @@ constexpr const char* kLayoutKeys = "layout.";
 struct Flags {
   std::string file;
   std::vector<std::string> overrides;
+  std::vector<std::string> without;
   bool json = false;
 };
 
@@ -88,6 +90,7 @@ int run_parity(const Flags& flags) {
           [&](const compile::Compiled& compiled) {
             return launch::load_for(settings, compiled, {.threads = launch::threads_for(settings)});
           },
+      .options = {.without = flags.without},
   };
   const train::ParityReport report = train::run_parity(flags.file, settings.layout, backend);
   if (flags.json)
@@ -113,6 +116,7 @@ Command parity_command() {
                               "override how it runs: layout.*, xla.* or train.threads, e.g. --set "
                               "layout.tensor_parallel=2; may be repeated");
             declare_backend(app, flags->overrides);
+            declare_without(app, flags->without);
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_parity(*flags); };
           }};

@@ -292,7 +292,8 @@ TEST_F(PlanCommandTest, TheWorkGrowsWithBlocksAndNotWithChips) {
     const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
     const PlanReport report = make_plan_report(recipe, {.hardware = hardware, .catalog = {.none = true}});
     size_t nodes = 0;
-    for (const ir::Graph& program : report.estimate.compiled.stages[0].programs) nodes += program.nodes().size();
+    for (const compile::Program& program : report.estimate.compiled.stages[0].programs)
+      nodes += program.graph.nodes().size();
     return Work{nodes, report.estimate.fit.groups.size(), report.stored.size()};
   };
   const Work few = work("v6e:4x4", "12"), many = work("v6e:16x16", "12"), deep = work("v6e:16x16", "48");

@@ -100,11 +100,12 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const std::optional<compile::Dump>& dump) {
+                                        const compile::Options& options) {
   recipe::Recipe own = recipe;
   own.xla.placement = "megacpp";
-  return compile::compile_training(own, plan, launch::target_for(own, plan.parallel.mesh),
-                                   own == recipe ? dump : std::nullopt);
+  compile::Options own_options = options;
+  if (own != recipe) own_options.dump_dir.reset();
+  return compile::compile_training(own, plan, launch::target_for(own, plan.parallel.mesh), own_options);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -125,15 +126,16 @@ int64_t planned_argument_bytes(const emit::Module& module, const XlaChoice& choi
 }
 
 emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
-                        const XlaChoice& choice, const std::optional<compile::Dump>& dump, double& seconds) {
+                        const XlaChoice& choice, const compile::Options& options, double& seconds) {
   const bool is_ours = recipe.xla.placement == "megacpp";
   std::optional<compile::Compiled> whole;
-  if (!is_ours) whole = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), dump);
+  if (!is_ours)
+    whole = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), options);
   const auto start = std::chrono::steady_clock::now();
   emit::Module module = pjrt::module_of(is_ours ? ours : *whole,
                                         is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (dump) base::write_file_atomically(dump->folder / "05-stablehlo.mlir", module.text);
+  if (options.dump_dir) base::write_file_atomically(*options.dump_dir / "stablehlo.mlir", module.text);
   return module;
 }
 
@@ -164,9 +166,9 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
 }  // namespace
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled& ours, const std::optional<compile::Dump>& dump) {
+                              const compile::Compiled& ours, const compile::Options& options) {
   XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
-  const emit::Module module = module_for(recipe, plan, ours, choice, dump, result.emission_seconds);
+  const emit::Module module = module_for(recipe, plan, ours, choice, options, result.emission_seconds);
   result.text_bytes = module.text.size();
   result.argument_bytes = planned_argument_bytes(module, choice);
   result.flops = ours.stages[0].flops;
@@ -187,7 +189,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
 #else
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled&, const std::optional<compile::Dump>&) {
+                              const compile::Compiled&, const compile::Options&) {
   launch::target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
   return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
 }

@@ -53,10 +53,10 @@ struct XlaChoice {
 /// names another.
 XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
 
-/// The step with our own collectives, whatever xla.placement says: what XLA's are compared with. Its stages are written
-/// to `dump` where it is what XLA gets.
+/// The step with our own collectives, whatever xla.placement says: what XLA's are compared with. Dumped where it
+/// is what XLA gets.
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const std::optional<compile::Dump>& dump = std::nullopt);
+                                        const compile::Options& options = {});
 
 struct XlaCompilation {
   XlaChoice choice;
@@ -75,10 +75,10 @@ struct XlaCompilation {
 /// recipe's.
 void read_out_of_memory(XlaCompilation& result, const std::string& name);
 
-/// `ours` is compile_our_placement's. With `dump` the stages of what is compiled are written there, the module's text
+/// `ours` is compile_our_placement's. `options.dump_dir` gets what passes left of what is compiled, the module's text
 /// last. E1505 for what XLA cannot run.
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled& ours, const std::optional<compile::Dump>& dump = std::nullopt);
+                              const compile::Compiled& ours, const compile::Options& options = {});
 
 /// What the compiler of a slice said beside our plan for it. The peak of a program that fits corrects other plans of
 /// the lane.

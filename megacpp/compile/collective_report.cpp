@@ -10,7 +10,6 @@
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/optim/update.h"
-#include "megacpp/partition/split_passes.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
@@ -169,43 +168,41 @@ class Costs {
   std::map<std::vector<std::string>, std::optional<int64_t>> known_;
 };
 
-bool is_backward_transfer(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    return node.attrs.text("cause", "").find(partition::kCotangentPrefix) != std::string::npos;
-  });
-}
-
-bool is_transfer(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    using Kind = ops::Transfer::Kind;
-    const ops::Transfer* const transfer = ops::transfer_of(node);
-    return transfer != nullptr && (transfer->kind == Kind::send || transfer->kind == Kind::receive);
-  });
+/// Of all nodes of a program; none: forward and backward are one.
+std::optional<Phase> phase_of(ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::micro_step:
+    case ProgramKind::gradients:
+      return std::nullopt;
+    case ProgramKind::forward:
+    case ProgramKind::receive_activations:
+    case ProgramKind::send_activations:
+      return Phase::forward;
+    case ProgramKind::backward:
+    case ProgramKind::backward_input:
+    case ProgramKind::backward_weight:
+    case ProgramKind::receive_cotangents:
+    case ProgramKind::send_cotangents:
+      return Phase::backward;
+    case ProgramKind::update:
+      return Phase::update;
+  }
+  return std::nullopt;
 }
 
 // How a program takes part in a step.
 struct Part {
-  std::optional<Phase> phase;  // none: a whole micro-step
-  std::string slot;            // prefix of the names of its micro-batch
-  int64_t runs = 0;            // per step
+  std::optional<Phase> phase = {};  // none: a whole micro-step
+  std::string slot = {};            // prefix of the names of its micro-batch
+  int64_t runs = 0;                 // per step
 };
 
-// In a pipeline every pass, and every exchange around it, is a program of its own.
 Part part_of(const StagePrograms& chip, size_t program) {
-  Part part;
-  bool reads_batch = false;
+  Part part{.phase = phase_of(chip.programs[program].kind)};
   for (const Action& action : chip.step) {
     if (action.program != program) continue;
     part.slot = action.prefix;
-    reads_batch = reads_batch || action.reads_batch;
     ++part.runs;
-  }
-  const Graph& graph = chip.programs[program];
-  if (program + 1 == chip.programs.size()) {
-    part.phase = Phase::update;
-  } else if (!part.slot.empty()) {
-    const bool is_forward = is_transfer(graph) ? !is_backward_transfer(graph) : reads_batch;
-    part.phase = is_forward ? Phase::forward : Phase::backward;
   }
   return part;
 }
@@ -236,7 +233,7 @@ class StageReport {
         costs_(recipe, compiled, stage, plan) {}
 
   std::vector<CollectiveRow> run() {
-    for (size_t p = 0; p < chip_.programs.size(); ++p) add(chip_.programs[p], part_of(chip_, p));
+    for (size_t p = 0; p < chip_.programs.size(); ++p) add(chip_.programs[p].graph, part_of(chip_, p));
     return std::move(rows_);
   }
 

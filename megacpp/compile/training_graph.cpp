@@ -91,24 +91,22 @@ std::map<std::string, ValueId> inputs_by_name(const Graph& graph) {
   return inputs;
 }
 
-std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends,
-                                     const std::vector<blocks::Parameter>& parameters, const autodiff::Options& options,
-                                     const plan::Plan& plan) {
+std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends, const BackwardContext& context) {
   const std::map<std::string, ValueId> inputs = inputs_by_name(graph);
   std::vector<ValueId> targets = ends.targets;
   std::vector<const blocks::Parameter*> trainable;
-  for (const blocks::Parameter& parameter : parameters) {
+  for (const blocks::Parameter& parameter : context.parameters) {
     const auto at = inputs.find(parameter.name);
     if (!parameter.trainable || at == inputs.end()) continue;
     targets.push_back(at->second);
     trainable.push_back(&parameter);
   }
-  std::vector<ValueId> gradients = autodiff::differentiate(graph, ends.seeds, targets, options);
+  std::vector<ValueId> gradients = autodiff::differentiate(graph, ends.seeds, targets, context.options);
   ops::Builder builder(graph);
   for (size_t i = 0; i < trainable.size(); ++i) {
     const size_t at = ends.targets.size() + i;
     builder.set_scope(graph.producer(targets[at]).scope);
-    accumulate_gradient(builder, *trainable[i], gradients[at], plan);
+    accumulate_gradient(builder, *trainable[i], gradients[at], context.plan);
   }
   gradients.resize(ends.targets.size());
   return gradients;
@@ -123,13 +121,13 @@ void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& lo
   }
 }
 
-Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
-                   const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links) {
+Graph build_update(const UpdateContext& context) {
+  const recipe::Recipe& recipe = context.recipe;
   return optim::build_update(optim::optimizer_def(recipe.optimizer.name), recipe.optimizer,
-                             {.parameters = parameters,
-                              .balances = bias_balances(loads, recipe.model.feed_forward, plan),
-                              .shardings = state_shardings(parameters, plan),
-                              .links = links});
+                             {.parameters = context.parameters,
+                              .balances = bias_balances(context.loads, recipe.model.feed_forward, context.plan),
+                              .shardings = state_shardings(context.parameters, context.plan),
+                              .links = context.links});
 }
 
 }  // namespace megacpp::compile

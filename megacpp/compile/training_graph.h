@@ -21,6 +21,22 @@ struct BackwardEnds {
   std::vector<ir::ValueId> targets;                        // values whose gradient is wanted
 };
 
+/// What a backward pass is appended with.
+struct BackwardContext {
+  const std::vector<blocks::Parameter>& parameters;
+  autodiff::Options options;
+  const plan::Plan& plan;
+};
+
+/// What the update of one stage is built from.
+struct UpdateContext {
+  const std::vector<blocks::Parameter>& parameters;
+  const std::vector<model::ExpertLoad>& loads;
+  const recipe::Recipe& recipe;
+  const plan::Plan& plan;
+  optim::StageLinks links = {};
+};
+
 /// All at once: a search per parameter would grow with the square of the depth.
 std::map<std::string, ir::ValueId> inputs_by_name(const ir::Graph& graph);
 
@@ -28,15 +44,11 @@ autodiff::Options autodiff_options(const recipe::Train& train);
 
 /// Appends the backward pass and the accumulation of the gradients of those parameters that are inputs of the graph.
 /// Returns the gradients of `ends.targets`.
-std::vector<ir::ValueId> append_backward(ir::Graph& graph, const BackwardEnds& ends,
-                                         const std::vector<blocks::Parameter>& parameters,
-                                         const autodiff::Options& options, const plan::Plan& plan);
+std::vector<ir::ValueId> append_backward(ir::Graph& graph, const BackwardEnds& ends, const BackwardContext& context);
 
 /// Reports how often each expert was asked, and adds it up where a bias is steered by it.
 void append_expert_counts(ir::Graph& graph, const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan);
 
-/// The update of the parameters of one stage.
-ir::Graph build_update(const std::vector<blocks::Parameter>& parameters, const std::vector<model::ExpertLoad>& loads,
-                       const recipe::Recipe& recipe, const plan::Plan& plan, const optim::StageLinks& links = {});
+ir::Graph build_update(const UpdateContext& context);
 
 }  // namespace megacpp::compile

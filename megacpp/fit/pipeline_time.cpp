@@ -88,23 +88,23 @@ double StageWork::busy() const {
 
 double pipeline_seconds(const std::vector<StageWork>& stages) { return Clockwork(stages).run(); }
 
-std::vector<StageWork> even_work(const plan::PipelineSchedule& schedule, const plan::ActionCosts& costs) {
+std::vector<StageWork> even_work(const plan::PipelineSchedule& schedule, const plan::StepCosts& costs) {
   const int64_t last = schedule.shape.stages * schedule.shape.chunks - 1;
   std::vector<StageWork> stages;
   for (size_t stage = 0; stage < schedule.steps.size(); ++stage) {
     StageWork work;
-    std::map<std::pair<int64_t, plan::Action>, size_t> known;
+    std::map<std::pair<int64_t, plan::StepKind>, size_t> known;
     for (const plan::Step& step : schedule.steps[stage]) {
-      const auto [at, is_new] = known.try_emplace({step.chunk, step.action}, work.programs.size());
+      const auto [at, is_new] = known.try_emplace({step.chunk, step.kind}, work.programs.size());
       if (is_new) {
         // Boundary b lies behind part b of the model: tag 2b goes forward over it, 2b + 1 back.
         const int64_t part = step.chunk * schedule.shape.stages + static_cast<int64_t>(stage);
-        const bool is_forward = step.action == plan::Action::forward;
-        StageWork::Program program{.seconds = costs.of(step.action)};
+        const bool is_forward = step.kind == plan::StepKind::forward;
+        StageWork::Program program{.seconds = costs.of(step.kind)};
         program.sent_after = program.seconds;
         std::vector<int64_t>& before = is_forward ? program.receives : program.sends;
         std::vector<int64_t>& behind = is_forward ? program.sends : program.receives;
-        if (step.action != plan::Action::backward_weight) {
+        if (step.kind != plan::StepKind::backward_weight) {
           if (part > 0) before.push_back(2 * (part - 1) + (is_forward ? 0 : 1));
           if (part < last) behind.push_back(2 * part + (is_forward ? 0 : 1));
         }

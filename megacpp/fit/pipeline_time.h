@@ -32,6 +32,6 @@ struct StageWork {
 double pipeline_seconds(const std::vector<StageWork>& stages);
 
 /// A schedule whose parts of the model all take the same, and whose messages take no time.
-std::vector<StageWork> even_work(const plan::PipelineSchedule& schedule, const plan::ActionCosts& costs);
+std::vector<StageWork> even_work(const plan::PipelineSchedule& schedule, const plan::StepCosts& costs);
 
 }  // namespace megacpp::fit

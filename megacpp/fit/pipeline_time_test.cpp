@@ -6,10 +6,10 @@
 namespace megacpp::fit {
 namespace {
 
-using plan::ActionCosts;
 using plan::PipelineShape;
+using plan::StepCosts;
 
-double seconds(const char* schedule, const PipelineShape& shape, const ActionCosts& costs = {}) {
+double seconds(const char* schedule, const PipelineShape& shape, const StepCosts& costs = {}) {
   return pipeline_seconds(even_work(plan::build_schedule(schedule, shape), costs));
 }
 
@@ -24,7 +24,7 @@ TEST(PipelineTimeTest, SchedulesTakeWhatTheyAreKnownFor) {
 
 // Against the simulation of schedules that finds out whether they are legal.
 TEST(PipelineTimeTest, AgreesWithTheScheduleOnPaper) {
-  const ActionCosts costs{.forward = 1, .backward = 2.5, .backward_input = 1.25, .backward_weight = 0.75};
+  const StepCosts costs{.forward = 1, .backward = 2.5, .backward_input = 1.25, .backward_weight = 0.75};
   for (const int64_t stages : {2, 3, 4, 8})
     for (const int64_t micros : {1, 2, 7, 16})
       for (const std::string& name : plan::schedule_names())

@@ -93,7 +93,10 @@ QuickEstimator::Cost QuickEstimator::measure(const std::string& recompute) const
     for (const blocks::Parameter& parameter : compiled.parameters)
       elements += number(ir::num_elements(parameter.shape));
     const double whole = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
-    std::erase_if(compiled.stages[0].step, [](const compile::Action& action) { return action.updates; });
+    compile::StagePrograms& chip = compiled.stages[0];
+    std::erase_if(chip.step, [&chip](const compile::Action& action) {
+      return chip.kind_of(action) == compile::ProgramKind::update;
+    });
     const double micro = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
     const double reads = kWeightReads * elements * element_bytes_ / device_.memory_bytes_per_second;
     return Twin{.bytes = live_bytes(compiled.largest().memory) - copy_bytes() * elements,

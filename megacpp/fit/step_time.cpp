@@ -156,10 +156,13 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice);
   StageStep step;
-  for (size_t p = 0; p < chip.programs.size(); ++p) step.work.programs.push_back(walk.add(chip.programs[p], runs[p]));
+  for (size_t p = 0; p < chip.programs.size(); ++p)
+    step.work.programs.push_back(walk.add(chip.programs[p].graph, runs[p]));
   for (const compile::Action& action : chip.step) {
-    if (action.updates) step.update += step.work.programs[action.program].seconds;
-    if (!action.updates) step.work.runs.push_back({action.program, action.micro});
+    if (chip.kind_of(action) == compile::ProgramKind::update)
+      step.update += step.work.programs[action.program].seconds;
+    else
+      step.work.runs.push_back({action.program, action.micro});
   }
   step.time = walk.finish();
   return step;

@@ -61,7 +61,7 @@ compile::Compiled compiled_of(std::vector<ir::Graph> programs, const ir::Mesh& m
   compiled.stages.resize(1);
   for (size_t p = 0; p < programs.size(); ++p)
     for (int64_t run = 0; run < runs; ++run) compiled.stages[0].step.push_back({.program = p, .micro = run});
-  compiled.stages[0].programs = std::move(programs);
+  for (ir::Graph& graph : programs) compiled.stages[0].programs.push_back({.graph = std::move(graph)});
   return compiled;
 }
 
@@ -197,11 +197,20 @@ TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
   compile::Compiled compiled;
   compiled.mesh = ir::Mesh({{"stage", 2}});
   compiled.stages.resize(2);
-  compiled.stages[0].programs = {pass, send(1, 0), receive(1, 1), pass, pass};
-  compiled.stages[1].programs = {receive(-1, 0), pass, send(-1, 1)};
-  for (size_t stage = 0; stage < 2; ++stage)
-    for (size_t p = 0; p < compiled.stages[stage].programs.size(); ++p)
-      compiled.stages[stage].step.push_back({.program = p, .updates = stage == 0 && p == 4});
+  const auto run = [&](size_t stage, const ir::Graph& graph, compile::ProgramKind kind) {
+    compile::StagePrograms& chip = compiled.stages[stage];
+    chip.step.push_back({.program = chip.programs.size()});
+    chip.programs.push_back({.kind = kind, .graph = graph});
+  };
+  using enum compile::ProgramKind;
+  run(0, pass, forward);
+  run(0, send(1, 0), send_activations);
+  run(0, receive(1, 1), receive_cotangents);
+  run(0, pass, backward);
+  run(0, pass, update);
+  run(1, receive(-1, 0), receive_activations);
+  run(1, pass, forward);
+  run(1, send(-1, 1), send_cotangents);
   const StepTime time = predict_step(compiled, toys(2), "f32");
   EXPECT_DOUBLE_EQ(time.compute, 24) << "the first stage: forward, backward and its update";
   EXPECT_DOUBLE_EQ(time.exposed, 0) << "what is sent is not waited for";

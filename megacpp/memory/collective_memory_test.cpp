@@ -122,7 +122,8 @@ class ChipArenas {
 ir::Graph bucketed_and_overlapped(const ir::Graph& graph) {
   using Unit = schedule::BucketPolicy::Unit;
   const ir::Graph bucketed = schedule::bucket_collectives(schedule::remove_dead(graph), {.unit = Unit::block});
-  return schedule::overlap_collectives(schedule::order_for_low_peak(schedule::fuse(bucketed)), {.prefetch = 1});
+  return schedule::overlap_collectives(
+      schedule::order_for_low_peak(schedule::lower_elementwise(schedule::fuse(bucketed))), {.prefetch = 1});
 }
 
 TEST(CollectiveMemoryTest, NothingIsOverwrittenWhileDataMoves) {

@@ -35,7 +35,8 @@ schedule::Target test_target() {
 }
 
 ir::Graph scheduled(const ir::Graph& graph) {
-  return schedule::order_for_low_peak(schedule::fuse(schedule::fold_accumulation(schedule::remove_dead(graph))));
+  return schedule::order_for_low_peak(
+      schedule::lower_elementwise(schedule::fuse(schedule::fold_accumulation(schedule::remove_dead(graph)))));
 }
 
 // One chip whose bytes are all in `arena`; every access is checked against the values kept aside.

@@ -75,7 +75,7 @@ class Verifier {
   void check_form(ir::NodeId id, const OpDef& op) const {
     if (form_ == Form::built) {
       MEGACPP_CHECK(op.name != "fused") << name(id) << "may only stand after fusion";
-    } else {
+    } else if (form_ == Form::fused) {
       MEGACPP_CHECK(op.fusion == Fusion::none) << name(id) << "is left outside fused nodes";
     }
   }

@@ -10,8 +10,9 @@
 namespace megacpp::ops {
 
 enum class Form : uint8_t {
-  built,  // by model/, autodiff/, partition/: no `fused` node yet
-  fused,  // by schedule/fuse: no fusible op is left outside `fused` nodes
+  built,      // by model/, autodiff/, partition/: no `fused` node yet
+  clustered,  // by schedule/fuse: some fusible ops are in `fused` nodes, others not yet
+  fused,      // by schedule/lower_elementwise: no fusible op is left outside `fused` nodes
 };
 
 /// Always: every op is known; operands are defined before use; stored result types equal inference; inputs and outputs

@@ -25,8 +25,8 @@ struct Line {
 std::vector<Step> steps_of(const Line& line) {
   std::vector<Step> steps;
   const size_t count = line.forwards.size();
-  const auto part = [](Step step, Action action) {
-    step.action = action;
+  const auto part = [](Step step, StepKind kind) {
+    step.kind = kind;
     return step;
   };
   size_t next_forward = 0, next_weight = 0;
@@ -37,38 +37,38 @@ std::vector<Step> steps_of(const Line& line) {
       steps.push_back(line.backwards[b]);
       continue;
     }
-    steps.push_back(part(line.backwards[b], Action::backward_input));
+    steps.push_back(part(line.backwards[b], StepKind::backward_input));
     if (b >= index_of(*line.weight_delay))
-      steps.push_back(part(line.backwards[next_weight++], Action::backward_weight));
+      steps.push_back(part(line.backwards[next_weight++], StepKind::backward_weight));
   }
   while (line.weight_delay && next_weight < count)
-    steps.push_back(part(line.backwards[next_weight++], Action::backward_weight));
+    steps.push_back(part(line.backwards[next_weight++], StepKind::backward_weight));
   return steps;
 }
 
-std::vector<Step> in_turn(Action action, int64_t micros) {
+std::vector<Step> in_turn(StepKind kind, int64_t micros) {
   std::vector<Step> steps;
-  for (int64_t micro = 0; micro < micros; ++micro) steps.push_back({action, 0, micro});
+  for (int64_t micro = 0; micro < micros; ++micro) steps.push_back({kind, 0, micro});
   return steps;
 }
 
 std::vector<Step> gpipe(const PipelineShape& shape, int64_t) {
-  return steps_of({.forwards = in_turn(Action::forward, shape.micros),
-                   .backwards = in_turn(Action::backward, shape.micros),
+  return steps_of({.forwards = in_turn(StepKind::forward, shape.micros),
+                   .backwards = in_turn(StepKind::backward, shape.micros),
                    .warm_up = shape.micros});
 }
 
 std::vector<Step> one_forward_one_backward(const PipelineShape& shape, int64_t stage) {
-  return steps_of({.forwards = in_turn(Action::forward, shape.micros),
-                   .backwards = in_turn(Action::backward, shape.micros),
+  return steps_of({.forwards = in_turn(StepKind::forward, shape.micros),
+                   .backwards = in_turn(StepKind::backward, shape.micros),
                    .warm_up = shape.stages - stage - 1});
 }
 
 // The weight part waits `stage` backwards: the later a stage starts, the more of its weight work is left for the bubble
 // at the end. Every stage then holds at most `stages` micro-batches, as many as the first one does under 1f1b.
 std::vector<Step> zero_bubble(const PipelineShape& shape, int64_t stage) {
-  return steps_of({.forwards = in_turn(Action::forward, shape.micros),
-                   .backwards = in_turn(Action::backward, shape.micros),
+  return steps_of({.forwards = in_turn(StepKind::forward, shape.micros),
+                   .backwards = in_turn(StepKind::backward, shape.micros),
                    .warm_up = shape.stages - stage - 1,
                    .weight_delay = stage});
 }
@@ -81,8 +81,8 @@ std::vector<Step> interleaved(const PipelineShape& shape, int64_t stage) {
   for (int64_t first = 0; first < shape.micros; first += shape.stages) {
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk) {
       for (int64_t micro = first; micro < first + shape.stages; ++micro) {
-        line.forwards.push_back({Action::forward, chunk, micro});
-        line.backwards.push_back({Action::backward, shape.chunks - 1 - chunk, micro});
+        line.forwards.push_back({StepKind::forward, chunk, micro});
+        line.backwards.push_back({StepKind::backward, shape.chunks - 1 - chunk, micro});
       }
     }
   }
@@ -132,7 +132,7 @@ void require_shape(const Builder& builder, const PipelineShape& shape) {
 
 std::string describe(int64_t stage, const Step& step) {
   static const std::vector<std::string> names = {"forward", "backward", "backward_input", "backward_weight"};
-  return "stage " + std::to_string(stage) + ": " + names[static_cast<size_t>(step.action)] + " of chunk " +
+  return "stage " + std::to_string(stage) + ": " + names[static_cast<size_t>(step.kind)] + " of chunk " +
          std::to_string(step.chunk) + ", micro " + std::to_string(step.micro);
 }
 
@@ -143,7 +143,7 @@ struct Progress {
 
 class Simulator {
  public:
-  Simulator(const PipelineSchedule& schedule, const ActionCosts& costs)
+  Simulator(const PipelineSchedule& schedule, const StepCosts& costs)
       : shape_(schedule.shape),
         schedule_(schedule),
         costs_(costs),
@@ -182,23 +182,23 @@ class Simulator {
       if (step.chunk < 0 || step.chunk >= shape_.chunks || step.micro < 0 || step.micro >= shape_.micros)
         return base::Decision::no(describe(stage, step) + " does not exist");
       Count& count = counts[index_of(step.chunk * shape_.micros + step.micro)];
-      const bool is_whole = step.action == Action::backward;
-      if (step.action == Action::forward) ++count.forward;
-      if (step.action == Action::backward_input || is_whole) ++count.input;
-      if (step.action == Action::backward_weight || is_whole) ++count.weight;
+      const bool is_whole = step.kind == StepKind::backward;
+      if (step.kind == StepKind::forward) ++count.forward;
+      if (step.kind == StepKind::backward_input || is_whole) ++count.input;
+      if (step.kind == StepKind::backward_weight || is_whole) ++count.weight;
       if (count.forward > 1 || count.input > 1 || count.weight > 1)
         return base::Decision::no(describe(stage, step) + " is repeated");
     }
     for (int64_t chunk = 0; chunk < shape_.chunks; ++chunk) {
       for (int64_t micro = 0; micro < shape_.micros; ++micro) {
         const Count& count = counts[index_of(chunk * shape_.micros + micro)];
-        const auto missing = [&](Action action) {
-          return base::Decision::no(describe(stage, {action, chunk, micro}) + " is missing");
+        const auto missing = [&](StepKind kind) {
+          return base::Decision::no(describe(stage, {kind, chunk, micro}) + " is missing");
         };
-        if (count.forward == 0) return missing(Action::forward);
-        if (count.input == 0 && count.weight == 0) return missing(Action::backward);
-        if (count.input == 0) return missing(Action::backward_input);
-        if (count.weight == 0) return missing(Action::backward_weight);
+        if (count.forward == 0) return missing(StepKind::forward);
+        if (count.input == 0 && count.weight == 0) return missing(StepKind::backward);
+        if (count.input == 0) return missing(StepKind::backward_input);
+        if (count.weight == 0) return missing(StepKind::backward_weight);
       }
     }
     return base::Decision::yes();
@@ -212,14 +212,14 @@ class Simulator {
     const auto later = [](const std::optional<double>& a, const std::optional<double>& b) {
       return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
     };
-    switch (step.action) {
-      case Action::forward:
+    switch (step.kind) {
+      case StepKind::forward:
         return model_stage == 0 ? 0.0 : progress(model_stage - 1, step.micro).forward_end;
-      case Action::backward:
-      case Action::backward_input:
+      case StepKind::backward:
+      case StepKind::backward_input:
         return model_stage == last ? own.forward_end
                                    : later(own.forward_end, progress(model_stage + 1, step.micro).input_end);
-      case Action::backward_weight:
+      case StepKind::backward_weight:
         return own.input_end;
     }
     return std::nullopt;
@@ -227,11 +227,11 @@ class Simulator {
 
   void finish(int64_t stage, const Step& step, double ready) {
     double& now = now_[index_of(stage)];
-    now = std::max(now, ready) + costs_.of(step.action);
-    busy_[index_of(stage)] += costs_.of(step.action);
+    now = std::max(now, ready) + costs_.of(step.kind);
+    busy_[index_of(stage)] += costs_.of(step.kind);
     Progress& own = progress(step.chunk * shape_.stages + stage, step.micro);
-    if (step.action == Action::forward) own.forward_end = now;
-    if (step.action == Action::backward || step.action == Action::backward_input) own.input_end = now;
+    if (step.kind == StepKind::forward) own.forward_end = now;
+    if (step.kind == StepKind::backward || step.kind == StepKind::backward_input) own.input_end = now;
   }
 
   // Runs whatever can run until nothing can. End times do not depend on the order in which stages are looked at.
@@ -266,14 +266,14 @@ class Simulator {
     std::vector<std::vector<int>> parts_left(chunks, std::vector<int>(index_of(shape_.micros), 2));
     for (const Step& step : steps(stage)) {
       const size_t chunk = index_of(step.chunk), micro = index_of(step.micro);
-      if (step.action == Action::forward) {
+      if (step.kind == StepKind::forward) {
         const auto free = std::find(taken[chunk].begin(), taken[chunk].end(), false);
         slots[chunk][micro] = free - taken[chunk].begin();
         if (free == taken[chunk].end()) taken[chunk].push_back(false);
         taken[chunk][index_of(slots[chunk][micro])] = true;
         continue;
       }
-      parts_left[chunk][micro] -= step.action == Action::backward ? 2 : 1;
+      parts_left[chunk][micro] -= step.kind == StepKind::backward ? 2 : 1;
       if (parts_left[chunk][micro] == 0) taken[chunk][index_of(slots[chunk][micro])] = false;
     }
     std::vector<int64_t> in_flight;
@@ -284,7 +284,7 @@ class Simulator {
 
   const PipelineShape shape_;
   const PipelineSchedule& schedule_;
-  const ActionCosts& costs_;
+  const StepCosts& costs_;
   std::vector<Progress> progress_;  // [model stage, micro]
   std::vector<size_t> next_;        // [stage]
   std::vector<double> now_, busy_;  // [stage]
@@ -292,15 +292,15 @@ class Simulator {
 
 }  // namespace
 
-double ActionCosts::of(Action action) const {
-  switch (action) {
-    case Action::forward:
+double StepCosts::of(StepKind kind) const {
+  switch (kind) {
+    case StepKind::forward:
       return forward;
-    case Action::backward:
+    case StepKind::backward:
       return backward;
-    case Action::backward_input:
+    case StepKind::backward_input:
       return backward_input;
-    case Action::backward_weight:
+    case StepKind::backward_weight:
       return backward_weight;
   }
   return 0;
@@ -329,7 +329,7 @@ std::string to_text(const PipelineSchedule& schedule) {
   for (const std::vector<Step>& line : schedule.steps) {
     for (size_t i = 0; i < line.size(); ++i) {
       if (i > 0) text += ' ';
-      text += kLetters[static_cast<size_t>(line[i].action)];
+      text += kLetters[static_cast<size_t>(line[i].kind)];
       text += std::to_string(line[i].chunk) + '.' + std::to_string(line[i].micro);
     }
     text += '\n';
@@ -337,7 +337,7 @@ std::string to_text(const PipelineSchedule& schedule) {
   return text;
 }
 
-Simulation simulate(const PipelineSchedule& schedule, const ActionCosts& costs) {
+Simulation simulate(const PipelineSchedule& schedule, const StepCosts& costs) {
   return Simulator(schedule, costs).run();
 }
 

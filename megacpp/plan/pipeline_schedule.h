@@ -16,10 +16,10 @@ namespace megacpp::plan {
 
 /// A backward pass runs whole, or as its input part (what the stage before waits for) and its weight part (what nobody
 /// waits for).
-enum class Action : uint8_t { forward, backward, backward_input, backward_weight };
+enum class StepKind : uint8_t { forward, backward, backward_input, backward_weight };
 
 struct Step {
-  Action action = Action::forward;
+  StepKind kind = StepKind::forward;
   int64_t chunk = 0;
   int64_t micro = 0;
   bool operator==(const Step&) const = default;
@@ -47,18 +47,18 @@ PipelineSchedule build_schedule(std::string_view name, const PipelineShape& shap
 /// One line per stage: "F0.0 F0.1 B0.0 ...", chunk.micro, with F, B, I (backward_input), W (backward_weight).
 std::string to_text(const PipelineSchedule& schedule);
 
-/// Time each action takes on one model stage, in any unit; above 0.
-struct ActionCosts {
+/// Time each step takes on one model stage, in any unit; above 0.
+struct StepCosts {
   double forward = 1;
   double backward = 2;
   double backward_input = 1;
   double backward_weight = 1;
 
-  double of(Action action) const;
+  double of(StepKind kind) const;
 };
 
 struct Simulation {
-  /// No: an action is missing, repeated, unknown, or waits forever; nothing below is filled.
+  /// No: a step is missing, repeated, unknown, or waits forever; nothing below is filled.
   base::Decision legal = base::Decision::yes();
   double makespan = 0;
   std::vector<double> bubble;  // [stage], idle part of the makespan
@@ -71,6 +71,6 @@ struct Simulation {
 };
 
 /// Slots depend on the schedule alone, not on `costs`.
-Simulation simulate(const PipelineSchedule& schedule, const ActionCosts& costs = {});
+Simulation simulate(const PipelineSchedule& schedule, const StepCosts& costs = {});
 
 }  // namespace megacpp::plan

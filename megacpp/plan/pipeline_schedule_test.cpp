@@ -13,7 +13,7 @@ namespace {
 
 using testing_support::problem_of;
 
-double bubble(std::string_view name, const PipelineShape& shape, const ActionCosts& costs = {}) {
+double bubble(std::string_view name, const PipelineShape& shape, const StepCosts& costs = {}) {
   const Simulation simulation = simulate(build_schedule(name, shape), costs);
   EXPECT_TRUE(simulation.legal) << simulation.legal.reason();
   return simulation.bubble.empty() ? 1.0 : simulation.bubble[0];
@@ -59,7 +59,7 @@ TEST(PipelineScheduleTest, TextbookOrders) {
 
 TEST(PipelineScheduleTest, EveryScheduleIsCompleteAndEnds) {
   for (const PipelineSchedule& schedule : many_schedules()) {
-    for (const ActionCosts& costs : {ActionCosts{}, ActionCosts{3, 1, 5, 2}}) {
+    for (const StepCosts& costs : {StepCosts{}, StepCosts{3, 1, 5, 2}}) {
       const Simulation simulation = simulate(schedule, costs);
       ASSERT_TRUE(simulation.legal) << name_of(schedule) << ": " << simulation.legal.reason();
     }
@@ -135,7 +135,7 @@ TEST(PipelineScheduleTest, MicroBatchesInFlightNeverShareASlot) {
         const bool is_last = std::none_of(step + 1, steps.end(), [&](const Step& other) {
           return other.chunk == step->chunk && other.micro == step->micro;
         });
-        if (step->action == Action::forward) {
+        if (step->kind == StepKind::forward) {
           ASSERT_TRUE(in_use.insert({step->chunk, slot}).second) << name_of(schedule);
         }
         if (is_last) in_use.erase({step->chunk, slot});
@@ -158,14 +158,14 @@ TEST(PipelineScheduleTest, FlawedSchedulesAreRefusedWithTheStepAtFault) {
   EXPECT_EQ(reason_after([](Steps& steps) { steps[1].pop_back(); }),
             "stage 1: backward of chunk 0, micro 2 is missing");
   EXPECT_EQ(reason_after([](Steps& steps) {
-              steps[0].push_back({Action::forward, 0, 1});
+              steps[0].push_back({StepKind::forward, 0, 1});
             }),
             "stage 0: forward of chunk 0, micro 1 is repeated");
   EXPECT_EQ(reason_after([](Steps& steps) {
-              steps[0].push_back({Action::backward_weight, 0, 1});
+              steps[0].push_back({StepKind::backward_weight, 0, 1});
             }),
             "stage 0: backward_weight of chunk 0, micro 1 is repeated");
-  EXPECT_EQ(reason_after([](Steps& steps) { steps[1].back().action = Action::backward_input; }),
+  EXPECT_EQ(reason_after([](Steps& steps) { steps[1].back().kind = StepKind::backward_input; }),
             "stage 1: backward_weight of chunk 0, micro 2 is missing");
   EXPECT_EQ(reason_after([](Steps& steps) { steps[0][0].micro = 3; }),
             "stage 0: forward of chunk 0, micro 3 does not exist");

@@ -44,10 +44,17 @@ struct Source {
   std::vector<int64_t> dims;  // root dimension i is iteration dimension dims[i]
 };
 
+// clusters: of two ops and more. singles: every op by itself, and what is broadcast to kernels.
+enum class Mode : uint8_t { clusters, singles };
+
 class Fuser {
  public:
-  explicit Fuser(const ir::Graph& graph)
-      : graph_(graph), users_(graph.users()), cluster_of_(graph.nodes().size(), -1), is_output_(graph.values().size()) {
+  Fuser(const ir::Graph& graph, Mode mode)
+      : graph_(graph),
+        mode_(mode),
+        users_(graph.users()),
+        cluster_of_(graph.nodes().size(), -1),
+        is_output_(graph.values().size()) {
     for (const ir::Output& output : graph.outputs()) is_output_[output.value.index] = true;
   }
 
@@ -145,6 +152,18 @@ class Fuser {
     const ir::Node& node = graph_.nodes()[index];
     if (!is_fusible(node)) return;
     const Shape& shape = graph_.type(trailing_reduction(node) > 0 ? node.operands[0] : node.results[0]).shape;
+    const int home = mode_ == Mode::singles ? new_cluster(shape) : find_home(index, shape);
+    Cluster& cluster = clusters_[static_cast<size_t>(home)];
+    cluster.members.push_back(index);
+    cluster.loads.merge(loads_of(node, {home}));
+    cluster_of_[index] = home;
+    if (const int64_t reduced = trailing_reduction(node); reduced > 0) cluster.reduced_dims = reduced;
+    if (cuts_to_integer(node)) cluster.open = false;
+  }
+
+  // The cluster that the node joins, those it ties together merged; a new one where none takes it.
+  int find_home(uint32_t index, const Shape& shape) {
+    const ir::Node& node = graph_.nodes()[index];
     std::vector<int> candidates;
     for (const ValueId operand : node.operands) {
       const int c = cluster_of_[graph_.value(operand).producer.index];
@@ -160,12 +179,7 @@ class Fuser {
     keep_compatible(candidates, node, index);
     const int home = candidates.empty() ? new_cluster(shape) : candidates[0];
     for (size_t i = 1; i < candidates.size(); ++i) absorb(home, candidates[i]);
-    Cluster& cluster = clusters_[static_cast<size_t>(home)];
-    cluster.members.push_back(index);
-    cluster.loads.merge(loads_of(node, {home}));
-    cluster_of_[index] = home;
-    if (const int64_t reduced = trailing_reduction(node); reduced > 0) cluster.reduced_dims = reduced;
-    if (cuts_to_integer(node)) cluster.open = false;
+    return home;
   }
 
   // What the node reads besides constants and results of these clusters.
@@ -245,9 +259,9 @@ class Fuser {
     Rewriter rewriter(graph_);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       const ir::Node& node = graph_.nodes()[n];
-      if (kind(node) == Fusion::broadcast) continue;  // made where a kernel needs it whole
+      if (kind(node) == Fusion::broadcast) continue;  // made where a node needs it whole
       const int c = cluster_of_[n];
-      if (c < 0) {
+      if (c < 0 || !becomes_fused(clusters_[static_cast<size_t>(c)])) {
         for (const ValueId operand : node.operands) materialise(rewriter, operand);
         rewriter.copy(node);
       } else if (clusters_[static_cast<size_t>(c)].members.back() == n) {
@@ -258,11 +272,17 @@ class Fuser {
     return rewriter.finish();
   }
 
-  // A broadcast or constant that is read as a whole tensor becomes a fused node of its own.
+  bool becomes_fused(const Cluster& cluster) const { return mode_ == Mode::singles || cluster.members.size() > 1; }
+
+  // A broadcast or constant that is read as a whole tensor: a node as it is or, in the end, a fused one of its own.
   void materialise(Rewriter& rewriter, ValueId value) {
     if (rewriter.has(value)) return;
     const ir::Node& node = graph_.producer(value);
     MEGACPP_CHECK(kind(node) == Fusion::broadcast) << node.op << " @" << node.scope << " was not built in order";
+    if (mode_ == Mode::clusters) {
+      for (const ValueId operand : node.operands) materialise(rewriter, operand);
+      return rewriter.copy(node);
+    }
     ProgramBuilder program(*this, rewriter, graph_.type(value).shape);
     const int reg = program.operand(value);
     program.store(reg, value);
@@ -383,6 +403,7 @@ class Fuser {
   };
 
   const ir::Graph& graph_;
+  Mode mode_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<int> cluster_of_;  // by node; -1: none
   std::vector<bool> is_output_;
@@ -391,6 +412,8 @@ class Fuser {
 
 }  // namespace
 
-ir::Graph fuse(const ir::Graph& graph) { return Fuser(graph).run(); }
+ir::Graph fuse(const ir::Graph& graph) { return Fuser(graph, Mode::clusters).run(); }
+
+ir::Graph lower_elementwise(const ir::Graph& graph) { return Fuser(graph, Mode::singles).run(); }
 
 }  // namespace megacpp::schedule

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clusters elementwise nodes of one shape, with the broadcasts and constants they read and the trailing reductions of
-// their results, into `fused` nodes. Afterwards no elementwise, broadcast or constant node is left: single ones become
-// fused nodes too, so a backend needs one tile machine instead of a kernel per op.
-// Cluster members execute where the last of them stood; a node joins only if nothing outside the cluster reads a member
-// before that, so the result is again in SSA order. Linear in the graph's size.
+// Elementwise work as `fused` nodes, so that a backend needs one tile machine instead of a kernel per op. Both passes
+// are linear in the graph's size and leave SSA order.
 #pragma once
 
 #include "megacpp/ir/graph.h"
 
 namespace megacpp::schedule {
 
+/// Clusters elementwise nodes of one shape, with the broadcasts and constants they read and the trailing reductions of
+/// their results, into `fused` nodes of two ops and more. Members execute where the last of them stood; a node joins
+/// only if nothing outside the cluster reads a member before that.
 ir::Graph fuse(const ir::Graph& graph);
+
+/// Turns every elementwise node, trailing reduction, broadcast and constant that is left into a `fused` node of its
+/// own.
+ir::Graph lower_elementwise(const ir::Graph& graph);
 
 }  // namespace megacpp::schedule

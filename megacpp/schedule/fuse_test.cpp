@@ -11,7 +11,7 @@
 namespace megacpp::schedule {
 namespace {
 
-std::string fused(const char* text) { return ir::print(fuse(ir::parse(text))); }
+std::string fused(const char* text) { return ir::print(lower_elementwise(fuse(ir::parse(text)))); }
 
 TEST(FuseTest, ReductionsEndAClusterAndAreReadBackBroadcast) {
   EXPECT_EQ(fused(R"ir(graph "softmax" {
@@ -93,7 +93,7 @@ TEST(FuseTest, NoClusterReadsMoreTensorsThanATileProgramMay) {
   for (int i = 0; i < 100; ++i)
     sum = builder.add(sum, builder.input("x" + std::to_string(i), {ir::DType::f32, {3}}, ir::Role::batch));
   graph.add_output({.name = "sum", .value = sum});
-  const ir::Graph result = fuse(graph);
+  const ir::Graph result = lower_elementwise(fuse(graph));
   ops::verify(result, ops::Form::fused);
   size_t clusters = 0;
   for (const ir::Node& node : result.nodes()) {

@@ -203,7 +203,8 @@ TEST(OverlapCollectivesTest, RandomProgramsComputeTheSame) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const ir::Graph before = testing_support::random_chip_program(seed, 5 + static_cast<int>(seed % 40));
-    const ir::Graph ordered = order_for_low_peak(fuse(bucket_collectives(before, {.unit = BucketPolicy::Unit::block})));
+    const ir::Graph ordered =
+        order_for_low_peak(lower_elementwise(fuse(bucket_collectives(before, {.unit = BucketPolicy::Unit::block}))));
     const ir::Graph after = overlap_collectives(ordered, {.prefetch = 1});
     ops::verify(after, ops::Form::fused);
     EXPECT_EQ(ir::print(after), ir::print(overlap_collectives(ordered, {.prefetch = 1})));

@@ -49,8 +49,9 @@ TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::fused)
 TEST(PassesTest, OrderKeepsResults) { expect_results_kept(order_for_low_peak, ops::Form::built); }
 
 TEST(PassesTest, AllTogetherKeepResults) {
-  expect_results_kept([](const ir::Graph& g) { return order_for_low_peak(fuse(fold_accumulation(remove_dead(g)))); },
-                      ops::Form::fused);
+  expect_results_kept(
+      [](const ir::Graph& g) { return order_for_low_peak(lower_elementwise(fuse(fold_accumulation(remove_dead(g))))); },
+      ops::Form::fused);
 }
 
 TEST(PassesTest, OrderNeverRaisesThePeak) {
@@ -98,7 +99,7 @@ TEST(PassesTest, CollectivesAreKernelsOfTheirOwn) {
                             .workspace_bytes = {}};
   const Decomposed decomposed = decompose(remove_dead(before), runs_nothing);
   EXPECT_TRUE(decomposed.fallbacks.empty());
-  const ir::Graph after = order_for_low_peak(fuse(fold_accumulation(decomposed.graph)));
+  const ir::Graph after = order_for_low_peak(lower_elementwise(fuse(fold_accumulation(decomposed.graph))));
   ops::verify(after, ops::Form::fused);
   EXPECT_EQ(count_collectives(after), count_collectives(before));
 

@@ -142,12 +142,15 @@ class Parity {
     }
     const plan::Plan plan = plan_for(layout, backend.name);
     const schedule::Target target = backend.target(plan.parallel.mesh);
-    compiled_ =
-        described_.lone_block
-            ? compile::compile_gradients(
-                  model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan), "cotangent", target,
-                  plan)
-            : compile::compile_gradients(model::build_forward(described_.model, batch_, plan, true), "", target, plan);
+    compiled_ = described_.lone_block
+                    ? compile::compile_gradients(
+                          {.forward = model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),
+                           .cotangent = "cotangent",
+                           .plan = plan},
+                          target, backend.options)
+                    : compile::compile_gradients(
+                          {.forward = model::build_forward(described_.model, batch_, plan, true), .plan = plan}, target,
+                          backend.options);
     check_outputs();
     run_ = backend.load(compiled_);
     bind(parameters);
@@ -179,7 +182,8 @@ class Parity {
   void check_outputs() const {
     partition::Placements outputs;
     for (const compile::StagePrograms& stage : compiled_.stages)
-      for (const partition::Placements& own : stage.outputs) outputs.insert(own.begin(), own.end());
+      for (const compile::Program& program : stage.programs)
+        outputs.insert(program.outputs.begin(), program.outputs.end());
     for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
       if (!tensor.name.starts_with("out.")) continue;
       const auto ours = outputs.find(tensor.name.substr(4));
@@ -229,7 +233,7 @@ class Parity {
   void collect(int64_t chip, const compile::Action& action) {
     const compile::StagePrograms& programs = compiled_.programs_of(chip);
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, placement] : programs.outputs[action.program])
+    for (const auto& [name, placement] : programs.programs[action.program].outputs)
       if (placement.whole.dtype == ir::DType::f32 && placement.sharding.unreduced.empty())
         RunState(compiled_, *run_).collect(chip, action.program, name, outputs_[name][compiled_.stage_of(chip)]);
   }

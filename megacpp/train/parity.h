@@ -40,6 +40,7 @@ struct ParityBackend {
   std::string name;  // as recipes have it: "cpu"; what it cannot run is refused with the layout
   std::function<schedule::Target(const ir::Mesh&)> target;
   std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)> load;
+  compile::Options options = {};  // of the compiler
 };
 
 /// E1201 or E1202 when the file cannot be read or its class is unknown; E1203 when a tensor of either side has no

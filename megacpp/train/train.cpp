@@ -112,7 +112,7 @@ class Trainer {
       if (compiled_.expert_loads.empty()) return;
       report.balance += share * output("aux");
       report.dropped += output("dropped");
-    } else if (action.updates) {
+    } else if (compiled_.programs_of(chip).kind_of(action) == compile::ProgramKind::update) {
       report.grad_norm = output("grad_norm");
       if (!std::isfinite(report.grad_norm))
         refuse(step, action.micro, fmt::format("gradient norm {}", report.grad_norm));

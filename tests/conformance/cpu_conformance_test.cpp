@@ -136,7 +136,7 @@ ir::Graph lowered(const std::string& op, const std::vector<Tensor>& operands, co
     ids.push_back(builder.input("x" + std::to_string(i), operands[i].type, ir::Role::batch));
   const std::vector<ir::ValueId> results = builder.node(op, ids, attrs);
   for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = std::to_string(r), .value = results[r]});
-  ir::Graph fused = schedule::fuse(schedule::decompose(graph, cpu_target(threads)).graph);
+  ir::Graph fused = schedule::lower_elementwise(schedule::fuse(schedule::decompose(graph, cpu_target(threads)).graph));
   ops::verify(fused, ops::Form::fused);
   return fused;
 }

@@ -25,26 +25,26 @@ class Loaded {
  public:
   Loaded(const recipe::Model& config, ir::DType compute, int threads, int64_t length = 6)
       : compiled_(compile::compile_gradients(
-            model::build_forward(config, {.sequences = 2, .length = length, .compute = compute}), "",
+            {.forward = model::build_forward(config, {.sequences = 2, .length = length, .compute = compute})},
             cpu_target(threads))),
         executable_(load(compiled_, {.threads = threads})),
-        inputs_(testing_support::model_inputs(compiled_.stages[0].programs[0], compiled_.parameters, config.vocab)) {
+        inputs_(testing_support::model_inputs(graph(), compiled_.parameters, config.vocab)) {
     for (const auto& [name, tensor] : inputs_) executable_->write_state(name, 0, testing_support::encoded(tensor));
   }
 
   Tensors run() {
     executable_->run(0);
     Tensors outputs;
-    const ir::Graph& graph = compiled_.stages[0].programs[0];
-    for (const ir::Output& output : graph.outputs())
-      outputs[output.name] = decode(graph.type(output.value), executable_->output(0, output.name).data());
+    for (const ir::Output& output : graph().outputs())
+      outputs[output.name] = decode(graph().type(output.value), executable_->output(0, output.name).data());
     return outputs;
   }
 
-  Tensors reference() const { return ops::evaluate(compiled_.stages[0].programs[0], inputs_); }
+  Tensors reference() const { return ops::evaluate(graph(), inputs_); }
   const Tensors& inputs() const { return inputs_; }
   Executable& executable() { return *executable_; }
   const compile::Compiled& compiled() const { return compiled_; }
+  const ir::Graph& graph() const { return compiled_.stages[0].find(compile::ProgramKind::gradients).graph; }
 
  private:
   compile::Compiled compiled_;
@@ -153,21 +153,24 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 6, .micro_steps = 2, .steps = 2};
   const compile::Compiled compiled = compile::compile_training(recipe, cpu_target(2));
+  const compile::StagePrograms& chip = compiled.stages[0];
+  using compile::ProgramKind;
   const auto executable = load(compiled, {.threads = 2});
   Tensors state;
   for (const memory::StateSlot& slot : compiled.stages[0].memory.state) state[slot.name] = Tensor::zeros(slot.type);
   for (const auto& [name, tensor] :
-       testing_support::model_inputs(compiled.stages[0].programs[0], compiled.parameters, 11))
+       testing_support::model_inputs(chip.find(ProgramKind::micro_step).graph, compiled.parameters, 11))
     if (name.rfind("grad.", 0) != 0) state[name] = tensor;
   state["lr"][0] = 0.01;
   for (const auto& [name, tensor] : state) executable->write_state(name, 0, testing_support::encoded(tensor));
   for (int step = 1; step <= 2; ++step) {
     state["step"][0] = step;
     executable->write_state("step", 0, testing_support::encoded(state["step"]));
-    for (const size_t program : {compile::kMicroStep, compile::kMicroStep, compile::kUpdate}) {
-      executable->run(program);
-      const Tensors outputs = ops::evaluate(compiled.stages[0].programs[program], state);
-      for (const ir::Output& output : compiled.stages[0].programs[program].outputs())
+    for (const ProgramKind kind : {ProgramKind::micro_step, ProgramKind::micro_step, ProgramKind::update}) {
+      executable->run(chip.index_of(kind));
+      const ir::Graph& program = chip.find(kind).graph;
+      const Tensors outputs = ops::evaluate(program, state);
+      for (const ir::Output& output : program.outputs())
         if (!output.donated.empty()) state[output.donated] = outputs.at(output.name);
     }
     for (const auto& [name, tensor] : state)

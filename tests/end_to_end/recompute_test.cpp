@@ -28,7 +28,8 @@ recipe::Recipe hybrid(const std::string& policy, const std::string& precision, i
 int64_t temporaries(const std::string& policy, int64_t depth) {
   const compile::Compiled compiled =
       compile::compile_training(hybrid(policy, "f32", depth), runtime::cpu::cpu_target(2));
-  return compiled.stages[0].memory.programs[compile::kMicroStep].temporary_bytes;
+  const compile::StagePrograms& chip = compiled.stages[0];
+  return chip.memory.programs[chip.index_of(compile::ProgramKind::micro_step)].temporary_bytes;
 }
 
 std::vector<double> losses(const std::string& policy, const std::string& precision) {
@@ -79,8 +80,8 @@ TEST(RecomputeTest, EveryShippedTinyRecipeMeasuresWhatItPlanned) {
     const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
     const auto run = runtime::cpu::load(compiled, {.threads = 2});
     RunState(compiled, *run).initialise_weights(7);
-    run->run(compile::kMicroStep);
-    run->run(compile::kUpdate);
+    run->run(compiled.stages[0].index_of(compile::ProgramKind::micro_step));
+    run->run(compiled.stages[0].index_of(compile::ProgramKind::update));
     EXPECT_EQ(run->memory().measured_peak_bytes, compiled.stages[0].memory.total_bytes) << name;
     int64_t items = compiled.stages[0].memory.padding_bytes;
     for (const memory::Item& item : compiled.stages[0].memory.items) items += item.bytes;

@@ -146,7 +146,7 @@ class ProcessRun {
 int64_t workspaces(const compile::Compiled& compiled) {
   int64_t count = 0;
   for (size_t p = 0; p < compiled.stages[0].programs.size(); ++p) {
-    const ir::Graph& graph = compiled.stages[0].programs[p];
+    const ir::Graph& graph = compiled.stages[0].programs[p].graph;
     for (size_t n = 0; n < graph.nodes().size(); ++n)
       if (ops::op_def(graph.nodes()[n].op).is_collective)
         count += compiled.stages[0].memory.programs[p].workspace_offset[n] >= 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the compiler leaves of the tiny recipes, cut down to a few blocks, against the files in tests/golden/stages: its
-// stage dumps on one chip, and on meshes the collectives of the finished programs. golden_test --refresh rewrites them;
-// the diff is then reviewed like code.
+// dumps on one chip, and on meshes the collectives of the finished programs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,19 +15,17 @@
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
+#include "tests/golden/golden_file.h"
 
 namespace megacpp {
 namespace {
 
-bool refresh = false;
-
 namespace fs = std::filesystem;
-const fs::path kRoot = MEGACPP_SOURCE_DIR;
 
 struct Case {
   std::string recipe;
   std::vector<std::string> overrides;
-  std::vector<std::string> stages;  // those kept: the larger program's middle stages would be half a megabyte
+  std::vector<std::string> dumps;  // those kept: the larger program's middle passes would be half a megabyte
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.recipe; }
@@ -36,35 +33,11 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.recipe; }
 std::vector<Case> all_cases() {
   return {{"nam52-tiny",
            {"model.depth=2"},
-           {"01-model.ir", "02-autodiff.ir", "04-decompose.ir", "05-fold.ir", "07-fuse.ir", "08-order.ir",
-            "10-memory.txt"}},
-          {"nam56r-tiny", {"model.pattern=AEMR", "model.depth=4"}, {"01-model.ir", "08-order.ir", "10-memory.txt"}}};
+           {"01-model.ir", "04-update.ir", "11-fold.ir", "14-lower_elementwise.ir", "15-order.ir", "18-memory.txt"}},
+          {"nam56r-tiny", {"model.pattern=AEMR", "model.depth=4"}, {"01-model.ir", "15-order.ir", "18-memory.txt"}}};
 }
 
-// Line and text of the first difference, so that a failure does not print whole programs.
-std::string first_difference(const std::string& got, const std::string& wanted) {
-  size_t line = 1, start = 0;
-  const auto [at, _] = std::mismatch(got.begin(), got.end(), wanted.begin(), wanted.end());
-  const auto position = static_cast<size_t>(at - got.begin());
-  for (size_t i = 0; i < position; ++i)
-    if (got[i] == '\n') ++line, start = i + 1;
-  const auto line_of = [start](const std::string& text) { return text.substr(start, text.find('\n', start) - start); };
-  return "line " + std::to_string(line) + "\n  got:    " + line_of(got) + "\n  wanted: " + line_of(wanted);
-}
-
-// Compares with the golden file, or writes it.
-void expect_golden(const fs::path& file, const std::string& got) {
-  if (refresh) {
-    fs::create_directories(file.parent_path());
-    base::write_file_atomically(file, got);
-    return;
-  }
-  const std::string wanted = base::read_file(file);
-  EXPECT_TRUE(got == wanted) << file.filename() << " changed at " << first_difference(got, wanted)
-                             << "\nrun golden_test --refresh and review the difference";
-}
-
-const fs::path kGolden = kRoot / "tests" / "golden" / "stages";
+const fs::path kGolden = kSourceRoot / "tests" / "golden" / "stages";
 
 class StageDumpsTest : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, StageDumpsTest, testing::ValuesIn(all_cases()),
@@ -78,10 +51,24 @@ TEST_P(StageDumpsTest, EqualTheGoldenFiles) {
   const Case& c = GetParam();
   const fs::path dumped = fs::temp_directory_path() / ("megacpp_golden_" + c.recipe + "_" + std::to_string(getpid()));
   fs::create_directories(dumped);
-  const recipe::Recipe recipe = recipe::load(kRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
-  compile::compile_training(recipe, runtime::cpu::cpu_target(2), compile::Dump{dumped});
-  for (const std::string& stage : c.stages) expect_golden(kGolden / c.recipe / stage, base::read_file(dumped / stage));
+  const recipe::Recipe recipe = recipe::load(kSourceRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
+  compile::compile_training(recipe, runtime::cpu::cpu_target(2), {.dump_dir = dumped});
+  for (const std::string& dump : c.dumps) expect_golden(kGolden / c.recipe / dump, base::read_file(dumped / dump));
   fs::remove_all(dumped);
+}
+
+// A line of the table for each pass, in order, optional ones marked.
+TEST(PassTableTest, ArchitecturePageListsEveryDump) {
+  const std::string page = base::read_file(kSourceRoot / "docs" / "architecture.md");
+  size_t at = 0, number = 0;
+  for (const compile::PassInfo& pass : compile::list_passes()) {
+    const std::string index = std::to_string(++number), extension = pass.name == "memory" ? ".txt" : ".ir";
+    const std::string line = "\n| `" + std::string(number < 10 ? "0" : "") + index + "-" + std::string(pass.name) +
+                             extension + "`" + (pass.is_optional() ? " *" : "") + " | ";
+    const size_t found = page.find(line, at);
+    ASSERT_NE(found, std::string::npos) << line;
+    at = found + 1;
+  }
 }
 
 // ---- Collectives on meshes ----
@@ -135,7 +122,8 @@ std::string collective_line(const ir::Graph& graph, const ir::Node& node) {
 std::string collectives_of(const compile::Compiled& compiled) {
   std::string text;
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
-    for (const ir::Graph& graph : compiled.stages[stage].programs) {
+    for (const compile::Program& program : compiled.stages[stage].programs) {
+      const ir::Graph& graph = program.graph;
       text += "stage " + std::to_string(stage) + " " + graph.name() + "\n";
       for (const ir::Node& node : graph.nodes())
         if (compile::sent_bytes(graph, node) || node.op == ops::kDoneOp) text += collective_line(graph, node);
@@ -149,16 +137,10 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MeshCollectivesTest, testing::ValuesIn(mesh_ca
 
 TEST_P(MeshCollectivesTest, EqualTheGoldenFiles) {
   const MeshCase& c = GetParam();
-  const recipe::Recipe recipe = recipe::load(kRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
+  const recipe::Recipe recipe = recipe::load(kSourceRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
   expect_golden(kGolden / "collectives" / (c.name + ".txt"), collectives_of(compiled));
 }
 
 }  // namespace
 }  // namespace megacpp
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) megacpp::refresh = megacpp::refresh || std::string(argv[i]) == "--refresh";
-  return RUN_ALL_TESTS();
-}

@@ -230,8 +230,8 @@ class Pipeline {
   bool run_step(size_t stage, const plan::Step& step) {
     const size_t model_stage = static_cast<size_t>(step.chunk) * schedule_.steps.size() + stage;
     const size_t micro = static_cast<size_t>(step.micro);
-    const size_t program = step.action == plan::Action::forward           ? 0
-                           : step.action == plan::Action::backward_weight ? 2
+    const size_t program = step.kind == plan::StepKind::forward           ? 0
+                           : step.kind == plan::StepKind::backward_weight ? 2
                                                                           : 1;
     const ir::Graph& graph = passes_[model_stage].parts[program].graph;
     Tensors inputs;

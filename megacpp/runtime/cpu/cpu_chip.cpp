@@ -29,7 +29,7 @@ CpuChip::CpuChip(const compile::StagePrograms& programs, const Link& link, const
     : plan_(programs.memory), link_(link), options_(options), arena_(plan_.total_bytes), pool_(options.threads) {
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {arena_.at(slot.offset), static_cast<size_t>(slot.type.bytes())};
-  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
+  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p].graph, plan_.programs[p]);
   protect_sends();
   size_t calls = 0;
   for (const compile::Action& action : programs.step) calls += programs_[action.program].calls.size();

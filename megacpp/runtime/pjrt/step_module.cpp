@@ -18,12 +18,15 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
                    .next = "set layout.pipeline_parallel: 1, or backend: cpu"});
   const compile::StagePrograms& chip = compiled.stages[0];
   const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
-  if (chip.programs.size() == 1)
-    return emit::write_program(chip.programs[0], compiled.mesh, chip.inputs, chip.outputs[0], placement, options);
+  using compile::ProgramKind;
+  if (chip.has(ProgramKind::gradients)) {
+    const compile::Program& program = chip.find(ProgramKind::gradients);
+    return emit::write_program(program.graph, compiled.mesh, chip.inputs, program.outputs, placement, options);
+  }
   const int64_t micro_steps = static_cast<int64_t>(chip.step.size()) - 1;
   return emit::write_step(
-      {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], micro_steps, chip.inputs}, compiled.mesh,
-      placement, options);
+      {chip.find(ProgramKind::micro_step).graph, chip.find(ProgramKind::update).graph, micro_steps, chip.inputs},
+      compiled.mesh, placement, options);
 }
 
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,

@@ -32,9 +32,9 @@ emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), overrides);
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
   const compile::StagePrograms& chip = compiled.stages[0];
-  return emit::write_step(
-      {chip.programs[compile::kMicroStep], chip.programs[compile::kUpdate], recipe.train.micro_steps, chip.inputs},
-      compiled.mesh, placement);
+  return emit::write_step({chip.find(compile::ProgramKind::micro_step).graph,
+                           chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps, chip.inputs},
+                          compiled.mesh, placement);
 }
 
 class StepTextTest : public testing::TestWithParam<TextRow> {};

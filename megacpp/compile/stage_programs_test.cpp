@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/compile/pipeline.h"
+#include "megacpp/compile/stage_programs.h"
 
 #include <gtest/gtest.h>
 
@@ -12,46 +12,49 @@ namespace {
 
 constexpr size_t kStages = 3, kCarried = 100;
 
-// A stage that passes its values on under new names; nothing flows back.
-LoweredStage handing_on(size_t stage) {
+// Adds a stage that hands its values on under new names; nothing flows back.
+void add_stage(Compilation& run, size_t stage) {
   const auto carry = [](size_t boundary, size_t i) {
     return partition::Carry{.name = "carry." + std::to_string(boundary * kCarried + i)};
   };
-  LoweredStage result{.passes = {ir::Graph("forward"), ir::Graph("backward")},
-                      .inputs = {},
-                      .outputs = {},
-                      .carried_in = {},
-                      .carried_out = {}};
-  ops::Builder builder(result.passes[0]);
+  ModelStage part;
+  const auto index = static_cast<int64_t>(stage);
+  Program forward{.kind = ProgramKind::forward, .stage = index, .graph = ir::Graph("forward")};
+  ops::Builder builder(forward.graph);
   const ir::TensorType type{ir::DType::f32, {2}};
   for (size_t i = 0; i < kCarried; ++i) {
-    if (stage > 0) result.carried_in.push_back(carry(stage - 1, i));
-    const std::string name = stage > 0 ? result.carried_in.back().name : "x" + std::to_string(i);
+    if (stage > 0) part.carried_in.push_back(carry(stage - 1, i));
+    const std::string name = stage > 0 ? part.carried_in.back().name : "x" + std::to_string(i);
     const ir::Role role = stage > 0 ? ir::Role::activation : ir::Role::batch;
     const ir::ValueId value = builder.neg(builder.input(name, type, role));
-    if (stage + 1 < kStages) result.carried_out.push_back(carry(stage, i));
-    const std::string out = stage + 1 < kStages ? result.carried_out.back().name : "y" + std::to_string(i);
-    result.passes[0].add_output({.name = out, .value = value});
+    if (stage + 1 < kStages) part.carried_out.push_back(carry(stage, i));
+    const std::string out = stage + 1 < kStages ? part.carried_out.back().name : "y" + std::to_string(i);
+    forward.graph.add_output({.name = out, .value = value});
   }
-  return result;
+  run.programs.push_back(std::move(forward));
+  run.programs.push_back({.kind = ProgramKind::backward, .stage = index, .graph = ir::Graph("backward")});
+  run.parts.push_back(std::move(part));
 }
 
 std::multiset<int64_t> tags(const StagePrograms& chip, std::string_view op) {
   std::multiset<int64_t> found;
-  for (const ir::Graph& program : chip.programs)
-    for (const ir::Node& node : program.nodes())
+  for (const Program& program : chip.programs)
+    for (const ir::Node& node : program.graph.nodes())
       if (node.op == op) found.insert(node.attrs.integer("tag"));
   return found;
 }
 
 TEST(AssembleStageTest, EveryValueOfEveryBoundaryHasATagOfItsOwn) {
-  std::vector<LoweredStage> stages;
-  for (size_t stage = 0; stage < kStages; ++stage) stages.push_back(handing_on(stage));
+  const plan::Plan plan{.stages = kStages};
+  const schedule::Target target;
+  Compilation run{.plan = plan, .target = target};
+  run.inputs.resize(kStages);
+  for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
   const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 1, .chunks = 1});
   const plan::Simulation simulation = plan::simulate(schedule);
   std::vector<StagePrograms> chips;
   for (size_t stage = 0; stage < kStages; ++stage)
-    chips.push_back(assemble_stage(stages, std::nullopt, schedule, simulation, static_cast<int64_t>(stage)));
+    chips.push_back(assemble_stage(run, schedule, simulation, static_cast<int64_t>(stage)));
   std::set<int64_t> all;
   for (size_t stage = 0; stage + 1 < kStages; ++stage) {
     const std::multiset<int64_t> sent = tags(chips[stage], "send");

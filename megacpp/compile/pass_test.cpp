@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done around passes: which of them run, what is refused, and that each one's result is looked at.
+#include "megacpp/compile/pass.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "megacpp/ops/builder.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::compile {
+namespace {
+
+using base::Decision;
+
+// One program of one node, and a list of passes that note that they ran.
+class PassTest : public testing::Test {
+ protected:
+  PassTest() {
+    ir::Graph graph("one");
+    ops::Builder builder(graph);
+    graph.add_output({.name = "y", .value = builder.exp(builder.input("x", {ir::DType::f32, {2}}, ir::Role::batch))});
+    run_.programs.push_back({.graph = std::move(graph)});
+  }
+
+  Pass note(std::string_view name, std::string_view needed = {}) {
+    return {.name = name, .does = "notes it", .needed = needed, .run = [this, name](Compilation&) {
+              ran_.emplace_back(name);
+            }};
+  }
+
+  std::vector<Pass> three() {
+    std::vector<Pass> passes = {note("first", "the others read it"), note("second"), note("third")};
+    passes[2].applies = [](const Compilation&) { return Decision::no("nothing needs it"); };
+    return passes;
+  }
+
+  base::Problem refusal(const std::string& name) {
+    return testing_support::problem_of(base::Code::E1007, [&] { run_passes(three(), {.without = {name}}, run_); });
+  }
+
+  const plan::Plan plan_;
+  const schedule::Target target_{.name = "none", .runs = {}, .workspace_bytes = {}};
+  Compilation run_{.plan = plan_, .target = target_};
+  std::vector<std::string> ran_;
+};
+
+TEST_F(PassTest, ThoseThatApplyRunInOrderUnderTheirNumbers) {
+  run_passes(three(), {}, run_);
+  EXPECT_EQ(ran_, (std::vector<std::string>{"first", "second"}));
+  ASSERT_EQ(run_.compiled.passes.size(), 2u);
+  EXPECT_EQ(run_.compiled.passes[1].name, "02-second");
+  EXPECT_EQ(run_.compiled.passes[1].nodes, 2u);
+}
+
+TEST_F(PassTest, AnOptionalOneCanBeSwitchedOff) {
+  run_passes(three(), {.without = {"second"}}, run_);
+  EXPECT_EQ(ran_, (std::vector<std::string>{"first"}));
+}
+
+TEST_F(PassTest, ANameThatIsNoPassIsRefusedWithTheNearest) {
+  const base::Problem problem = refusal("secnd");
+  EXPECT_EQ(problem.where, "--without secnd");
+  EXPECT_EQ(problem.wanted, "one of second");
+  EXPECT_EQ(problem.next, "did you mean 'second'?");
+}
+
+TEST_F(PassTest, OneThatIsNeededIsRefusedWithTheReason) {
+  EXPECT_EQ(refusal("first").got, "a pass that cannot be switched off: the others read it");
+}
+
+TEST_F(PassTest, OneThatDoesNotRunIsRefusedWithTheReason) {
+  EXPECT_EQ(refusal("third").got, "a pass that does not run here: nothing needs it");
+}
+
+TEST_F(PassTest, WhatItLeavesIsVerified) {
+  Pass wrong = note("wrong");
+  wrong.leaves = ops::Form::fused;  // no pass has turned exp into a fused node
+  EXPECT_THROW(run_passes({wrong}, {}, run_), base::Error);
+}
+
+TEST(PassListTest, NamesAreUniqueAndEveryPassSaysWhatItDoes) {
+  std::set<std::string_view> names;
+  for (const PassInfo& pass : list_passes()) {
+    EXPECT_TRUE(names.insert(pass.name).second) << pass.name;
+    EXPECT_FALSE(pass.does.empty()) << pass.name;
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::compile

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compile/schedule_passes.h"
+
+#include "megacpp/memory/report.h"
+#include "megacpp/schedule/bucket_collectives.h"
+#include "megacpp/schedule/decompose.h"
+#include "megacpp/schedule/overlap_collectives.h"
+
+namespace megacpp::compile {
+namespace {
+
+schedule::BucketPolicy bucket_policy(const plan::Plan& plan, ProgramKind kind) {
+  using Unit = schedule::BucketPolicy::Unit;
+  schedule::BucketPolicy policy{
+      .unit = Unit::bytes, .bytes = plan.layout.bucket_bytes, .start_multiple = plan::kBucketAlignment};
+  if (kind == ProgramKind::update) {
+    policy.order = schedule::BucketPolicy::Order::reversed;
+  } else if (plan.gathers != plan::GatherUnit::bucket) {
+    policy.unit = plan.gathers == plan::GatherUnit::block ? Unit::block : Unit::none;
+  }
+  return policy;
+}
+
+}  // namespace
+
+void decompose(Compilation& run) {
+  for (Program& program : run.programs) {
+    schedule::Decomposed result = schedule::decompose(program.graph, run.target);
+    program.graph = std::move(result.graph);
+    run.compiled.fallbacks.insert(run.compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
+  }
+}
+
+void bucket_collectives(Compilation& run) {
+  for (Program& program : run.programs)
+    program.graph = schedule::bucket_collectives(program.graph, bucket_policy(run.plan, program.kind));
+}
+
+void overlap_collectives(Compilation& run) {
+  for (Program& program : run.programs)
+    program.graph = schedule::overlap_collectives(program.graph, {.prefetch = run.plan.layout.prefetch});
+}
+
+void plan_memory(Compilation& run) {
+  for (StagePrograms& chip : run.compiled.stages) {
+    std::vector<const ir::Graph*> graphs;
+    for (const Program& program : chip.programs) graphs.push_back(&program.graph);
+    chip.memory = memory::plan_memory(graphs, run.target);
+  }
+}
+
+std::string memory_text(const Compilation& run) {
+  std::string text;
+  for (const StagePrograms& chip : run.compiled.stages) text += memory::to_text(chip.memory);
+  return text;
+}
+
+}  // namespace megacpp::compile

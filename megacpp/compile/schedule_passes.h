@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of schedule/ and memory/ that read more of a run than one graph.
+#pragma once
+
+#include <string>
+
+#include "megacpp/compile/compilation.h"
+
+namespace megacpp::compile {
+
+/// Adds to Compiled::fallbacks.
+void decompose(Compilation& run);
+
+/// Inside the model the plan's gather unit says what moves together. Updates have all gradients and weights at hand:
+/// these go by size, in the order in which the backward pass makes gradients.
+void bucket_collectives(Compilation& run);
+
+void overlap_collectives(Compilation& run);
+
+/// One plan for each pipeline stage, of assembled programs.
+void plan_memory(Compilation& run);
+std::string memory_text(const Compilation& run);
+
+}  // namespace megacpp::compile
