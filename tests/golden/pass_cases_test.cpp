@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes between chips, text in and text out: every file in tests/golden/passes/<pass> is one case. It says in comments
+// what it shows and the pass's settings, then has the program before the pass, a line "----", and the program after
+// it. Both programs are verified and must compute the same on all chips of the mesh. golden_test --refresh rewrites
+// what stands after the line.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/ir/text.h"
+#include "megacpp/ops/spmd_evaluator.h"
+#include "megacpp/ops/verify.h"
+#include "megacpp/partition/partition.h"
+#include "megacpp/schedule/bucket_collectives.h"
+#include "megacpp/schedule/overlap_collectives.h"
+#include "tests/golden/golden_file.h"
+#include "tests/support/tensors.h"
+#include "tests/support/two_chips.h"
+
+namespace megacpp {
+namespace {
+
+namespace fs = std::filesystem;
+using ops::Tensor;
+
+constexpr std::string_view kSeparator = "----\n";
+
+struct PassCase {
+  std::string comments;                         // as they stand in the file
+  std::map<std::string, std::string> settings;  // "# mesh: data=2" as mesh -> data=2
+  std::string before;
+};
+
+PassCase read_case(const fs::path& file) {
+  const std::string text = base::read_file(file);
+  PassCase result;
+  size_t at = 0;
+  while (text.substr(at).starts_with("#")) {
+    const size_t end = text.find('\n', at) + 1;
+    const std::string line = text.substr(at + 2, end - at - 3);
+    if (const size_t colon = line.find(": "); colon != std::string::npos && line.find(' ') == colon + 1)
+      result.settings[line.substr(0, colon)] = line.substr(colon + 2);
+    at = end;
+  }
+  result.comments = text.substr(0, at);
+  result.before = text.substr(at, std::min(text.find(kSeparator, at), text.size()) - at);
+  return result;
+}
+
+// "data=2,model=4"
+ir::Mesh mesh_of(const std::string& text) {
+  std::vector<ir::MeshAxis> axes;
+  for (size_t at = 0; at < text.size();) {
+    const size_t equals = text.find('=', at), end = std::min(text.find(',', at), text.size());
+    axes.push_back({text.substr(at, equals - at), std::stoll(text.substr(equals + 1, end - equals - 1))});
+    at = end + 1;
+  }
+  return ir::Mesh(axes);
+}
+
+std::string setting(const PassCase& one, const std::string& key, const std::string& otherwise) {
+  const auto at = one.settings.find(key);
+  return at == one.settings.end() ? otherwise : at->second;
+}
+
+// ---- The passes ----
+
+void expect_same_as_whole(const ir::Graph& whole, const partition::Partitioned& parts, const ir::Mesh& mesh) {
+  const auto chips = static_cast<size_t>(mesh.chips());
+  const std::map<std::string, Tensor> inputs = testing_support::random_inputs(whole, "partition");
+  std::vector<std::map<std::string, Tensor>> chip_inputs(chips);
+  for (const auto& [name, tensor] : inputs)
+    for (size_t chip = 0; chip < chips; ++chip)
+      chip_inputs[chip].emplace(name,
+                                ops::shard(tensor, parts.inputs.at(name).sharding, mesh, static_cast<int64_t>(chip)));
+  const auto wanted = ops::evaluate(whole, inputs, ops::Rounding::none);
+  const auto got = ops::evaluate_spmd(parts.graph, mesh, chip_inputs, ops::Rounding::none);
+  for (const auto& [name, tensor] : wanted) {
+    std::vector<Tensor> per_chip;
+    for (const auto& chip : got) per_chip.push_back(chip.at(name));
+    const Tensor joined = ops::unshard(per_chip, tensor.type.shape, parts.outputs.at(name).sharding, mesh);
+    EXPECT_TRUE(testing_support::is_close(joined, tensor, 1e-9)) << name << "\n" << ir::print(parts.graph);
+  }
+}
+
+ir::Graph run_partition(const PassCase& one, const ir::Graph& before) {
+  const ir::Mesh mesh = mesh_of(setting(one, "mesh", ""));
+  partition::Partitioned parts = partition::partition(before, mesh);
+  expect_same_as_whole(before, parts, mesh);
+  return std::move(parts.graph);
+}
+
+ir::Graph run_bucket(const PassCase& one, const ir::Graph& before) {
+  using Policy = schedule::BucketPolicy;
+  const std::map<std::string, Policy::Unit> units = {
+      {"none", Policy::Unit::none}, {"block", Policy::Unit::block}, {"bytes", Policy::Unit::bytes}};
+  const std::map<std::string, Policy::Order> orders = {{"as_written", Policy::Order::as_written},
+                                                       {"reversed", Policy::Order::reversed}};
+  ir::Graph after = schedule::bucket_collectives(before, {.unit = units.at(setting(one, "unit", "none")),
+                                                          .bytes = std::stoll(setting(one, "bytes", "0")),
+                                                          .order = orders.at(setting(one, "order", "as_written"))});
+  testing_support::expect_same_on_two_chips(before, after);
+  return after;
+}
+
+ir::Graph run_overlap(const PassCase& one, const ir::Graph& before) {
+  ir::Graph after = schedule::overlap_collectives(before, {.prefetch = std::stoll(setting(one, "prefetch", "1"))});
+  testing_support::expect_same_on_two_chips(before, after);
+  return after;
+}
+
+struct PassCaseFile {
+  std::string pass;
+  fs::path file;
+};
+void PrintTo(const PassCaseFile& one, std::ostream* out) { *out << one.file.filename(); }
+
+const std::map<std::string, ir::Graph (*)(const PassCase&, const ir::Graph&)> kPasses = {
+    {"bucket", run_bucket}, {"overlap", run_overlap}, {"partition", run_partition}};
+
+std::vector<PassCaseFile> all_pass_cases() {
+  std::vector<PassCaseFile> cases;
+  for (const auto& [pass, run] : kPasses)
+    for (const auto& entry : fs::directory_iterator(kSourceRoot / "tests" / "golden" / "passes" / pass))
+      cases.push_back({pass, entry.path()});
+  std::ranges::sort(cases, {}, &PassCaseFile::file);
+  return cases;
+}
+
+class PassCasesTest : public testing::TestWithParam<PassCaseFile> {};
+INSTANTIATE_TEST_SUITE_P(Files, PassCasesTest, testing::ValuesIn(all_pass_cases()),
+                         [](const testing::TestParamInfo<PassCaseFile>& info) {
+                           return info.param.pass + "_" + info.param.file.stem().string();
+                         });
+
+TEST_P(PassCasesTest, LeavesTheProgramInTheFile) {
+  const PassCase one = read_case(GetParam().file);
+  const ir::Graph before = ir::parse(one.before);
+  ops::verify(before, ops::Form::built);
+  const ir::Graph after = kPasses.at(GetParam().pass)(one, before);
+  ops::verify(after, ops::Form::built);
+  expect_golden(GetParam().file, one.comments + ir::print(before) + std::string(kSeparator) + ir::print(after));
+}
+
+TEST(PassCaseFilesTest, EveryPassHasSeveral) {
+  std::map<std::string, int> count;
+  for (const PassCaseFile& one : all_pass_cases()) ++count[one.pass];
+  for (const auto& [pass, run] : kPasses) EXPECT_GE(count[pass], 4) << pass;
+}
+
+}  // namespace
+}  // namespace megacpp
