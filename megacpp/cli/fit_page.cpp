@@ -56,10 +56,9 @@ report::Table table_of(const FitAnswer& answer) {
       .headings = {"layout", ">worst chip", ">room", ">a step", ">tokens/s", ">MFU", "regime", "settings"}, .rows = {}};
   for (const size_t index : answer.order()) {
     const Found& one = answer.search.found[index];
-    const int64_t room = one.fit.worst().room();
     const ShownStep step = answer.step_of(index);
     table.rows.push_back({(answer.is_on_front(index) ? "* " : "") + one.layout, human_bytes(one.needed()),
-                          (room < 0 ? "-" : "") + human_bytes(std::abs(room)), step.seconds_text(),
+                          room_text(one.fit.worst()), step.seconds_text(),
                           fmt::format("{:.0f}", step.tokens_per_second), fmt::format("{:.1f} %", 100 * step.mfu),
                           to_text(one.regime), set_words(one.changes)});
   }
@@ -74,6 +73,7 @@ std::string fit_page(const FitAnswer& answer) {
     page.figure(picture(answer), "Bytes of the worst chip against seconds a step, everything that was compiled.");
   page.table(table_of(answer));
   page.paragraph("* nothing that was compiled is better in both bytes and time");
+  if (const std::string note = close_note(answer); !note.empty()) page.paragraph(note);
   return page.to_text();
 }
 

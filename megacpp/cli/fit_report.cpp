@@ -24,8 +24,6 @@ using memory::human_bytes;
 
 constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
 
-std::string room_text(int64_t room) { return room < 0 ? "-" + human_bytes(-room) : human_bytes(room); }
-
 std::string recompute_text(const recipe::Recipe& recipe) {
   std::vector<std::string> levels;
   for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
@@ -45,7 +43,7 @@ std::vector<std::string> cells_of(const Found& one, const ShownStep& step) {
           recompute_text(one.recipe),
           human_bytes(worst.needed()),
           fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit)),
-          room_text(worst.room()),
+          room_text(worst),
           step.seconds_text(),
           fmt::format("{:.0f}", step.tokens_per_second),
           fmt::format("{:.1f} %", 100 * step.mfu),
@@ -87,6 +85,7 @@ Json found_json(const Found& one) {
           {"planned_bytes", worst.planned},
           {"limit_bytes", worst.limit},
           {"room_bytes", worst.room()},
+          {"is_close", worst.is_close()},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
           {"tokens_per_second", one.tokens_per_second()},
@@ -118,6 +117,22 @@ std::vector<size_t> FitAnswer::order() const {
   if (indices.empty())
     for (size_t i = 0; i < search.found.size(); ++i) indices.push_back(i);
   return indices;
+}
+
+std::string room_text(const fit::ChipGroup& worst) {
+  const std::string text = (worst.room() < 0 ? "-" : "") + human_bytes(std::abs(worst.room()));
+  return worst.is_close() ? text + " close" : text;
+}
+
+std::string close_note(const FitAnswer& answer) {
+  double most = 1;
+  for (const Found& one : answer.search.found)
+    if (one.fit.worst().is_close()) most = std::max(most, one.fit.worst().gaps_most);
+  if (most == 1) return {};
+  return fmt::format(
+      "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile with "
+      "--backend xla --target {} decides",
+      most, answer.hardware);
 }
 
 std::string ShownStep::seconds_text() const { return human_seconds(seconds) + (is_measured ? " measured" : ""); }
@@ -170,8 +185,9 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
     if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
       words += "      " + known->reason + "\n";
   }
-  text +=
-      "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n\nto run one:\n" + words;
+  text += "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n";
+  if (const std::string note = close_note(answer); !note.empty()) text += note + "\n";
+  text += "\nto run one:\n" + words;
   text += "\n" + scatter_text(answer);
   return text + confirmed_text(answer);
 }

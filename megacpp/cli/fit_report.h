@@ -46,6 +46,11 @@ struct FitAnswer {
 /// "--set layout.zero=3 --set train.batch=8"; nothing to set: "as it is".
 std::string set_words(const plan::Changes& changes);
 
+/// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free.
+std::string room_text(const fit::ChipGroup& worst);
+/// What close means, where something found is; else empty.
+std::string close_note(const FitAnswer& answer);
+
 /// The first `top` and all of the front.
 std::string fit_text(const FitAnswer& answer, size_t top);
 Json fit_json(const FitAnswer& answer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -84,6 +85,42 @@ TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
   EXPECT_EQ(after["ranked_by"]["measured"], false);
   const std::string table = fit({"--hardware", "host:2", "--top", "1000"}).out;
   EXPECT_NE(table.find("10.00 s measured"), std::string::npos) << table;
+}
+
+// XLA runs one program on all chips of a TPU slice.
+TEST_F(FitCommandTest, OnTpusNoPipelinesAreOffered) {
+  const Json answer = Json::parse(fit({"--hardware", "v6e:2x2", "--json"}).out);
+  ASSERT_FALSE(answer["candidates"].empty());
+  for (const Json& one : answer["candidates"])
+    for (const Json& setting : one["set"])
+      EXPECT_FALSE(setting.get<std::string>().starts_with("layout.pipeline_parallel")) << setting;
+  bool is_said = false;
+  for (const Json& one : answer["dropped"])
+    is_said = is_said || one["reason"].get<std::string>().find("no pipeline stages") != std::string::npos;
+  EXPECT_TRUE(is_said) << answer["dropped"];
+}
+
+TEST_F(FitCommandTest, WhatACompilersGapsMayOverflowIsMarkedClose) {
+  const Json roomy = Json::parse(fit({"--hardware", "v6e:2x2", "--json"}).out)["candidates"][0];
+  EXPECT_EQ(roomy["is_close"], false);
+  const std::string limit = std::to_string(roomy["needed_bytes"].get<int64_t>() + 1);
+  const std::vector<std::string> tight = {"--hardware", "v6e:2x2", "--set", "hardware.limit=" + limit};
+  std::vector<std::string> as_json = tight, as_page = tight;
+  as_json.emplace_back("--json");
+  const Json answer = Json::parse(fit(as_json).out);
+  const auto is_close = [](const Json& one) { return one["is_close"].get<bool>(); };
+  EXPECT_TRUE(std::ranges::any_of(answer["candidates"], is_close)) << answer;
+  for (const Json& one : answer["candidates"])
+    if (is_close(one)) {
+      EXPECT_TRUE(one["fits"].get<bool>());
+    }
+  const std::string text = fit(tight).out;
+  EXPECT_NE(text.find(" close "), std::string::npos) << text;
+  EXPECT_NE(text.find("close: a compiler leaves gaps between buffers"), std::string::npos) << text;
+  const std::filesystem::path file = folder_ / "close.html";
+  as_page.insert(as_page.end(), {"--html", file.string()});
+  fit(as_page);
+  EXPECT_NE(base::read_file(file).find("close: a compiler leaves gaps"), std::string::npos);
 }
 
 TEST_F(FitCommandTest, PageStandsAlone) {

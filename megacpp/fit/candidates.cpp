@@ -45,7 +45,8 @@ std::vector<int64_t> zero_levels(int64_t copies, int64_t micro_steps) {
 
 class Enumerator {
  public:
-  Enumerator(const Recipe& recipe, int64_t chips) : recipe_(recipe), chips_(chips) {
+  Enumerator(const Recipe& recipe, int64_t chips, const base::Decision& pipelines)
+      : recipe_(recipe), chips_(chips), pipelines_(pipelines) {
     const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
     experts_ = plan::has_experts(recipe.model, pattern) ? recipe.model.feed_forward.experts : 1;
   }
@@ -76,6 +77,7 @@ class Enumerator {
  private:
   // What the gates would say as well, without their search for a way out.
   std::string cheap_refusal(const LayoutChoice& d, SplitSequences split) const {
+    if (d.pipeline > 1 && !pipelines_) return pipelines_.reason();
     if (d.context > 1 && split == SplitSequences::no) return "sequences are short enough for one chip";
     if (d.context > recipe_.layout.context_parallel && recipe_.train.sequence / d.context < kLeastRun)
       return fmt::format("fewer than {} tokens of a sequence on a chip", kLeastRun);
@@ -117,6 +119,7 @@ class Enumerator {
 
   const Recipe& recipe_;
   int64_t chips_;
+  const base::Decision& pipelines_;
   int64_t experts_ = 1;
   Candidates found_;
 };
@@ -132,8 +135,8 @@ void Candidates::drop(const std::string& reason, int64_t layouts) {
   }
 }
 
-Candidates legal_layouts(const Recipe& recipe, int64_t chips, SplitSequences split) {
-  return Enumerator(recipe, chips).run(split);
+Candidates legal_layouts(const Recipe& recipe, int64_t chips, SplitSequences split, const base::Decision& pipelines) {
+  return Enumerator(recipe, chips, pipelines).run(split);
 }
 
 plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {

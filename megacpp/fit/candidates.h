@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/decision.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -38,7 +39,9 @@ struct Candidates {
 
 enum class SplitSequences { no, yes };  // whether context_parallel above 1 is a choice
 
-Candidates legal_layouts(const recipe::Recipe& recipe, int64_t chips, SplitSequences split);
+/// `pipelines` says whether pipeline_parallel above 1 is a choice on that hardware (runs_pipelines in lane.h).
+Candidates legal_layouts(const recipe::Recipe& recipe, int64_t chips, SplitSequences split,
+                         const base::Decision& pipelines = base::Decision::yes());
 
 /// What to set, and only where it differs from the recipe.
 plan::Changes changes_for(const recipe::Recipe& recipe, const LayoutChoice& choice);

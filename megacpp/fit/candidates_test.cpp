@@ -80,6 +80,16 @@ TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
   EXPECT_EQ(candidates.considered, 35);  // ways to write 8 as a product of five
 }
 
+TEST(CandidatesTest, PipelinesAreLeftOutWhereTheBackendRunsNone) {
+  const base::Decision none = base::Decision::no("no stages here");
+  const Candidates candidates = legal_layouts(test_recipe(), 8, SplitSequences::no, none);
+  ASSERT_FALSE(candidates.legal.empty());
+  for (const LayoutChoice& choice : candidates.legal) EXPECT_EQ(choice.pipeline, 1);
+  const auto at = std::ranges::find(candidates.dropped, none.reason(), &Dropped::reason);
+  ASSERT_NE(at, candidates.dropped.end());
+  EXPECT_EQ(at->layouts, 20);  // 35 products of five, 15 of four
+}
+
 TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {
   const recipe::Recipe recipe = test_recipe({"train.sequence=1024"});
   int64_t longest = 1;

@@ -2,11 +2,22 @@
 #include "megacpp/fit/lane.h"
 
 namespace megacpp::fit {
+namespace {
+
+bool is_xla(const hw::Slice& slice, const std::string& backend) {
+  return backend == "xla" || slice.chip.kind == hw::ChipKind::tpu;
+}
+
+}  // namespace
 
 std::string lane_name(const hw::Slice& slice, const std::string& backend) {
   const hw::ChipKind kind = slice.chip.kind;
-  const bool is_xla = backend == "xla" || kind == hw::ChipKind::tpu;
-  return (is_xla ? "xla" : kind == hw::ChipKind::gpu ? "cuda" : "cpu") + (" " + slice.chip.name);
+  return (is_xla(slice, backend) ? "xla" : kind == hw::ChipKind::gpu ? "cuda" : "cpu") + (" " + slice.chip.name);
+}
+
+base::Decision runs_pipelines(const hw::Slice& slice, const std::string& backend) {
+  if (!is_xla(slice, backend)) return base::Decision::yes();
+  return base::Decision::no("the backend xla runs one program on all chips: no pipeline stages");
 }
 
 }  // namespace megacpp::fit

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "megacpp/base/decision.h"
 #include "megacpp/hw/slice.h"
 
 namespace megacpp::fit {
@@ -11,5 +12,8 @@ namespace megacpp::fit {
 /// "xla v6e" for TPUs, which nothing else compiles for; "cuda h100" or "xla h100" for GPUs; "cpu host" or "xla host"
 /// for this machine. `backend` is the recipe's.
 std::string lane_name(const hw::Slice& slice, const std::string& backend);
+
+/// Whether the backend that runs there gives pipeline stages programs of their own.
+base::Decision runs_pipelines(const hw::Slice& slice, const std::string& backend);
 
 }  // namespace megacpp::fit

@@ -18,5 +18,13 @@ TEST(LaneTest, IsTheBackendAndTheChip) {
   EXPECT_EQ(lane_name(hw::parse_target("host:2", here), "xla"), "xla host");
 }
 
+TEST(LaneTest, StagesHaveProgramsOfTheirOwnWhereXlaDoesNotRun) {
+  EXPECT_TRUE(runs_pipelines(hw::parse_target("h100:8"), "cpu"));
+  EXPECT_FALSE(runs_pipelines(hw::parse_target("h100:8"), "xla"));
+  const base::Decision on_tpu = runs_pipelines(hw::parse_target("v6e:2x2"), "cpu");
+  EXPECT_FALSE(on_tpu);
+  EXPECT_NE(on_tpu.reason().find("pipeline"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/plan/print.h"
 
@@ -129,7 +130,8 @@ class Search {
   // The second time sequences are split as well: what was looked at the first time is left out.
   void gather(SplitSequences split) {
     const bool is_again = result_.considered > 0;
-    Candidates candidates = legal_layouts(recipe_, assumptions_.slice.devices(), split);
+    Candidates candidates = legal_layouts(recipe_, assumptions_.slice.devices(), split,
+                                          runs_pipelines(assumptions_.slice, recipe_.backend));
     if (is_again) std::erase_if(candidates.legal, [](const LayoutChoice& c) { return c.context == 1; });
     std::vector<Option> too_large;
     families_.clear();
