@@ -10,6 +10,7 @@
 #include "megacpp/partition/factor_axes.h"
 #include "megacpp/partition/lower_reshard.h"
 #include "megacpp/partition/replication_gate.h"
+#include "megacpp/partition/stable_state.h"
 #include "megacpp/partition/sum_ends.h"
 
 namespace megacpp::partition {
@@ -596,8 +597,9 @@ Partitioned whole_program(const ir::Graph& graph) {
 }  // namespace
 
 Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options) {
-  if (mesh.chips() == 1) return whole_program(graph);
-  return Partitioner(graph, mesh, known, options).run();
+  Partitioned result = mesh.chips() == 1 ? whole_program(graph) : Partitioner(graph, mesh, known, options).run();
+  check_stable_state(result, known, mesh);
+  return result;
 }
 
 }  // namespace megacpp::partition

@@ -42,8 +42,8 @@ struct Options {
   size_t forward_nodes = SIZE_MAX;
 };
 
-/// `known` gives the placement of "auto" inputs that an earlier program has left. E1408 when a reshard would replicate
-/// too much.
+/// `known` gives the placement of state that earlier programs of the step have left; "auto" inputs take it over. E1408
+/// when a reshard would replicate too much, E1409 when state would not stay as it is placed.
 Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known = {},
                       const Options& options = {});
 

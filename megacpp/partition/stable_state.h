@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate "a plan is stable across steps": a step leaves every state tensor placed as it found it, so that the next
+// step can run the same programs.
+#pragma once
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/partition/partition.h"
+
+namespace megacpp::partition {
+
+/// E1409 where the program reads state in another placement or type than earlier programs of the step (`known`) left
+/// it, or where an output that replaces state (Output::donated) is not placed as the state it replaces.
+void check_stable_state(const Partitioned& program, const Placements& known, const ir::Mesh& mesh);
+
+}  // namespace megacpp::partition
