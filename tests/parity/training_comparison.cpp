@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -27,10 +28,13 @@ constexpr int64_t kDocumentBytes = 23;
 constexpr double kRoundingError = 2e-6;  // relative
 constexpr uint64_t kShakes = 6;          // each has about an even chance to fall off an edge
 
+using Tensors = std::map<std::string, std::vector<float>>;  // whole, by name
+
 struct TrainingRun {
   std::vector<train::StepReport> steps;
-  std::map<std::string, std::vector<float>> parameters;  // after the last step, whole
-  std::vector<runtime::ChipMemory> memory;               // [chip]
+  Tensors parameters;                       // after the last step
+  Tensors moments;                          // the same: all that the optimizer keeps
+  std::vector<runtime::ChipMemory> memory;  // [chip]
 };
 
 data::TextCorpus short_documents() {
@@ -110,6 +114,16 @@ train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
           [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }};
 }
 
+std::set<std::string> optimizer_state(const compile::Compiled& compiled) {
+  std::set<std::string> names;
+  for (const compile::StagePrograms& stage : compiled.stages)
+    for (const compile::Program& program : stage.programs)
+      for (const ir::NodeId id : program.graph.inputs())
+        if (const ir::Node& node = program.graph.node(id); node.role == ir::Role::optimizer)
+          names.insert(node.attrs.text("name"));
+  return names;
+}
+
 /// A shake above 0 shakes the initial weights.
 TrainingRun train_recipe(recipe::Recipe recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
   recipe.backend = backend.name;
@@ -122,11 +136,20 @@ TrainingRun train_recipe(recipe::Recipe recipe, const train::ParityBackend& back
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   if (shake > 0) shake_weights(compiled.parameters, state, shake);
-  TrainingRun result{.steps = train::train(recipe, compiled, batches, *run), .parameters = {}, .memory = {}};
+  TrainingRun result{
+      .steps = train::train(recipe, compiled, batches, *run), .parameters = {}, .moments = {}, .memory = {}};
   for (const blocks::Parameter& parameter : compiled.parameters)
     result.parameters[parameter.name] = state.read<float>(parameter.name);
+  for (const std::string& name : optimizer_state(compiled)) result.moments[name] = state.read<float>(name);
   for (const int64_t chip : run->local_chips()) result.memory.push_back(run->memory(chip));
   return result;
+}
+
+void compare_tensors(const Tensors& got, const Tensors& wanted, double tolerance, Differences& differences) {
+  for (const auto& [name, values] : wanted) {
+    const auto ours = got.find(name);
+    differences.check(name, ours == got.end() ? INFINITY : relative(ours->second, values), tolerance);
+  }
 }
 
 std::string difference(const TrainingRun& got, const TrainingRun& wanted, const Tolerances& tolerances) {
@@ -135,11 +158,8 @@ std::string difference(const TrainingRun& got, const TrainingRun& wanted, const 
                     relative(static_cast<double>(got.steps.size()), static_cast<double>(wanted.steps.size())), 0);
   for (size_t i = 0; i < std::min(got.steps.size(), wanted.steps.size()); ++i)
     compare_steps(got.steps[i], wanted.steps[i], tolerances, differences);
-  for (const auto& [name, values] : wanted.parameters) {
-    const auto ours = got.parameters.find(name);
-    const double error = ours == got.parameters.end() ? INFINITY : relative(ours->second, values);
-    differences.check("parameter " + name, error, tolerances.parameters);
-  }
+  compare_tensors(got.parameters, wanted.parameters, tolerances.parameters, differences);
+  compare_tensors(got.moments, wanted.moments, tolerances.moments, differences);
   return differences.text();
 }
 

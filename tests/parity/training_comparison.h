@@ -13,6 +13,9 @@ namespace megacpp::testing_support {
 
 inline constexpr double kRunTolerance = 1e-4;   // relative: losses, and parameters by Euclidean norm
 inline constexpr double kNormTolerance = 1e-3;  // relative: gradient norms
+/// Relative, by Euclidean norm: what the optimizer keeps for a parameter. AdamW divides a gradient by its own size, so
+/// that a parameter hardly shows whether its gradient was right or twice as large; its moments do.
+inline constexpr double kMomentTolerance = 1e-3;
 
 /// Where two experts score almost alike, another order of summing may choose the other one, and no tolerance is wide
 /// enough for what follows. A recipe stands on such an edge when its one-chip run moves beyond the tolerances though
@@ -28,11 +31,12 @@ struct Tolerances {
   double norms = kNormTolerance;
   double dropped = 0;  // requests are counted, so they must be equal
   double parameters = kRunTolerance;
+  double moments = kMomentTolerance;  // of every trainable parameter
 };
 
 /// Trains the recipe in its layout and on one chip, both on the CPU backend: losses, gradient norms, requests that
-/// experts dropped, the final parameters, and on every chip measured against planned memory. The text is of this
-/// repository, cut into short documents so that sequences of a few tokens cross their borders.
+/// experts dropped, the final parameters and optimizer state, and on every chip measured against planned memory. The
+/// text is of this repository, cut into short documents so that sequences of a few tokens cross their borders.
 Comparison compare_with_one_chip(const recipe::Recipe& recipe);
 
 /// The same with the layout on another backend, whose memory is not ours to plan; one chip is of the CPU backend.
