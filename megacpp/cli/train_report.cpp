@@ -63,7 +63,7 @@ std::string train_text(const TrainedRun& trained) {
   const launch::ChipReport worst = launch::worst_first(run).front();
   const train::Pace pace = train::pace_of(reports);
   const std::string where =
-      run.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
+      compiled.mesh.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
   const std::string measured = worst.memory.measured_peak_bytes > 0
                                    ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
                                    : "not measured by this plugin";

@@ -257,8 +257,8 @@ class PjrtExecutable : public Executable {
   std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
   std::map<std::string, size_t> result_;                       // by name
   std::vector<int64_t> limits_;                                // by chip, as BackendOptions
-  std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   Faults faults_;
+  std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   int64_t steps_ = 0;                                          // run so far
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
   std::vector<std::vector<Staged>> staged_;                    // [chip][argument]: on its way to the device
