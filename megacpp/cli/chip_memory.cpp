@@ -7,11 +7,8 @@
 #include "megacpp/runtime/fault_injection.h"
 
 namespace megacpp::cli {
-namespace {
 
-Json known(int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(); }
-
-}  // namespace
+Json bytes_or_null(const std::optional<int64_t>& bytes) { return bytes ? Json(*bytes) : Json(); }
 
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
   Json coordinates = Json::object();
@@ -26,10 +23,10 @@ Json to_json(const std::vector<launch::ChipReport>& chips, const ir::Mesh& mesh)
     list.push_back({{"chip", chip.chip},
                     {"coordinates", coordinates_json(chip.chip, mesh)},
                     {"host", runtime::host_name()},
-                    {"bytes_used", known(chip.memory.used_bytes)},
-                    {"bytes_limit", known(chip.memory.limit_bytes)},
-                    {"planned_peak_bytes", known(chip.memory.planned_peak_bytes)},
-                    {"measured_peak_bytes", known(chip.memory.measured_peak_bytes)}});
+                    {"bytes_used", bytes_or_null(chip.memory.used_bytes)},
+                    {"bytes_limit", bytes_or_null(chip.memory.limit_bytes)},
+                    {"planned_peak_bytes", bytes_or_null(chip.memory.planned_peak_bytes)},
+                    {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)}});
   return list;
 }
 

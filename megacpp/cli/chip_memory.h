@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "megacpp/cli/json.h"
@@ -10,6 +11,9 @@
 #include "megacpp/launch/chip_memory.h"
 
 namespace megacpp::cli {
+
+/// null where a backend does not know them.
+Json bytes_or_null(const std::optional<int64_t>& bytes);
 
 /// {"data": 1, "model": 0}
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh);

@@ -24,8 +24,9 @@ Result megacpp(const std::vector<std::string>& words) { return testing_support::
 
 // The smallest hybrid that has every family; trains in milliseconds.
 std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
-  return testing_support::on_recipe(command, "nam56r-tiny.yaml",
-                                    {"train.steps=3", "train.sequence=32", "train.batch=2", "model.depth=12"}, more);
+  return testing_support::on_recipe(
+      command, "nam56r-tiny.yaml",
+      {"train.steps=3", "train.log_every=1", "train.sequence=32", "train.batch=2", "model.depth=12"}, more);
 }
 
 TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {

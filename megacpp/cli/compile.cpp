@@ -16,11 +16,10 @@
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
@@ -68,7 +67,7 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
 
 void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), flags.options);
+      compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), flags.options);
   if (flags.json)
     print_as_json(recipe, compiled);
   else

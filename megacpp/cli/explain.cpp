@@ -17,7 +17,6 @@
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/parameter_table.h"

@@ -20,7 +20,7 @@
 #include "megacpp/launch/confirm.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/degrees.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::cli {
 namespace {
@@ -118,7 +118,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   };
   FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
   answer.search = fit::search_layouts(
-      recipe, assumptions, {.tries = flags.tries, .threads = runtime::cpu::available_threads(), .progress = progress});
+      recipe, assumptions, {.tries = flags.tries, .threads = runtime::available_threads(), .progress = progress});
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, assumptions, answer.search.found);

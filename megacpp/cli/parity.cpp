@@ -13,9 +13,8 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/recipe/schema.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
@@ -83,16 +82,8 @@ void print_report_json(const train::ParityReport& report) {
 
 int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
-  const train::ParityBackend backend = {
-      .name = settings.backend,
-      .target = [&](const ir::Mesh& mesh) { return launch::target_for(settings, mesh); },
-      .load =
-          [&](const compile::Compiled& compiled) {
-            return launch::load_for(settings, compiled, {.threads = launch::threads_for(settings)});
-          },
-      .options = {.without = flags.without},
-  };
-  const train::ParityReport report = train::run_parity(flags.file, settings.layout, backend);
+  const train::ParityReport report =
+      train::run_parity(flags.file, settings, runtime::backend_named(settings.backend), {.without = flags.without});
   if (flags.json)
     print_report_json(report);
   else

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -18,14 +17,15 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"
+#include "megacpp/cli/xla_report.h"
 #include "megacpp/data/text_corpus.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/xla_backend.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/pace.h"
 #include "megacpp/train/run_state.h"
@@ -62,7 +62,7 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
   if (recipe.backend == "xla") {
     fmt::print(stderr, "compile    {:.0f} ms, now by XLA ({}, collectives placed by {})\n",
                compile_seconds(compiled) * 1e3, recipe.xla.plugin, recipe.xla.placement);
-    fmt::print(stderr, "{}", runtime::plugins::to_text(launch::xla_flags(recipe), launch::kFlagLabel));
+    fmt::print(stderr, "{}", runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel));
     return;
   }
   fmt::print(stderr, "compile    {:.0f} ms, {} fallbacks; cpu, {} threads\n", compile_seconds(compiled) * 1e3,
@@ -79,39 +79,31 @@ void print_loaded(const runtime::Executable& run) {
   fmt::print(stderr, "           {}\n", run.path());
 }
 
+// A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
 class Progress {
  public:
-  Progress(const recipe::Recipe& recipe, const runtime::Executable& run)
-      : recipe_(recipe), run_(run), live_(isatty(STDERR_FILENO) != 0) {}
+  Progress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
 
   void operator()(const train::StepReport& report) {
-    seconds_ += report.seconds;
-    tokens_ += report.tokens;
-    const bool is_last = report.step + 1 == recipe_.train.steps;
-    const bool logged = report.step % recipe_.train.log_every == 0 || is_last;
-    if (!logged && !live_) return;
+    const bool is_warm = report.step > 0;
     const double left =
-        seconds_ / static_cast<double>(report.step + 1) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    const std::string line =
-        fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:>7.0f} tok/s{}{}  {:.0f}s left",
-                    report.step + 1, recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-                    static_cast<double>(tokens_) / seconds_, peak_text(),
-                    report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "", left);
-    fmt::print(stderr, "{}{}{}", live_ ? "\r\033[K" : "", line, logged ? "\n" : "");
+        report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
+    fmt::print(stderr, "step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}{}{}{}{}\n", report.step + 1,
+               recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+               is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
+               peak_text(), report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "",
+               is_warm ? fmt::format("  {:.0f}s left", left) : "");
     std::fflush(stderr);
   }
 
  private:
   std::string peak_text() const {
-    const int64_t peak = launch::worst_first(run_).front().memory.measured_peak_bytes;
-    return peak > 0 ? "  peak " + memory::human_bytes(peak) : "";
+    const std::optional<int64_t> peak = launch::worst_first(run_).front().memory.measured_peak_bytes;
+    return peak ? "  peak " + memory::human_bytes(*peak) : "";
   }
 
   const recipe::Recipe& recipe_;
   const runtime::Executable& run_;
-  bool live_;
-  double seconds_ = 0;
-  int64_t tokens_ = 0;
 };
 
 void print_summary(const Flags& flags, const TrainedRun& trained) {
@@ -123,12 +115,13 @@ void print_summary(const Flags& flags, const TrainedRun& trained) {
     fmt::print("{}", train_text(trained));
 }
 
-// XLA shows neither what its nodes compute nor when: said before anything is compiled.
-void refuse_what_xla_hides(const Flags& flags) {
+// What runs a step as one program shows neither what its nodes compute nor when: said before anything is compiled.
+void refuse_what_is_hidden(const Flags& flags, const runtime::Backend& backend) {
+  if (backend.runs_node_by_node) return;
   const char* flag = flags.check_nans ? "--check-nans" : flags.profile ? "--profile" : "--trace";
   MEGACPP_REQUIRE(!flags.check_nans && !flags.profile && flags.trace.empty(), E1505,
                   {.where = flag,
-                   .got = "backend xla, which runs a whole step as one program",
+                   .got = "backend " + backend.name + ", which runs a whole step as one program",
                    .wanted = "a backend that runs one op after the other",
                    .next = "leave it out, or set backend: cpu"});
 }
@@ -136,39 +129,38 @@ void refuse_what_xla_hides(const Flags& flags) {
 // One try: loads what the launch settled on and trains it to the end.
 int train_once(const Flags& flags, const data::TextCorpus& corpus, launch::Launch& launch) {
   const recipe::Recipe& recipe = launch.recipe();
-  const int threads = launch::threads_for(recipe);
+  const int threads = runtime::threads_for(recipe);
   const plan::Plan& plan = launch.estimate().plan;
   const data::Batches batches(corpus, train::batch_options(recipe));
   // What was compiled on paper is what the CPU backend runs; XLA gets its own form of it.
   std::optional<compile::Compiled> for_xla;
   if (recipe.backend == "xla")
-    for_xla = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh));
+    for_xla = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh));
   const compile::Compiled& compiled = for_xla ? *for_xla : launch.estimate().compiled;
   print_header(recipe, compiled, corpus, threads);
-  const auto run = launch::load_for(recipe, compiled,
-                                    {.threads = threads,
-                                     .profile = flags.profile,
-                                     .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
-                                     .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
+  runtime::LoadOptions options = runtime::load_options(recipe, compiled.mesh.chips());
+  options.profile = flags.profile;
+  options.trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps;
+  const auto run = runtime::load_for(recipe, compiled, options);
   if (recipe.backend == "xla") print_loaded(*run);
   train::confirm_start(plan, compiled, *run);
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   Progress progress(recipe, *run);
   const auto reports = train::train(recipe, compiled, batches, *run, {.check_nans = flags.check_nans},
-                                    {.after_step = [&](const train::StepReport& report) { progress(report); },
+                                    {.after_log = [&](const train::StepReport& report) { progress(report); },
                                      .should_stop = [] { return interrupted.load(); }});
   if (!reports.empty()) launch.record_success(*run, train::pace_of(reports).step_seconds());
   print_summary(flags, {launch, compiled, reports, *run});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace, train::to_chrome_trace(train::traces_of(*run, compiled.mesh)));
   if (!interrupted.load()) return 0;
-  fmt::print(stderr, "interrupted after {} steps\n", reports.size());
+  fmt::print(stderr, "interrupted after {} steps\n", train::steps_in(reports));
   return base::kInterruptedStatus;
 }
 
 int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
-  if (recipe.backend == "xla") refuse_what_xla_hides(flags);
+  refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   launch::Launch launch(recipe, flags.catalog);

@@ -9,7 +9,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
-#include "megacpp/launch/backend.h"
+#include "megacpp/runtime/xla_backend.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {
@@ -64,12 +64,14 @@ std::string train_text(const TrainedRun& trained) {
   const train::Pace pace = train::pace_of(reports);
   const std::string where =
       compiled.mesh.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
-  const std::string measured = worst.memory.measured_peak_bytes > 0
-                                   ? fmt::format("{} bytes measured", worst.memory.measured_peak_bytes)
+  const std::string measured = worst.memory.measured_peak_bytes
+                                   ? fmt::format("{} bytes measured", *worst.memory.measured_peak_bytes)
                                    : "not measured by this plugin";
-  std::string text = fmt::format("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {} planned{}\n",
-                                 launch.recipe().name, reports.size(), reports.front().loss, reports.back().loss,
-                                 pace.tokens_per_second(), measured, worst.memory.planned_peak_bytes, where);
+  const std::string planned =
+      worst.memory.planned_peak_bytes ? fmt::format("{} planned", *worst.memory.planned_peak_bytes) : "not planned";
+  std::string text = fmt::format("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {}{}\n",
+                                 launch.recipe().name, train::steps_in(reports), reports.front().loss,
+                                 reports.back().loss, pace.tokens_per_second(), measured, planned, where);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
   return text + "regime: " + to_text(regime_of(trained)) + "\n";
 }
@@ -82,20 +84,24 @@ Json train_json(const TrainedRun& trained) {
   const train::Pace pace = train::pace_of(reports);
   const double predicted = launch.estimate().time.seconds();
   const fit::Regime regime = regime_of(trained);
-  Json losses = Json::array();
-  for (const train::StepReport& report : reports) losses.push_back(report.loss);
+  Json losses = Json::array(), logged = Json::array();
+  for (const train::StepReport& report : reports) {
+    losses.push_back(report.loss);
+    logged.push_back(report.step);
+  }
   Json summary = {{"name", recipe.name},
                   {"pattern", recipe.model.pattern},
-                  {"steps", static_cast<int64_t>(reports.size())},
+                  {"steps", train::steps_in(reports)},
+                  {"logged_steps", logged},
                   {"losses", losses},
                   {"tokens_per_second", pace.tokens_per_second()},
                   {"path", run.path()},
                   {"compile_seconds", compile_seconds(compiled)},
-                  {"xla_compile_seconds", run.counters().compile_seconds},
+                  {"backend_compile_seconds", run.counters().compile_seconds},
                   {"counters", counters_json(run.counters())},
                   {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-                  {"planned_peak_bytes", worst.memory.planned_peak_bytes},
-                  {"measured_peak_bytes", worst.memory.measured_peak_bytes},
+                  {"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
+                  {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
                   {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
                   {"chips", to_json(chips, compiled.mesh)},
                   {"rung", static_cast<int64_t>(launch.rung())},
@@ -106,7 +112,7 @@ Json train_json(const TrainedRun& trained) {
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-  if (recipe.backend == "xla") summary["xla_flags"] = runtime::plugins::to_json(launch::xla_flags(recipe));
+  if (recipe.backend == "xla") summary["xla_flags"] = runtime::plugins::to_json(runtime::xla_flags(recipe));
   return summary;
 }
 

@@ -9,8 +9,8 @@
 #include "megacpp/base/file.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/hw/tiled_layout.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/launch/remember.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -105,7 +105,7 @@ compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan
   own.xla.placement = "megacpp";
   compile::Options own_options = options;
   if (own != recipe) own_options.dump_dir.reset();
-  return compile::compile_training(own, plan, launch::target_for(own, plan.parallel.mesh), own_options);
+  return compile::compile_training(own, plan, runtime::target_for(own, plan.parallel.mesh), own_options);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -130,7 +130,7 @@ emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, co
   const bool is_ours = recipe.xla.placement == "megacpp";
   std::optional<compile::Compiled> whole;
   if (!is_ours)
-    whole = compile::compile_training(recipe, plan, launch::target_for(recipe, plan.parallel.mesh), options);
+    whole = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), options);
   const auto start = std::chrono::steady_clock::now();
   emit::Module module = pjrt::module_of(is_ours ? ours : *whole,
                                         is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
@@ -190,7 +190,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
 
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
                               const compile::Compiled&, const compile::Options&) {
-  launch::target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
+  runtime::target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
   return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
 }
 

@@ -8,7 +8,6 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -54,7 +53,7 @@ void print_place(const XlaCompilation& c) {
   if (!c.report.device_kind.empty())
     fmt::print("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
                c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
-  fmt::print("{}", plugins::to_text(c.choice.xla_flags, launch::kFlagLabel));
+  fmt::print("{}", plugins::to_text(c.choice.xla_flags, kFlagLabel));
   fmt::print("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
   if (c.report.compile_seconds > 0) fmt::print("compile    {:.1f} s\n", c.report.compile_seconds);
 }

@@ -7,6 +7,7 @@
 #include "megacpp/compile/pass.h"
 #include "megacpp/compile/schedule_passes.h"
 #include "megacpp/compile/stage_programs.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
@@ -137,6 +138,7 @@ Compiled compile(Compilation run, const Options& options) {
   if (parallel.balanced_order) run.compiled.time_order = parallel.time_order(parallel.sequence_chunks);
   run_passes(all_passes(), options, run);
   run.compiled.parameters = std::move(run.forward.parameters);
+  for (StagePrograms& stage : run.compiled.stages) stage.state = state_table(stage, run.compiled.parameters);
   if (run.recipe != nullptr) run.compiled.expert_loads = std::move(run.forward.expert_loads);
   return std::move(run.compiled);
 }

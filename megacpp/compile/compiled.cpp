@@ -27,6 +27,11 @@ size_t StagePrograms::index_of(ProgramKind kind) const {
   return static_cast<size_t>(at - programs.begin());
 }
 
+const StateTensor* StagePrograms::find_state(const std::string& name) const {
+  const auto at = std::ranges::lower_bound(state, name, {}, &StateTensor::name);
+  return at == state.end() || at->name != name ? nullptr : &*at;
+}
+
 size_t Compiled::stage_of(int64_t chip) const {
   return stages.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
 }

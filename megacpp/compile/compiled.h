@@ -50,19 +50,37 @@ struct Action {
   bool reports = false;      // whether its outputs hold the loss
 };
 
+/// One tensor that the chips of a stage hold between programs.
+struct StateTensor {
+  std::string name;
+  ir::Role role = ir::Role::weight;
+  ir::TensorType whole = {};
+  ir::Sharding sharding = {};
+  bool trainable = false;  // a parameter that gradients change
+  bool kept = false;       // from step to step: parameters and optimizer state; all else is made within a step
+  /// The batch input that is copied here before a program reads it: "batch.ids" for "chunk0.slot1.batch.ids". Empty:
+  /// none.
+  std::string staged_as = {};
+  bool per_micro_step = false;  // each micro-step has its own; else one for the whole step, as the learning rate
+};
+
 /// What the chips of one pipeline stage run.
 struct StagePrograms {
   std::vector<Program> programs = {};  // of one chip, scheduled
   partition::Placements inputs = {};   // how state and batch are sharded over the mesh, by name
   memory::MemoryPlan memory = {};
-  std::vector<Action> step = {};  // one optimizer step, in order
-  double flops = 0;               // of one chip in one step without the update, recompute included
+  std::vector<Action> step = {};        // one optimizer step, in order
+  std::vector<StateTensor> state = {};  // every input of the programs, sorted by name
+  double flops = 0;                     // of one chip in one step without the update, recompute included
 
   bool has(ProgramKind kind) const;
   /// The first program of the kind, which must exist. Without a pipeline there is one of each.
   size_t index_of(ProgramKind kind) const;
   const Program& find(ProgramKind kind) const { return programs[index_of(kind)]; }
   ProgramKind kind_of(const Action& action) const { return programs[action.program].kind; }
+  bool is_update(const Action& action) const { return kind_of(action) == ProgramKind::update; }
+  /// Nothing where the stage has no state of that name.
+  const StateTensor* find_state(const std::string& name) const;
 };
 
 struct PassTime {

@@ -2,8 +2,9 @@
 #include "megacpp/launch/assumptions.h"
 
 #include "megacpp/fit/lane.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
@@ -14,7 +15,7 @@ hw::Slice slice_named(const std::string& name) {
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
   const int64_t devices = slice.devices();
-  const int threads = runtime::cpu::threads_per_chip(threads_for(recipe), devices);
+  const int threads = runtime::cpu::threads_per_chip(runtime::threads_for(recipe), devices);
   fit::Assumptions assumptions{.slice = std::move(slice),
                                .kernels = runtime::cpu::cpu_target(threads),
                                .limits = recipe::chip_limits(recipe.hardware, devices)};

@@ -16,8 +16,8 @@ struct ChipReport {
   int64_t peak_bytes() const;  // measured, or planned where nothing is measured
 };
 
-/// The local chips, the one with the least room below its limit first; where no limit is known, the one that used the
-/// most.
+/// The local chips, the one with the fewest free bytes below its limit first; without a known limit, the one that used
+/// the most.
 std::vector<ChipReport> worst_first(const runtime::Executable& run);
 
 }  // namespace megacpp::launch

@@ -4,9 +4,9 @@
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/ir/chip_name.h"
-#include "megacpp/launch/backend.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/remember.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/pace.h"
 #include "megacpp/train/run_state.h"
@@ -18,12 +18,12 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
   recipe::Recipe recipe = candidate.recipe;
   recipe.backend = "cpu";
   recipe.train.steps = kConfirmSteps;
+  recipe.train.log_every = 1;
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, train::batch_options(recipe));
   const auto run =
-      load_for(recipe, estimate.compiled,
-               {.threads = threads_for(recipe), .wait_limit = std::chrono::seconds(recipe.train.wait_limit)});
+      runtime::load_for(recipe, estimate.compiled, runtime::load_options(recipe, estimate.compiled.mesh.chips()));
   train::confirm_start(estimate.plan, estimate.compiled, *run);
   train::RunState(estimate.compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   const std::vector<train::StepReport> reports = train::train(recipe, estimate.compiled, batches, *run);
@@ -37,8 +37,8 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
   catalog.use([&](catalog::Catalog& open) {
     remember_measured(open, estimate, fit::lane_name(assumptions.slice, recipe.backend), 0, measured);
   });
-  return {.planned_bytes = worst.memory.planned_peak_bytes,
-          .measured_bytes = worst.memory.measured_peak_bytes,
+  return {.planned_bytes = worst.memory.planned_peak_bytes.value(),
+          .measured_bytes = worst.memory.measured_peak_bytes.value(),
           .predicted_seconds = candidate.time.seconds(),
           .measured_seconds = pace.step_seconds().value()};
 }

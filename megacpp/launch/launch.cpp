@@ -171,7 +171,7 @@ void Launch::record_success(const runtime::Executable& run, std::optional<double
                     .chip = ir::chip_name(worst.chip, estimate_->compiled.mesh),
                     .plan = &estimate_->compiled.programs_of(worst.chip).memory,
                     .step_seconds = step_seconds};
-  if (worst.memory.measured_peak_bytes > 0) measured.bytes = worst.memory.measured_peak_bytes;
+  measured.bytes = worst.memory.measured_peak_bytes;
   catalog_.use([&](catalog::Catalog& catalog) {
     remember_measured(catalog, *estimate_, fit::lane_name(assumptions_.slice, asked_.backend), rung_, measured);
     if (reasons_.empty()) return;  // nothing new about where to start

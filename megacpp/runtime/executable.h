@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded run on all chips of a mesh: the programs of a chip over one arena each, ready to step. State is reached by
-// chip and name; running a program never allocates and touches nothing outside the arenas.
+// A loaded run on all chips of a mesh, ready to step. The host writes and reads state by the compiled run's table,
+// stages the micro-batches of a step, runs it, and fetches named outputs where it wants to see them. Between staging
+// and fetching the host has no part in a step: a backend may run it as one program and need not be waited for.
 #pragma once
 
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,15 +14,18 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/runtime/counters.h"
+#include "megacpp/runtime/step_ports.h"
 
 namespace megacpp::runtime {
 
-/// Bytes of one chip, planned and as the running program really used them.
+/// Bytes of one chip, planned and as the running program really used them. What a backend does not know is absent.
 struct ChipMemory {
-  int64_t used_bytes = 0;   // held now
-  int64_t limit_bytes = 0;  // it may use; without a limit of its own its share of the machine; 0: not known
-  int64_t planned_peak_bytes = 0;
-  int64_t measured_peak_bytes = 0;  // end of the highest tensor any kernel was handed so far, with its alignment
+  std::optional<int64_t> used_bytes = {};   // held now
+  std::optional<int64_t> limit_bytes = {};  // it may use; without a limit of its own its share of the machine
+  std::optional<int64_t> planned_peak_bytes = {};
+  std::optional<int64_t> measured_peak_bytes = {};  // end of the highest tensor any kernel was handed so far, aligned
+
+  bool operator==(const ChipMemory&) const = default;
 };
 
 /// The node that made a number which is not finite.
@@ -43,12 +46,9 @@ struct TraceEvent {
   double end;
 };
 
-/// Called on the chip's own thread, around each action of its step.
-struct StepHooks {
-  std::function<void(int64_t chip, const compile::Action&)> before = {};
-  std::function<void(int64_t chip, const compile::Action&)> after = {};
-  /// Look at every result, and throw NotFinite at the first NaN or infinity.
-  bool check_values = false;
+enum class StepMode : uint8_t {
+  plain,
+  check_values,  // look at every result, and throw NotFinite at the first NaN or infinity
 };
 
 /// Thrown by run_step(); the run is over then.
@@ -61,36 +61,69 @@ struct NotFinite : std::exception {
 
 class Executable {
  public:
+  /// `compiled` must outlive it. `fetches` as for step_ports().
+  Executable(const compile::Compiled& compiled, const std::vector<std::string>& fetches);
   virtual ~Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
 
-  virtual int64_t chips() const = 0;  // of the mesh, on all processes
+  virtual int64_t chips() const { return compiled_.mesh.chips(); }  // of the mesh, on all processes
   /// The chips that this process runs, ascending. Everything below that names a chip means one of these.
   virtual const std::vector<int64_t>& local_chips() const = 0;
-  /// All bytes of a chip's state tensor, in its storage dtype. An unknown name or another size is an internal error.
-  virtual void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) = 0;
-  virtual void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const = 0;
-  /// Of a chip's state tensor; nothing where the chip has none of that name.
-  virtual std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const = 0;
-  /// One program on all chips, where all run the same ones. When a chip fails, the others stop too and its error is
-  /// thrown; the run is over then.
-  virtual void run(size_t program) = 0;
-  /// Every chip runs its whole step, without waiting for the others but where they exchange something. Memory that
-  /// runs out is memory::OutOfMemory, on every backend.
-  virtual void run_step(const StepHooks& hooks) = 0;
-  /// The bytes of an output of the program that ran last.
-  virtual std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip = 0) const = 0;
-  float scalar_output(size_t program, const std::string& name, int64_t chip = 0) const;  // f32
-  virtual ChipMemory memory(int64_t chip = 0) const = 0;
+  /// What a chip holds; only tensors that are kept between steps can be written and read.
+  std::span<const compile::StateTensor> state(int64_t chip) const { return compiled_.programs_of(chip).state; }
 
+  /// All bytes of a chip's part of a state tensor, in its storage dtype. E1203 for a name that is not in the table, for
+  /// one that is not kept between steps, and for another size, on every backend.
+  void write_state(const std::string& name, int64_t chip, std::span<const std::byte> part);
+  void read_state(const std::string& name, int64_t chip, std::span<std::byte> part) const;
+  /// What the backend really holds of a kept tensor; nothing where the chip has none of that name.
+  virtual std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const = 0;
+
+  /// A chip's part of a batch input ("batch.ids", "lr") for one micro-step; it stays until it is staged again. Inputs
+  /// that are the same for the whole step have micro-step 0 only. The bytes are free for reuse when this returns. E1203
+  /// for a name or a micro-step the chip's step does not have, and for another size.
+  void stage_batch(const std::string& name, int64_t micro, int64_t chip, std::span<const std::byte> part);
+  bool stages(const std::string& name, int64_t chip) const;
+
+  /// Every chip runs its whole step on what is staged, without waiting for the others but where they exchange
+  /// something; may return before the devices are done. When a chip fails, the others stop too and its error is thrown,
+  /// here or where the host next waits; the run is over then. Memory that runs out is memory::OutOfMemory.
+  virtual void run_step(StepMode mode) = 0;
+
+  /// Waits for the device. The output as the last step left it: one chip's part for each micro-step, one behind the
+  /// other, in order; outputs of the update once. E1203 for a name that the chip does not make or that loading did not
+  /// ask for.
+  std::vector<std::byte> fetch(const std::string& name, int64_t chip) const;
+  std::vector<float> fetch_f32(const std::string& name, int64_t chip) const;
+  bool fetches(const std::string& name, int64_t chip) const;
+
+  virtual ChipMemory memory(int64_t chip = 0) const = 0;
   /// What runs the programs: "cpu", or a plugin and the versions it names. Two runs compare only on the same path.
   virtual std::string path() const = 0;
-  /// Compilations after compile::, transfers, waits; all zero where programs run in this process's own memory.
-  virtual Counters counters() const { return {}; }
-
+  /// Compilations after compile::, transfers, waits.
+  virtual Counters counters() const = 0;
   /// Seconds spent per op since load, over all chips, when profiling is on.
-  virtual std::vector<std::pair<std::string, double>> op_seconds() const = 0;
+  virtual std::vector<std::pair<std::string, double>> op_seconds() const { return {}; }
   /// What a chip did when, in the first steps, as many as loading asked for.
-  virtual const std::vector<TraceEvent>& trace(int64_t chip) const = 0;
+  virtual std::span<const TraceEvent> trace(int64_t /*chip*/) const { return {}; }
+
+ protected:
+  const compile::Compiled& compiled() const { return compiled_; }
+  const StepPorts& ports(int64_t chip) const { return ports_[compiled_.stage_of(chip)]; }
+
+  // Arguments are checked: names are in the table, sizes agree.
+  virtual void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) = 0;
+  virtual void get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const = 0;
+  virtual void put_batch(const StagedInput& input, int64_t micro, int64_t chip, std::span<const std::byte> part) = 0;
+  virtual void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const = 0;
+
+ private:
+  const compile::StateTensor& kept_state(const std::string& name, int64_t chip, size_t bytes) const;
+  const FetchedOutput& fetched_output(const std::string& name, int64_t chip) const;
+
+  const compile::Compiled& compiled_;
+  std::vector<StepPorts> ports_;  // by pipeline stage
 };
 
 }  // namespace megacpp::runtime

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/processor.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <fstream>
 
 namespace megacpp::runtime {
@@ -19,6 +22,12 @@ const std::string& Processor::field(const std::string& name) const {
   static const std::string kNone;
   const auto found = fields_.find(name);
   return found == fields_.end() ? kNone : found->second;
+}
+
+int available_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 Processor this_processor() {

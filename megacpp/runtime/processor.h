@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Linux says of the cores of a machine in /proc/cpuinfo.
+// What Linux says of the cores of a machine.
 #pragma once
 
 #include <istream>
@@ -8,7 +8,7 @@
 
 namespace megacpp::runtime {
 
-/// {"CPU part": "0xd40"}; a field that is not there is an empty text.
+/// As in /proc/cpuinfo: {"CPU part": "0xd40"}; a field that is not there is an empty text.
 class Processor {
  public:
   /// Of the first core.
@@ -19,6 +19,9 @@ class Processor {
  private:
   std::map<std::string, std::string> fields_;
 };
+
+/// Threads available to this process.
+int available_threads();
 
 /// Of this machine; without fields where there is no such file.
 Processor this_processor();

@@ -27,17 +27,16 @@ std::vector<Wanted> state_of(const blocks::Parameter& parameter, const plan::Par
 
 bool is_somewhere(const blocks::Parameter& parameter, const compile::Compiled& compiled) {
   return std::any_of(compiled.stages.begin(), compiled.stages.end(),
-                     [&](const compile::StagePrograms& stage) { return stage.inputs.contains(parameter.name); });
+                     [&](const compile::StagePrograms& stage) { return stage.find_state(parameter.name) != nullptr; });
 }
 
 void confirm_placement(const Wanted& wanted, const compile::StagePrograms& programs, const ir::Mesh& mesh) {
-  const auto at = programs.inputs.find(wanted.name);
-  MEGACPP_CHECK(at != programs.inputs.end()) << "no program has the planned state " << wanted.name;
-  const partition::Placement& placement = at->second;
-  MEGACPP_CHECK(placement.whole == wanted.type)
-      << wanted.name << " is " << ir::to_string(placement.whole) << ", planned was " << ir::to_string(wanted.type);
-  MEGACPP_CHECK(placement.sharding == wanted.sharding)
-      << wanted.name << " lies as " << ir::to_string(placement.sharding, mesh) << ", planned was "
+  const compile::StateTensor* const state = programs.find_state(wanted.name);
+  MEGACPP_CHECK(state != nullptr) << "no program has the planned state " << wanted.name;
+  MEGACPP_CHECK(state->whole == wanted.type)
+      << wanted.name << " is " << ir::to_string(state->whole) << ", planned was " << ir::to_string(wanted.type);
+  MEGACPP_CHECK(state->sharding == wanted.sharding)
+      << wanted.name << " is sharded as " << ir::to_string(state->sharding, mesh) << ", planned was "
       << ir::to_string(wanted.sharding, mesh);
 }
 

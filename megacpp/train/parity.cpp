@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -130,7 +129,8 @@ ParityRow compare(const std::string& name, const std::vector<float>& ours, const
 
 class Parity {
  public:
-  Parity(const std::filesystem::path& path, const recipe::Layout& layout, const ParityBackend& backend)
+  Parity(const std::filesystem::path& path, const recipe::Recipe& settings, const runtime::Backend& backend,
+         const compile::Options& options)
       : file_(path), described_(describe(file_, path.string())), batch_(batch_of(file_, described_)) {
     const TensorMap parameters =
         checkpoint::import_tensors(described_.names, checkpoint::read_tensors(file_, "param."));
@@ -140,24 +140,27 @@ class Parity {
       ids_ = read_tokens(file_, "in.ids", described_.model.vocab, false);
       labels_ = read_tokens(file_, "in.labels", described_.model.vocab, true);
     }
-    const plan::Plan plan = plan_for(layout, backend.name);
-    const schedule::Target target = backend.target(plan.parallel.mesh);
+    const recipe::Recipe recipe = recipe_for(settings, backend.name);
+    const plan::Plan plan = plan::make_plan(recipe, plan::Adjustable::layout);
+    const schedule::Target target = backend.target(recipe, plan.parallel.mesh);
     compiled_ = described_.lone_block
                     ? compile::compile_gradients(
                           {.forward = model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),
                            .cotangent = "cotangent",
                            .plan = plan},
-                          target, backend.options)
+                          target, options)
                     : compile::compile_gradients(
                           {.forward = model::build_forward(described_.model, batch_, plan, true), .plan = plan}, target,
-                          backend.options);
+                          options);
     check_outputs();
-    run_ = backend.load(compiled_);
+    runtime::LoadOptions loading = runtime::load_options(recipe, compiled_.mesh.chips());
+    loading.fetches = compared_outputs();
+    run_ = runtime::load_on(backend, recipe, compiled_, loading);
     bind(parameters);
   }
 
   ParityReport report() {
-    run_->run_step({.after = [this](int64_t chip, const compile::Action& action) { collect(chip, action); }});
+    run_->run_step(runtime::StepMode::plain);
     report_ = {.model_class = described_.cls, .pattern = described_.model.pattern, .rows = {}};
     for (const checkpoint::StoredTensor& tensor : file_.tensors())
       if (tensor.name.starts_with("out.")) compare_output(tensor.name);
@@ -166,17 +169,25 @@ class Parity {
   }
 
  private:
-  plan::Plan plan_for(const recipe::Layout& layout, const std::string& backend) const {
-    recipe::Recipe recipe;
+  recipe::Recipe recipe_for(recipe::Recipe recipe, const std::string& backend) const {
     recipe.name = described_.cls;
     recipe.backend = backend;
     recipe.model = described_.model;
     recipe.train.batch = batch_.sequences;
     recipe.train.sequence = batch_.length;
-    recipe.layout = layout;
     // A pipeline adds gradients up in state, which is read whole: no sum may wait for an update that never comes.
-    if (layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(layout.zero, 2);
-    return plan::make_plan(recipe, plan::Adjustable::layout);
+    if (recipe.layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(recipe.layout.zero, 2);
+    return recipe;
+  }
+
+  std::vector<std::string> compared_outputs() const {
+    std::vector<std::string> names;
+    for (const checkpoint::StoredTensor& tensor : file_.tensors())
+      if (tensor.name.starts_with("out.")) names.push_back(tensor.name.substr(4));
+    for (const blocks::Parameter& parameter : compiled_.parameters)
+      if (parameter.trainable) names.push_back(optim::gradient_name(parameter.name));
+    if (described_.lone_block) names.push_back(optim::gradient_name("x"));
+    return names;
   }
 
   void check_outputs() const {
@@ -201,49 +212,34 @@ class Parity {
     RunState state(compiled_, *run_);
     for (const auto& [name, tensor] : parameters) state.write<float>(name, tensor.data);
     if (described_.lone_block) {
-      write_rows(state, "x", checkpoint::to_floats(file_.at("in.x")));
-      write_rows(state, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
+      stage_rows(state, "x", checkpoint::to_floats(file_.at("in.x")));
+      stage_rows(state, "cotangent", checkpoint::to_floats(file_.at("in.cotangent")));
     } else {
-      write_tokens(state, "batch.ids", ids_);
-      write_tokens(state, "batch.labels", labels_);
+      stage_tokens(state, "batch.ids", ids_);
+      stage_tokens(state, "batch.labels", labels_);
     }
     std::vector<int32_t> positions(static_cast<size_t>(batch_.length));
     std::iota(positions.begin(), positions.end(), 0);
-    write_tokens(state, "batch.positions", positions);
+    stage_tokens(state, "batch.positions", positions);
   }
 
-  // Wherever a program of some chip reads them.
-  void write_tokens(RunState& state, const std::string& name, const std::vector<int32_t>& tokens) {
-    const std::vector<int32_t> stored = in_stored_order(tokens, compiled_.time_order, batch_.length);
-    for (const int64_t chip : run_->local_chips())
-      for (const compile::Action& action : compiled_.programs_of(chip).step)
-        if (action.reads_batch) state.write_part<int32_t>(chip, action.prefix + name, stored);
+  void stage_tokens(RunState& state, const std::string& name, const std::vector<int32_t>& tokens) {
+    state.stage<int32_t>(name, 0, in_stored_order(tokens, compiled_.time_order, batch_.length));
   }
 
-  // Rows of tokens lie in the order the run stores them in.
+  // Rows of tokens have the order in which the run stores them.
   int64_t row_width(size_t elements) const {
     return static_cast<int64_t>(elements) / (batch_.sequences * batch_.length);
   }
 
-  void write_rows(RunState& state, const std::string& name, const std::vector<float>& rows) {
-    state.write<float>(name, in_stored_order(rows, compiled_.time_order, batch_.length, row_width(rows.size())));
+  void stage_rows(RunState& state, const std::string& name, const std::vector<float>& rows) {
+    state.stage<float>(name, 0, in_stored_order(rows, compiled_.time_order, batch_.length, row_width(rows.size())));
   }
 
-  // Every f32 output of the program that has just run, before the next one takes its memory.
-  void collect(int64_t chip, const compile::Action& action) {
-    const compile::StagePrograms& programs = compiled_.programs_of(chip);
-    const std::lock_guard lock(mutex_);
-    for (const auto& [name, placement] : programs.programs[action.program].outputs)
-      if (placement.whole.dtype == ir::DType::f32 && placement.sharding.unreduced.empty())
-        RunState(compiled_, *run_).collect(chip, action.program, name, outputs_[name][compiled_.stage_of(chip)]);
-  }
-
-  const std::vector<float>& read(const std::string& name) { return outputs_.at(name).begin()->second; }
-
-  // Stages that share a weight hold a part of its gradient each.
-  std::vector<float> gradient(const std::string& parameter) {
+  // Stages that share a weight have a part of its gradient each; of other outputs there is one.
+  std::vector<float> read(const std::string& name) {
     std::vector<float> sum;
-    for (const auto& [stage, part] : outputs_.at(optim::gradient_name(parameter))) {
+    for (const auto& [stage, part] : RunState(compiled_, *run_).output(name)) {
       sum.resize(part.size());
       for (size_t i = 0; i < part.size(); ++i) sum[i] += part[i];
     }
@@ -265,7 +261,7 @@ class Parity {
   void compare_gradients() {
     TensorMap ours;
     for (const blocks::Parameter& parameter : compiled_.parameters)
-      if (parameter.trainable) ours[parameter.name] = {parameter.shape, gradient(parameter.name)};
+      if (parameter.trainable) ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
     TensorMap theirs = checkpoint::export_tensors(described_.names, ours);
     if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_rows(optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {
@@ -280,8 +276,6 @@ class Parity {
   std::vector<int32_t> ids_, labels_;
   compile::Compiled compiled_;
   std::unique_ptr<runtime::Executable> run_;
-  std::mutex mutex_;                                                     // chips report at the same time
-  std::map<std::string, std::map<size_t, std::vector<float>>> outputs_;  // whole, by name and pipeline stage
   ParityReport report_;
 };
 
@@ -291,8 +285,9 @@ bool ParityReport::passed() const {
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), [](const ParityRow& row) { return row.passed; });
 }
 
-ParityReport run_parity(const std::filesystem::path& file, const recipe::Layout& layout, const ParityBackend& backend) {
-  return Parity(file, layout, backend).report();
+ParityReport run_parity(const std::filesystem::path& file, const recipe::Recipe& settings,
+                        const runtime::Backend& backend, const compile::Options& options) {
+  return Parity(file, settings, backend, options).report();
 }
 
 }  // namespace megacpp::train

@@ -6,14 +6,12 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/runtime/executable.h"
-#include "megacpp/schedule/target.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::train {
 
@@ -35,17 +33,11 @@ struct ParityReport {
 inline constexpr double kOutputTolerance = 1e-5;
 inline constexpr double kGradientTolerance = 1e-4;
 
-/// What the comparison runs on.
-struct ParityBackend {
-  std::string name;  // as recipes have it: "cpu"; what it cannot run is refused with the layout
-  std::function<schedule::Target(const ir::Mesh&)> target;
-  std::function<std::unique_ptr<runtime::Executable>(const compile::Compiled&)> load;
-  compile::Options options = {};  // of the compiler
-};
-
-/// E1201 or E1202 when the file cannot be read or its class is unknown; E1203 when a tensor of either side has no
-/// counterpart of the same shape; E1102 when a token is outside the vocabulary.
-/// An illegal layout is refused as for training.
-ParityReport run_parity(const std::filesystem::path& file, const recipe::Layout& layout, const ParityBackend& backend);
+/// `settings` says how it runs: layout, threads, and the backend's own section; the model is the file's. E1201 or E1202
+/// when the file cannot be read or its class is unknown; E1203 when a tensor of either side has no counterpart of the
+/// same shape; E1102 when a token is outside the vocabulary. An illegal layout is refused as for training.
+/// `options` are the compiler's.
+ParityReport run_parity(const std::filesystem::path& file, const recipe::Recipe& settings,
+                        const runtime::Backend& backend, const compile::Options& options = {});
 
 }  // namespace megacpp::train

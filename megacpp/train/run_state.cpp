@@ -6,86 +6,113 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/compile/state_table.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::train {
 
-const partition::Placement* RunState::find(const partition::Placements& placements, const std::string& name) {
-  const auto at = placements.find(name);
-  return at == placements.end() ? nullptr : &at->second;
+RunState::RunState(const compile::Compiled& compiled, runtime::Executable& run) : compiled_(compiled), run_(run) {
+  for (const compile::StagePrograms& stage : compiled.stages) {
+    auto& inputs = staged_.emplace_back();
+    for (const compile::StateTensor& tensor : stage.state)
+      if (!tensor.staged_as.empty()) inputs.emplace(tensor.staged_as, &tensor);
+  }
 }
 
-bool RunState::reads(const std::string& batch_input) const {
-  for (const compile::StagePrograms& stage : compiled_.stages)
-    for (const compile::Action& action : stage.step)
-      if (action.reads_batch && stage.inputs.contains(action.prefix + batch_input)) return true;
-  return false;
-}
-
-void RunState::collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const {
-  const partition::Placement& placement = compiled_.programs_of(chip).outputs.at(program).at(output);
-  whole.resize(static_cast<size_t>(placement.whole.elements()));
-  copy_out(placement, chip, run_.output(program, output, chip), std::as_writable_bytes(std::span(whole)));
+bool RunState::stages(const std::string& input) const {
+  return std::ranges::any_of(staged_, [&](const auto& inputs) { return inputs.contains(input); });
 }
 
 void RunState::initialise_weights(uint64_t seed) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
-  base::ThreadPool threads(runtime::cpu::available_threads());
+  base::ThreadPool threads(runtime::available_threads());
   for (const blocks::Parameter& parameter : compiled_.parameters)
     for (const int64_t chip : run_.local_chips()) {
-      const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, parameter.name);
-      if (placement == nullptr) continue;
-      scratch().assign(part_bytes(*placement), std::byte{0});
-      float* const part = reinterpret_cast<float*>(scratch().data());
-      for (const ir::LocalRun& piece :
-           ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
+      const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(parameter.name);
+      if (tensor == nullptr) continue;
+      scratch_.assign(static_cast<size_t>(compile::local_type(*tensor, compiled_.mesh).bytes()), std::byte{0});
+      float* const part = reinterpret_cast<float*>(scratch_.data());
+      for (const ir::LocalRun& piece : ir::local_runs(tensor->whole.shape, tensor->sharding, compiled_.mesh, chip))
         threads.parallel_for(piece.count, kGrain, [&](int64_t begin, int64_t end, int) {
           blocks::initialise(parameter, seed, piece.whole + begin,
                              {part + piece.local + begin, static_cast<size_t>(end - begin)});
         });
-      run_.write_state(parameter.name, chip, scratch());
+      run_.write_state(parameter.name, chip, scratch_);
     }
-  std::vector<std::byte>().swap(scratch());  // steps move far smaller parts
+  std::vector<std::byte>().swap(scratch_);  // steps move far smaller parts
 }
 
-bool RunState::is_anywhere(const std::string& name) const {
-  return std::any_of(compiled_.stages.begin(), compiled_.stages.end(),
-                     [&](const compile::StagePrograms& stage) { return stage.inputs.contains(name); });
+const compile::StateTensor& RunState::state_named(const std::string& name) const {
+  for (const compile::StagePrograms& stage : compiled_.stages)
+    if (const compile::StateTensor* tensor = stage.find_state(name)) return *tensor;
+  base::raise(base::Code::E1203, {.where = "state of the run",
+                                  .got = "'" + name + "'",
+                                  .wanted = "a tensor that some chip holds",
+                                  .next = "use the name of a parameter or of its optimizer state"});
 }
 
-void RunState::require_all_local(const std::string& name, const partition::Placement& placement) const {
-  const bool is_split = placement.sharding != ir::Sharding::replicated(placement.whole.shape.size());
+void RunState::require_all_local(const compile::StateTensor& tensor) const {
+  const bool is_split = tensor.sharding != ir::Sharding::replicated(tensor.whole.shape.size());
   MEGACPP_CHECK(!is_split || std::ssize(run_.local_chips()) == run_.chips())
-      << "'" << name << "' is split over chips of other processes";
+      << "'" << tensor.name << "' is split over chips of other processes";
 }
 
-void RunState::write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole) {
-  const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
-  if (placement == nullptr) return;
-  const int64_t wanted = placement->whole.bytes(), got = static_cast<int64_t>(whole.size());
-  MEGACPP_REQUIRE(got == wanted, E1203,
-                  {.where = name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
-  const int64_t size = dtype_bytes(placement->whole.dtype);
-  scratch().assign(part_bytes(*placement), std::byte{0});
-  std::byte* const part = scratch().data();
-  for (const ir::LocalRun& piece : ir::local_runs(placement->whole.shape, placement->sharding, compiled_.mesh, chip))
-    std::memcpy(part + piece.local * size, whole.data() + piece.whole * size, static_cast<size_t>(piece.count * size));
-  run_.write_state(name, chip, scratch());
+void RunState::write_bytes(const std::string& name, std::span<const std::byte> whole) {
+  state_named(name);
+  for (const int64_t chip : run_.local_chips())
+    if (const compile::StateTensor* tensor = compiled_.programs_of(chip).find_state(name))
+      run_.write_state(name, chip, part_of(*tensor, chip, whole));
 }
 
-std::vector<std::byte>& RunState::scratch() {
-  static thread_local std::vector<std::byte> bytes;
-  return bytes;
+void RunState::read_bytes(const std::string& name, std::span<std::byte> whole) const {
+  for (const int64_t chip : run_.local_chips()) {
+    const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(name);
+    if (tensor == nullptr) continue;
+    require_all_local(*tensor);
+    scratch_.resize(static_cast<size_t>(compile::local_type(*tensor, compiled_.mesh).bytes()));
+    run_.read_state(name, chip, scratch_);
+    copy_out({tensor->whole, tensor->sharding}, chip, scratch_, whole);
+  }
 }
 
-size_t RunState::part_bytes(const partition::Placement& placement) const {
-  const ir::Shape shape = ir::local_shape(placement.whole.shape, placement.sharding, compiled_.mesh);
-  return static_cast<size_t>(ir::TensorType{placement.whole.dtype, shape}.bytes());
+void RunState::stage_bytes(const std::string& input, int64_t micro, std::span<const std::byte> whole) {
+  for (const int64_t chip : run_.local_chips()) {
+    const auto& inputs = staged_[compiled_.stage_of(chip)];
+    const auto at = inputs.find(input);
+    if (at != inputs.end()) run_.stage_batch(input, micro, chip, part_of(*at->second, chip, whole));
+  }
 }
 
-void RunState::read_part(int64_t chip, const std::string& name, const partition::Placement& placement) const {
-  scratch().resize(part_bytes(placement));
-  run_.read_state(name, chip, scratch());
+std::map<size_t, std::vector<float>> RunState::output(const std::string& name) const {
+  std::map<size_t, std::vector<float>> by_stage;
+  for (const int64_t chip : run_.local_chips()) {
+    if (!run_.fetches(name, chip)) continue;
+    const partition::Placement* placement = nullptr;
+    for (const compile::Program& program : compiled_.programs_of(chip).programs)
+      if (const auto at = program.outputs.find(name); at != program.outputs.end()) placement = &at->second;
+    MEGACPP_CHECK(placement != nullptr) << "no program says how '" << name << "' is sharded";
+    const std::vector<float> values = run_.fetch_f32(name, chip);
+    const auto count = static_cast<size_t>(
+        ir::num_elements(ir::local_shape(placement->whole.shape, placement->sharding, compiled_.mesh)));
+    std::vector<float>& whole = by_stage[compiled_.stage_of(chip)];
+    whole.resize(static_cast<size_t>(placement->whole.elements()));
+    copy_out(*placement, chip, std::as_bytes(std::span(values).last(count)), std::as_writable_bytes(std::span(whole)));
+  }
+  return by_stage;
+}
+
+std::span<const std::byte> RunState::part_of(const compile::StateTensor& tensor, int64_t chip,
+                                             std::span<const std::byte> whole) {
+  const int64_t wanted = tensor.whole.bytes(), got = static_cast<int64_t>(whole.size());
+  MEGACPP_REQUIRE(
+      got == wanted, E1203,
+      {.where = tensor.name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
+  const int64_t size = dtype_bytes(tensor.whole.dtype);
+  scratch_.assign(static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes()), std::byte{0});
+  for (const ir::LocalRun& piece : ir::local_runs(tensor.whole.shape, tensor.sharding, compiled_.mesh, chip))
+    std::memcpy(scratch_.data() + piece.local * size, whole.data() + piece.whole * size,
+                static_cast<size_t>(piece.count * size));
+  return scratch_;
 }
 
 void RunState::copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
@@ -108,7 +135,7 @@ std::vector<T> in_stored_order(const std::vector<T>& rows, const std::vector<int
   return result;
 }
 
-// What lies at place r of the stored order belongs at time_order[r]: the opposite order brings it there.
+// Place r of the stored order belongs at time_order[r]: the opposite order brings it there.
 template <typename T>
 std::vector<T> in_time_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
                              int64_t width) {

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/executable.h"
 
@@ -17,61 +17,51 @@ namespace megacpp::train {
 class RunState {
  public:
   /// Both must outlive the object.
-  RunState(const compile::Compiled& compiled, runtime::Executable& run) : compiled_(compiled), run_(run) {}
+  RunState(const compile::Compiled& compiled, runtime::Executable& run);
 
-  /// Whether some program reads this input of a micro-batch ("batch.segments").
-  bool reads(const std::string& batch_input) const;
+  /// Whether some chip's step reads this batch input ("batch.segments").
+  bool stages(const std::string& input) const;
 
   /// Holds one chip's part of one parameter at a time, and nothing afterwards.
   void initialise_weights(uint64_t seed);
 
-  /// Whole tensors, row-major, into the parts of the local chips that have them; some chip of the mesh must. E1203 when
-  /// the size is not the state's.
+  /// Whole tensors, row-major, into the parts of the local chips that hold them. E1203 when no chip of the mesh does,
+  /// and when the size is not the state's.
   template <typename T>
   void write(const std::string& name, std::span<const T> whole) {
-    MEGACPP_CHECK(is_anywhere(name)) << "no chip has '" << name << "'";
-    for (const int64_t chip : run_.local_chips()) write_bytes(chip, name, std::as_bytes(whole));
+    write_bytes(name, std::as_bytes(whole));
   }
-  /// Into one local chip's part, if it has it.
+  /// Local chips must hold all of it. E1203 when no chip of the mesh holds any.
   template <typename T>
-  void write_part(int64_t chip, const std::string& name, std::span<const T> whole) {
-    write_bytes(chip, name, std::as_bytes(whole));
-  }
-  /// Local chips must have all of it.
-  template <typename T>
-  std::vector<T> read(const std::string& name) {
-    std::vector<T> whole;
-    for (const int64_t chip : run_.local_chips()) {
-      const partition::Placement* placement = find(compiled_.programs_of(chip).inputs, name);
-      if (placement == nullptr) continue;
-      require_all_local(name, *placement);
-      whole.resize(static_cast<size_t>(placement->whole.elements()));
-      read_part(chip, name, *placement);
-      copy_out(*placement, chip, scratch(), std::as_writable_bytes(std::span(whole)));
-    }
-    MEGACPP_CHECK(!whole.empty()) << "no local chip has '" << name << "'";
+  std::vector<T> read(const std::string& name) const {
+    std::vector<T> whole(static_cast<size_t>(state_named(name).whole.elements()));
+    read_bytes(name, std::as_writable_bytes(std::span(whole)));
     return whole;
   }
-  /// Puts a chip's part of an f32 output where it belongs in the whole tensor; for use right after the program ran,
-  /// since others run in the same memory.
-  void collect(int64_t chip, size_t program, const std::string& output, std::vector<float>& whole) const;
+  /// A whole batch input of one micro-step, to the local chips whose step reads it; where none does, nothing is done.
+  template <typename T>
+  void stage(const std::string& input, int64_t micro, std::span<const T> whole) {
+    stage_bytes(input, micro, std::as_bytes(whole));
+  }
+  /// An f32 output as the last step left it, put together from the local chips, by the pipeline stages that make it.
+  std::map<size_t, std::vector<float>> output(const std::string& name) const;
 
  private:
-  static const partition::Placement* find(const partition::Placements& placements, const std::string& name);
-  /// A chip's part on its way; each thread has one, so that chips in their threads allocate nothing step after step.
-  static std::vector<std::byte>& scratch();
-  size_t part_bytes(const partition::Placement& placement) const;
-  void read_part(int64_t chip, const std::string& name, const partition::Placement& placement) const;
-  /// Whether some chip of the mesh has it.
-  bool is_anywhere(const std::string& name) const;
-  void require_all_local(const std::string& name, const partition::Placement& placement) const;
-  /// Where the chip has it.
-  void write_bytes(int64_t chip, const std::string& name, std::span<const std::byte> whole);
+  void require_all_local(const compile::StateTensor& tensor) const;
+  const compile::StateTensor& state_named(const std::string& name) const;
+  void write_bytes(const std::string& name, std::span<const std::byte> whole);
+  void read_bytes(const std::string& name, std::span<std::byte> whole) const;
+  void stage_bytes(const std::string& input, int64_t micro, std::span<const std::byte> whole);
+  /// A chip's part of a whole tensor; the bytes are overwritten by the next call.
+  std::span<const std::byte> part_of(const compile::StateTensor& tensor, int64_t chip,
+                                     std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
 
   const compile::Compiled& compiled_;
   runtime::Executable& run_;
+  std::vector<std::map<std::string, const compile::StateTensor*>> staged_;  // by pipeline stage and input
+  mutable std::vector<std::byte> scratch_;  // a chip's part on its way: steps allocate nothing once it is large enough
 };
 
 /// Puts the tokens of each sequence into the order the run stores them in, or back. rows: [any, sequence, width]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/train.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -34,28 +35,75 @@ class Trainer {
     for (Tokens& micro : micros_) {
       micro.ids.resize(tokens);
       micro.labels.resize(tokens);
-      if (state_.reads("batch.segments")) micro.segments.resize(tokens);
+      if (state_.stages("batch.segments")) micro.segments.resize(tokens);
     }
-    positions_.resize(static_cast<size_t>(recipe.train.sequence));
-    std::iota(positions_.begin(), positions_.end(), 0);
-    positions_ = in_stored_order(positions_, compiled.time_order, recipe.train.sequence);
+    std::vector<int32_t> positions(static_cast<size_t>(recipe.train.sequence));
+    std::iota(positions.begin(), positions.end(), 0);
+    positions = in_stored_order(positions, compiled.time_order, recipe.train.sequence);
+    for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
+      state_.stage<int32_t>("batch.positions", micro, positions);
   }
 
-  StepReport step(int64_t step) {
-    const auto start = std::chrono::steady_clock::now();
-    StepReport report{.step = step,
-                      .learning_rate = optim::learning_rate(recipe_.optimizer, step, recipe_.train.steps)};
-    for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) draw(step, micro);
-    write_scalar("lr", static_cast<float>(report.learning_rate));
-    write_scalar("step", static_cast<float>(step + 1));
-    run_all(step, report);
-    report.tokens = recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
-    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  void run(int64_t step) {
+    if (first_ < 0) {
+      first_ = step;
+      start_ = std::chrono::steady_clock::now();
+    }
+    for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) {
+      draw(step, micro);
+      const Tokens& tokens = micros_[static_cast<size_t>(micro)];
+      state_.stage<int32_t>("batch.ids", micro, tokens.ids);
+      state_.stage<int32_t>("batch.labels", micro, tokens.labels);
+      state_.stage<int32_t>("batch.segments", micro, tokens.segments);
+    }
+    stage_scalar("lr", static_cast<float>(learning_rate(step)));
+    stage_scalar("step", static_cast<float>(step + 1));
+    run_step(step);
+  }
+
+  /// Of the step that ran last. Waits for it, and ends the time since the report before.
+  StepReport report(int64_t step) {
+    StepReport report{.step = step, .learning_rate = learning_rate(step), .steps = step - first_ + 1};
+    if (reports_here()) fetch_metrics(report);
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
+    first_ = -1;
     return report;
   }
 
  private:
-  void write_scalar(const std::string& name, float value) { state_.write<float>(name, std::span(&value, 1)); }
+  // Another process may have the chip that makes the metrics.
+  bool reports_here() const { return std::ranges::count(run_.local_chips(), compiled_.reporting_chip()) > 0; }
+
+  void fetch_metrics(StepReport& report) const {
+    const std::vector<float> losses = fetch("loss");
+    for (size_t micro = 0; micro < losses.size(); ++micro)
+      if (!std::isfinite(losses[micro])) refuse(place(report.step, micro), fmt::format("loss {}", losses[micro]));
+    report.loss = mean(losses);
+    report.cross_entropy = mean(fetch("ce"));
+    if (!compiled_.expert_loads.empty()) {
+      report.balance = mean(fetch("aux"));
+      for (const float count : fetch("dropped")) report.dropped += static_cast<double>(count);
+    }
+    report.grad_norm = static_cast<double>(fetch("grad_norm").at(0));
+    if (!std::isfinite(report.grad_norm))
+      refuse(place(report.step, losses.size() - 1), fmt::format("gradient norm {}", report.grad_norm));
+  }
+
+  double learning_rate(int64_t step) const {
+    return optim::learning_rate(recipe_.optimizer, step, recipe_.train.steps);
+  }
+
+  void stage_scalar(const std::string& name, float value) { state_.stage<float>(name, 0, std::span(&value, 1)); }
+
+  std::vector<float> fetch(const std::string& name) const { return run_.fetch_f32(name, compiled_.reporting_chip()); }
+
+  double mean(const std::vector<float>& values) const {
+    const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
+    double sum = 0;
+    for (const float value : values) sum += share * static_cast<double>(value);
+    return sum;
+  }
 
   void draw(int64_t step, int64_t micro) {
     Tokens& tokens = micros_[static_cast<size_t>(micro)];
@@ -71,57 +119,27 @@ class Trainer {
     stored(tokens.segments);
   }
 
-  void run_all(int64_t step, StepReport& report) {
-    const int64_t reporter = compiled_.reporting_chip();
-    const runtime::StepHooks hooks{
-        .before = [this](int64_t chip, const compile::Action& action) { fill(chip, action); },
-        .after =
-            [&](int64_t chip, const compile::Action& action) {
-              if (chip == reporter) read(step, chip, action, report);
-            },
-        .check_values = options_.check_nans};
+  void run_step(int64_t step) {
+    using runtime::StepMode;
     try {
-      run_.run_step(hooks);
+      run_.run_step(options_.check_nans ? StepMode::check_values : StepMode::plain);
     } catch (const runtime::NotFinite& bad) {
       const runtime::BadValue& value = bad.value;
-      refuse(step, bad.action.micro,
+      refuse(fmt::format("step {}, micro-step {}", step, bad.action.micro),
              fmt::format("a number that is not finite, made by node {} of {} on chip {}: {} @{} -> {}", value.node,
                          value.program, value.chip, value.op, value.scope, value.type));
     }
   }
 
-  // A chip of a pipeline stage holds only what its part of the model reads.
-  void fill(int64_t chip, const compile::Action& action) {
-    if (!action.reads_batch) return;
-    const Tokens& tokens = micros_[static_cast<size_t>(action.micro)];
-    state_.write_part<int32_t>(chip, action.prefix + "batch.ids", tokens.ids);
-    state_.write_part<int32_t>(chip, action.prefix + "batch.labels", tokens.labels);
-    state_.write_part<int32_t>(chip, action.prefix + "batch.segments", tokens.segments);
-    state_.write_part<int32_t>(chip, action.prefix + "batch.positions", positions_);
+  // What is not finite may have become so in any step since the last look.
+  std::string place(int64_t step, size_t micro) const {
+    return first_ == step ? fmt::format("step {}, micro-step {}", step, micro)
+                          : fmt::format("in steps {} to {}", first_, step);
   }
 
-  // Means over micro-steps; a number that is not finite ends the run.
-  void read(int64_t step, int64_t chip, const compile::Action& action, StepReport& report) {
-    const auto output = [&](const std::string& name) { return run_.scalar_output(action.program, name, chip); };
-    if (action.reports) {
-      const double share = 1.0 / static_cast<double>(recipe_.train.micro_steps);
-      const double loss = output("loss");
-      if (!std::isfinite(loss)) refuse(step, action.micro, fmt::format("loss {}", loss));
-      report.loss += share * loss;
-      report.cross_entropy += share * output("ce");
-      if (compiled_.expert_loads.empty()) return;
-      report.balance += share * output("aux");
-      report.dropped += output("dropped");
-    } else if (compiled_.programs_of(chip).kind_of(action) == compile::ProgramKind::update) {
-      report.grad_norm = output("grad_norm");
-      if (!std::isfinite(report.grad_norm))
-        refuse(step, action.micro, fmt::format("gradient norm {}", report.grad_norm));
-    }
-  }
-
-  [[noreturn]] void refuse(int64_t step, int64_t micro, const std::string& got) {
+  [[noreturn]] void refuse(const std::string& where, const std::string& got) const {
     base::raise(base::Code::E1302,
-                {.where = fmt::format("step {}, micro-step {}", step, micro),
+                {.where = where,
                  .got = got,
                  .wanted = "a finite loss and finite gradients",
                  .next = options_.check_nans
@@ -136,7 +154,8 @@ class Trainer {
   RunState state_;
   const Options& options_;
   std::vector<Tokens> micros_;
-  std::vector<int32_t> positions_;  // [sequence]: place in time of each stored token
+  int64_t first_ = -1;                           // step since the last report; -1: none yet
+  std::chrono::steady_clock::time_point start_;  // of that step
 };
 
 }  // namespace
@@ -149,16 +168,28 @@ data::BatchOptions batch_options(const recipe::Recipe& recipe) {
           .seed = static_cast<uint64_t>(recipe.train.seed)};
 }
 
+bool is_logged(const recipe::Train& train, int64_t step) {
+  return step % train.log_every == 0 || step + 1 == train.steps;
+}
+
+int64_t steps_in(const std::vector<StepReport>& reports) { return reports.empty() ? 0 : reports.back().step + 1; }
+
 std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                               const data::Batches& batches, runtime::Executable& run, const Options& options,
                               const Hooks& hooks) {
   Trainer trainer(recipe, compiled, batches, run, options);
   std::vector<StepReport> reports;
-  for (int64_t step = 0; step < recipe.train.steps; ++step) {
+  const auto log = [&](int64_t step) {
+    reports.push_back(trainer.report(step));
+    if (hooks.after_log) hooks.after_log(reports.back());
+  };
+  int64_t step = 0;
+  for (; step < recipe.train.steps; ++step) {
     if (hooks.should_stop && hooks.should_stop()) break;
-    reports.push_back(trainer.step(step));
-    if (hooks.after_step) hooks.after_step(reports.back());
+    trainer.run(step);
+    if (is_logged(recipe.train, step)) log(step);
   }
+  if (step > 0 && (reports.empty() || reports.back().step + 1 != step)) log(step - 1);
   return reports;
 }
 

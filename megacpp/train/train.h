@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop over all chips of a run: micro-steps, then the update, step after step. It reads only the recipe's
-// run section; what the model is stands in the compiled programs. Stops cleanly when asked to, and with E1302 when the
-// loss is not finite.
+// The training loop over all chips of a run: stages the micro-batches of a step and runs it, step after step. Metrics
+// are fetched where they are logged (train.log_every), so that between two logs the host never waits for a device. It
+// reads only the recipe's run section; what the model is stands in the compiled programs. Stops cleanly when asked to,
+// and with E1302 when a fetched loss is not finite.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +20,22 @@ namespace megacpp::train {
 /// The sequences of a run, as its recipe has them.
 data::BatchOptions batch_options(const recipe::Recipe& recipe);
 
+/// The metrics of one step that is logged, and the time of all steps since the log before it.
 struct StepReport {
   int64_t step = 0;  // from 0
-  double loss = 0;   // mean over micro-steps
+  double loss = 0;   // mean over micro-steps; metrics are 0 where another process has the chip that makes them
   double cross_entropy = 0;
   double balance = 0;    // mean auxiliary balance loss, before its coefficient; 0 without experts
   double dropped = 0;    // expert requests beyond capacity, all micro-steps
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double seconds = 0;
-  int64_t tokens = 0;
+  int64_t steps = 0;   // since the log before, this one included
+  double seconds = 0;  // of these
+  int64_t tokens = 0;  // in these
 };
 
 struct Hooks {
-  std::function<void(const StepReport&)> after_step = {};
+  std::function<void(const StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // asked between steps
 };
 
@@ -40,7 +43,14 @@ struct Options {
   bool check_nans = false;  // on a loss that is not finite, name the op that made it so
 };
 
-/// Runs recipe.train.steps steps from the weights in `run`; returns a report per step.
+/// Whether a step's metrics are fetched: the first, every train.log_every-th after it, and the last.
+bool is_logged(const recipe::Train& train, int64_t step);
+
+/// Steps that were run, logged or not.
+int64_t steps_in(const std::vector<StepReport>& reports);
+
+/// Runs recipe.train.steps steps from the weights in `run`; returns a report of each step that is logged. A run that is
+/// stopped between two logs ends with one of its last step.
 std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                               const data::Batches& batches, runtime::Executable& run, const Options& options = {},
                               const Hooks& hooks = {});

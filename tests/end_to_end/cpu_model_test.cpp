@@ -27,16 +27,22 @@ class Loaded {
       : compiled_(compile::compile_gradients(
             {.forward = model::build_forward(config, {.sequences = 2, .length = length, .compute = compute})},
             cpu_target(threads))),
-        executable_(load(compiled_, {.threads = threads})),
+        executable_(load(compiled_, {.threads = threads, .fetches = outputs_of(compiled_)})),
         inputs_(testing_support::model_inputs(graph(), compiled_.parameters, config.vocab)) {
-    for (const auto& [name, tensor] : inputs_) executable_->write_state(name, 0, testing_support::encoded(tensor));
+    for (const compile::StateTensor& tensor : executable_->state(0)) {
+      const std::vector<std::byte> bytes = testing_support::encoded(inputs_.at(tensor.name));
+      if (tensor.kept)
+        executable_->write_state(tensor.name, 0, bytes);
+      else
+        executable_->stage_batch(tensor.staged_as, 0, 0, bytes);
+    }
   }
 
   Tensors run() {
-    executable_->run(0);
+    executable_->run_step(StepMode::plain);
     Tensors outputs;
     for (const ir::Output& output : graph().outputs())
-      outputs[output.name] = decode(graph().type(output.value), executable_->output(0, output.name).data());
+      outputs[output.name] = decode(graph().type(output.value), executable_->fetch(output.name, 0).data());
     return outputs;
   }
 
@@ -47,6 +53,12 @@ class Loaded {
   const ir::Graph& graph() const { return compiled_.stages[0].find(compile::ProgramKind::gradients).graph; }
 
  private:
+  static std::vector<std::string> outputs_of(const compile::Compiled& compiled) {
+    std::vector<std::string> names;
+    for (const ir::Output& output : compiled.stages[0].programs[0].graph.outputs()) names.push_back(output.name);
+    return names;
+  }
+
   compile::Compiled compiled_;
   std::unique_ptr<Executable> executable_;
   Tensors inputs_;
@@ -65,9 +77,12 @@ TEST_P(CpuModelTest, GradientsEqualTheReference) {
   Loaded loaded(GetParam(), ir::DType::f32, 2);
   EXPECT_TRUE(loaded.compiled().fallbacks.empty());
   expect_close(loaded.run(), loaded.reference(), 1e-4);
-  for (const auto& [name, tensor] : loaded.inputs())
-    EXPECT_TRUE(is_close(testing_support::state_of(loaded.executable(), name, tensor.type), tensor, 0.0))
-        << name << " was changed";
+  for (const compile::StateTensor& state : loaded.executable().state(0)) {
+    if (!state.kept) continue;
+    const Tensor& tensor = loaded.inputs().at(state.name);
+    EXPECT_TRUE(is_close(testing_support::state_of(loaded.executable(), state.name, tensor.type), tensor, 0.0))
+        << state.name << " was changed";
+  }
 }
 
 TEST_P(CpuModelTest, NarrowComputeStaysNearTheReference) {
@@ -89,14 +104,14 @@ TEST_P(CpuModelTest, RepeatsBitForBitAndAgreesAcrossPools) {
 
 TEST_P(CpuModelTest, RunsInThePlannedBytesWithoutTheHeap) {
   Loaded loaded(GetParam(), ir::DType::f32, 2);
-  loaded.executable().run(0);
+  loaded.executable().run_step(StepMode::plain);
   const int64_t before = testing_support::heap_allocations();
   EXPECT_GT(before, 0) << "allocations are counted";
-  loaded.executable().run(0);
+  loaded.executable().run_step(StepMode::plain);
   EXPECT_EQ(testing_support::heap_allocations(), before) << "allocations while running";
   const ChipMemory memory = loaded.executable().memory();
   EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes);
-  EXPECT_NO_THROW(loaded.executable().run_step({.check_values = true}));
+  EXPECT_NO_THROW(loaded.executable().run_step(StepMode::check_values));
 }
 
 // Sizes that leave no tile, block or chunk whole, and are larger than one of each.
@@ -153,29 +168,34 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 6, .micro_steps = 2, .steps = 2};
   const compile::Compiled compiled = compile::compile_training(recipe, cpu_target(2));
-  const compile::StagePrograms& chip = compiled.stages[0];
-  using compile::ProgramKind;
   const auto executable = load(compiled, {.threads = 2});
   Tensors state;
   for (const memory::StateSlot& slot : compiled.stages[0].memory.state) state[slot.name] = Tensor::zeros(slot.type);
   for (const auto& [name, tensor] :
-       testing_support::model_inputs(chip.find(ProgramKind::micro_step).graph, compiled.parameters, 11))
+       testing_support::model_inputs(compiled.stages[0].programs[0].graph, compiled.parameters, 11))
     if (name.rfind("grad.", 0) != 0) state[name] = tensor;
   state["lr"][0] = 0.01;
-  for (const auto& [name, tensor] : state) executable->write_state(name, 0, testing_support::encoded(tensor));
+  const auto put = [&](const compile::StateTensor& tensor) {
+    const std::vector<std::byte> bytes = testing_support::encoded(state.at(tensor.name));
+    if (tensor.kept) executable->write_state(tensor.name, 0, bytes);
+    const int64_t times = tensor.staged_as.empty() ? 0 : tensor.per_micro_step ? recipe.train.micro_steps : 1;
+    for (int64_t micro = 0; micro < times; ++micro) executable->stage_batch(tensor.staged_as, micro, 0, bytes);
+  };
+  for (const compile::StateTensor& tensor : executable->state(0)) put(tensor);
   for (int step = 1; step <= 2; ++step) {
     state["step"][0] = step;
-    executable->write_state("step", 0, testing_support::encoded(state["step"]));
-    for (const ProgramKind kind : {ProgramKind::micro_step, ProgramKind::micro_step, ProgramKind::update}) {
-      executable->run(chip.index_of(kind));
-      const ir::Graph& program = chip.find(kind).graph;
-      const Tensors outputs = ops::evaluate(program, state);
-      for (const ir::Output& output : program.outputs())
+    put(*compiled.stages[0].find_state("step"));
+    executable->run_step(StepMode::plain);
+    for (const compile::Action& action : compiled.stages[0].step) {
+      const Tensors outputs = ops::evaluate(compiled.stages[0].programs[action.program].graph, state);
+      for (const ir::Output& output : compiled.stages[0].programs[action.program].graph.outputs())
         if (!output.donated.empty()) state[output.donated] = outputs.at(output.name);
     }
-    for (const auto& [name, tensor] : state)
-      EXPECT_TRUE(is_close(testing_support::state_of(*executable, name, tensor.type), tensor, 2e-3))
-          << name << " after step " << step;
+    for (const compile::StateTensor& tensor : executable->state(0))
+      if (tensor.kept)
+        EXPECT_TRUE(
+            is_close(testing_support::state_of(*executable, tensor.name, tensor.whole), state.at(tensor.name), 2e-3))
+            << tensor.name << " after step " << step;
   }
 }
 

@@ -48,6 +48,7 @@ recipe::Recipe recipe_of(const recipe::Layout& layout) {
   recipe.train.sequence = 16;
   recipe.train.micro_steps = 2;
   recipe.train.steps = 4;
+  recipe.train.log_every = 1;
   return recipe;
 }
 
@@ -91,7 +92,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
     train::RunState(compiled_, run).initialise_weights(7);
     std::vector<double> losses;
     train::train(recipe_, compiled_, batches_, run, {},
-                 {.after_step = [&](const train::StepReport& report) { losses.push_back(report.loss); }});
+                 {.after_log = [&](const train::StepReport& report) { losses.push_back(report.loss); }});
     return losses;
   }
 
@@ -101,7 +102,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
     train::RunState(compiled_, *run).initialise_weights(7);
     if (steps > 0)
       train::train(recipe_, compiled_, batches_, *run, {},
-                   {.after_step = [&](const auto&) { --steps; }, .should_stop = [&] { return steps == 0; }});
+                   {.after_log = [&](const auto&) { --steps; }, .should_stop = [&] { return steps == 0; }});
     return weights(*run);
   }
 

@@ -28,7 +28,7 @@ recipe::Recipe small_recipe() {
                   .vocab = 256,
                   .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
                   .feed_forward = {.intermediate = 48}};
-  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .precision = "bf16"};
+  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .precision = "bf16", .log_every = 1};
   recipe.layout = {.data_parallel = 2, .zero = 3};
   return recipe;
 }

@@ -14,6 +14,7 @@ namespace {
 
 recipe::Recipe hybrid(const std::string& policy, const std::string& precision, int64_t depth) {
   std::vector<std::string> overrides = {"train.steps=3",
+                                        "train.log_every=1",
                                         "train.sequence=64",
                                         "train.batch=2",
                                         "train.micro_steps=2",
@@ -80,8 +81,7 @@ TEST(RecomputeTest, EveryShippedTinyRecipeMeasuresWhatItPlanned) {
     const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
     const auto run = runtime::cpu::load(compiled, {.threads = 2});
     RunState(compiled, *run).initialise_weights(7);
-    run->run(compiled.stages[0].index_of(compile::ProgramKind::micro_step));
-    run->run(compiled.stages[0].index_of(compile::ProgramKind::update));
+    run->run_step(runtime::StepMode::plain);
     EXPECT_EQ(run->memory().measured_peak_bytes, compiled.stages[0].memory.total_bytes) << name;
     int64_t items = compiled.stages[0].memory.padding_bytes;
     for (const memory::Item& item : compiled.stages[0].memory.items) items += item.bytes;

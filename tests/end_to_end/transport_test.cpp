@@ -105,7 +105,7 @@ recipe::Recipe recipe_with(const recipe::Layout& layout) {
                   .vocab = 256,
                   .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
                   .feed_forward = {.intermediate = 48}};
-  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3};
+  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .log_every = 1};
   recipe.layout = layout;
   return recipe;
 }
@@ -201,12 +201,11 @@ TEST(TransportTest, WhatIsSplitOverProcessesIsNotReadAsWhole) {
   Processes processes(2);
   processes.run([&](size_t process) {
     ProcessRun run({.data_parallel = 2, .zero = 3}, processes.transport(process));
-    const auto& inputs = run.compiled().stages[0].inputs;
-    for (const auto& [name, placement] : inputs) {
-      const bool is_split = placement.sharding != ir::Sharding::replicated(placement.whole.shape.size());
-      if (!is_split || placement.whole.dtype != ir::DType::f32) continue;
+    for (const compile::StateTensor& tensor : run.compiled().stages[0].state) {
+      const bool is_split = tensor.sharding != ir::Sharding::replicated(tensor.whole.shape.size());
+      if (!is_split || !tensor.kept) continue;
       const base::Problem problem =
-          testing_support::problem_of(base::Code::E9001, [&] { run.state().read<float>(name); });
+          testing_support::problem_of(base::Code::E9001, [&] { run.state().read<float>(tensor.name); });
       EXPECT_NE(problem.got.find("split over chips of other processes"), std::string::npos) << problem.got;
       return;
     }

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/parity.h"
 #include "tests/parity/training_comparison.h"
 
@@ -113,15 +113,10 @@ const std::vector<Row> kRows = {
 };
 
 train::ParityReport parity_of(const Row& row) {
-  recipe::Recipe wish;
-  recipe::apply_overrides(wish, overrides_of(row.words));
-  const auto target = [](const ir::Mesh& mesh) {
-    return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(kThreads, mesh.chips()));
-  };
-  const auto load = [](const compile::Compiled& compiled) {
-    return runtime::cpu::load(compiled, {.threads = kThreads});
-  };
-  return train::run_parity(kModels / (row.file + ".safetensors"), wish.layout, {.target = target, .load = load});
+  recipe::Recipe settings;
+  settings.train.threads = kThreads;
+  recipe::apply_overrides(settings, overrides_of(row.words));
+  return train::run_parity(kModels / (row.file + ".safetensors"), settings, runtime::backend_named("cpu"));
 }
 
 class GoldenLayoutTest : public testing::TestWithParam<Row> {};

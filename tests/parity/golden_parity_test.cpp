@@ -7,7 +7,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/checkpoint/safetensors.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/parity.h"
 #include "tests/support/errors.h"
 
@@ -24,14 +24,10 @@ std::vector<std::string> golden_files() {
 }
 
 ParityReport parity_of(const std::filesystem::path& file, int threads, const recipe::Layout& layout = {}) {
-  return run_parity(
-      file, layout,
-      {.target =
-           [threads](const ir::Mesh& mesh) {
-             return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh.chips()));
-           },
-       .load = [threads](
-                   const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }});
+  recipe::Recipe settings;
+  settings.train.threads = threads;
+  settings.layout = layout;
+  return run_parity(file, settings, runtime::backend_named("cpu"));
 }
 
 class GoldenParityTest : public testing::TestWithParam<std::string> {};

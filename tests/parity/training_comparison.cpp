@@ -16,7 +16,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
 #include "megacpp/plan/plan.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
@@ -102,18 +102,6 @@ void compare_steps(const train::StepReport& got, const train::StepReport& wanted
   differences.check(step + "gradient norm", relative(got.grad_norm, wanted.grad_norm), tolerances.norms);
 }
 
-train::ParityBackend cpu_backend(const recipe::Recipe& recipe) {
-  const int threads = static_cast<int>(recipe.train.threads);
-  return {
-      .name = "cpu",
-      .target =
-          [threads](const ir::Mesh& mesh) {
-            return runtime::cpu::cpu_target(runtime::cpu::threads_per_chip(threads, mesh.chips()));
-          },
-      .load =
-          [threads](const compile::Compiled& compiled) { return runtime::cpu::load(compiled, {.threads = threads}); }};
-}
-
 std::set<std::string> optimizer_state(const compile::Compiled& compiled) {
   std::set<std::string> names;
   for (const compile::StagePrograms& stage : compiled.stages)
@@ -125,13 +113,15 @@ std::set<std::string> optimizer_state(const compile::Compiled& compiled) {
 }
 
 /// A shake above 0 shakes the initial weights.
-TrainingRun train_recipe(recipe::Recipe recipe, const train::ParityBackend& backend, uint64_t shake = 0) {
+TrainingRun train_recipe(recipe::Recipe recipe, const runtime::Backend& backend, uint64_t shake = 0) {
   recipe.backend = backend.name;
+  recipe.train.log_every = 1;
   static const data::TextCorpus corpus = short_documents();
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
-  const compile::Compiled compiled = compile::compile_training(recipe, plan, backend.target(plan.parallel.mesh));
-  const auto run = backend.load(compiled);
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, plan, backend.target(recipe, plan.parallel.mesh));
+  const auto run = runtime::load_on(backend, recipe, compiled, runtime::load_options(recipe, compiled.mesh.chips()));
   train::confirm_start(plan, compiled, *run);
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));
@@ -168,8 +158,9 @@ std::string memory_surprises(const TrainingRun& run) {
   for (size_t chip = 0; chip < run.memory.size(); ++chip) {
     const runtime::ChipMemory& memory = run.memory[chip];
     if (memory.measured_peak_bytes != memory.planned_peak_bytes || memory.used_bytes != memory.planned_peak_bytes)
-      text += fmt::format("chip {} used {} bytes and held {}, planned were {}\n", chip, memory.measured_peak_bytes,
-                          memory.used_bytes, memory.planned_peak_bytes);
+      text += fmt::format("chip {} used {} bytes and held {}, planned were {}\n", chip,
+                          memory.measured_peak_bytes.value_or(-1), memory.used_bytes.value_or(-1),
+                          memory.planned_peak_bytes.value_or(-1));
   }
   return text;
 }
@@ -179,12 +170,12 @@ const TrainingRun& one_chip_run(const recipe::Recipe& alone) {
   static std::deque<std::pair<recipe::Recipe, TrainingRun>> runs;
   for (const auto& [known, run] : runs)
     if (known == alone) return run;
-  return runs.emplace_back(alone, train_recipe(alone, cpu_backend(alone))).second;
+  return runs.emplace_back(alone, train_recipe(alone, runtime::backend_named("cpu"))).second;
 }
 
 bool is_on_edge(const recipe::Recipe& alone, const TrainingRun& run, const Tolerances& tolerances) {
   for (uint64_t shake = 1; shake <= kShakes; ++shake)
-    if (!difference(train_recipe(alone, cpu_backend(alone), shake), run, tolerances).empty()) return true;
+    if (!difference(train_recipe(alone, runtime::backend_named("cpu"), shake), run, tolerances).empty()) return true;
   return false;
 }
 
@@ -199,13 +190,13 @@ Comparison compare(const TrainingRun& got, const recipe::Recipe& recipe, const T
 }  // namespace
 
 Comparison compare_with_one_chip(const recipe::Recipe& recipe) {
-  const TrainingRun got = train_recipe(recipe, cpu_backend(recipe));
+  const TrainingRun got = train_recipe(recipe, runtime::backend_named("cpu"));
   Comparison comparison = compare(got, recipe, {});
   comparison.problems += memory_surprises(got);
   return comparison;
 }
 
-Comparison compare_with_one_chip(const recipe::Recipe& recipe, const train::ParityBackend& backend,
+Comparison compare_with_one_chip(const recipe::Recipe& recipe, const runtime::Backend& backend,
                                  const Tolerances& tolerances) {
   return compare(train_recipe(recipe, backend), recipe, tolerances);
 }

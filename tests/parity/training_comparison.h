@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/parity.h"
 
 namespace megacpp::testing_support {
@@ -40,7 +41,7 @@ struct Tolerances {
 Comparison compare_with_one_chip(const recipe::Recipe& recipe);
 
 /// The same with the layout on another backend, whose memory is not ours to plan; one chip is of the CPU backend.
-Comparison compare_with_one_chip(const recipe::Recipe& recipe, const train::ParityBackend& backend,
+Comparison compare_with_one_chip(const recipe::Recipe& recipe, const runtime::Backend& backend,
                                  const Tolerances& tolerances = {});
 
 /// "data_parallel=2 train.batch=4" as --set takes it: a word without a dot is a key of the layout.

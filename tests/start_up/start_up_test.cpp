@@ -121,7 +121,8 @@ TEST(AbstractTest, CompilingHoldsNoTensor) {
 // A run that says what it is told to.
 class OtherRun : public runtime::Executable {
  public:
-  explicit OtherRun(const runtime::Executable& run) : run_(run), chips_(run.chips()), local_chips_(run.local_chips()) {}
+  OtherRun(const compile::Compiled& compiled, const runtime::Executable& run)
+      : Executable(compiled, {}), run_(run), chips_(run.chips()), local_chips_(run.local_chips()) {}
   void set_chips(int64_t chips) { chips_ = chips; }
   void set_bytes(const std::string& name, std::optional<int64_t> bytes) { bytes_[name] = bytes; }
 
@@ -131,22 +132,21 @@ class OtherRun : public runtime::Executable {
     const auto told = bytes_.find(name);
     return told != bytes_.end() && chip == chips_ - 1 ? told->second : run_.state_bytes(name, chip);
   }
-  void write_state(const std::string&, int64_t, std::span<const std::byte>) override {}
-  void read_state(const std::string&, int64_t, std::span<std::byte>) const override {}
-  void run(size_t) override {}
-  void run_step(const runtime::StepHooks&) override {}
-  std::span<const std::byte> output(size_t, const std::string&, int64_t) const override { return {}; }
+  void run_step(runtime::StepMode) override {}
   runtime::ChipMemory memory(int64_t) const override { return {}; }
   std::string path() const override { return "other"; }
-  std::vector<std::pair<std::string, double>> op_seconds() const override { return {}; }
-  const std::vector<runtime::TraceEvent>& trace(int64_t) const override { return trace_; }
+  runtime::Counters counters() const override { return {}; }
 
  private:
+  void put_state(const compile::StateTensor&, int64_t, std::span<const std::byte>) override {}
+  void get_state(const compile::StateTensor&, int64_t, std::span<std::byte>) const override {}
+  void put_batch(const runtime::StagedInput&, int64_t, int64_t, std::span<const std::byte>) override {}
+  void get_output(const runtime::FetchedOutput&, int64_t, std::span<std::byte>) const override {}
+
   const runtime::Executable& run_;
   int64_t chips_;
   std::vector<int64_t> local_chips_;
   std::map<std::string, std::optional<int64_t>> bytes_;
-  std::vector<runtime::TraceEvent> trace_;
 };
 
 class ConfirmStartTest : public testing::Test {
@@ -159,6 +159,13 @@ class ConfirmStartTest : public testing::Test {
     plan_ = plan::make_plan(recipe_);
     compiled_ = compile::compile_training(recipe_, plan_, runtime::cpu::cpu_target(1));
     run_ = runtime::cpu::load(compiled_, {.threads = 1});
+  }
+
+  compile::StateTensor& state_named(const std::string& name) {
+    return *std::ranges::find(compiled_.stages[0].state, name, &compile::StateTensor::name);
+  }
+  void erase_state(const std::string& name) {
+    std::erase_if(compiled_.stages[0].state, [&](const auto& tensor) { return tensor.name == name; });
   }
 
   std::string difference(const runtime::Executable& run) const {
@@ -181,38 +188,38 @@ TEST_F(ConfirmStartTest, AnotherMeshIsFound) {
 }
 
 TEST_F(ConfirmStartTest, AnotherNumberOfChipsIsFound) {
-  OtherRun other(*run_);
+  OtherRun other(compiled_, *run_);
   other.set_chips(3);
   EXPECT_EQ(difference(other), "loaded on 3 chips, planned were 4");
 }
 
 TEST_F(ConfirmStartTest, AnotherShapeIsFound) {
-  compiled_.stages[0].inputs.at("embed.weight").whole.shape = {256, 65};
+  state_named("embed.weight").whole.shape = {256, 65};
   EXPECT_EQ(difference(*run_), "embed.weight is f32[256,65], planned was f32[256,64]");
 }
 
 TEST_F(ConfirmStartTest, AnotherShardingIsFoundInOptimizerStateToo) {
-  compiled_.stages[0].inputs.at("adam_v.embed.weight").sharding = ir::Sharding::replicated(2);
-  EXPECT_NE(difference(*run_).find("adam_v.embed.weight lies as -,-, planned was "), std::string::npos);
+  state_named("adam_v.embed.weight").sharding = ir::Sharding::replicated(2);
+  EXPECT_NE(difference(*run_).find("adam_v.embed.weight is sharded as -,-, planned was "), std::string::npos);
 }
 
 TEST_F(ConfirmStartTest, StateThatAChipHoldsOtherwiseIsFoundWithTheChip) {
-  OtherRun other(*run_);
+  OtherRun other(compiled_, *run_);
   other.set_bytes("adam_m.embed.weight", 12);
   EXPECT_NE(difference(other).find("chip 3: data 1, model 1 holds 12 bytes of adam_m.embed.weight, planned was "),
             std::string::npos)
       << difference(other);
-  OtherRun without(*run_);
+  OtherRun without(compiled_, *run_);
   without.set_bytes("embed.weight", std::nullopt);
   EXPECT_EQ(difference(without), "chip 3: data 1, model 1 has no embed.weight");
 }
 
 TEST_F(ConfirmStartTest, StateThatNoProgramHasIsFound) {
   compile::Compiled whole = compiled_;
-  compiled_.stages[0].inputs.erase("adam_m.embed.weight");
+  erase_state("adam_m.embed.weight");
   EXPECT_EQ(difference(*run_), "no program has the planned state adam_m.embed.weight");
   compiled_ = std::move(whole);
-  compiled_.stages[0].inputs.erase("embed.weight");
+  erase_state("embed.weight");
   EXPECT_EQ(difference(*run_), "no chip has the parameter embed.weight");
 }
 

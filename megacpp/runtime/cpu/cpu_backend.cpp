@@ -1,149 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/chip_threads.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/runtime/cpu/arena.h"
-#include "megacpp/runtime/cpu/cpu_chip.h"
+#include "megacpp/runtime/cpu/cpu_device.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/storage.h"
+#include "megacpp/runtime/native_executable.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
-class CpuExecutable : public Executable {
- public:
-  /// `world` is shared with load(), which aborts it when this throws.
-  CpuExecutable(const compile::Compiled& compiled, const LoadOptions& options, const memory::FitCheck& fit,
-                std::shared_ptr<collectives::World> world)
-      : compiled_(compiled),
-        mesh_(compiled.mesh),
-        faults_(options.faults),
-        limits_(limits_of(fit)),
-        world_(std::move(world)),
-        threads_(world_->local_chips(), [this](int64_t chip, const std::string& what) {
-          world_->abort(chip, what);  // so that nobody waits for it
-        }) {
-    CpuChip::Options own{
-        .threads = threads_per_chip(options.threads, std::ssize(local_chips())),
-        .profile = options.profile,
-        .trace_steps = options.trace_steps,
-        .trace_from = std::chrono::steady_clock::now(),
-        .collective_workspace = [transport = options.transport](std::string_view op, const ops::NodeView& view) {
-          return workspace_bytes(transport, op, view);
-        }};
-    for (const int64_t chip : local_chips()) {
-      fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
-      own.limit_bytes = limits_.at(chip);
-      chips_[chip] =
-          std::make_unique<CpuChip>(compiled.programs_of(chip), Link{mesh_, chip, world_->communicator(chip)}, own);
-    }
-  }
-
-  int64_t chips() const override { return mesh_.chips(); }
-  const std::vector<int64_t>& local_chips() const override { return world_->local_chips(); }
-
-  void write_state(const std::string& name, int64_t chip, std::span<const std::byte> bytes) override {
-    copy(bytes, at(chip).state(name));
-  }
-
-  void read_state(const std::string& name, int64_t chip, std::span<std::byte> bytes) const override {
-    copy(at(chip).state(name), bytes);
-  }
-
-  std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override {
-    if (!at(chip).has_state(name)) return std::nullopt;
-    return static_cast<int64_t>(at(chip).state(name).size());
-  }
-
-  void run(size_t program) override {
-    threads_.run([this, program](int64_t chip) { at(chip).run(program); });
-  }
-
-  std::span<const std::byte> output(size_t program, const std::string& name, int64_t chip) const override {
-    return at(chip).output(program, name);
-  }
-
-  ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
-
-  void run_step(const StepHooks& hooks) override {
-    const int64_t step = steps_++;
-    threads_.run([&](int64_t chip) {
-      for (const compile::Action& action : compiled_.programs_of(chip).step) {
-        if (hooks.before) hooks.before(chip, action);
-        fail_if_injected({.chip = chip, .cls = memory::OomClass::runtime, .step = step}, action);
-        run_action(chip, action, hooks.check_values);
-        if (hooks.after) hooks.after(chip, action);
-      }
-      at(chip).drain();
-    });
-  }
-
-  std::string path() const override { return "cpu"; }
-  std::vector<std::pair<std::string, double>> op_seconds() const override {
-    std::map<std::string, double> by_op;
-    for (const auto& [number, chip] : chips_)
-      for (const auto& [op, seconds] : chip->op_seconds()) by_op[op] += seconds;
-    std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
-    std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    return total;
-  }
-
-  const std::vector<TraceEvent>& trace(int64_t chip) const override { return at(chip).trace(); }
-
- private:
-  static void copy(std::span<const std::byte> from, std::span<std::byte> to) {
-    MEGACPP_CHECK(from.size() == to.size()) << from.size() << " bytes for " << to.size();
-    std::memcpy(to.data(), from.data(), from.size());
-  }
-
-  static std::map<int64_t, int64_t> limits_of(const memory::FitCheck& fit) {
-    std::map<int64_t, int64_t> limits;
-    for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
-    return limits;
-  }
-
-  void fail_if_injected(const Fault& moment) const {
-    if (is_injected_at(faults_, moment)) throw injected_error(moment, compiled_, limits_.at(moment.chip));
-  }
-
-  // In the middle of the first program of the step, when other chips already wait for this one.
-  void fail_if_injected(const Fault& moment, const compile::Action& action) const {
-    if (!is_injected_at(faults_, moment)) return;
-    at(moment.chip).run_half(action.program);
-    fail_if_injected(moment);
-  }
-
-  CpuChip& at(int64_t chip) const { return *chips_.at(chip); }
-
-  void run_action(int64_t chip, const compile::Action& action, bool check_values) {
-    if (!check_values) return at(chip).run(action.program);
-    if (std::optional<BadValue> bad = at(chip).run_checked(action.program)) {
-      NotFinite failure(std::move(*bad));
-      failure.action = action;
-      throw failure;
-    }
-  }
-
-  const compile::Compiled& compiled_;
-  const ir::Mesh& mesh_;
-  Faults faults_;
-  std::map<int64_t, int64_t> limits_;  // by local chip
-  int64_t steps_ = 0;                  // run so far
-  std::shared_ptr<collectives::World> world_;
-  std::map<int64_t, std::unique_ptr<CpuChip>> chips_;  // by local chip
-  ChipThreads threads_;
-};
+std::map<int64_t, int64_t> limits_of(const memory::FitCheck& fit) {
+  std::map<int64_t, int64_t> limits;
+  for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
+  return limits;
+}
 
 // The plans of the local chips held against their limits and this machine's free memory.
 memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives::World& world,
@@ -154,12 +35,6 @@ memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives:
 }
 
 }  // namespace
-
-int available_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 // The kernel's estimate of what a new program can use, and the limit of the container around us if that is less.
 int64_t available_memory_bytes() {
@@ -201,10 +76,18 @@ schedule::Target cpu_target(int threads, const collectives::Transport& transport
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
   const std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(), .wait_limit = options.wait_limit});
+  const auto device = [&compiled, world, threads = threads_per_chip(options.threads, std::ssize(world->local_chips())),
+                       transport = options.transport](int64_t chip) -> std::unique_ptr<ChipDevice> {
+    return std::make_unique<CpuDevice>(
+        Link{compiled.mesh, chip, world->communicator(chip)},
+        CpuDevice::Options{
+            .arena_bytes = compiled.programs_of(chip).memory.total_bytes, .threads = threads, .transport = transport});
+  };
   try {
     const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
-    return std::make_unique<CpuExecutable>(compiled, options, fit, world);
+    return std::make_unique<NativeExecutable>(
+        compiled, options, NativeBackend{.path = "cpu", .world = world, .device = device, .limits = limits_of(fit)});
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;
@@ -212,3 +95,21 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
 }
 
 }  // namespace megacpp::runtime::cpu
+
+namespace megacpp::runtime {
+
+Backend cpu_backend() {
+  return {.name = "cpu",
+          .doc = "our own kernels on this machine's cores; each virtual chip is a thread with its share of them",
+          .target =
+              [](const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+                return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), mesh.chips()));
+              },
+          .load = [](const recipe::Recipe&, const compile::Compiled& compiled,
+                     const LoadOptions& options) { return cpu::load(compiled, options); },
+          .transports = {"inproc"},
+          .runs = [](const recipe::Recipe&) { return base::Decision::yes(); },
+          .identity = [](const recipe::Recipe&) { return std::string("cpu"); }};
+}
+
+}  // namespace megacpp::runtime

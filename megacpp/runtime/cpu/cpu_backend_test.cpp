@@ -6,7 +6,11 @@
 #include <thread>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/transport.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/ir/text.h"
+#include "megacpp/runtime/cpu/cpu_device.h"
+#include "megacpp/runtime/native_executable.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
@@ -22,16 +26,24 @@ using testing_support::decode;
 using testing_support::encode;
 using testing_support::is_close;
 
-// One graph, planned and loaded.
+// One graph, planned and loaded. All its inputs are state that is kept, all its outputs can be fetched.
 struct Loaded {
-  explicit Loaded(ir::Graph source, const LoadOptions& options = {}, const ir::Mesh& mesh = {}) {
+  explicit Loaded(ir::Graph source, LoadOptions options = {}, const ir::Mesh& mesh = {}) {
     compiled.mesh = mesh;
-    compiled.stages.resize(1);
-    compiled.stages[0].programs.push_back({.graph = std::move(source)});
-    compiled.stages[0].step = {{.program = 0}};
-    compiled.stages[0].memory = memory::plan_memory({&graph()}, cpu_target(options.threads));
+    compile::StagePrograms& stage = compiled.stages.emplace_back();
+    stage.programs.push_back({.graph = std::move(source)});
+    stage.step = {{.program = 0, .reads_batch = true, .reports = true}};
+    stage.memory = memory::plan_memory({&graph()}, cpu_target(options.threads));
+    stage.state = compile::state_table(stage, {});
+    for (compile::StateTensor& tensor : stage.state) {
+      tensor.kept = true;
+      tensor.staged_as.clear();
+    }
+    for (const ir::Output& output : graph().outputs()) options.fetches.push_back(output.name);
     executable = load(compiled, options);
   }
+
+  void run(StepMode mode = StepMode::plain) { executable->run_step(mode); }
 
   const ir::Graph& graph() const { return compiled.stages[0].programs[0].graph; }
 
@@ -50,10 +62,10 @@ TEST(CpuBackendTest, RandomProgramsEqualTheReferenceStepAfterStep) {
     for (const auto& [name, tensor] : inputs) loaded.executable->write_state(name, 0, testing_support::encoded(tensor));
     for (int step = 0; step < 2; ++step) {
       const auto wanted = ops::evaluate(loaded.graph(), inputs);
-      loaded.executable->run(0);
+      loaded.run();
       for (const ir::Output& output : loaded.graph().outputs()) {
         const ops::Tensor& tensor = wanted.at(output.name);
-        ASSERT_TRUE(is_close(decode(tensor.type, loaded.executable->output(0, output.name).data()), tensor, 1e-4))
+        ASSERT_TRUE(is_close(decode(tensor.type, loaded.executable->fetch(output.name, 0).data()), tensor, 1e-4))
             << output.name << "\n"
             << ir::print(loaded.graph());
         if (!output.donated.empty())
@@ -80,23 +92,36 @@ void set(Executable& executable, const std::vector<double>& x) {
   executable.write_state("x", 0, testing_support::encoded(tensor));
 }
 
-TEST(CpuBackendTest, ScalarOutputsAreReadByName) {
+TEST(CpuBackendTest, OutputsAreFetchedByName) {
   Loaded loaded(roots());
   set(*loaded.executable, {1, 4, 9});
-  loaded.executable->run(0);
-  EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F);
-  EXPECT_THROW(loaded.executable->scalar_output(0, "gain"), base::Error);
-  EXPECT_THROW(loaded.executable->write_state("y", 0, {}), base::Error);
+  loaded.run();
+  EXPECT_EQ(loaded.executable->fetch_f32("loss", 0), std::vector<float>{6});
+  testing_support::problem_of(base::Code::E1203, [&] { loaded.executable->fetch("gain", 0); });
+}
+
+TEST(CpuBackendTest, CountsWhatTheHostDoesWithIt) {
+  Loaded loaded(roots());
+  set(*loaded.executable, {1, 4, 9});
+  loaded.run();
+  loaded.run();
+  loaded.executable->fetch("loss", 0);
+  const Counters counters = loaded.executable->counters();
+  EXPECT_EQ(counters.compiles, (std::map<std::string, int64_t>{{"kernels prepared", 1}}));
+  EXPECT_EQ(counters.executions, 2);
+  EXPECT_EQ(counters.host_syncs, 3) << "the host waits for its own threads";
+  EXPECT_EQ(counters.host_to_device.bytes, 12);
+  EXPECT_EQ(counters.device_to_host.bytes, 4);
 }
 
 TEST(CpuBackendTest, FirstBadValueIsNamedWithItsPlace) {
   Loaded loaded(roots());
   set(*loaded.executable, {1, 4, 9});
-  loaded.executable->run_step({.check_values = true});
-  EXPECT_FLOAT_EQ(loaded.executable->scalar_output(0, "loss"), 6.0F) << "a checked run is a run";
+  loaded.run(StepMode::check_values);
+  EXPECT_EQ(loaded.executable->fetch_f32("loss", 0), std::vector<float>{6}) << "a checked run is a run";
   set(*loaded.executable, {1, -4, 9});
   try {
-    loaded.executable->run_step({.check_values = true});
+    loaded.run(StepMode::check_values);
     FAIL() << "no error";
   } catch (const NotFinite& bad) {
     EXPECT_EQ(bad.value.program, "roots");
@@ -129,7 +154,7 @@ TEST(CpuBackendTest, APlanLargerThanTheMachineIsRefusedBeforeAnyMemoryIsTouched)
 
 TEST(CpuBackendTest, ProfileCountsSecondsPerOp) {
   Loaded loaded(roots(), {.threads = 1, .profile = true});
-  loaded.executable->run(0);
+  loaded.run();
   const auto seconds = loaded.executable->op_seconds();
   ASSERT_EQ(seconds.size(), 1U);
   EXPECT_EQ(seconds[0].first, "fused");
@@ -145,7 +170,6 @@ TEST(CpuBackendTest, TargetAnswersForOpsWithAndWithoutKernel) {
   const base::Decision no = target.runs("unheard_of", {operands, results, attrs});
   EXPECT_FALSE(no);
   EXPECT_NE(no.reason().find("unheard_of"), std::string::npos);
-  EXPECT_GE(available_threads(), 1);
 }
 
 ir::Graph sum_over_chips() {
@@ -158,22 +182,39 @@ ir::Graph sum_over_chips() {
 }
 
 TEST(CpuBackendTest, AFailingChipEndsTheStepOfAllWithItsOwnError) {
-  Loaded loaded(sum_over_chips(), {}, ir::Mesh({{"x", 4}}));
-  const StepHooks hooks{.before = [](int64_t chip, const compile::Action&) {
-    if (chip == 2) base::raise(base::Code::E3001, {.where = "chip 2", .got = "disk full"});
-  }};
-  const base::Problem problem =
-      testing_support::problem_of(base::Code::E3001, [&] { loaded.executable->run_step(hooks); });
-  EXPECT_EQ(problem.got, "disk full");
+  Loaded loaded(sum_over_chips(), {.faults = {{.chip = 2, .step = 0}}}, ir::Mesh({{"x", 4}}));
+  const base::Problem problem = testing_support::problem_of(base::Code::E2004, [&] { loaded.run(); });
+  EXPECT_EQ(problem.where.find("chip 2: x 2 "), 0U) << problem.where;
 }
 
+// Thinks before every call.
+class SlowDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+  DeviceCall prepare(const BoundNode& bound) override {
+    DeviceCall call = CpuDevice::prepare(bound);
+    call.run = [run = std::move(call.run)] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      run();
+    };
+    return call;
+  }
+};
+
 TEST(CpuBackendTest, AChipThatIsTooSlowIsNamed) {
-  Loaded loaded(sum_over_chips(), {.wait_limit = std::chrono::seconds(1)}, ir::Mesh({{"x", 2}}));
-  const StepHooks hooks{.before = [](int64_t chip, const compile::Action&) {
-    if (chip == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  }};
-  const base::Problem problem =
-      testing_support::problem_of(base::Code::E3102, [&] { loaded.executable->run_step(hooks); });
+  const Loaded loaded(sum_over_chips(), {}, ir::Mesh({{"x", 2}}));
+  const compile::Compiled& compiled = loaded.compiled;
+  const std::shared_ptr<collectives::World> world =
+      collectives::inproc_transport().make({.chips = 2, .wait_limit = std::chrono::seconds(1)});
+  const auto device = [&](int64_t chip) -> std::unique_ptr<ChipDevice> {
+    const Link link{compiled.mesh, chip, world->communicator(chip)};
+    const CpuDevice::Options options{.arena_bytes = compiled.stages[0].memory.total_bytes,
+                                     .transport = collectives::inproc_transport()};
+    if (chip == 1) return std::make_unique<SlowDevice>(link, options);
+    return std::make_unique<CpuDevice>(link, options);
+  };
+  NativeExecutable slow(compiled, {}, {.path = "slow", .world = world, .device = device, .limits = {{0, 0}, {1, 0}}});
+  const base::Problem problem = testing_support::problem_of(base::Code::E3102, [&] { slow.run_step(StepMode::plain); });
   EXPECT_NE(problem.got.find("for chip 1"), std::string::npos) << problem.got;
 }
 

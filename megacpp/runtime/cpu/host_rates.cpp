@@ -13,7 +13,6 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
 #include "megacpp/base/thread_pool.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"

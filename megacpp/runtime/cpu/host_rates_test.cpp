@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "megacpp/base/file.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/processor.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::runtime::cpu {

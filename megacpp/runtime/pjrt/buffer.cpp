@@ -9,7 +9,8 @@
 
 namespace megacpp::runtime::pjrt {
 
-Buffer::Buffer(const Client& client, size_t device, const ir::TensorType& type, std::span<const std::byte> bytes) {
+Buffer::Buffer(const Client& client, size_t device, const ir::TensorType& type, std::span<const std::byte> bytes,
+               HostBytes host) {
   MEGACPP_CHECK(std::ssize(bytes) == type.bytes()) << bytes.size() << " bytes for " << ir::to_string(type);
   const std::shared_ptr<ClientState>& state = client.state();
   const Api& api = state->api();
@@ -19,11 +20,15 @@ Buffer::Buffer(const Client& client, size_t device, const ir::TensorType& type, 
   args.type = buffer_type(type.dtype);
   args.dims = type.shape.data();
   args.num_dims = type.shape.size();
-  args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
+  args.host_buffer_semantics = host == HostBytes::copied ? PJRT_HostBufferSemantics_kImmutableOnlyDuringCall
+                                                         : PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
   args.device = state->devices.at(device);
   api.call(&PJRT_Api::PJRT_Client_BufferFromHostBuffer, args, Phase::transfer);
   buffer_ = own_buffer(api, args.buffer, state);
-  api.await(args.done_with_host_buffer, Phase::transfer);
+  if (host == HostBytes::awaited)
+    api.await(args.done_with_host_buffer, Phase::transfer);
+  else if (args.done_with_host_buffer != nullptr)
+    const Handle unused = own_event(api, args.done_with_host_buffer, state);  // freed: nobody waits for it
   state->count([&](Counters& counters) {
     counters.host_to_device.count += 1;
     counters.host_to_device.bytes += std::ssize(bytes);

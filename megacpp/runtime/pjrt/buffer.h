@@ -13,10 +13,17 @@
 
 namespace megacpp::runtime::pjrt {
 
+/// How long a plugin reads host bytes that it is given.
+enum class HostBytes : uint8_t {
+  awaited,  // until they are on the device: the host waits for that
+  copied,   // during the call only: the plugin keeps a copy, and nobody waits. For small tensors in a running loop.
+};
+
 class Buffer {
  public:
   /// Copies host bytes to a device. They are free for reuse when this returns.
-  Buffer(const Client& client, size_t device, const ir::TensorType& type, std::span<const std::byte> bytes);
+  Buffer(const Client& client, size_t device, const ir::TensorType& type, std::span<const std::byte> bytes,
+         HostBytes host = HostBytes::awaited);
   /// Takes over what a program made.
   explicit Buffer(Handle buffer) : buffer_(std::move(buffer)) {}
 

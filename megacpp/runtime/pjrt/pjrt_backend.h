@@ -3,14 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/emit/module.h"
 #include "megacpp/runtime/executable.h"
-#include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/load_options.h"
 #include "megacpp/runtime/pjrt/compile_options.h"
 #include "megacpp/schedule/target.h"
 
@@ -20,18 +20,19 @@ namespace megacpp::runtime::pjrt {
 /// XLA's, with placement `xla` the collectives too.
 schedule::Target xla_target(emit::Placement placement, bool has_cudnn = false);
 
-struct BackendOptions {
+/// What XLA needs beside the options of all backends.
+struct PluginOptions {
   emit::Placement placement = emit::Placement::megacpp;
   std::filesystem::path plugin;
   std::map<std::string, FlagValue> flags = {};
   std::filesystem::path cache = {};  // of compiled programs; empty: none
-  std::vector<int64_t> limits = {};  // bytes by chip, 0: none of its own; empty: none beyond the device's
-  Faults faults = {};                // allocations that are to fail
 };
 
 /// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the
-/// devices. E2001 when what XLA needs exceeds a chip's limit. E1505 for a pipeline, E1504 when the plugin has too few
-/// devices, E3001 for a cache that cannot be written; errors of the plugin as in status.h.
-std::unique_ptr<Executable> load(const compile::Compiled& compiled, const BackendOptions& options);
+/// devices, and so do outputs until they are fetched. E2001 when what XLA needs exceeds a chip's limit. E1505 for a
+/// pipeline, for values to be checked, and for a fetched output that the step does not leave; E1504 when the plugin has
+/// too few devices, E3001 for a cache that cannot be written; errors of the plugin as in status.h.
+std::unique_ptr<Executable> load(const compile::Compiled& compiled, const PluginOptions& plugin,
+                                 const LoadOptions& options = {});
 
 }  // namespace megacpp::runtime::pjrt

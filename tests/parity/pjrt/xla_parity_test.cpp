@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "megacpp/plan/plan.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"
@@ -22,17 +23,20 @@ using emit::Placement;
 constexpr Placement kPlacements[] = {Placement::megacpp, Placement::xla};
 
 // XLA is to compile fast here, not to make fast programs: a fourth of the time.
-train::ParityBackend xla_backend(Placement placement) {
-  return {.name = "xla",
-          .target = [placement](const ir::Mesh&) { return runtime::pjrt::xla_target(placement); },
-          .load =
-              [placement](const compile::Compiled& compiled) {
-                return runtime::pjrt::load(compiled, {.placement = placement,
-                                                      .plugin = MEGACPP_PJRT_CPU_PLUGIN,
-                                                      .flags = {{"xla_backend_optimization_level", int64_t{0}},
-                                                                {"xla_cpu_use_fusion_emitters", false},
-                                                                {"xla_llvm_disable_expensive_passes", true}}});
-              }};
+runtime::Backend xla_backend(Placement placement) {
+  runtime::Backend backend = runtime::backend_named("xla");
+  backend.target = [placement](const recipe::Recipe&, const ir::Mesh&) { return runtime::pjrt::xla_target(placement); };
+  backend.load = [placement](const recipe::Recipe&, const compile::Compiled& compiled,
+                             const runtime::LoadOptions& options) {
+    return runtime::pjrt::load(compiled,
+                               {.placement = placement,
+                                .plugin = MEGACPP_PJRT_CPU_PLUGIN,
+                                .flags = {{"xla_backend_optimization_level", int64_t{0}},
+                                          {"xla_cpu_use_fusion_emitters", false},
+                                          {"xla_llvm_disable_expensive_passes", true}}},
+                               options);
+  };
+  return backend;
 }
 
 const char* name_of(Placement placement) { return placement == Placement::xla ? "placement xla" : "placement megacpp"; }
@@ -56,7 +60,7 @@ TEST_P(XlaGoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
   for (const Placement placement : kPlacements) {
     SCOPED_TRACE(name_of(placement));
     const train::ParityReport report =
-        train::run_parity(kGoldenModels / (GetParam().file + ".safetensors"), wish.layout, xla_backend(placement));
+        train::run_parity(kGoldenModels / (GetParam().file + ".safetensors"), wish, xla_backend(placement));
     EXPECT_TRUE(report.passed());
     for (const train::ParityRow& row : report.rows)
       EXPECT_TRUE(row.passed) << row.name << " is off by " << row.relative_error << ", allowed is " << row.tolerance;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef MEGACPP_HAS_PJRT
 
-#include "megacpp/launch/backend.h"
+#include "megacpp/runtime/xla_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "megacpp/recipe/parse.h"
 
-namespace megacpp::launch {
+namespace megacpp::runtime {
 namespace {
 
 // Whether XLA gets attention as one call, in a program over that many chips.
@@ -27,7 +27,7 @@ bool is_fused(const std::vector<std::string>& settings, int64_t chips) {
   return static_cast<bool>(target.runs("attention", view));
 }
 
-TEST(BackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
+TEST(XlaBackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
   EXPECT_TRUE(is_fused({"xla.plugin=cuda"}, 1));
   EXPECT_TRUE(is_fused({"xla.plugin=cuda"}, 2));
   EXPECT_TRUE(is_fused({"xla.plugin=cuda", "xla.placement=xla"}, 1));
@@ -37,6 +37,6 @@ TEST(BackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
 }
 
 }  // namespace
-}  // namespace megacpp::launch
+}  // namespace megacpp::runtime
 
 #endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a stage's state, derived from its programs: every backend allocates, writes and reads by it.
+#pragma once
+
+#include <vector>
+
+#include "megacpp/blocks/parameter.h"
+#include "megacpp/compile/compiled.h"
+
+namespace megacpp::compile {
+
+/// One entry for each input of the stage's programs, sorted by name. Placements are `stage.inputs`; an input that has
+/// none is whole on every chip. Only parameters and optimizer state are kept from step to step.
+std::vector<StateTensor> state_table(const StagePrograms& stage, const std::vector<blocks::Parameter>& parameters);
+
+/// What one chip holds of it.
+ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh);
+
+}  // namespace megacpp::compile

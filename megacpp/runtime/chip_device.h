@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend with kernels of its own brings for one chip: an arena, a way to turn a node into a call, and copies.
+// All the rest of running a compiled program (native_chip.h) is the same for all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::runtime {
+
+/// A node ready to run: shapes, attributes and addresses are resolved.
+struct DeviceCall {
+  std::function<void()> run;
+  /// What is still in flight when run() returns: a send, until something overwrites its operand or the step ends. May
+  /// be empty.
+  std::function<void()> drain = {};
+  int64_t workspace_bytes = 0;  // that run() uses
+};
+
+/// A node with the addresses its plan gives it, which stay as long as the call. `workspace` is null where the plan has
+/// none for it.
+struct BoundNode {
+  const ir::Graph& graph;
+  const ir::Node& node;
+  std::span<std::byte* const> operands;
+  std::span<std::byte* const> results;
+  std::byte* workspace = nullptr;
+};
+
+class ChipDevice {
+ public:
+  virtual ~ChipDevice() = default;
+
+  /// An address in the arena, which is as long as the plan and begins as zeros.
+  virtual std::byte* at(int64_t offset) const = 0;
+  virtual int64_t arena_bytes() const = 0;
+  virtual int64_t alignment() const = 0;  // of every tensor, as the target said
+  /// Memory beside the arena, for staged batches and fetched outputs, as long as the device lives. Asked for at load.
+  virtual std::byte* reserve(size_t bytes) = 0;
+
+  /// Called once for each program before its nodes are prepared, in their order: a done finds what was started for it.
+  virtual void begin_program(const ir::Graph& graph) = 0;
+  /// Nodes between chips become calls to the transport. Nothing is allocated when a call runs.
+  virtual DeviceCall prepare(const BoundNode& bound) = 0;
+
+  /// Between addresses of the device, in the order of the calls around it.
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  /// Between the host and the device; done when they return.
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void download(std::span<std::byte> to, const std::byte* from) const = 0;
+  /// Whether all numbers of a tensor of floats are finite.
+  virtual bool all_finite(const std::byte* data, const ir::TensorType& type) const = 0;
+};
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cpu/cpu_device.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/collective_call.h"
+#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/storage.h"
+
+namespace megacpp::runtime::cpu {
+
+CpuDevice::CpuDevice(const Link& link, Options options)
+    : transport_(std::move(options.transport)), arena_(options.arena_bytes), pool_(options.threads), link_(link) {}
+
+std::byte* CpuDevice::reserve(size_t bytes) { return reserved_.emplace_back(bytes).data(); }
+
+void CpuDevice::begin_program(const ir::Graph& graph) {
+  linked_.push_back(std::make_unique<LinkedProgram>(graph, link_));
+}
+
+DeviceCall CpuDevice::prepare(const BoundNode& bound) {
+  const ir::Node& node = bound.node;
+  const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
+  if (ops::op_def(node.op).is_collective) {
+    Exchange exchange = linked_.back()->prepare(node, {bound.operands, bound.results, bound.workspace});
+    return {.run = std::move(exchange.run),
+            .drain = std::move(exchange.drain),
+            .workspace_bytes = workspace_bytes(transport_, node.op, {operands, results, node.attrs})};
+  }
+  const Kernel* kernel = find_kernel(node.op);
+  MEGACPP_CHECK(kernel != nullptr) << "the cpu backend has no kernel for " << node.op << " @" << node.scope;
+  Prepared prepared = prepare_any_storage(*kernel, {operands, results, node.attrs}, pool_.size());
+  const int64_t wanted = prepared.workspace_bytes;
+  return {.run = [run = std::move(prepared.run), args = KernelArgs{.operands = bound.operands,
+                                                                   .results = bound.results,
+                                                                   .workspace = bound.workspace,
+                                                                   .pool = pool_}] { run(args); },
+          .workspace_bytes = wanted};
+}
+
+void CpuDevice::copy(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+void CpuDevice::upload(std::byte* to, std::span<const std::byte> from) { std::memcpy(to, from.data(), from.size()); }
+
+void CpuDevice::download(std::span<std::byte> to, const std::byte* from) const {
+  std::memcpy(to.data(), from, to.size());
+}
+
+bool CpuDevice::all_finite(const std::byte* data, const ir::TensorType& type) const {
+  const int64_t count = type.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = type.dtype == ir::DType::f32 ? reinterpret_cast<const float*>(data)[i]
+                                                     : ir::bf16_to_f32(reinterpret_cast<const uint16_t*>(data)[i]);
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+}  // namespace megacpp::runtime::cpu

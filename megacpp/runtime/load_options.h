@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a compiled run is loaded: the same for every backend. What a backend has no use for it leaves alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megacpp/collectives/transport.h"
+#include "megacpp/runtime/fault_injection.h"
+
+namespace megacpp::runtime {
+
+struct LoadOptions {
+  int threads = 1;                                             // of the machine, divided among the chips
+  bool profile = false;                                        // keep seconds per op
+  int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
+  std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
+  /// Makes the world of the run, where chips are not a plugin's; programs were compiled for the same.
+  collectives::Transport transport = collectives::inproc_transport();
+  std::vector<int64_t> limits = {};       // bytes by chip, 0: none of its own; empty: none at all
+  Faults faults = {};                     // allocations that are to fail
+  std::vector<std::string> fetches = {};  // outputs to keep for fetch(), besides the metrics
+};
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/native_chip.h"
+
+#include <algorithm>
+
+#include "megacpp/base/error.h"
+#include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
+
+namespace megacpp::runtime {
+
+NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& ports,
+                       std::unique_ptr<ChipDevice> device, const Options& options)
+    : compiled_(programs), plan_(programs.memory), device_(std::move(device)), options_(options) {
+  for (const memory::StateSlot& slot : plan_.state)
+    state_[slot.name] = {device_->at(slot.offset), static_cast<size_t>(slot.type.bytes())};
+  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p].graph, plan_.programs[p]);
+  protect_sends();
+  prepare_transfers(ports);
+  size_t calls = 0;
+  for (const compile::Action& action : programs.step) calls += programs_[action.program].calls.size();
+  trace_.reserve(calls * static_cast<size_t>(options.trace_steps));
+}
+
+// ---- Preparing ----
+
+void NativeChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
+  Program program;
+  program.graph = &graph;
+  program.plan = &plan;
+  device_->begin_program(graph);
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+    if (ops::op_def(graph.nodes()[n].op).is_work()) program.calls.push_back(prepare_call(program, n));
+  for (const memory::Buffers::Copy& copy : plan.final_copies)
+    program.final_copies.push_back({state_.at(copy.to_state).data(), device_->at(plan.value_offset[copy.from.index]),
+                                    static_cast<size_t>(graph.type(copy.from).bytes())});
+  programs_.push_back(std::move(program));
+}
+
+NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
+  const ir::Graph& graph = *program.graph;
+  const ir::Node& node = graph.nodes()[n];
+  Call call;
+  call.node = n;
+  call.timer = timer_of(node.op);
+  const auto address = [&](ir::ValueId value) {
+    const int64_t offset = program.plan->value_offset[value.index];
+    call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));
+    return device_->at(offset);
+  };
+  for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
+  for (const ir::ValueId result : node.results) call.results.push_back(address(result));
+  const int64_t workspace = program.plan->workspace_offset[n];
+  call.device = device_->prepare({.graph = graph,
+                                  .node = node,
+                                  .operands = call.operands,
+                                  .results = call.results,
+                                  .workspace = workspace < 0 ? nullptr : device_->at(workspace)});
+  if (call.device.workspace_bytes > 0) {
+    MEGACPP_CHECK(workspace >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
+    call.end_offset = std::max(call.end_offset, workspace + aligned(call.device.workspace_bytes));
+  }
+  return call;
+}
+
+// A slot's next micro-batch leaves where the last one left, and its receiver may be slower than we are.
+void NativeChip::protect_sends() {
+  std::map<const std::byte*, std::function<void()>> sends;
+  for (const Program& program : programs_)
+    for (const Call& call : program.calls)
+      if (call.device.drain) sends.emplace(call.operands.at(0), call.device.drain);
+  for (Program& program : programs_)
+    for (const ir::Output& output : program.graph->outputs()) {
+      if (output.donated.empty()) continue;
+      const auto send = sends.find(state_.at(output.donated).data());
+      if (send != sends.end()) program.drains.push_back(send->second);
+    }
+}
+
+void NativeChip::prepare_transfers(const StepPorts& ports) {
+  transfers_.resize(compiled_.step.size());
+  for (const StagedInput& input : ports.inputs)
+    staged_[input.name] = device_->reserve(static_cast<size_t>(input.type.bytes() * input.micro_steps));
+  for (size_t a = 0; a < compiled_.step.size(); ++a) {
+    const compile::Action& action = compiled_.step[a];
+    for (const compile::StateTensor& tensor : compiled_.state) {
+      const bool is_read = tensor.per_micro_step ? action.reads_batch : compiled_.is_update(action);
+      if (tensor.staged_as.empty() || !is_read || tensor.name != action.prefix + tensor.staged_as) continue;
+      const std::span<std::byte> slot = state_.at(tensor.name);
+      const size_t first = tensor.per_micro_step ? static_cast<size_t>(action.micro) * slot.size() : 0;
+      transfers_[a].staged.push_back({slot.data(), staged_.at(tensor.staged_as) + first, slot.size()});
+    }
+  }
+  for (const FetchedOutput& output : ports.outputs) {
+    const size_t bytes = static_cast<size_t>(output.type.bytes());
+    std::byte* to = fetched_[output.name] = device_->reserve(bytes * output.actions.size());
+    for (const size_t a : output.actions) {
+      const Program& program = programs_[compiled_.step[a].program];
+      const ir::ValueId value = *program.graph->find_output(output.name);
+      transfers_[a].fetched.push_back({to, device_->at(program.plan->value_offset[value.index]), bytes});
+      to += bytes;
+    }
+  }
+}
+
+size_t NativeChip::timer_of(const std::string& op) {
+  for (size_t i = 0; i < timers_.size(); ++i)
+    if (timers_[i].first == op) return i;
+  timers_.emplace_back(op, 0.0);
+  return timers_.size() - 1;
+}
+
+int64_t NativeChip::aligned(int64_t bytes) const {
+  const int64_t unit = device_->alignment();
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// ---- The host's side ----
+
+std::optional<int64_t> NativeChip::state_bytes(const std::string& name) const {
+  const auto at = state_.find(name);
+  return at == state_.end() ? std::nullopt : std::optional(static_cast<int64_t>(at->second.size()));
+}
+
+void NativeChip::write_state(const std::string& name, std::span<const std::byte> bytes) {
+  device_->upload(state_.at(name).data(), bytes);
+}
+
+void NativeChip::read_state(const std::string& name, std::span<std::byte> bytes) const {
+  device_->download(bytes, state_.at(name).data());
+}
+
+void NativeChip::stage(const StagedInput& input, int64_t micro, std::span<const std::byte> bytes) {
+  device_->upload(staged_.at(input.name) + static_cast<size_t>(micro) * bytes.size(), bytes);
+}
+
+void NativeChip::read_output(const FetchedOutput& output, std::span<std::byte> values) const {
+  device_->download(values, fetched_.at(output.name));
+}
+
+ChipMemory NativeChip::memory() const {
+  return {.used_bytes = device_->arena_bytes(),
+          .limit_bytes = options_.limit_bytes,
+          .planned_peak_bytes = plan_.total_bytes,
+          .measured_peak_bytes = measured_peak_};
+}
+
+// ---- Running ----
+
+void NativeChip::copy_all(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) device_->copy(copy.to, copy.from, copy.bytes);
+}
+
+void NativeChip::start(size_t action) {
+  copy_all(transfers_[action].staged);
+  for (const auto& drain : programs_[compiled_.step[action].program].drains) drain();
+}
+
+void NativeChip::run(size_t action, StepMode mode) {
+  const Program& program = programs_[compiled_.step[action].program];
+  start(action);
+  for (const Call& call : program.calls) {
+    run_call(program, call);
+    if (mode == StepMode::check_values) require_finite(program, call, compiled_.step[action]);
+  }
+  copy_all(program.final_copies);
+  copy_all(transfers_[action].fetched);
+}
+
+void NativeChip::run_half(size_t action) {
+  const Program& program = programs_[compiled_.step[action].program];
+  start(action);
+  for (size_t i = 0; i < program.calls.size() / 2; ++i) run_call(program, program.calls[i]);
+}
+
+void NativeChip::drain() {
+  for (const Program& program : programs_)
+    for (const Call& call : program.calls)
+      if (call.device.drain) call.device.drain();
+}
+
+void NativeChip::run_call(const Program& program, const Call& call) {
+  measured_peak_ = std::max(measured_peak_, call.end_offset);
+  const bool is_traced = trace_.size() < trace_.capacity();
+  if (!options_.profile && !is_traced) return call.device.run();
+  const auto start = std::chrono::steady_clock::now();
+  call.device.run();
+  const auto end = std::chrono::steady_clock::now();
+  const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
+  timers_[call.timer].second += seconds(end - start);
+  if (is_traced)
+    trace_.push_back(
+        {program.graph, call.node, seconds(start - options_.trace_from), seconds(end - options_.trace_from)});
+}
+
+void NativeChip::require_finite(const Program& program, const Call& call, const compile::Action& action) const {
+  const ir::Node& node = program.graph->node(ir::NodeId{call.node});
+  if (node.op == ops::kStartOp) return;  // its results are nobody's to read yet
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ir::TensorType& type = program.graph->type(node.results[r]);
+    if (!ir::is_float(type.dtype) || device_->all_finite(call.results[r], type)) continue;
+    NotFinite failure(BadValue{options_.chip, program.graph->name(), call.node, node.op, node.scope, to_string(type)});
+    failure.action = action;
+    throw failure;
+  }
+}
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/native_executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+namespace megacpp::runtime {
+
+NativeExecutable::NativeExecutable(const compile::Compiled& compiled, const LoadOptions& options, NativeBackend backend)
+    : Executable(compiled, options.fetches),
+      backend_(std::move(backend)),
+      faults_(options.faults),
+      threads_(backend_.world->local_chips(), [this](int64_t chip, const std::string& what) {
+        backend_.world->abort(chip, what);  // so that nobody waits for it
+      }) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const int64_t chip : local_chips()) {
+    fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
+    const NativeChip::Options own{.chip = chip,
+                                  .profile = options.profile,
+                                  .trace_steps = options.trace_steps,
+                                  .trace_from = start,
+                                  .limit_bytes = backend_.limits.at(chip)};
+    chips_[chip] = std::make_unique<NativeChip>(compiled.programs_of(chip), ports(chip), backend_.device(chip), own);
+  }
+  counters_.compiles["kernels prepared"] = 1;
+  counters_.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<int64_t> NativeExecutable::state_bytes(const std::string& name, int64_t chip) const {
+  return at(chip).state_bytes(name);
+}
+
+// The host waits for its chips' threads at the end of every step.
+void NativeExecutable::run_step(StepMode mode) {
+  const int64_t step = steps_++;
+  counters_.executions += 1;
+  counters_.host_syncs += 1;
+  threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
+}
+
+void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
+  const Fault moment{.chip = chip, .cls = memory::OomClass::runtime, .step = step};
+  for (size_t action = 0; action < compiled().programs_of(chip).step.size(); ++action) {
+    if (is_injected_at(faults_, moment)) {
+      at(chip).run_half(action);  // others already wait for this chip then
+      fail_if_injected(moment);
+    }
+    at(chip).run(action, mode);
+  }
+  at(chip).drain();
+}
+
+std::vector<std::pair<std::string, double>> NativeExecutable::op_seconds() const {
+  std::map<std::string, double> by_op;
+  for (const auto& [number, chip] : chips_)
+    for (const auto& [op, seconds] : chip->op_seconds()) by_op[op] += seconds;
+  std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
+  std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return total;
+}
+
+void NativeExecutable::put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) {
+  count_upload(part.size());
+  at(chip).write_state(tensor.name, part);
+}
+
+void NativeExecutable::get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const {
+  count_download(part.size());
+  at(chip).read_state(tensor.name, part);
+}
+
+void NativeExecutable::put_batch(const StagedInput& input, int64_t micro, int64_t chip,
+                                 std::span<const std::byte> part) {
+  count_upload(part.size());
+  at(chip).stage(input, micro, part);
+}
+
+void NativeExecutable::get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const {
+  count_download(values.size());
+  at(chip).read_output(output, values);
+}
+
+void NativeExecutable::fail_if_injected(const Fault& moment) const {
+  if (is_injected_at(faults_, moment)) throw injected_error(moment, compiled(), backend_.limits.at(moment.chip));
+}
+
+void NativeExecutable::count_upload(size_t bytes) {
+  counters_.host_to_device.count += 1;
+  counters_.host_to_device.bytes += static_cast<int64_t>(bytes);
+}
+
+void NativeExecutable::count_download(size_t bytes) const {
+  counters_.host_syncs += 1;
+  counters_.device_to_host.count += 1;
+  counters_.device_to_host.bytes += static_cast<int64_t>(bytes);
+}
+
+}  // namespace megacpp::runtime

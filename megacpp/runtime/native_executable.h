@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// An executable of chips that run their programs node by node, one host thread each: the order of a step, faults that
+// are asked for, and one chip's failure ending the step of all. A backend brings the chips' devices.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/collectives/world.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/runtime/chip_device.h"
+#include "megacpp/runtime/chip_threads.h"
+#include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/load_options.h"
+#include "megacpp/runtime/native_chip.h"
+
+namespace megacpp::runtime {
+
+/// What a backend brings.
+struct NativeBackend {
+  std::string path;
+  /// The chips and their ends of the transport; shared by the devices and by load(), which aborts it when it fails.
+  std::shared_ptr<collectives::World> world;
+  /// Obtains the memory of a local chip.
+  std::function<std::unique_ptr<ChipDevice>(int64_t chip)> device;
+  std::map<int64_t, int64_t> limits = {};  // bytes by local chip, for reports: plans were held against them before
+};
+
+class NativeExecutable : public Executable {
+ public:
+  NativeExecutable(const compile::Compiled& compiled, const LoadOptions& options, NativeBackend backend);
+
+  const std::vector<int64_t>& local_chips() const override { return backend_.world->local_chips(); }
+  std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override;
+  void run_step(StepMode mode) override;
+  ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
+  std::string path() const override { return backend_.path; }
+  Counters counters() const override { return counters_; }
+  std::vector<std::pair<std::string, double>> op_seconds() const override;
+  std::span<const TraceEvent> trace(int64_t chip) const override { return at(chip).trace(); }
+
+ protected:
+  void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) override;
+  void get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const override;
+  void put_batch(const StagedInput& input, int64_t micro, int64_t chip, std::span<const std::byte> part) override;
+  void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const override;
+
+ private:
+  NativeChip& at(int64_t chip) const { return *chips_.at(chip); }
+  void fail_if_injected(const Fault& moment) const;
+  void run_chip(int64_t chip, int64_t step, StepMode mode);
+  void count_upload(size_t bytes);
+  void count_download(size_t bytes) const;
+
+  NativeBackend backend_;
+  Faults faults_;
+  int64_t steps_ = 0;                                     // run so far
+  mutable Counters counters_;                             // changed by the host's thread only
+  std::map<int64_t, std::unique_ptr<NativeChip>> chips_;  // by local chip
+  ChipThreads threads_;
+};
+
+}  // namespace megacpp::runtime
