@@ -87,9 +87,19 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
   if (catalog.why_not().empty()) fmt::print(stderr, "catalog    told\n");
 }
 
+// What would run there: train.recompute as a plan for that hardware decides it.
+recipe::Recipe planned_for(const hw::Slice& slice, const recipe::Recipe& recipe,
+                           const launch::CatalogChoice& catalog_choice) {
+  launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
+  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, slice, catalog));
+  if (!estimate.recompute.empty()) fmt::print(stderr, "recompute  {}\n", fit::to_text(estimate.recompute));
+  return estimate.recipe;
+}
+
 // What is known is printed even where the compiler failed; its error ends the command after that.
-void compile_by_xla(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
-  const XlaChoice choice = choose_xla(recipe, plan, flags.xla);
+void compile_by_xla(const Flags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
+  const XlaChoice choice = choose_xla(given, plan, flags.xla);
+  const recipe::Recipe recipe = choice.tpu ? planned_for(*choice.tpu, given, flags.catalog) : given;
   const XlaCompilation compilation =
       compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, flags.options), flags.options);
   if (flags.json) {

@@ -11,6 +11,7 @@
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/print.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::cli {
 namespace {
@@ -28,6 +29,17 @@ Json hardware_json(const PlanReport& r) {
 Json changes_json(const plan::Changes& changes) {
   Json json = Json::object();
   for (const plan::Change& change : changes) json[change.key] = change.value;
+  return json;
+}
+
+// Every family's level, and why where it was left to planning.
+Json recompute_json(const fit::Estimate& estimate) {
+  Json json = Json::object();
+  for (const char letter : recipe::recompute_letters(estimate.recipe.model))
+    json[recipe::recompute_key(letter)] = {{"level", recipe::recompute_level(estimate.recipe, letter)},
+                                           {"why", Json()}};
+  for (const fit::RecomputeChoice& choice : estimate.recompute)
+    json[recipe::recompute_key(choice.letter)]["why"] = choice.why;
   return json;
 }
 
@@ -153,6 +165,7 @@ Json plan_json(const PlanReport& r) {
           {"layout", plan::layout_line(plan)},
           {"resolved_layout", resolved_layout_json(recipe, plan)},
           {"changed_to_fill", changes_json(r.filling)},
+          {"recompute", recompute_json(r.estimate)},
           {"fits", r.estimate.fit.fits()},
           {"groups", groups},
           {"mean_needed_bytes", r.estimate.fit.mean},

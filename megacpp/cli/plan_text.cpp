@@ -28,6 +28,7 @@ std::string header_text(const PlanReport& r) {
   text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
   text += fmt::format("decided   {}\n", decided_text(recipe, plan));
+  if (!r.estimate.recompute.empty()) text += fmt::format("recompute {}\n", fit::to_text(r.estimate.recompute));
   if (!r.filling.empty())
     text += fmt::format("changed   {}: so that no chip of {} is left over\n", launch::changes_text(r.filling),
                         r.slice.name);

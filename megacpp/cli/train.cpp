@@ -48,8 +48,9 @@ std::atomic<bool> interrupted{false};
 void on_interrupt(int) { interrupted.store(true); }
 
 // Before step 0: what will run, and what it will cost.
-void print_header(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::TextCorpus& corpus,
+void print_header(const fit::Estimate& estimate, const compile::Compiled& compiled, const data::TextCorpus& corpus,
                   int threads) {
+  const recipe::Recipe& recipe = estimate.recipe;
   int64_t parameters = 0;
   for (const blocks::Parameter& parameter : compiled.parameters) parameters += ir::num_elements(parameter.shape);
   fmt::print(stderr, "{}\n", recipe::print(recipe));
@@ -57,6 +58,7 @@ void print_header(const recipe::Recipe& recipe, const compile::Compiled& compile
              recipe.model.depth, static_cast<double>(parameters) / 1e6);
   fmt::print(stderr, "data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
              corpus.files.size());
+  if (!estimate.recompute.empty()) fmt::print(stderr, "recompute  {}\n", fit::to_text(estimate.recompute));
   if (compiled.mesh.chips() > 1)
     fmt::print(stderr, "mesh       {} chips: {}\n", compiled.mesh.chips(), ir::to_string(compiled.mesh));
   if (recipe.backend == "xla") {
@@ -137,7 +139,7 @@ int train_once(const Flags& flags, const data::TextCorpus& corpus, launch::Launc
   if (recipe.backend == "xla")
     for_xla = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh));
   const compile::Compiled& compiled = for_xla ? *for_xla : launch.estimate().compiled;
-  print_header(recipe, compiled, corpus, threads);
+  print_header(launch.estimate(), compiled, corpus, threads);
   runtime::LoadOptions options = runtime::load_options(recipe, compiled.mesh.chips());
   options.profile = flags.profile;
   options.trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps;

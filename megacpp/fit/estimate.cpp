@@ -8,6 +8,7 @@
 #include "megacpp/fit/signature.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -22,7 +23,31 @@ void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, c
                "then fills the slice"});
 }
 
+Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumptions) {
+  const recipe::Recipe& recipe = recompute.recipe();
+  Estimate estimate{.recipe = recipe,
+                    .recompute = recompute.choices(),
+                    .plan = plan::make_plan(recipe),
+                    .compiled = {},
+                    .correction = {},
+                    .fit = {},
+                    .time = {}};
+  require_all_devices(recipe, estimate.plan, assumptions.slice);
+  estimate.compiled = compile::compile_training(recipe, estimate.plan, target_on(assumptions));
+  estimate.correction = catalog::correction_by_others(assumptions.peaks, signature_of(recipe, assumptions.slice.name));
+  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits, estimate.correction);
+  estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
+  return estimate;
+}
+
 }  // namespace
+
+recipe::Recipe Estimate::requested() const {
+  recipe::Recipe requested = recipe;
+  for (const RecomputeChoice& choice : recompute)
+    recipe::set_recompute_level(requested, choice.letter, recipe::kAutoRecompute);
+  return requested;
+}
 
 recipe::Recipe with_changes(const recipe::Recipe& recipe, const plan::Changes& changes) {
   recipe::Recipe changed = recipe;
@@ -51,13 +76,18 @@ schedule::Target target_on(const Assumptions& assumptions) {
 }
 
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions) {
-  Estimate estimate{
-      .recipe = recipe, .plan = plan::make_plan(recipe), .compiled = {}, .correction = {}, .fit = {}, .time = {}};
-  require_all_devices(recipe, estimate.plan, assumptions.slice);
-  estimate.compiled = compile::compile_training(recipe, estimate.plan, target_on(assumptions));
-  estimate.correction = catalog::correction_by_others(assumptions.peaks, signature_of(recipe, assumptions.slice.name));
-  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits, estimate.correction);
-  estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
+  AutoRecompute recompute(recipe, assumptions);
+  Estimate estimate = estimate_of(recompute, assumptions);
+  if (estimate.fit.fits() || !recompute.can_raise()) return estimate;
+  // What is out of reach is found by one more plan, not by one for each level.
+  AutoRecompute all = recompute;
+  all.raise_all();
+  Estimate least = estimate_of(all, assumptions);
+  if (!least.fit.fits()) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
+  while (!estimate.fit.fits() && recompute.can_raise()) {
+    recompute.raise();
+    estimate = estimate_of(recompute, assumptions);
+  }
   return estimate;
 }
 

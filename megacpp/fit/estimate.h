@@ -8,6 +8,7 @@
 
 #include "megacpp/catalog/calibration.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/fit/auto_recompute.h"
 #include "megacpp/fit/fit_report.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/hw/slice.h"
@@ -19,13 +20,16 @@
 namespace megacpp::fit {
 
 struct Estimate {
-  recipe::Recipe recipe;
+  recipe::Recipe recipe;                   // what runs: nothing left to planning
+  std::vector<RecomputeChoice> recompute;  // what train.recompute: auto became
   plan::Plan plan;
   compile::Compiled compiled;
   catalog::Correction correction;  // of its peak, by what other launches measured
   FitReport fit;
   StepTime time;
 
+  /// What it was made of: with auto where that was left to planning.
+  recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
 };
 
@@ -41,6 +45,7 @@ struct Assumptions {
 schedule::Target target_on(const Assumptions& assumptions);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
+/// train.recompute: auto is decided here; where no level fits the estimate is of what needs the least.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions);
 
 /// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as

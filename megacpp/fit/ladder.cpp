@@ -49,7 +49,7 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
 class LadderWalk {
  public:
   LadderWalk(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling)
-      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(asked.recipe), now_(&asked) {
+      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(asked.requested()), now_(&asked) {
     path_.least_needed = needed();
   }
 
@@ -98,7 +98,7 @@ class LadderWalk {
   // What this rung leaves may still be made smaller by another.
   std::optional<std::string> cannot_help_with_others(const Rung& rung) const {
     const auto touches_the_rest = [&](const Rung* other) {
-      return other != &rung && !other->changes(recipe_).empty() &&
+      return other != &rung && !other->changes(now_->recipe).empty() &&
              std::ranges::any_of(now_->worst_memory().items, [&](const memory::Item& item) {
                return !rung.reduces(item.role) && other->reduces(item.role);
              });
@@ -110,7 +110,7 @@ class LadderWalk {
   void take_steps(const Rung& rung) {
     std::vector<plan::Changes> useless;
     for (;;) {
-      std::vector<plan::Changes> offers = rung.changes(recipe_);
+      std::vector<plan::Changes> offers = rung.changes(now_->recipe);
       std::erase_if(offers,
                     [&](const plan::Changes& offer) { return std::ranges::find(useless, offer) != useless.end(); });
       if (offers.empty()) return;
@@ -199,7 +199,7 @@ class LadderWalk {
   }
 
   void keep(const Rung& rung, const plan::Changes& offer, Estimate estimate) {
-    recipe_ = estimate.recipe;
+    recipe_ = estimate.requested();
     path_.changes = plan::merged(std::move(path_.changes), offer);
     path_.changes_experiment |= rung.changes_experiment;
     path_.rung = std::max(path_.rung, rung_);
@@ -226,7 +226,7 @@ class LadderWalk {
 
   const MakeEstimate& make_estimate_;
   const Ceiling ceiling_;
-  recipe::Recipe recipe_;
+  recipe::Recipe recipe_;  // as requested, with the changes taken: what is left to planning is decided anew
   std::optional<Estimate> kept_;
   const Estimate* now_;  // what the next rung starts from
   std::vector<const Rung*> rungs_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/ladder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -21,7 +23,10 @@ Estimate estimate_here(const recipe::Recipe& recipe) {
                .limits = recipe::chip_limits(recipe.hardware, chips)});
 }
 
-recipe::Recipe recipe_with(const std::vector<std::string>& settings, const char* name = "nam52-tiny") {
+// Nothing is recomputed but by a rung, so that the rungs have all to do.
+recipe::Recipe recipe_with(std::vector<std::string> settings, const char* name = "nam52-tiny") {
+  for (const char* family : {"R", "M", "E", "A"})
+    settings.insert(settings.begin(), fmt::format("train.recompute.{}=none", family));
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + name + ".yaml", settings);
 }
 
@@ -187,6 +192,30 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   EXPECT_EQ(to_text(path.changes), "train.batch=4 train.micro_steps=2");
   EXPECT_EQ(path.found->fit.worst().chip, 1) << "still the tightest";
   for (const ChipGroup& group : path.found->fit.groups) EXPECT_LT(group.needed(), needed) << group.place;
+}
+
+// What auto recomputes is decided anew for every rung, and never listed as a change of the ladder's.
+TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
+  const std::vector<std::string> settings = {"train.recompute.A=auto", "train.recompute.E=auto",
+                                             "hardware.limit=40MiB"};
+  const Estimate asked = estimate_here(recipe_with(settings));
+  ASSERT_FALSE(asked.fit.fits());
+  EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "full") << "the least is what is reported";
+  const LadderPath path = walk_ladder(asked, estimate_here);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(path.rung, 1u);
+  EXPECT_EQ(to_text(path.changes).find("recompute"), std::string::npos) << to_text(path);
+  EXPECT_GT(path.found->recipe.train.batch, 1) << "more of the batch stays than without recompute";
+}
+
+TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
+  const Estimate asked =
+      estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", "ladder.rungs=[recompute]"}));
+  ASSERT_TRUE(asked.fit.fits());
+  EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "none");
+  const LadderPath path = walk_ladder(asked, estimate_here, {asked.fit.worst().needed()});
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path.changes), "train.recompute.E=selective");
 }
 
 }  // namespace

@@ -17,8 +17,6 @@
 
 namespace megacpp::fit {
 
-inline constexpr std::array<const char*, 3> kRecomputeLevels = {"none", "selective", "full"};
-
 struct QuickEstimate {
   double state = 0;    // bytes of the worst chip at least: weights, gradients, optimizer; without padding
   double bytes = 0;    // in all

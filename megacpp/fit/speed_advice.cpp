@@ -11,8 +11,9 @@ namespace megacpp::fit {
 namespace {
 
 bool recomputes(const recipe::Train& train) {
-  return std::ranges::any_of(recipe::kRecomputeKeys,
-                             [&](const recipe::RecomputeKey& key) { return train.*key.level != "none"; });
+  return std::ranges::any_of(recipe::kRecomputeKeys, [&](const recipe::RecomputeKey& key) {
+    return train.*key.level != "none" && train.*key.level != recipe::kAutoRecompute;
+  });
 }
 
 // What the collectives over an axis are for decides what makes them fewer.

@@ -74,8 +74,7 @@ std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
 Launch::Launch(recipe::Recipe asked, const CatalogChoice& catalog)
     : asked_(std::move(asked)),
       catalog_(catalog, catalog::Access::write),
-      assumptions_(assumptions_for(asked_, slice_for(asked_), catalog_)),
-      asked_signature_(fit::signature_of(asked_, assumptions_.slice.name)) {}
+      assumptions_(assumptions_for(asked_, slice_for(asked_), catalog_)) {}
 
 fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
@@ -120,6 +119,7 @@ void Launch::say_if_other_experiment() const {
 
 void Launch::prepare() {
   estimate_ = make_estimate(asked_);
+  asked_signature_ = fit::signature_of(estimate_->recipe, assumptions_.slice.name);
   start_where_remembered();
   if (estimate_->fit.fits()) return;
   const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);

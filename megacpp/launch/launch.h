@@ -55,8 +55,9 @@ class Launch {
 
   recipe::Recipe asked_;
   UsersCatalog catalog_;
-  fit::Assumptions assumptions_;        // the same for every rung: none changes how many chips there are
-  catalog::Signature asked_signature_;  // with its faults: they teach nothing about launches without
+  fit::Assumptions assumptions_;  // the same for every rung: none changes how many chips there are
+  catalog::Signature
+      asked_signature_;  // as planned at first; with its faults: they teach nothing about launches without
   std::optional<fit::Estimate> estimate_;
   size_t rung_ = 0;
   plan::Changes changes_;

@@ -39,7 +39,7 @@ std::string tensor_parallel(const Plan& plan) {
 std::string recompute(const Recipe& recipe) {
   std::vector<std::string> parts;
   for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
-    if (const std::string& level = recipe.train.*key.level; level != "none")
+    if (const std::string& level = recipe.train.*key.level; level != "none" && level != recipe::kAutoRecompute)
       parts.push_back(fmt::format("{} {}", key.family, level));
   return joined(parts, ", ");
 }

@@ -77,7 +77,7 @@ TEST(ParseTest, SectionsOfUnusedFamiliesAreNotPrinted) {
   EXPECT_EQ(text.find("mamba:"), std::string::npos);
   EXPECT_NE(text.find("  attention:\n    heads: 4\n"), std::string::npos);
   EXPECT_NE(text.find("train:\n  batch: 2\n"), std::string::npos);
-  EXPECT_NE(text.find("  recompute:\n    A: none\n"), std::string::npos);
+  EXPECT_NE(text.find("  recompute:\n    A: auto\n"), std::string::npos);
 }
 
 TEST(ParseTest, UnknownKeyIsRefusedWithLineAndNearestName) {

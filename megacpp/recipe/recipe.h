@@ -51,10 +51,10 @@ struct Train {
   int64_t steps = 0;
   int64_t seed = 1234;
   std::string precision = "f32";     // f32 | bf16
-  std::string recompute_A = "none";  // none | selective | full
-  std::string recompute_M = "none";
-  std::string recompute_E = "none";
-  std::string recompute_R = "none";
+  std::string recompute_A = "auto";  // auto | none | selective | full
+  std::string recompute_M = "auto";
+  std::string recompute_E = "auto";
+  std::string recompute_R = "auto";
   int64_t threads = 0;       // 0 = all cores
   int64_t wait_limit = 600;  // seconds
   int64_t log_every = 10;

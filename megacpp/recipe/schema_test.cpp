@@ -42,7 +42,7 @@ TEST(SchemaTest, KeyTableHasARowPerKey) {
 TEST(SchemaTest, RangesReadAsWords) {
   EXPECT_EQ(describe(find_key("optimizer.beta1")->range), "at least 0 and below 1");
   EXPECT_EQ(describe(find_key("train.steps")->range), "at least 1 and at most 1000000000");
-  EXPECT_EQ(describe(find_key("train.recompute.A")->range), "none, selective or full");
+  EXPECT_EQ(describe(find_key("train.recompute.A")->range), "auto, none, selective or full");
   EXPECT_EQ(describe(find_key("layout.reshard_after_forward")->range),
             "true, false or an integer at least 2 and at most 65536");
   EXPECT_EQ(describe(find_key("name")->range), "");

@@ -16,6 +16,7 @@
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::fit {
@@ -37,10 +38,15 @@ Recorded plan_of(const std::string& line) {
   const base::Json json = base::parse_json(line, base::Code::E1008, "v6e_compiled_steps.jsonl");
   std::vector<std::string> settings;
   for (const base::Json& setting : json["settings"]) settings.push_back(text(setting));
-  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(json["recipe"]) + ".yaml";
+  const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + text(json["recipe"]) + ".yaml";
+  recipe::Recipe recipe = recipe::load(file, settings);
+  // The recorded steps kept what no key named.
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    if (recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute)
+      recipe::set_recompute_level(recipe, letter, "none");
   const Assumptions assumptions{.slice = hw::parse_target(text(json["target"])),
                                 .kernels = runtime::cpu::cpu_target(1)};
-  return {text(json["row"]),        make_estimate(recipe::load(recipe, settings), assumptions),
+  return {text(json["row"]),        make_estimate(recipe, assumptions),
           number(json, "argument"), number(json, "peak"),
           number(json, "code"),     number(json, "flops")};
 }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/auto_recompute.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "megacpp/fit/estimate.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recompute.h"
+
+namespace megacpp::fit {
+namespace {
+
+// Every op has a kernel without scratch memory.
+Assumptions on(const std::string& hardware, int64_t limit = 0) {
+  const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e10, .cores = 2, .memory = int64_t{1} << 36};
+  return {.slice = hw::parse_target(hardware, {.host_rates = [&] { return rates; }}),
+          .kernels = {.name = "any",
+                      .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                      .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+          .limits = limit == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{limit}};
+}
+
+recipe::Recipe shipped(const char* name, const std::vector<std::string>& settings = {}) {
+  return recipe::load(fmt::format("{}/recipes/{}.yaml", MEGACPP_SOURCE_DIR, name), settings);
+}
+
+int64_t needed(const Estimate& estimate) { return estimate.fit.worst().needed(); }
+
+TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkWhereThatWasMeasuredToBeFree) {
+  for (const auto& [hardware, level] : {std::pair("h200:1", "selective"), std::pair("v6e:1", "selective"),
+                                        std::pair("a100:1", "none"), std::pair("host:1", "none")}) {
+    const Assumptions assumptions = on(hardware);
+    const AutoRecompute recompute(shipped("nam52-1b"), assumptions);
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), level) << hardware;
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), "none") << hardware;
+    EXPECT_EQ(recompute.choices().size(), 2u);
+  }
+  const Assumptions h200 = on("h200:1");
+  EXPECT_EQ(to_text(AutoRecompute(shipped("nam52-1b"), h200).choices()),
+            "A none (more is not known to cost no time here, and the plan needs no more); "
+            "E selective (costs no time: measured 8% faster on an H200, 35% less kept)");
+  for (const RecomputeChoice& choice : AutoRecompute(shipped("nam56r-1b"), h200).choices())
+    EXPECT_EQ(choice.level, "none") << choice.letter << ": experts were not measured";
+}
+
+TEST(AutoRecomputeTest, OnAHostNothingIsFreeAndTheReasonIsSaid) {
+  const Assumptions assumptions = on("host:1");
+  const Estimate estimate = make_estimate(shipped("nam52-tiny"), assumptions);
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), "none");
+  EXPECT_EQ(to_text(estimate.recompute),
+            "A, E none (more is not known to cost no time here, and the plan needs no more)");
+  EXPECT_EQ(recipe::recompute_level(estimate.requested(), 'A'), "auto");
+}
+
+TEST(AutoRecomputeTest, WhatTheRecipeSaysIsNeverChanged) {
+  const Assumptions assumptions = on("host:1", 1 << 20);
+  const std::vector<std::string> given = {"train.recompute.A=selective", "train.recompute.E=none"};
+  const Estimate estimate = make_estimate(shipped("nam52-tiny", given), assumptions);
+  EXPECT_FALSE(estimate.fit.fits());
+  EXPECT_TRUE(estimate.recompute.empty());
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), "selective");
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'E'), "none");
+}
+
+TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
+  const recipe::Recipe recipe = shipped("nam52-tiny");
+  const int64_t none = needed(make_estimate(recipe, on("host:1")));
+  const int64_t full =
+      needed(make_estimate(shipped("nam52-tiny", {"train.recompute.A=full", "train.recompute.E=full"}), on("host:1")));
+  ASSERT_LT(full, none);
+  int64_t before = none;
+  for (const double share : {0.9, 0.5, 0.1, 0.0}) {
+    const int64_t limit = full + static_cast<int64_t>(share * static_cast<double>(none - full));
+    const Estimate estimate = make_estimate(recipe, on("host:1", limit));
+    EXPECT_TRUE(estimate.fit.fits()) << share;
+    EXPECT_LE(needed(estimate), before) << share;
+    EXPECT_NE(to_text(estimate.recompute).find("does not fit with less"), std::string::npos);
+    const Estimate again = make_estimate(recipe, on("host:1", limit));
+    EXPECT_EQ(again.recipe, estimate.recipe) << "the same hardware, the same answer";
+    before = needed(estimate);
+  }
+  const Estimate hopeless = make_estimate(recipe, on("host:1", full - 1));
+  EXPECT_FALSE(hopeless.fit.fits());
+  EXPECT_EQ(needed(hopeless), full) << "what needs the least";
+}
+
+}  // namespace
+}  // namespace megacpp::fit
