@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...])
+# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...] [ONE_BY_ONE])
 #   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
 #   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
-#   MEGACPP_HAS_<NAME> for everyone who uses the library.
+#   MEGACPP_HAS_<NAME> for everyone who uses the library. ONE_BY_ONE: MEGACPP_UNITY does not apply, as where files are
+#   alike and call their parts by the same names.
 # megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit])
 #   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
 # megacpp_bench(SOURCES ... [DEPS folder...])
@@ -56,8 +57,16 @@ function(megacpp_share_headers target)
   endif()
 endfunction()
 
+# Files that are compiled together parse their headers once: a build from nothing takes half the time, a change of one
+# file compiles its batch. So names in anonymous namespaces are distinct within a folder, and within a test program.
+function(megacpp_compile_in_batches target)
+  if(MEGACPP_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 function(megacpp_library)
-  cmake_parse_arguments(arg "" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ONE_BY_ONE" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
   megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
   megacpp_leave_out_missing()
@@ -70,6 +79,9 @@ function(megacpp_library)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_flags>)
     megacpp_share_headers(${target})
+    if(NOT arg_ONE_BY_ONE)
+      megacpp_compile_in_batches(${target})
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -88,6 +100,9 @@ function(megacpp_library)
 
   if(MEGACPP_TESTS AND arg_TESTS)
     megacpp_add_gtest(${arg_NAME}_test unit ${arg_TESTS})
+    if(NOT arg_ONE_BY_ONE)
+      megacpp_compile_in_batches(${arg_NAME}_test)
+    endif()
     target_link_libraries(${arg_NAME}_test PRIVATE ${target})
     foreach(optional IN LISTS arg_OPTIONAL)
       target_link_libraries(${arg_NAME}_test PRIVATE megacpp_external::${optional})
@@ -109,6 +124,7 @@ function(megacpp_test)
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
   megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})
+  megacpp_compile_in_batches(${arg_NAME}_test)
   target_link_libraries(${arg_NAME}_test PRIVATE ${arg_DEPS} ${arg_LIBS})
 endfunction()
 
@@ -117,6 +133,7 @@ function(megacpp_bench)
   megacpp_check_files(megacpp_bench ${arg_SOURCES})
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   add_executable(megacpp_bench ${arg_SOURCES})
+  megacpp_compile_in_batches(megacpp_bench)
   target_link_libraries(megacpp_bench PRIVATE ${arg_DEPS} megacpp_flags megacpp_external::benchmark)
 endfunction()
 

@@ -22,7 +22,7 @@ std::vector<ValueId> bias_corrections(Builder& b, const Optimizer& settings, Val
   return {first, bias_correction(b, settings.beta2, step)};
 }
 
-Direction direction(const DirectionInputs& in) {
+Direction adamw_direction(const DirectionInputs& in) {
   Builder& b = in.builder;
   const double beta1 = in.settings.beta1, beta2 = in.settings.beta2;
   const ValueId kept_m = b.scale(in.state[0], beta1);
@@ -45,7 +45,7 @@ OptimizerDef adamw_def() {
                     {.prefix = "adam_v.", .doc = "decaying mean of squared gradients"}},
           .keys = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
           .shared = bias_corrections,
-          .direction = direction};
+          .direction = adamw_direction};
 }
 
 }  // namespace megacpp::optim

@@ -8,7 +8,7 @@ namespace {
 using ir::ValueId;
 
 // velocity = momentum * velocity + gradient
-Direction direction(const DirectionInputs& in) {
+Direction sgd_direction(const DirectionInputs& in) {
   ops::Builder& b = in.builder;
   const ValueId velocity = b.add(b.scale(in.state[0], in.settings.momentum), in.gradient);
   return {.value = velocity, .state = {velocity}};
@@ -22,7 +22,7 @@ OptimizerDef sgd_def() {
           .doc = "decaying sum of gradients (heavy ball); one f32 number a weight",
           .state = {{.prefix = "sgd_velocity.", .doc = "decaying sum of gradients"}},
           .keys = {"optimizer.momentum"},
-          .direction = direction};
+          .direction = sgd_direction};
 }
 
 }  // namespace megacpp::optim
