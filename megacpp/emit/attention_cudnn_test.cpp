@@ -52,14 +52,14 @@ TEST(AttentionCudnnTest, SaysWhyItLeavesTheRest) {
   EXPECT_FALSE(decision(fits, with("placed", 1)));
 }
 
-struct Written {
+struct WrittenCall {
   std::string text;
   base::Json configuration;
   ops::HloResults results;
 };
 
 // `op` of operands %a0, %a1, ..
-Written written(const ops::OpDef& op, const Types& operands) {
+WrittenCall written(const ops::OpDef& op, const Types& operands) {
   const Types types = op.infer(operands, kCausal);
   std::vector<HloValue> values;
   for (const ir::TensorType& type : operands)
@@ -67,9 +67,9 @@ Written written(const ops::OpDef& op, const Types& operands) {
   const ir::Mesh mesh;
   int64_t next_channel = 1;
   ops::HloWriter w(mesh, next_channel);
-  Written result{.text = {},
-                 .configuration = {},
-                 .results = find_custom_call(op.name)->write(w, {values, {operands, types, kCausal}})};
+  WrittenCall result{.text = {},
+                     .configuration = {},
+                     .results = find_custom_call(op.name)->write(w, {values, {operands, types, kCausal}})};
   result.text = w.text();
   const std::string key = "backend_config = \"";
   const size_t begin = result.text.find(key) + key.size();
@@ -81,7 +81,7 @@ Written written(const ops::OpDef& op, const Types& operands) {
 
 TEST(AttentionCudnnTest, ResultsHaveTheTypesOfTheOp) {
   const Types operands = operands_of(DType::bf16, 256, 64);
-  const Written call = written(ops::op_def("attention"), operands);
+  const WrittenCall call = written(ops::op_def("attention"), operands);
   EXPECT_NE(call.text.find("__cudnn$fmhaSoftmax\""), std::string::npos) << call.text;
   ASSERT_EQ(call.results.size(), 2u);
   EXPECT_EQ(call.results[0].type, ops::hlo_type(operands[0]));
@@ -94,7 +94,7 @@ TEST(AttentionCudnnTest, ResultsHaveTheTypesOfTheOp) {
 TEST(AttentionCudnnTest, TheGradientHandsOverWhatTheForwardPassKept) {
   Types operands = operands_of(DType::bf16, 256, 64);
   operands.insert(operands.end(), {operands[0], {DType::f32, {2, 4, 256}}, operands[0]});
-  const Written call = written(ops::op_def("attention_grad"), operands);
+  const WrittenCall call = written(ops::op_def("attention_grad"), operands);
   EXPECT_NE(call.text.find("(%a0, %a1, %a2, %a4, %a5, %a3)"), std::string::npos) << call.text;
   ASSERT_EQ(call.results.size(), 3u);
   for (size_t r = 0; r < 3; ++r) EXPECT_EQ(call.results[r].type, ops::hlo_type(operands[r])) << r;

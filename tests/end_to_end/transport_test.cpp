@@ -95,7 +95,7 @@ Transport working_transport(std::atomic<int64_t>& calls) {
                   const collectives::WorldOptions& options) { return std::make_unique<WorkingWorld>(options, calls); }};
 }
 
-recipe::Recipe recipe_with(const recipe::Layout& layout) {
+recipe::Recipe recipe_in(const recipe::Layout& layout) {
   recipe::Recipe recipe;
   recipe.name = "transport";
   recipe.model = {.name = "transport",
@@ -114,7 +114,7 @@ recipe::Recipe recipe_with(const recipe::Layout& layout) {
 class ProcessRun {
  public:
   ProcessRun(const recipe::Layout& layout, const Transport& transport, const std::vector<int64_t>& limits = {})
-      : recipe_(recipe_with(layout)),
+      : recipe_(recipe_in(layout)),
         compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1, transport))),
         executable_(runtime::cpu::load(compiled_, {.threads = 1, .transport = transport, .limits = limits})) {
     corpus_.document_begins = {0};
@@ -170,7 +170,7 @@ TEST(TransportTest, WorkspaceOfCollectivesIsPlannedAndHandedOver) {
 }
 
 TEST(TransportTest, APlanForAnotherTransportIsRefused) {
-  const recipe::Recipe recipe = recipe_with({.data_parallel = 2});
+  const recipe::Recipe recipe = recipe_in({.data_parallel = 2});
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
   std::atomic<int64_t> calls = 0;
   const base::Problem problem = testing_support::problem_of(
