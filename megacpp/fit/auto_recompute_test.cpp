@@ -28,7 +28,7 @@ recipe::Recipe shipped(const char* name, const std::vector<std::string>& setting
 int64_t needed(const Estimate& estimate) { return estimate.fit.worst().needed(); }
 
 TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkWhereThatWasMeasuredToBeFree) {
-  for (const auto& [hardware, level] : {std::pair("h200:1", "selective"), std::pair("v6e:1", "selective"),
+  for (const auto& [hardware, level] : {std::pair("h200:1", "selective"), std::pair("v6e:1x1", "selective"),
                                         std::pair("a100:1", "none"), std::pair("host:1", "none")}) {
     const Assumptions assumptions = on(hardware);
     const AutoRecompute recompute(shipped("nam52-1b"), assumptions);
