@@ -72,7 +72,8 @@ std::string shape_text(const Recipe& recipe) {
   std::string text = fmt::format("batch={} sequence={} micro_steps={} precision={}", train.batch, train.sequence,
                                  train.micro_steps, train.precision);
   for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
-    if (const std::string& level = train.*key.level; level != "none")
+    // Estimates have nothing left at auto; a recipe that was not planned for hardware keeps everything, as none does.
+    if (const std::string& level = train.*key.level; level != "none" && level != recipe::kAutoRecompute)
       text += fmt::format(" recompute.{}={}", key.family, level);
   return text;
 }
