@@ -1,15 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/attention.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
+#include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/schema/limits.h"
 
 namespace megacpp::blocks {
 namespace {
 
-std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
-  const Attention& a = configs.attention;
+std::vector<ConfigKey> keys() {
+  using namespace schema;  // ranges and limits
+  return {
+      setting<&Attention::heads>("heads", between(1, kMaxParts), "Query heads."),
+      setting<&Attention::kv_heads>("kv_heads", between(1, kMaxParts), "Key and value heads; divides the query heads."),
+      setting<&Attention::head_dim>("head_dim", between(1, kMaxParts), "Width of one head; even with rope."),
+      setting<&Attention::rope>("rope", any(), "Rotary position embedding."),
+      setting<&Attention::rope_theta>("rope_theta", above(0), "Base of the rotary wavelengths."),
+      setting<&Attention::qk_norm>("qk_norm", any(), "RMS norm on each query and key head before rope."),
+      setting<&Attention::window>("window", between(0, kMaxTokens),
+                                  "Tokens a query sees, itself included; 0 = all before it."),
+      setting<&Attention::sparse_block>("sparse_block", between(0, kMaxTokens),
+                                        "Tokens per block of the block-sparse mask; 0 = dense."),
+      setting<&Attention::sparse_local>("sparse_local", between(0, kMaxTokens),
+                                        "Nearest blocks a query block sees, its own included."),
+      setting<&Attention::sparse_global>("sparse_global", between(0, kMaxTokens),
+                                         "First blocks of the sequence that every query sees."),
+      setting<&Attention::document_mask>("document_mask", any(), "Keep attention inside each packed document."),
+  };
+}
+
+void check_sparse(const ConfigCheck& check, const Attention& a) {
+  if (a.sparse_block == 0) {
+    MEGACPP_REQUIRE(
+        a.sparse_local == 0 && a.sparse_global == 0, E1003,
+        {.where = check.at("sparse_block"),
+         .got = fmt::format("sparse_local {}, sparse_global {}, but no block size", a.sparse_local, a.sparse_global),
+         .wanted = "sparse_block above 0",
+         .next = fmt::format("set {}: 64", check.path("sparse_block"))});
+    return;
+  }
+  MEGACPP_REQUIRE(a.sparse_local >= 1, E1003,
+                  {.where = check.at("sparse_local"),
+                   .got = std::to_string(a.sparse_local),
+                   .wanted = "at least 1: a token must see its own block",
+                   .next = fmt::format("set {}: 1", check.path("sparse_local"))});
+  require_divides(check, {"train.sequence", check.sequence, check.path("sparse_block"), a.sparse_block});
+}
+
+void check(const ConfigCheck& check) {
+  const Attention& a = check.config.as<Attention>();
+  require_divides(check, {check.path("heads"), a.heads, check.path("kv_heads"), a.kv_heads});
+  MEGACPP_REQUIRE(!a.rope || a.head_dim % 2 == 0, E1005,
+                  {.where = check.at("head_dim"),
+                   .got = fmt::format("head_dim {} with rope", a.head_dim),
+                   .wanted = "an even head_dim: rope turns pairs of channels",
+                   .next = fmt::format("set {}: {}, or rope: false", check.path("head_dim"), a.head_dim + 1)});
+  check_sparse(check, a);
+}
+
+Traits traits(const Config& config) {
+  const Attention& a = config.as<Attention>();
+  Traits traits{.widths = {{"heads", a.heads, a.head_dim}},
+                .splits = {{.key = "heads", .count = a.heads, .dim = Dim::heads, .swapped = Dim::whole_heads},
+                           {.key = "kv_heads",
+                            .count = a.kv_heads,
+                            .dim = Dim::kv_heads,
+                            .how = Split::How::shared,
+                            .swapped = Dim::whole_kv}},
+                .ring_elements = 2 * a.kv_heads * a.head_dim,
+                .reads_documents = a.document_mask};
+  if (a.document_mask) traits.features = {"document_mask"};
+  return traits;
+}
+
+// Keys and values of all tokens that a later one can see. Block-sparse masks see the first blocks at any distance.
+std::vector<StatePort> state(const Dims& dims, const Config& config) {
+  const Attention& a = config.as<Attention>();
+  const int64_t seen = a.window > 0 ? std::min(a.window, dims.sequence) : dims.sequence;
+  const ir::TensorType cache{dims.compute, {dims.batch, seen, a.kv_heads, a.head_dim}};
+  const std::vector<Dim> by_heads = {Dim::batch, Dim::whole, Dim::kv_heads, Dim::whole};
+  return {{"keys", cache, by_heads}, {"values", cache, by_heads}};
+}
+
+bool is_over_context(const std::vector<std::string>& axes) {
+  return std::find(axes.begin(), axes.end(), "context") != axes.end();
+}
+
+std::vector<CollectiveAdvice> advice() {
+  return {{"keys and values around the ring",
+           [](std::string_view op, const std::vector<std::string>& axes) {
+             return op == "permute" && is_over_context(axes);
+           },
+           "layout.context_parallel=1", "layout.context_attention=alltoall swaps heads for tokens instead"},
+          {"heads swapped for tokens",
+           [](std::string_view op, const std::vector<std::string>& axes) {
+             return op == "all_to_all" && is_over_context(axes);
+           },
+           "layout.context_parallel=1", "layout.context_attention=ring passes keys and values around instead"}};
+}
+
+// Of the tokens that the mixers of a chip hold: angles of others would be computed in vain. f32 of `shape`
+ValueId own_positions(const BuildContext& context, const ir::Shape& shape) {
+  ops::Builder& b = context.builder;
+  const ValueId own = context.reshard(*context.positions, {Dim::whole}, {Dim::sequence});
+  return b.broadcast(b.convert(own, ir::DType::f32), shape, {0});
+}
+
+// Rotation angles position * theta^(-i / (d/2)): f32[sequence, head_dim / 2]
+std::map<std::string, ValueId> rope_tables(const BuildContext& context) {
+  const Attention& a = context.config.as<Attention>();
+  if (!a.rope) return {};
+  ops::Builder& b = context.builder;
+  const int64_t half = a.head_dim / 2;
+  const ir::Shape shape = {context.dims.sequence, half};
+  const ValueId position = context.positions ? own_positions(context, shape) : b.iota(shape, 0, ir::DType::f32);
+  const ValueId index = b.iota(shape, 1, ir::DType::f32);
+  const ValueId frequency = b.exp(b.scale(index, -std::log(a.rope_theta) / static_cast<double>(half)));
+  const ValueId angle = b.mul(position, frequency);
+  const ValueId cos = b.unary("cos", angle);
+  return {{"rope_cos", cos}, {"rope_sin", b.unary("sin", angle)}};
+}
+
+std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
+  const Attention& a = config.as<Attention>();
   const int64_t q = a.heads * a.head_dim, kv = a.kv_heads * a.head_dim;
   std::vector<Parameter> list = {{"wq", {dims.hidden, q}, {Dim::whole, Dim::heads}, Init::normal(dims.init_std)},
                                  {"wk", {dims.hidden, kv}, {Dim::whole, Dim::kv_heads}, Init::normal(dims.init_std)},
@@ -25,11 +143,11 @@ std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
 // [batch, sequence, heads, head_dim], normed and rotated as configured
 ValueId heads_of(const BuildContext& context, ValueId projected, int64_t heads, const std::string& norm) {
   ops::Builder& b = context.builder;
-  const Attention& a = context.configs.attention;
+  const Attention& a = context.config.as<Attention>();
   ValueId x = b.reshape(projected, {context.dims.batch, context.dims.sequence, heads, a.head_dim});
   if (norm.empty()) return x;
   if (a.qk_norm) x = b.node("rms_norm", {x, context.weight(norm)}, {{"eps", context.dims.norm_eps}})[0];
-  if (a.rope) x = b.one("rope", {x, *context.rope_cos, *context.rope_sin});
+  if (a.rope) x = b.one("rope", {x, context.shared.at("rope_cos"), context.shared.at("rope_sin")});
   return x;
 }
 
@@ -49,7 +167,7 @@ void add_tokens(const BuildContext& context, std::vector<ValueId>& operands, ir:
     attrs.set(flag, int64_t{1});
     operands.insert(operands.end(), {of_tokens, of_tokens});
   };
-  if (context.configs.attention.document_mask && context.segments) add("documents", *context.segments);
+  if (context.config.as<Attention>().document_mask && context.segments) add("documents", *context.segments);
   if (context.positions) add("placed", *context.positions);
 }
 
@@ -60,7 +178,7 @@ bool swaps_heads_for_tokens(const Parallel& parallel) {
 
 ValueId build(const BuildContext& context, ValueId stream) {
   ops::Builder& b = context.builder;
-  const Attention& a = context.configs.attention;
+  const Attention& a = context.config.as<Attention>();
   const ValueId x = context.enter(stream);
   std::vector<ValueId> operands;
   {
@@ -94,6 +212,20 @@ ValueId build(const BuildContext& context, ValueId stream) {
 
 }  // namespace
 
-BlockDef attention_block() { return {.letter = 'A', .name = "attention", .parameters = parameters, .build = build}; }
+BlockDef attention_block() {
+  return {.letter = 'A',
+          .name = "attention",
+          .title = "attention",
+          .defaults = Config::of(Attention{}),
+          .keys = keys(),
+          .check = check,
+          .traits = traits,
+          .recompute_order = 4,
+          .parameters = parameters,
+          .build = build,
+          .shared = {.scope = "rope", .build = rope_tables},
+          .state = state,
+          .advice = advice()};
+}
 
 }  // namespace megacpp::blocks

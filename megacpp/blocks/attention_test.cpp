@@ -15,22 +15,22 @@ enum class Order { in_time, balanced };
 // The graph of one A block with document masks.
 ir::Graph block_of(const Parallel& parallel, Order order = Order::in_time) {
   const Dims dims{.batch = 2, .sequence = 8, .hidden = 16};
-  const Configs configs{.attention = {.heads = 4, .kv_heads = 2, .head_dim = 4, .document_mask = true}};
+  const Config config = Config::of(Attention{.heads = 4, .kv_heads = 2, .head_dim = 4, .document_mask = true});
   ir::Graph graph("block");
   ops::Builder builder(graph);
   builder.set_scope("block00.A");
   std::map<std::string, ValueId> weights;
-  for (const Parameter& parameter : block_def('A').parameters(dims, configs))
+  for (const Parameter& parameter : block_def('A').parameters(dims, config))
     weights[parameter.name] = builder.input(parameter.name, {ir::DType::f32, parameter.shape}, ir::Role::weight);
   const ir::TensorType table{ir::DType::f32, {8, 2}};
   BuildContext context{.builder = builder,
                        .dims = dims,
-                       .configs = configs,
+                       .config = config,
                        .parallel = parallel,
                        .block = "block00",
                        .weights = weights,
-                       .rope_cos = builder.input("cos", table, ir::Role::batch),
-                       .rope_sin = builder.input("sin", table, ir::Role::batch),
+                       .shared = {{"rope_cos", builder.input("cos", table, ir::Role::batch)},
+                                  {"rope_sin", builder.input("sin", table, ir::Role::batch)}},
                        .segments = builder.input("segments", {ir::DType::i32, {2, 8}}, ir::Role::batch)};
   if (order == Order::balanced) context.positions = builder.input("positions", {ir::DType::i32, {8}}, ir::Role::batch);
   const ValueId x = builder.input("x", {ir::DType::f32, {2, 8, 16}}, ir::Role::batch);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block family must provide: its parameters, and the graph of its mixer. The model puts the pre-norm and the
-// residual around it. To add a family: blocks/<family>.{h,cpp} with one BlockDef, one line in block_list.inc.
+// The record of a block family: all that is known of it. Its letter and settings with their documentation, how they fit
+// together, its parameters, the graph of its mixer, what a layout may split, what a token-by-token run keeps. The model
+// puts the pre-norm and the residual around the mixer. To add a family: blocks/<family>.cpp with one BlockDef, one line
+// in block_list.inc.
 #pragma once
 
 #include <functional>
@@ -10,13 +12,13 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/check.h"
+#include "megacpp/blocks/config.h"
 #include "megacpp/blocks/parallel.h"
 #include "megacpp/blocks/parameter.h"
-#include "megacpp/blocks/recurrent.h"
+#include "megacpp/blocks/traits.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/schema/key.h"
 
 namespace megacpp::blocks {
 
@@ -33,15 +35,7 @@ struct Dims {
   ir::DType compute = ir::DType::f32;
 };
 
-/// Every family's configuration; a block reads its own.
-struct Configs {
-  Attention attention;
-  FeedForward feed_forward;
-  Mamba mamba;
-  Recurrent recurrent;
-};
-
-/// What one E block says about its routing; the model turns it into losses and metrics.
+/// What one block with experts says about its routing; the model turns it into losses and metrics.
 struct RouterStats {
   std::string block;        // "block03"
   ValueId counts;           // f32[experts]: requests per expert before dropping
@@ -55,38 +49,70 @@ struct RouterStats {
 struct BuildContext {
   ops::Builder& builder;
   const Dims& dims;
-  const Configs& configs;
-  const Parallel& parallel;
-  std::string block;                                    // "block03"
-  const std::map<std::string, ValueId>& weights;        // this block's parameters by short name ("wq"), f32
-  std::optional<ValueId> rope_cos = {}, rope_sin = {};  // f32[sequence, head_dim / 2]
-  std::optional<ValueId> segments = {};                 // i32[batch, sequence], for document masks
-  std::optional<ValueId> positions = {};                // i32[sequence], where tokens are not stored in time order
+  const Config& config;                           // of the block's letter
+  const Parallel& parallel;                       // of the block's letter
+  std::string block;                              // "block03"
+  const std::map<std::string, ValueId>& weights;  // this block's parameters by short name ("wq"), f32
+  std::map<std::string, ValueId> shared = {};     // by name, what BlockDef::shared made
+  std::optional<ValueId> segments = {};           // i32[batch, sequence], for document masks
+  std::optional<ValueId> positions = {};          // i32[sequence], where tokens are not stored in time order
   std::vector<RouterStats>* routers = nullptr;
 
   /// A parameter in the compute dtype, or as stored.
   ValueId weight(const std::string& name) const { return builder.convert(master(name), dims.compute); }
   ValueId master(const std::string& name) const { return weights.at(name); }
 
-  /// Where the spread of a value changes: from lying along `from` to lying along `to`. Its gradient goes the other way.
-  /// No node when both are the same.
+  /// Where the sharding of a value changes: from that of the dimensions `from` to that of `to`. Its gradient goes the
+  /// other way. No node on a single chip.
   ValueId reshard(ValueId x, const std::vector<Dim>& from, const std::vector<Dim>& to) const;
   /// Into and out of a mixer: [batch, stream, hidden] <-> [batch, sequence, hidden]. Partial sums end at leave().
   ValueId enter(ValueId x) const;
   ValueId leave(ValueId y) const;
 };
 
+using ConfigKey = schema::Key<Config>;
+
+/// The key of a field of a family's settings: setting<&Attention::heads>("heads", between(1, 64), "Query heads.").
+template <auto field>
+ConfigKey setting(std::string name, schema::Range range, std::string doc) {
+  schema::KeySpec spec = schema::key<field>(std::move(name), std::move(range), std::move(doc));
+  return {std::move(spec), [](Config& config) -> schema::Member {
+            return &(config.as<typename schema::detail::FieldOf<decltype(field)>::record>().*field);
+          }};
+}
+
+/// Values that all blocks of a letter read, made once ahead of them.
+struct SharedValues {
+  std::string_view scope = "";
+  std::function<std::map<std::string, ValueId>(const BuildContext& context)> build = {};
+};
+
 struct BlockDef {
   char letter;
-  std::string_view name;
+  std::string_view name;   // of its section in a recipe: "attention"
+  std::string_view title;  // as people call it: "Mamba-2"
+  Config defaults;
+  /// One per setting, by its name in the section. A value is one scalar, so that a letter of a recipe can give it too.
+  std::vector<ConfigKey> keys;
+  /// How the settings fit together, each being in its range: E1003 or E1005 on the first that does not.
+  std::function<void(const ConfigCheck&)> check;
+  std::function<Traits(const Config&)> traits;
+  /// Which letters recompute first when memory runs out, cheapest per byte first.
+  int recompute_order;
   /// Parameters of one block, with short names; the block's own norm is the model's.
-  std::function<std::vector<Parameter>(const Dims&, const Configs&)> parameters;
+  std::function<std::vector<Parameter>(const Dims&, const Config&)> parameters;
   /// x[batch, sequence, hidden] (normed, compute dtype) -> the same shape, to be added to the residual.
   std::function<ValueId(const BuildContext&, ValueId x)> build;
+  SharedValues shared = {};
+  /// What decoding keeps of a block for dims.batch sequences of up to dims.sequence tokens; none: nothing.
+  std::function<std::vector<StatePort>(const Dims&, const Config&)> state;
+  std::vector<CollectiveAdvice> advice = {};  // the first that applies counts
 };
 
 const std::vector<BlockDef>& all_blocks();
-/// Letters come validated from the recipe: an unknown one is our bug.
+/// nullptr for a letter that is no family's.
+const BlockDef* find_block(char letter);
+/// The same for a letter that is known to be one.
 const BlockDef& block_def(char letter);
 
 /// x[.., in] times a parameter [in, out].

@@ -1,11 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/feed_forward.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/schema/limits.h"
 
 namespace megacpp::blocks {
 namespace {
+
+std::vector<ConfigKey> keys() {
+  using namespace schema;  // ranges and limits
+  return {
+      setting<&FeedForward::activation>("activation", one_of("swiglu", "relu2"),
+                                        "Gated SiLU (three matrices) or squared ReLU (two)."),
+      setting<&FeedForward::intermediate>("intermediate", between(1, kMaxWidth),
+                                          "Inner width, of each expert when there are experts."),
+      setting<&FeedForward::experts>("experts", between(0, kMaxParts), "Number of routed experts; 0 = dense."),
+      setting<&FeedForward::top_k>("top_k", between(1, kMaxParts), "Experts per token."),
+      setting<&FeedForward::routing>("routing", one_of("token_choice", "expert_choice"),
+                                     "Who chooses: each token its experts, or each expert its tokens."),
+      setting<&FeedForward::scoring>("scoring", one_of("softmax", "sigmoid"), "From router logits to scores."),
+      setting<&FeedForward::renormalise>("renormalise", any(), "Divide the chosen scores by their sum."),
+      setting<&FeedForward::capacity_factor>(
+          "capacity_factor", between(0, kMaxParts),
+          "Tokens each expert takes of a sequence = factor x sequence x top_k / experts, rounded up; 0 = dropless."),
+      setting<&FeedForward::shared_intermediate>("shared_intermediate", between(0, kMaxWidth),
+                                                 "Inner width of the expert every token passes; 0 = none."),
+      setting<&FeedForward::balance_loss>("balance_loss", at_least(0), "Weight of the auxiliary load-balance loss."),
+      setting<&FeedForward::balance_over>("balance_over", one_of("block", "model"),
+                                          "Count the load in each block, or over all E blocks together."),
+      setting<&FeedForward::z_loss>("z_loss", at_least(0),
+                                    "Weight of the squared log-sum-exp of the router logits; 0 = off."),
+      setting<&FeedForward::bias_rate>("bias_rate", at_least(0), "Step of the loss-free balancing bias; 0 = off."),
+  };
+}
+
+void check_expert_choice(const ConfigCheck& check, const FeedForward& e) {
+  const double largest = static_cast<double>(e.experts) / static_cast<double>(e.top_k);
+  MEGACPP_REQUIRE(
+      e.capacity_factor > 0 && e.capacity_factor <= largest, E1005,
+      {.where = check.at("capacity_factor"),
+       .got = fmt::format("{} with expert_choice, {} experts, top_k {}", e.capacity_factor, e.experts, e.top_k),
+       .wanted = fmt::format("above 0 and at most {}: an expert cannot choose more tokens than there are", largest),
+       .next = fmt::format("set {}: {}", check.path("capacity_factor"), std::min(1.0, largest))});
+  MEGACPP_REQUIRE(e.bias_rate == 0, E1003,
+                  {.where = check.at("bias_rate"),
+                   .got = fmt::format("{} with expert_choice", e.bias_rate),
+                   .wanted = "0: expert choice is balanced by itself",
+                   .next = fmt::format("set {}: 0, or routing: token_choice", check.path("bias_rate"))});
+}
+
+void check(const ConfigCheck& check) {
+  const FeedForward& e = check.config.as<FeedForward>();
+  if (e.experts == 0) {
+    MEGACPP_REQUIRE(e.shared_intermediate == 0, E1003,
+                    {.where = check.at("shared_intermediate"),
+                     .got = fmt::format("a shared expert of width {} in a dense block", e.shared_intermediate),
+                     .wanted = "0 when experts is 0",
+                     .next = fmt::format("set {}, or widen intermediate instead", check.path("experts"))});
+    return;
+  }
+  MEGACPP_REQUIRE(e.top_k <= e.experts, E1005,
+                  {.where = check.at("top_k"),
+                   .got = fmt::format("top_k {} of {} experts", e.top_k, e.experts),
+                   .wanted = fmt::format("between 1 and {}", e.experts),
+                   .next = fmt::format("set {}: {}", check.path("top_k"), e.experts)});
+  if (e.routing == "expert_choice") check_expert_choice(check, e);
+}
+
+Router router(const FeedForward& e) {
+  if (e.experts == 0) return {};
+  return {.experts = e.experts,
+          .top_k = e.top_k,
+          .balance_loss = e.balance_loss,
+          .balance_over_model = e.balance_over == "model",
+          .z_loss = e.z_loss,
+          .bias_rate = e.bias_rate,
+          .bias_name = "expert_bias"};
+}
+
+Traits traits(const Config& config) {
+  const FeedForward& e = config.as<FeedForward>();
+  Traits traits{
+      .widths = {{"intermediate", e.intermediate, 1, std::max<int64_t>(e.experts, 1)},
+                 {"shared_intermediate", e.shared_intermediate}},
+      .splits = {{.key = "intermediate", .count = e.intermediate, .dim = Dim::mlp, .how = Split::How::padded}},
+      .router = router(e),
+      .selective_is_cheap = e.experts == 0};
+  const auto add = [&traits](bool is_on, const char* word) {
+    if (is_on) traits.features.emplace_back(word);
+  };
+  add(e.experts > 0 && e.balance_loss > 0, "balance_loss");
+  add(e.experts > 0 && e.z_loss > 0, "router_z_loss");
+  add(e.experts > 0 && e.bias_rate > 0, "balance_bias");
+  return traits;
+}
+
+// A feed-forward looks at one token at a time.
+std::vector<StatePort> state(const Dims&, const Config&) { return {}; }
+
+std::vector<CollectiveAdvice> advice() {
+  static constexpr auto kOver = [](const std::vector<std::string>& axes, std::string_view axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  };
+  return {{"loads of the experts",
+           [](std::string_view op, const std::vector<std::string>& axes) {
+             return op == "all_reduce" && !kOver(axes, "model");
+           },
+           kNothingRemovesIt, "loads and balance losses are those of all tokens"},
+          {"tokens to their experts and back",
+           [](std::string_view, const std::vector<std::string>& axes) { return kOver(axes, "expert"); }, kEveryDegree,
+           "then every chip holds all experts"}};
+}
 
 // Weights of one feed-forward, dense or per expert (`lead` = {experts}).
 void add_weights(std::vector<Parameter>& list, const std::string& prefix, const ir::Shape& lead, const Dims& dims,
@@ -25,8 +135,8 @@ void add_weights(std::vector<Parameter>& list, const std::string& prefix, const 
   list.push_back({prefix + "w_down", shape(intermediate, dims.hidden), out, Init::normal(dims.output_std)});
 }
 
-std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
-  const FeedForward& f = configs.feed_forward;
+std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
+  const FeedForward& f = config.as<FeedForward>();
   std::vector<Parameter> list;
   if (f.experts == 0) {
     add_weights(list, "", {}, dims, f.intermediate, f.is_gated());
@@ -46,7 +156,7 @@ ValueId activated(ops::Builder& b, ValueId up, std::optional<ValueId> gate) {
 }
 
 ValueId dense(const BuildContext& context, ValueId x, const std::string& prefix) {
-  const bool gated = context.configs.feed_forward.is_gated();
+  const bool gated = context.config.as<FeedForward>().is_gated();
   const auto gate = gated ? std::optional(project(context, x, prefix + "w_gate")) : std::nullopt;
   return project(context, activated(context.builder, project(context, x, prefix + "w_up"), gate), prefix + "w_down");
 }
@@ -100,7 +210,7 @@ struct Limits {
 };
 
 Limits limits_of(const BuildContext& context) {
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   const int64_t length = tokens_of(context).length;
   // Room for all would be mostly empty: only experts that go to other chips get it.
   if (f.is_dropless()) return {.capacity = 0, .room = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
@@ -110,7 +220,7 @@ Limits limits_of(const BuildContext& context) {
 }
 
 ir::Shape row_shape(const BuildContext& context, int64_t room) {
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   const Tokens tokens = tokens_of(context);
   const int64_t hidden = context.dims.hidden;
   if (room == 0) return {tokens.batch, tokens.chunks, tokens.length * f.top_k, hidden};
@@ -120,7 +230,7 @@ ir::Shape row_shape(const BuildContext& context, int64_t room) {
 // A row for each of `experts`, i32[batch, chunks, length, choices], as far as there is room.
 Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
   ops::Builder& b = context.builder;
-  const int64_t num_experts = context.configs.feed_forward.experts;
+  const int64_t num_experts = context.config.as<FeedForward>().experts;
   const Limits limits = limits_of(context);
   const ValueId requests = b.one("expert_counts", {experts}, {{"num_experts", num_experts}});
   ValueId used = requests;
@@ -141,7 +251,7 @@ Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
 
 Routing route_tokens(const BuildContext& context, ValueId scores) {
   ops::Builder& b = context.builder;
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   const bool biased = f.bias_rate > 0;
   // The bias steers which experts are chosen, never how much they count.
   const ValueId selection =
@@ -164,7 +274,7 @@ Routing route_tokens(const BuildContext& context, ValueId scores) {
 // Every expert is a choice of every token, taken where the expert took the token.
 Routing route_experts(const BuildContext& context, ValueId scores) {
   ops::Builder& b = context.builder;
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   std::vector<ValueId> operands = {scores};
   if (context.positions) operands.push_back(*context.positions);
   const ValueId chosen = b.one("expert_choice", std::move(operands), {{"capacity", f.capacity(context.dims.sequence)}});
@@ -177,7 +287,7 @@ Routing route_experts(const BuildContext& context, ValueId scores) {
 
 // The experts' own feed-forward on the dispatched rows. Only rows in use are multiplied.
 ValueId run_experts(const BuildContext& context, ValueId rows, ValueId used) {
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   const auto product = [&](ValueId x, const std::string& weight) {
     return context.builder.one("ragged_dot", {x, context.weight(weight), used}, {{"transpose_w", int64_t{0}}});
   };
@@ -228,7 +338,7 @@ void report(const BuildContext& context, const Routing& routing, ValueId logits,
 Routing route(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "router");
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   const ValueId logits = b.matmul(b.convert(x, ir::DType::f32), context.master("router"));
   const ValueId lse = log_sum_exp(b, logits);
   const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0, 1})));
@@ -266,7 +376,7 @@ ValueId shared_expert(const BuildContext& context, ValueId x) {
 }
 
 ValueId build(const BuildContext& context, ValueId x) {
-  const FeedForward& f = context.configs.feed_forward;
+  const FeedForward& f = context.config.as<FeedForward>();
   if (f.experts == 0) return context.leave(dense(context, context.enter(x), ""));
   const std::vector<Dim> stream = {Dim::batch, Dim::stream, Dim::whole};
   const std::vector<Dim> mixer = {Dim::batch, Dim::sequence, Dim::whole};
@@ -285,7 +395,18 @@ ValueId build(const BuildContext& context, ValueId x) {
 }  // namespace
 
 BlockDef feed_forward_block() {
-  return {.letter = 'E', .name = "feed_forward", .parameters = parameters, .build = build};
+  return {.letter = 'E',
+          .name = "feed_forward",
+          .title = "feed-forward",
+          .defaults = Config::of(FeedForward{}),
+          .keys = keys(),
+          .check = check,
+          .traits = traits,
+          .recompute_order = 1,
+          .parameters = parameters,
+          .build = build,
+          .state = state,
+          .advice = advice()};
 }
 
 }  // namespace megacpp::blocks

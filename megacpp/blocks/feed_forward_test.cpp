@@ -47,12 +47,12 @@ Tensor token_values(int64_t batch) {
 std::map<std::string, Tensor> run(const FeedForward& config, const Parallel& parallel, const Tensor& x,
                                   const std::optional<Tensor>& positions = std::nullopt) {
   const Dims dims{.batch = x.type.dim(0), .sequence = kSequence, .hidden = kHidden, .init_std = 1, .output_std = 1};
-  const Configs configs{.attention = {}, .feed_forward = config, .mamba = {}, .recurrent = {}};
+  const Config settings = Config::of(config);
   ir::Graph graph("experts");
   ops::Builder b(graph);
   std::map<std::string, ValueId> weights;
   std::map<std::string, Tensor> inputs = {{"x", x}};
-  for (const Parameter& parameter : block_def('E').parameters(dims, configs)) {
+  for (const Parameter& parameter : block_def('E').parameters(dims, settings)) {
     weights[parameter.name] = b.input(parameter.name, {ir::DType::f32, parameter.shape}, ir::Role::weight);
     Tensor& value = inputs[parameter.name] = Tensor::zeros({ir::DType::f32, parameter.shape});
     const base::Philox random(7, parameter.name);
@@ -61,7 +61,7 @@ std::map<std::string, Tensor> run(const FeedForward& config, const Parallel& par
   std::vector<RouterStats> routers;
   BuildContext context{.builder = b,
                        .dims = dims,
-                       .configs = configs,
+                       .config = settings,
                        .parallel = parallel,
                        .block = "block00",
                        .weights = weights,

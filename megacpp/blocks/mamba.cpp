@@ -1,16 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/blocks/mamba.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "megacpp/base/error.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/blocks/sequence_chunks.h"
+#include "megacpp/schema/limits.h"
 
 namespace megacpp::blocks {
 namespace {
 
-std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
-  const Mamba& m = configs.mamba;
+std::vector<ConfigKey> keys() {
+  using namespace schema;  // ranges and limits
+  return {
+      setting<&Mamba::heads>("heads", between(1, kMaxParts), "Heads; heads x head_dim is the inner width."),
+      setting<&Mamba::head_dim>("head_dim", between(1, kMaxParts), "Width of one head."),
+      setting<&Mamba::state>("state", between(1, kMaxParts), "State size per head channel."),
+      setting<&Mamba::groups>("groups", between(1, kMaxParts), "Groups that share B and C; divides the heads."),
+      setting<&Mamba::conv_width>("conv_width", between(1, kMaxParts), "Taps of the causal depthwise convolution."),
+      setting<&Mamba::chunk>("chunk", between(1, kMaxParts),
+                             "Tokens per chunk of the scan; changes speed and memory, not the result."),
+      setting<&Mamba::dt_min>("dt_min", above(0), "Smallest initial time step."),
+      setting<&Mamba::dt_max>("dt_max", above(0), "Largest initial time step."),
+      setting<&Mamba::dt_floor>("dt_floor", above(0), "Initial time steps below this are raised to it."),
+      setting<&Mamba::dt_limit_low>("dt_limit_low", at_least(0), "Lower clamp of the time step in every forward pass."),
+      setting<&Mamba::dt_limit_high>("dt_limit_high", above_or_infinite(0),
+                                     "Upper clamp of the time step in every forward pass; .inf = none."),
+      setting<&Mamba::norm_per_group>("norm_per_group", any(),
+                                      "Gated norm over each group; false = over the whole inner width."),
+      setting<&Mamba::conv_bias>("conv_bias", any(), "Bias on the convolution."),
+  };
+}
+
+void check(const ConfigCheck& check) {
+  const Mamba& m = check.config.as<Mamba>();
+  require_divides(check, {check.path("heads"), m.heads, check.path("groups"), m.groups});
+  MEGACPP_REQUIRE(m.dt_min <= m.dt_max, E1003,
+                  {.where = check.at("dt_min"),
+                   .got = fmt::format("dt_min {}, dt_max {}", m.dt_min, m.dt_max),
+                   .wanted = "dt_min at most dt_max",
+                   .next = "swap the two values"});
+  MEGACPP_REQUIRE(m.dt_limit_low < m.dt_limit_high, E1003,
+                  {.where = check.at("dt_limit_low"),
+                   .got = fmt::format("dt_limit_low {}, dt_limit_high {}", m.dt_limit_low, m.dt_limit_high),
+                   .wanted = "dt_limit_low below dt_limit_high",
+                   .next = "use 0 and .inf for no clamp"});
+}
+
+Traits traits(const Config& config) {
+  const Mamba& m = config.as<Mamba>();
+  return {.widths = {{"heads", m.heads, m.head_dim}},
+          .splits = {{.key = "heads", .count = m.heads, .dim = Dim::inner},
+                     {.key = "groups", .count = m.groups, .dim = Dim::groups, .how = Split::How::shared}},
+          .history = m.conv_width - 1};
+}
+
+// The tokens the convolutions look back to, and the state of the scan.
+std::vector<StatePort> state(const Dims& dims, const Config& config) {
+  const Mamba& m = config.as<Mamba>();
+  const auto window = [&](int64_t channels) {
+    return ir::TensorType{dims.compute, {dims.batch, m.conv_width - 1, channels}};
+  };
+  const std::vector<Dim> by_inner = {Dim::batch, Dim::whole, Dim::inner};
+  const std::vector<Dim> by_groups = {Dim::batch, Dim::whole, Dim::groups};
+  return {{"conv.x", window(m.inner()), by_inner},
+          {"conv.B", window(m.groups * m.state), by_groups},
+          {"conv.C", window(m.groups * m.state), by_groups},
+          {"ssm",
+           {ir::DType::f32, {dims.batch, m.heads, m.head_dim, m.state}},
+           {Dim::batch, Dim::inner, Dim::whole, Dim::whole}}};
+}
+
+std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
+  const Mamba& m = config.as<Mamba>();
   const Init in = Init::normal(dims.init_std);
   const Init conv = Init::normal(1.0 / std::sqrt(3.0 * static_cast<double>(m.conv_width)));
   const Init dt{.kind = Init::Kind::dt_bias, .a = m.dt_min, .b = m.dt_max, .c = m.dt_floor};
@@ -46,7 +111,8 @@ std::vector<ValueId> convolved(const BuildContext& context, const std::vector<Va
   std::vector<ValueId> results = convolve(context, convolutions);
   for (size_t i = 0; i < names.size(); ++i) {
     ValueId& y = results[i];
-    if (context.configs.mamba.conv_bias) y = b.add(y, b.broadcast(context.weight(names[i] + ".bias"), b.shape(y), {2}));
+    if (context.config.as<Mamba>().conv_bias)
+      y = b.add(y, b.broadcast(context.weight(names[i] + ".bias"), b.shape(y), {2}));
     y = b.silu(y);
   }
   return results;
@@ -66,7 +132,7 @@ ValueId raw_time_steps(const BuildContext& context, ValueId x) {
 // Time steps after bias, softplus and limits: f32[batch, sequence, heads]
 ValueId time_steps(const BuildContext& context, ValueId raw) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.configs.mamba;
+  const Mamba& m = context.config.as<Mamba>();
   ValueId dt = b.softplus(b.add(raw, b.broadcast(context.master("dt_bias"), b.shape(raw), {2})));
   if (m.dt_limit_low > 0) dt = b.max(dt, b.constant(m.dt_limit_low));
   if (std::isfinite(m.dt_limit_high)) dt = b.min(dt, b.constant(m.dt_limit_high));
@@ -89,7 +155,7 @@ ValueId scale_heads(ops::Builder& b, ValueId v, ValueId factor) {
 // What each run leaves behind, from nothing: [b, K, h, p, n]
 ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_decay) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.configs.mamba;
+  const Mamba& m = context.config.as<Mamba>();
   // A position's own decay comes before what it adds, so only the later ones count. Summed from the end: a difference
   // of sums from the start would cancel.
   const int64_t length = b.type(log_decay).dim(2);
@@ -108,7 +174,7 @@ ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_
 // What the scan reads from the states that reach each run from those before it, in f32: [b, K, l, h, p]
 ValueId carried(const BuildContext& context, const Scan& scan) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.configs.mamba;
+  const Mamba& m = context.config.as<Mamba>();
   ops::Scope scope(b, "carry");
   const ValueId log_decay = b.mul(scan.dt, b.broadcast(scan.A, b.shape(scan.dt), {3}));
   const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
@@ -128,7 +194,7 @@ ValueId carried(const BuildContext& context, const Scan& scan) {
 // The scan plus its skip connection: [batch, sequence, inner]
 ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, ValueId C) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.configs.mamba;
+  const Mamba& m = context.config.as<Mamba>();
   ops::Scope scope(b, "ssd");
   const ir::Shape state_shape = chunked_shape(context, {m.groups, m.state});
   Scan scan;
@@ -148,7 +214,7 @@ ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, V
 
 ValueId build(const BuildContext& context, ValueId input) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.configs.mamba;
+  const Mamba& m = context.config.as<Mamba>();
   ValueId z, x, B, C, raw_dt;
   {
     ops::Scope scope(b, "in");
@@ -172,6 +238,19 @@ ValueId build(const BuildContext& context, ValueId input) {
 
 }  // namespace
 
-BlockDef mamba_block() { return {.letter = 'M', .name = "mamba", .parameters = parameters, .build = build}; }
+BlockDef mamba_block() {
+  return {.letter = 'M',
+          .name = "mamba",
+          .title = "Mamba-2",
+          .defaults = Config::of(Mamba{}),
+          .keys = keys(),
+          .check = check,
+          .traits = traits,
+          .recompute_order = 2,
+          .parameters = parameters,
+          .build = build,
+          .state = state,
+          .advice = sequence_advice()};
+}
 
 }  // namespace megacpp::blocks

@@ -5,16 +5,26 @@
 
 namespace megacpp::blocks {
 
-const ir::Axes& Parallel::axes_of(Dim dim) const {
+const ir::Axes& Parallel::axes_of(Dim dim, char letter) const {
   static const ir::Axes none;
+  if (const auto of_letter = letter_axes.find(letter); of_letter != letter_axes.end())
+    if (const auto at = of_letter->second.find(dim); at != of_letter->second.end()) return at->second;
   const auto at = axes.find(dim);
   return at == axes.end() ? none : at->second;
 }
 
-ir::Sharding Parallel::sharding(const std::vector<Dim>& dims) const {
+ir::Sharding Parallel::sharding(const std::vector<Dim>& dims, char letter) const {
   ir::Sharding sharding;
-  for (const Dim dim : dims) sharding.dims.push_back(axes_of(dim));
+  for (const Dim dim : dims) sharding.dims.push_back(axes_of(dim, letter));
   return sharding;
+}
+
+Parallel Parallel::of_letter(char letter) const {
+  Parallel own = *this;
+  own.letter_axes.clear();
+  if (const auto at = letter_axes.find(letter); at != letter_axes.end())
+    for (const auto& [dim, other] : at->second) own.axes[dim] = other;
+  return own;
 }
 
 std::vector<int64_t> Parallel::time_order(int64_t chunks) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a model is spread over the mesh, in the words of the model: every dimension a layout may split has a name, and
 // the layout says which mesh axes stand behind it. Blocks name the dimensions of their parameters and of the values
-// where the spread changes; the default spreads nothing and leaves the graph of one chip.
+// where the spread changes; the default spreads nothing and leaves the graph of one chip. A name means a dimension of
+// the block at hand, so a family may take any that fits.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,8 @@ enum class Dim : uint8_t {
 struct Parallel {
   ir::Mesh mesh = {};
   std::map<Dim, ir::Axes> axes = {};  // absent: not split
+  /// By letter of a block, where its parts are spread otherwise: blocks of one family may have other counts of heads.
+  std::map<char, std::map<Dim, ir::Axes>> letter_axes = {};
 
   /// Equal runs of tokens a sequence is cut into where recurrences run in parallel: 1, or twice the size of `context`
   /// when the load-balanced order pairs early and late runs, or once.
@@ -50,8 +53,11 @@ struct Parallel {
   bool gathers_tokens = false;
 
   bool is_one_chip() const { return mesh.chips() == 1; }
-  const ir::Axes& axes_of(Dim dim) const;
-  ir::Sharding sharding(const std::vector<Dim>& dims) const;
+  /// In blocks of a letter; 0: outside of blocks.
+  const ir::Axes& axes_of(Dim dim, char letter = 0) const;
+  ir::Sharding sharding(const std::vector<Dim>& dims, char letter = 0) const;
+  /// As blocks of one letter see it.
+  Parallel of_letter(char letter) const;
 
   /// For each stored run of a sequence cut into `chunks`, its place in time: the identity, or the balanced order.
   std::vector<int64_t> time_order(int64_t chunks) const;

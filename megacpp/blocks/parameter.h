@@ -39,6 +39,7 @@ struct Parameter {
   Init init;
   bool decayed = true;    // whether weight decay applies: matrices yes, vectors no
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
+  char letter = 0;        // of the block it belongs to; 0: none
   bool by_row = false;    // each row is a channel's or head's own: no product sums over the first dimension
 };
 

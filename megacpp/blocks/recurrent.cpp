@@ -7,12 +7,42 @@
 #include "megacpp/blocks/block.h"
 #include "megacpp/blocks/sequence_chunks.h"
 #include "megacpp/ops/rg_lru.h"
+#include "megacpp/schema/limits.h"
 
 namespace megacpp::blocks {
 namespace {
 
-std::vector<Parameter> parameters(const Dims& dims, const Configs& configs) {
-  const Recurrent& r = configs.recurrent;
+std::vector<ConfigKey> keys() {
+  using namespace schema;  // ranges and limits
+  return {
+      setting<&Recurrent::width>("width", between(1, kMaxWidth), "Width of the recurrence."),
+      setting<&Recurrent::heads>("heads", between(1, kMaxParts),
+                                 "Blocks of the block-diagonal gates; divides the width."),
+      setting<&Recurrent::conv_width>("conv_width", between(1, kMaxParts), "Taps of the causal depthwise convolution."),
+  };
+}
+
+void check(const ConfigCheck& check) {
+  const Recurrent& r = check.config.as<Recurrent>();
+  require_divides(check, {check.path("width"), r.width, check.path("heads"), r.heads});
+}
+
+Traits traits(const Config& config) {
+  const Recurrent& r = config.as<Recurrent>();
+  return {.widths = {{"width", r.width}},
+          .splits = {{.key = "heads", .count = r.heads, .dim = Dim::width}},
+          .history = r.conv_width - 1};
+}
+
+// The tokens the convolution looks back to, and the state of the recurrence.
+std::vector<StatePort> state(const Dims& dims, const Config& config) {
+  const Recurrent& r = config.as<Recurrent>();
+  return {{"conv", {dims.compute, {dims.batch, r.conv_width - 1, r.width}}, {Dim::batch, Dim::whole, Dim::width}},
+          {"rg_lru", {ir::DType::f32, {dims.batch, r.width}}, {Dim::batch, Dim::width}}};
+}
+
+std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
+  const Recurrent& r = config.as<Recurrent>();
   const int64_t bw = r.block_width();
   const Init gate = Init::normal(std::sqrt(0.01 / static_cast<double>(bw)));
   const Init conv = Init::normal(std::sqrt(0.01 / static_cast<double>(r.conv_width)));
@@ -52,7 +82,7 @@ ValueId gelu_tanh(ops::Builder& b, ValueId x) {
 // Pre-activation of a block-diagonal gate: x[batch, sequence, width] -> the same shape.
 ValueId gate(const BuildContext& context, ValueId x, const std::string& name) {
   ops::Builder& b = context.builder;
-  const Recurrent& r = context.configs.recurrent;
+  const Recurrent& r = context.config.as<Recurrent>();
   const ir::Shape by_block = {context.dims.batch, context.dims.sequence, r.heads, r.block_width()};
   const ValueId inputs = b.reshape(x, by_block);
   const ValueId weight = context.weight(name + ".weight");
@@ -81,7 +111,7 @@ ValueId recurrence(const BuildContext& context, ValueId x, ValueId input_gate, V
   ops::Builder& b = context.builder;
   const ValueId p = context.master("p");
   if (!is_chunked(context)) return b.one("rg_lru", {x, input_gate, recurrent_gate, p});
-  const ir::Shape shape = chunked_shape(context, {context.configs.recurrent.width});
+  const ir::Shape shape = chunked_shape(context, {context.config.as<Recurrent>().width});
   const ValueId runs = b.reshape(x, shape), input_runs = b.reshape(input_gate, shape);
   const ValueId recurrent_runs = b.reshape(recurrent_gate, shape);
   // The run stored first is the first in time, in every order.
@@ -119,6 +149,19 @@ ValueId build(const BuildContext& context, ValueId input) {
 
 }  // namespace
 
-BlockDef recurrent_block() { return {.letter = 'R', .name = "recurrent", .parameters = parameters, .build = build}; }
+BlockDef recurrent_block() {
+  return {.letter = 'R',
+          .name = "recurrent",
+          .title = "recurrent",
+          .defaults = Config::of(Recurrent{}),
+          .keys = keys(),
+          .check = check,
+          .traits = traits,
+          .recompute_order = 3,
+          .parameters = parameters,
+          .build = build,
+          .state = state,
+          .advice = sequence_advice()};
+}
 
 }  // namespace megacpp::blocks

@@ -137,4 +137,11 @@ std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Con
   return results;
 }
 
+std::vector<CollectiveAdvice> sequence_advice() {
+  return {
+      {"state handed along the sequence",
+       [](std::string_view, const std::vector<std::string>& axes) { return axes.size() == 1 && axes[0] == "context"; },
+       "layout.context_parallel=1"}};
+}
+
 }  // namespace megacpp::blocks

@@ -32,4 +32,7 @@ struct Convolution {
 /// Depthwise causal convolutions of one width, each [b, s, c]. The tokens they look back to travel together.
 std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Convolution>& each);
 
+/// What is said of the collectives of such a mixer.
+std::vector<CollectiveAdvice> sequence_advice();
+
 }  // namespace megacpp::blocks

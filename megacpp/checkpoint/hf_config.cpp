@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/checkpoint/hf_fields.h"
 #include "megacpp/recipe/validate.h"
 
@@ -74,13 +79,15 @@ recipe::Model rotary_transformer(const HfFields& fields, const std::string& cls,
   recipe::Model model = language_model(fields, cls, "rms_norm_eps", eps);
   model.pattern = "AE";
   model.depth = 2 * fields.size("num_hidden_layers");
-  model.attention.heads = fields.size("num_attention_heads");
-  model.attention.kv_heads = fields.size_or("num_key_value_heads", model.attention.heads);
-  model.attention.head_dim = fields.has("head_dim") ? fields.size("head_dim") : hidden_per_head(fields);
-  model.attention.rope_theta = rope_theta(fields, theta);
-  model.attention.window = fields.size_or("sliding_window", 0);
-  model.feed_forward.activation = "swiglu";
-  model.feed_forward.intermediate = fields.size("intermediate_size");
+  blocks::Attention& a = model.config<blocks::Attention>();
+  a.heads = fields.size("num_attention_heads");
+  a.kv_heads = fields.size_or("num_key_value_heads", a.heads);
+  a.head_dim = fields.has("head_dim") ? fields.size("head_dim") : hidden_per_head(fields);
+  a.rope_theta = rope_theta(fields, theta);
+  a.window = fields.size_or("sliding_window", 0);
+  blocks::FeedForward& e = model.config<blocks::FeedForward>();
+  e.activation = "swiglu";
+  e.intermediate = fields.size("intermediate_size");
   return model;
 }
 
@@ -93,7 +100,7 @@ HfModel llama(const HfFields& fields, const std::string& cls, HfNaming) {
 HfModel mixtral(const HfFields& fields, const std::string& cls, HfNaming naming) {
   fields.require_off({"router_jitter_noise"});
   recipe::Model model = rotary_transformer(fields, cls, 1e-5, 1e6);
-  recipe::FeedForward& e = model.feed_forward;
+  blocks::FeedForward& e = model.config<blocks::FeedForward>();
   e.experts = fields.size("num_local_experts");
   e.top_k = fields.size_or("num_experts_per_tok", 2);
   e.routing = "token_choice";
@@ -107,9 +114,9 @@ HfModel mixtral(const HfFields& fields, const std::string& cls, HfNaming naming)
 }
 
 /// The fields Mamba2 and NemotronH share.
-recipe::Mamba mamba_mixer(const HfFields& fields) {
+blocks::Mamba mamba_mixer(const HfFields& fields) {
   fields.require_off({"use_bias", "mamba_proj_bias"});
-  recipe::Mamba m;
+  blocks::Mamba m;
   m.groups = fields.size_or("n_groups", 8);
   m.conv_width = fields.size_or("conv_kernel", 4);
   m.chunk = fields.size_or("chunk_size", 256);
@@ -129,14 +136,15 @@ HfModel mamba2(const HfFields& fields, const std::string& cls, HfNaming) {
   recipe::Model model = language_model(fields, cls, "layer_norm_epsilon", 1e-5);
   model.pattern = "M";
   model.depth = fields.size("num_hidden_layers");
-  model.mamba = mamba_mixer(fields);
-  model.mamba.heads = fields.size("num_heads");
-  model.mamba.head_dim = fields.size_or("head_dim", 64);
-  model.mamba.state = fields.size_or("state_size", 128);
-  model.mamba.norm_per_group = false;
+  blocks::Mamba& m = model.config<blocks::Mamba>();
+  m = mamba_mixer(fields);
+  m.heads = fields.size("num_heads");
+  m.head_dim = fields.size_or("head_dim", 64);
+  m.state = fields.size_or("state_size", 128);
+  m.norm_per_group = false;
   const double inner = fields.number_or("expand", 2) * static_cast<double>(model.hidden);
-  if (static_cast<double>(model.mamba.heads * model.mamba.head_dim) != inner) {
-    fields.refuse("num_heads", std::to_string(model.mamba.heads), "num_heads x head_dim = expand x hidden_size");
+  if (static_cast<double>(m.inner()) != inner) {
+    fields.refuse("num_heads", std::to_string(m.heads), "num_heads x head_dim = expand x hidden_size");
   }
   check_sizes(model);
   return {.cls = cls, .model = model, .names = mamba2_names(model)};
@@ -171,9 +179,9 @@ std::string nemotron_h_pattern(const HfFields& fields) {
   return pattern;
 }
 
-recipe::Attention nemotron_h_attention(const HfFields& fields) {
+blocks::Attention nemotron_h_attention(const HfFields& fields) {
   fields.require_off({"attention_bias", "attention_dropout"});
-  recipe::Attention a;
+  blocks::Attention a;
   a.heads = fields.size("num_attention_heads");
   a.kv_heads = fields.size_or("num_key_value_heads", a.heads);
   const char* head_dim = fields.has("head_dim") ? "head_dim" : "attention_head_dim";
@@ -183,28 +191,40 @@ recipe::Attention nemotron_h_attention(const HfFields& fields) {
   return a;
 }
 
+blocks::FeedForward nemotron_h_feed_forward(const HfFields& fields) {
+  fields.require_off({"mlp_bias"});
+  fields.require_one_of("mlp_hidden_act", {"relu2"});
+  blocks::FeedForward e;
+  e.activation = "relu2";
+  e.intermediate = fields.size("intermediate_size");
+  return e;
+}
+
+blocks::Mamba nemotron_h_mamba(const HfFields& fields) {
+  fields.require_one_of("mamba_hidden_act", {"silu", "swish"});
+  blocks::Mamba m = mamba_mixer(fields);
+  m.heads = fields.size("mamba_num_heads");
+  m.head_dim = fields.size_or("mamba_head_dim", 64);
+  m.state = fields.size_or("ssm_state_size", 128);
+  // The reference path of this class clamps at time_step_min in every forward pass, not only at initialisation.
+  m.dt_limit_low = std::max(m.dt_limit_low, m.dt_min);
+  return m;
+}
+
+/// Fields of kinds of layers that the model lacks are not looked at.
+void read_nemotron_h_blocks(const HfFields& fields, blocks::Config& config) {
+  if (auto* a = config.get_if<blocks::Attention>()) *a = nemotron_h_attention(fields);
+  if (auto* e = config.get_if<blocks::FeedForward>()) *e = nemotron_h_feed_forward(fields);
+  if (auto* m = config.get_if<blocks::Mamba>()) *m = nemotron_h_mamba(fields);
+}
+
 HfModel nemotron_h(const HfFields& fields, const std::string& cls, HfNaming naming) {
   fields.require_off({"hidden_dropout", "num_nextn_predict_layers"});
   recipe::Model model = language_model(fields, cls, "layer_norm_epsilon", 1e-5);
   model.pattern = nemotron_h_pattern(fields);
   model.depth = static_cast<int64_t>(model.pattern.size());
-  const auto has = [&model](char family) { return model.pattern.find(family) != std::string::npos; };
-  if (has('A')) model.attention = nemotron_h_attention(fields);
-  if (has('E')) {
-    fields.require_off({"mlp_bias"});
-    fields.require_one_of("mlp_hidden_act", {"relu2"});
-    model.feed_forward.activation = "relu2";
-    model.feed_forward.intermediate = fields.size("intermediate_size");
-  }
-  if (has('M')) {
-    fields.require_one_of("mamba_hidden_act", {"silu", "swish"});
-    model.mamba = mamba_mixer(fields);
-    model.mamba.heads = fields.size("mamba_num_heads");
-    model.mamba.head_dim = fields.size_or("mamba_head_dim", 64);
-    model.mamba.state = fields.size_or("ssm_state_size", 128);
-    // The reference path of this class clamps at time_step_min in every forward pass, not only at initialisation.
-    model.mamba.dt_limit_low = std::max(model.mamba.dt_limit_low, model.mamba.dt_min);
-  }
+  for (const char letter : std::set<char>(model.pattern.begin(), model.pattern.end()))
+    read_nemotron_h_blocks(fields, model.families.at(letter));
   check_sizes(model);
   return {.cls = cls, .model = model, .names = nemotron_h_names(model, naming)};
 }
@@ -215,11 +235,12 @@ HfModel recurrent_gemma_block(const HfFields& fields, const std::string& cls, Hf
   model.pattern = "R";
   model.depth = 1;
   model.hidden = fields.size("hidden");
-  model.recurrent.width = fields.size_or("lru_width", model.hidden);
-  model.recurrent.heads = fields.size("heads");
-  model.recurrent.conv_width = fields.size_or("conv", 4);
-  if (model.recurrent.width % model.recurrent.heads != 0) {
-    fields.refuse("heads", std::to_string(model.recurrent.heads), "a divisor of lru_width");
+  blocks::Recurrent& r = model.config<blocks::Recurrent>();
+  r.width = fields.size_or("lru_width", model.hidden);
+  r.heads = fields.size("heads");
+  r.conv_width = fields.size_or("conv", 4);
+  if (r.width % r.heads != 0) {
+    fields.refuse("heads", std::to_string(r.heads), "a divisor of lru_width");
   }
   check_sizes(model);
   return {.cls = cls, .model = model, .names = recurrent_gemma_block_names(model), .lone_block = true};

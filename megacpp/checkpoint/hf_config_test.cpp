@@ -8,6 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::checkpoint {
@@ -76,25 +79,25 @@ TEST(HfConfigTest, GoldenConfigsBecomeTheRightModels) {
   const recipe::Model mixtral = import_golden(SafetensorsFile(golden("mixtral_tiny"))).model;
   EXPECT_EQ(mixtral.pattern, "AE");
   EXPECT_EQ(mixtral.depth, 4);
-  EXPECT_EQ(mixtral.attention.head_dim, 8);  // null in the config
-  EXPECT_EQ(mixtral.attention.rope_theta, 1e6);
-  EXPECT_EQ(mixtral.feed_forward.experts, 4);
-  EXPECT_EQ(mixtral.feed_forward.capacity_factor, 0);
-  EXPECT_EQ(mixtral.feed_forward.balance_over, "model");
-  EXPECT_EQ(mixtral.feed_forward.balance_loss, 0.02);
+  EXPECT_EQ(mixtral.config<blocks::Attention>().head_dim, 8);  // null in the config
+  EXPECT_EQ(mixtral.config<blocks::Attention>().rope_theta, 1e6);
+  EXPECT_EQ(mixtral.config<blocks::FeedForward>().experts, 4);
+  EXPECT_EQ(mixtral.config<blocks::FeedForward>().capacity_factor, 0);
+  EXPECT_EQ(mixtral.config<blocks::FeedForward>().balance_over, "model");
+  EXPECT_EQ(mixtral.config<blocks::FeedForward>().balance_loss, 0.02);
 
   const recipe::Model mamba = import_golden(SafetensorsFile(golden("mamba2_tiny"))).model;
-  EXPECT_FALSE(mamba.mamba.norm_per_group);
-  EXPECT_EQ(mamba.mamba.chunk, 16);
-  EXPECT_EQ(mamba.mamba.dt_limit_low, 0);
-  EXPECT_TRUE(std::isinf(mamba.mamba.dt_limit_high));
+  EXPECT_FALSE(mamba.config<blocks::Mamba>().norm_per_group);
+  EXPECT_EQ(mamba.config<blocks::Mamba>().chunk, 16);
+  EXPECT_EQ(mamba.config<blocks::Mamba>().dt_limit_low, 0);
+  EXPECT_TRUE(std::isinf(mamba.config<blocks::Mamba>().dt_limit_high));
 
   const recipe::Model nemotron = import_golden(SafetensorsFile(golden("nemotron_h_tiny"))).model;
   EXPECT_EQ(nemotron.pattern, "MEMAE");
-  EXPECT_FALSE(nemotron.attention.rope);
-  EXPECT_TRUE(nemotron.mamba.norm_per_group);
-  EXPECT_EQ(nemotron.mamba.dt_limit_low, 1e-3);
-  EXPECT_EQ(nemotron.feed_forward.activation, "relu2");
+  EXPECT_FALSE(nemotron.config<blocks::Attention>().rope);
+  EXPECT_TRUE(nemotron.config<blocks::Mamba>().norm_per_group);
+  EXPECT_EQ(nemotron.config<blocks::Mamba>().dt_limit_low, 1e-3);
+  EXPECT_EQ(nemotron.config<blocks::FeedForward>().activation, "relu2");
 
   const HfModel block = import_golden(SafetensorsFile(golden("rglru_block")));
   EXPECT_TRUE(block.lone_block);
@@ -121,7 +124,7 @@ TEST(HfConfigTest, AGivenHeadWidthNeedsNoHeadsThatDivideTheHiddenSize) {
                   R"({"vocab_size": 9, "hidden_size": 20, "layers_block_type": ["attention"], "num_attention_heads": 3,
                   "attention_head_dim": 8})")
           .model;
-  EXPECT_EQ(model.attention.head_dim, 8);
+  EXPECT_EQ(model.config<blocks::Attention>().head_dim, 8);
 }
 
 TEST(HfConfigTest, AbsurdSizesAreRefusedBeforeNamesAreMade) {
@@ -132,12 +135,14 @@ TEST(HfConfigTest, AbsurdSizesAreRefusedBeforeNamesAreMade) {
 
 TEST(HfConfigTest, DefaultsFillWhatAShortConfigLeavesOut) {
   const recipe::Model model = import_text("LlamaForCausalLM", std::string(kLlama) + "}").model;
-  EXPECT_EQ(model.attention.kv_heads, 8);
-  EXPECT_EQ(model.attention.head_dim, 8);
-  EXPECT_EQ(model.attention.rope_theta, 10000);
+  EXPECT_EQ(model.config<blocks::Attention>().kv_heads, 8);
+  EXPECT_EQ(model.config<blocks::Attention>().head_dim, 8);
+  EXPECT_EQ(model.config<blocks::Attention>().rope_theta, 10000);
   EXPECT_EQ(model.norm_eps, 1e-6);
   EXPECT_FALSE(model.tie_embeddings);
-  EXPECT_EQ(import_text("LlamaForCausalLM", std::string(kLlama) + R"(, "rope_theta": 5e5})").model.attention.rope_theta,
+  EXPECT_EQ(import_text("LlamaForCausalLM", std::string(kLlama) + R"(, "rope_theta": 5e5})")
+                .model.config<blocks::Attention>()
+                .rope_theta,
             5e5);
 }
 
@@ -149,7 +154,7 @@ TEST(HfConfigTest, TiedEmbeddingsHaveNoHead) {
 
 TEST(HfConfigTest, SlidingWindowIsMapped) {
   const std::string config = std::string(kLlama) + R"(, "num_local_experts": 4, "sliding_window": 32})";
-  EXPECT_EQ(import_text("MixtralForCausalLM", config).model.attention.window, 32);
+  EXPECT_EQ(import_text("MixtralForCausalLM", config).model.config<blocks::Attention>().window, 32);
 }
 
 TEST(HfConfigTest, HybridPatternLettersAreTranslated) {
@@ -160,8 +165,8 @@ TEST(HfConfigTest, HybridPatternLettersAreTranslated) {
     "mamba_head_dim": 16, "n_groups": 2, "time_step_limit": [0.0, {"__float__": "Infinity"}]})";
   const recipe::Model model = import_text("NemotronHForCausalLM", config).model;
   EXPECT_EQ(model.pattern, "MEMAE");
-  EXPECT_EQ(model.attention.head_dim, 16);
-  EXPECT_TRUE(std::isinf(model.mamba.dt_limit_high));
+  EXPECT_EQ(model.config<blocks::Attention>().head_dim, 16);
+  EXPECT_TRUE(std::isinf(model.config<blocks::Mamba>().dt_limit_high));
 }
 
 TEST(HfConfigTest, UnsupportedOptionsAreRefusedByName) {

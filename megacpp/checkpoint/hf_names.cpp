@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::checkpoint {
@@ -65,28 +70,28 @@ class Names {
   std::string theirs_;
 };
 
-std::string block(int64_t index, char family) { return fmt::format("block{:02}.{}.", index, family); }
+/// "block03.E."
+std::string block(int64_t index, char letter) { return fmt::format("block{:02}.{}.", index, letter); }
 
 /// q, k, v, o projections; `at` stands at the attention module.
-void attention(Names& names, const recipe::Model& model) {
-  const recipe::Attention& a = model.attention;
+void attention(Names& names, const recipe::Model& model, const blocks::Attention& a) {
   names.linear("wq", "q_proj.weight", model.hidden, a.heads * a.head_dim);
   names.linear("wk", "k_proj.weight", model.hidden, a.kv_heads * a.head_dim);
   names.linear("wv", "v_proj.weight", model.hidden, a.kv_heads * a.head_dim);
   names.linear("wo", "o_proj.weight", a.heads * a.head_dim, model.hidden);
 }
 
-void mlp(Names& names, const recipe::Model& model) {
-  const int64_t f = model.feed_forward.intermediate;
-  if (model.feed_forward.activation == "swiglu") names.linear("w_gate", "gate_proj.weight", model.hidden, f);
+void mlp(Names& names, const recipe::Model& model, const blocks::FeedForward& config) {
+  const int64_t f = config.intermediate;
+  if (config.is_gated()) names.linear("w_gate", "gate_proj.weight", model.hidden, f);
   names.linear("w_up", "up_proj.weight", model.hidden, f);
   names.linear("w_down", "down_proj.weight", f, model.hidden);
 }
 
 /// Experts fused as [E, 2f, h] (gate rows, then up rows) and [E, h, f].
-void fused_experts(Names& names, const recipe::Model& model) {
-  const int64_t e = model.feed_forward.experts;
-  const int64_t f = model.feed_forward.intermediate;
+void fused_experts(Names& names, const recipe::Model& model, const blocks::FeedForward& config) {
+  const int64_t e = config.experts;
+  const int64_t f = config.intermediate;
   const int64_t h = model.hidden;
   NamePiece gate = {.ours = "w_gate",
                     .our_shape = {e, h, f},
@@ -107,9 +112,9 @@ void fused_experts(Names& names, const recipe::Model& model) {
 }
 
 /// Experts one by one: w1 gate [f, h], w3 up [f, h], w2 down [h, f].
-void single_experts(Names& names, const recipe::Model& model) {
-  const int64_t e = model.feed_forward.experts;
-  const int64_t f = model.feed_forward.intermediate;
+void single_experts(Names& names, const recipe::Model& model, const blocks::FeedForward& config) {
+  const int64_t e = config.experts;
+  const int64_t f = config.intermediate;
   const int64_t h = model.hidden;
   names.linear("router", "gate.weight", h, e);
   const auto expert = [&](const char* ours, const char* theirs, int64_t j, int64_t in, int64_t out) {
@@ -149,7 +154,7 @@ void fused_in_proj(Names& names, int64_t hidden, const Parts& parts) {
   }
 }
 
-void fused_conv(Names& names, const recipe::Mamba& m, const Parts& parts) {
+void fused_conv(Names& names, const blocks::Mamba& m, const Parts& parts) {
   int64_t row = 0;
   for (const auto& [name, rows] : parts) {
     names.piece({.ours = "conv." + name + ".weight",
@@ -167,8 +172,7 @@ void fused_conv(Names& names, const recipe::Mamba& m, const Parts& parts) {
   }
 }
 
-void mamba(Names& names, const recipe::Model& model) {
-  const recipe::Mamba& m = model.mamba;
+void mamba(Names& names, const recipe::Model& model, const blocks::Mamba& m) {
   const int64_t inner = m.heads * m.head_dim;
   const int64_t state = m.groups * m.state;
   fused_in_proj(names, model.hidden, {{"z", inner}, {"x", inner}, {"B", state}, {"C", state}, {"dt", m.heads}});
@@ -186,18 +190,20 @@ NameMap two_block_layers(const recipe::Model& model, const std::string& feed_for
                          const FeedForwardNames& feed_forward) {
   Names names(model);
   names.ends("model.embed_tokens.weight", "model.norm.weight");
+  const std::vector<char> letters = recipe::expand(model).letters;
   for (int64_t layer = 0; layer < model.depth / 2; ++layer) {
     const std::string theirs = fmt::format("model.layers.{}.", layer);
-    const std::string a = block(2 * layer, 'A');
-    const std::string e = block(2 * layer + 1, 'E');
+    const char mixer = letters[static_cast<size_t>(2 * layer)], second = letters[static_cast<size_t>(2 * layer + 1)];
+    const std::string a = block(2 * layer, mixer);
+    const std::string e = block(2 * layer + 1, second);
     names.at(a, theirs);
     names.plain("norm.weight", "input_layernorm.weight", {model.hidden});
     names.at(a, theirs + "self_attn.");
-    attention(names, model);
+    attention(names, model, recipe::config_of(model, mixer).as<blocks::Attention>());
     names.at(e, theirs);
     names.plain("norm.weight", "post_attention_layernorm.weight", {model.hidden});
     names.at(e, theirs + feed_forward_module);
-    feed_forward(names, model);
+    feed_forward(names, model, recipe::config_of(model, second).as<blocks::FeedForward>());
   }
   return names.done();
 }
@@ -206,16 +212,17 @@ NameMap two_block_layers(const recipe::Model& model, const std::string& feed_for
 NameMap one_block_layers(const recipe::Model& model, const std::string& root) {
   Names names(model);
   names.ends(root + "embeddings.weight", root + "norm_f.weight");
-  const std::vector<char> families = recipe::expand(model.pattern, model.depth).families;
+  const std::vector<char> letters = recipe::expand(model).letters;
   for (int64_t layer = 0; layer < model.depth; ++layer) {
-    const char family = families[static_cast<size_t>(layer)];
+    const char letter = letters[static_cast<size_t>(layer)];
     const std::string theirs = fmt::format("{}layers.{}.", root, layer);
-    names.at(block(layer, family), theirs);
+    names.at(block(layer, letter), theirs);
     names.plain("norm.weight", "norm.weight", {model.hidden});
-    names.at(block(layer, family), theirs + "mixer.");
-    if (family == 'A') attention(names, model);
-    if (family == 'M') mamba(names, model);
-    if (family == 'E') mlp(names, model);
+    names.at(block(layer, letter), theirs + "mixer.");
+    const blocks::Config config = recipe::config_of(model, letter);
+    if (const auto* a = config.get_if<blocks::Attention>()) attention(names, model, *a);
+    if (const auto* m = config.get_if<blocks::Mamba>()) mamba(names, model, *m);
+    if (const auto* e = config.get_if<blocks::FeedForward>()) mlp(names, model, *e);
   }
   return names.done();
 }
@@ -241,10 +248,10 @@ NameMap nemotron_h_names(const recipe::Model& model, HfNaming naming) {
 }
 
 NameMap recurrent_gemma_block_names(const recipe::Model& model) {
-  const recipe::Recurrent& r = model.recurrent;
+  const blocks::Recurrent& r = model.config<blocks::Recurrent>();
   const int64_t block_width = r.width / r.heads;
   Names names(model);
-  names.at(block(0, 'R'), "");
+  names.at(block(0, recipe::expand(model).letters[0]), "");
   names.linear("linear_x.weight", "linear_x.weight", model.hidden, r.width);
   names.plain("linear_x.bias", "linear_x.bias", {r.width});
   names.linear("linear_y.weight", "linear_y.weight", model.hidden, r.width);

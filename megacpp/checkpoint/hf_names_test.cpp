@@ -6,19 +6,19 @@
 #include <numeric>
 #include <set>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+
 namespace megacpp::checkpoint {
 namespace {
 
 recipe::Model hybrid() {
-  return {.name = "hybrid",
-          .pattern = "MEA",
-          .depth = 3,
-          .hidden = 8,
-          .vocab = 5,
-          .attention = {.heads = 2, .kv_heads = 1, .head_dim = 4},
-          .mamba = {.heads = 4, .head_dim = 4, .state = 2, .groups = 2, .conv_bias = false},
-          .feed_forward = {.activation = "relu2", .intermediate = 6},
-          .recurrent = {}};
+  recipe::Model model{.name = "hybrid", .pattern = "MEA", .depth = 3, .hidden = 8, .vocab = 5};
+  model.config<blocks::Attention>() = {.heads = 2, .kv_heads = 1, .head_dim = 4};
+  model.config<blocks::Mamba>() = {.heads = 4, .head_dim = 4, .state = 2, .groups = 2, .conv_bias = false};
+  model.config<blocks::FeedForward>() = {.activation = "relu2", .intermediate = 6};
+  return model;
 }
 
 TEST(HfNamesTest, SpellingIsKnownFromTheNames) {
@@ -46,7 +46,7 @@ TEST(HfNamesTest, OptionalParametersFollowTheModel) {
 
 TEST(HfNamesTest, PartsOfFusedTensorsCoverThemOnce) {
   recipe::Model model = hybrid();
-  model.mamba.conv_bias = true;
+  model.config<blocks::Mamba>().conv_bias = true;
   const NameMap names = nemotron_h_names(model, HfNaming::in_memory);
   TensorMap theirs;
   for (const NamePiece& piece : names.pieces) {
@@ -62,6 +62,19 @@ TEST(HfNamesTest, PartsOfFusedTensorsCoverThemOnce) {
   EXPECT_EQ(ours.at("block00.M.in_proj.C").data[0], 36 * 8 + 1);
   EXPECT_EQ(ours.at("block00.M.conv.B.weight").data[0], 16 * 4 + 1);
   EXPECT_EQ(ours.at("block00.M.conv.C.bias").data[0], 20 + 1);
+}
+
+TEST(HfNamesTest, LettersOfAModelsOwnNameTheirBlocks) {
+  recipe::Model model = hybrid();
+  model.pattern = "MDA";
+  model.letters['D'] = {.family = "E", .settings = {{"feed_forward.intermediate", "10"}}};
+  for (const NamePiece& piece : nemotron_h_names(model, HfNaming::in_memory).pieces) {
+    if (piece.ours != "block01.D.w_up") continue;
+    EXPECT_EQ(piece.our_shape, (ir::Shape{8, 10}));
+    EXPECT_EQ(piece.theirs, "model.layers.1.mixer.up_proj.weight");
+    return;
+  }
+  FAIL() << "no block01.D.w_up";
 }
 
 TEST(HfNamesTest, BlocksBeyondAHundredKeepTheirNumbers) {

@@ -26,8 +26,8 @@ constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
 
 std::string recompute_text(const recipe::Recipe& recipe) {
   std::vector<std::string> levels;
-  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
-    levels.push_back(recipe.train.*key.level);
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    levels.push_back(recipe::recompute_level(recipe, letter));
   const bool alike = std::ranges::all_of(levels, [&](const std::string& level) { return level == levels[0]; });
   return alike ? levels[0] : fmt::format("{}", fmt::join(levels, "/"));
 }

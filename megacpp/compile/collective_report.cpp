@@ -12,6 +12,7 @@
 #include "megacpp/optim/update.h"
 #include "megacpp/plan/parameter_table.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/collective_traffic.h"
@@ -45,7 +46,7 @@ SharedGradients shared_gradients(const plan::Plan& plan, const std::vector<block
   for (const blocks::Parameter& parameter : parameters)
     for (const blocks::Dim dim : parameter.dims) {
       if (dim != blocks::Dim::kv_heads && dim != blocks::Dim::groups) continue;
-      const int64_t parts = plan.parallel.mesh.size(plan.parallel.axes_of(dim));
+      const int64_t parts = plan.parallel.mesh.size(plan.parallel.axes_of(dim, parameter.letter));
       if (parts < plan.layout.tensor_parallel) shared[optim::gradient_name(parameter.name)] = parts;
     }
   return shared;
@@ -228,6 +229,7 @@ class StageReport {
       : chip_(compiled.stages[stage]),
         stage_(static_cast<int64_t>(stage)),
         micro_steps_(recipe.train.micro_steps),
+        model_(recipe.model),
         layout_(plan.layout),
         shared_(shared_gradients(plan, compiled.parameters)),
         costs_(recipe, compiled, stage, plan) {}
@@ -246,6 +248,8 @@ class StageReport {
       if (!bytes) continue;
       CollectiveFacts facts = reader.facts(n);
       facts.is_once = facts.phase == Phase::update || micro_steps_ == 1;
+      if (const std::string_view letter = ir::scope_family(node.scope); !letter.empty())
+        facts.family = &recipe::family_of(model_, letter[0]);
       CollectiveRow row{.stage = stage_,
                         .phase = facts.phase,
                         .kind = std::string(facts.kind),
@@ -268,6 +272,7 @@ class StageReport {
   const StagePrograms& chip_;
   int64_t stage_;
   int64_t micro_steps_;
+  const recipe::Model& model_;
   const recipe::Layout& layout_;
   SharedGradients shared_;
   Costs costs_;

@@ -8,6 +8,10 @@
 #include <set>
 #include <tuple>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/parameter_table.h"
@@ -27,13 +31,9 @@ constexpr int64_t kStreamBytes = 4 * kSequences * kSequence * kHidden;
 recipe::Recipe dense_recipe(const std::vector<std::string>& overrides) {
   recipe::Recipe recipe;
   recipe.name = "dense";
-  recipe.model = {.name = "dense",
-                  .pattern = "AE",
-                  .depth = 2 * kPairs,
-                  .hidden = kHidden,
-                  .vocab = 32,
-                  .attention = {.heads = 4, .kv_heads = 4, .head_dim = 8},
-                  .feed_forward = {.intermediate = 32}};
+  recipe.model = {.name = "dense", .pattern = "AE", .depth = 2 * kPairs, .hidden = kHidden, .vocab = 32};
+  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 4, .head_dim = 8};
+  recipe.model.config<blocks::FeedForward>() = {.intermediate = 32};
   recipe.train = {.batch = kSequences, .sequence = kSequence, .micro_steps = 2, .steps = 1};
   recipe::apply_overrides(recipe, overrides);
   return recipe;
@@ -47,9 +47,10 @@ recipe::Recipe hybrid_recipe(const std::vector<std::string>& overrides) {
   recipe.name = recipe.model.name = "hybrid";
   recipe.model.pattern = "AEMEAEMEAEMR";
   recipe.model.depth = 12;
-  recipe.model.mamba = {.heads = 4, .head_dim = 16, .state = 8, .groups = 2, .chunk = 8};
-  recipe.model.recurrent = {.width = kHidden, .heads = 4};
-  recipe.model.feed_forward = {.intermediate = 32, .experts = 4, .top_k = 2, .shared_intermediate = 32};
+  recipe.model.config<blocks::Mamba>() = {.heads = 4, .head_dim = 16, .state = 8, .groups = 2, .chunk = 8};
+  recipe.model.config<blocks::Recurrent>() = {.width = kHidden, .heads = 4};
+  recipe.model.config<blocks::FeedForward>() = {
+      .intermediate = 32, .experts = 4, .top_k = 2, .shared_intermediate = 32};
   recipe::apply_overrides(recipe, overrides);
   return recipe;
 }
@@ -93,6 +94,19 @@ Found find(const std::vector<CollectiveRow>& rows, const Query& query) {
 }
 
 TEST(CollectiveReportTest, OneChipHasNone) { EXPECT_TRUE(report_of({}).empty()); }
+
+TEST(CollectiveReportTest, ALetterOfTheRecipeIsExplainedByItsFamily) {
+  recipe::Recipe recipe = dense_recipe({"layout.context_parallel=2"});
+  recipe.model.pattern = "AEGE";
+  recipe.model.letters['G'] = {.family = "A", .settings = {{"attention.kv_heads", "2"}}};
+  int64_t around_ring = 0;
+  for (const CollectiveRow& row : rows_of(recipe))
+    if (row.where.starts_with("block*.G") && row.kind == "permute") {
+      EXPECT_EQ(row.removal.purpose, "keys and values around the ring");
+      around_ring += row.calls;
+    }
+  EXPECT_GT(around_ring, 0);
+}
 
 TEST(CollectiveReportTest, TensorParallelReducesTwicePerPairEachWay) {
   const auto rows = report_of({"layout.tensor_parallel=2", "layout.sequence_parallel=false"});

@@ -20,8 +20,6 @@ bool only_over(const Facts& facts, std::string_view axis) { return facts.axes.si
 
 bool sums(const Facts& facts) { return facts.kind == "all_reduce" || facts.kind == "reduce_scatter"; }
 
-bool is_family(const Facts& facts, std::string_view family) { return ir::scope_family(facts.scope) == family; }
-
 bool gathers_for_embedding(const Facts& facts) {
   return facts.scope == "embed" && facts.phase == Phase::backward && facts.kind == "all_gather" &&
          !only_over(facts, "model");
@@ -30,24 +28,25 @@ bool gathers_for_embedding(const Facts& facts) {
 struct Rule {
   const char* purpose;
   bool (*applies)(const Facts&);
-  /// kDegrees: every degree behind the axes becomes 1; kUnshared: `model` gets no more chips than there are parts;
-  /// kNeeded: nothing removes it.
+  /// kEveryDegree: every degree behind the axes becomes 1; kUnshared: `model` gets no more chips than there are parts;
+  /// kNothingRemovesIt.
   std::string_view change;
   const char* note;
 };
 
-constexpr std::string_view kDegrees = "degrees";
+using blocks::kEveryDegree;
+using blocks::kNothingRemovesIt;
 constexpr std::string_view kUnshared = "unshared";
-constexpr std::string_view kNeeded = "";
 
-// The first rule that applies counts, unless what it would change is so already.
+// The first rule that applies counts, unless what it would change is so already. What moves weights and gradients comes
+// before the advice of the block's family.
 constexpr Rule kRules[] = {
-    {"the loss", [](const Facts& f) { return f.is_scalar && f.scope == "loss"; }, kNeeded,
+    {"the loss", [](const Facts& f) { return f.is_scalar && f.scope == "loss"; }, kNothingRemovesIt,
      "the loss is a mean over all tokens"},
-    {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNeeded,
+    {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNothingRemovesIt,
      "every chip clips by the norm of all gradients"},
-    {"single numbers", [](const Facts& f) { return f.is_scalar && f.kind != "send" && f.kind != "recv"; }, kNeeded,
-     "every chip needs the number of all chips"},
+    {"single numbers", [](const Facts& f) { return f.is_scalar && f.kind != "send" && f.kind != "recv"; },
+     kNothingRemovesIt, "every chip needs the number of all chips"},
     {"gradients of a weight that two stages hold", [](const Facts& f) { return f.kind == "exchange_sum"; },
      "layout.pipeline_parallel=1", "a tied embedding stands in the first and the last stage"},
     {"gradients of weights that several chips share",
@@ -57,7 +56,7 @@ constexpr Rule kRules[] = {
      [](const Facts& f) { return only_over(f, "model") && sums(f) && (f.phase == Phase::update || f.of_gradient); },
      "layout.sequence_parallel=false", "then norms see all tokens on every chip; activations between mixers grow"},
     {"gradients, once per step",
-     [](const Facts& f) { return (f.phase == Phase::update && sums(f)) || (f.of_gradient && f.is_once); }, kDegrees,
+     [](const Facts& f) { return (f.phase == Phase::update && sums(f)) || (f.of_gradient && f.is_once); }, kEveryDegree,
      "chips that see different tokens add up what they found"},
     {"gradients, in every micro-step", [](const Facts& f) { return f.of_gradient; }, "layout.zero=1",
      "then the update adds them up, once per step"},
@@ -77,20 +76,10 @@ constexpr Rule kRules[] = {
     {"activations between stages",
      [](const Facts& f) { return over(f, "stage") || f.kind == "send" || f.kind == "recv"; },
      "layout.pipeline_parallel=1", ""},
-    {"keys and values around the ring",
-     [](const Facts& f) { return f.kind == "permute" && over(f, "context") && is_family(f, "A"); },
-     "layout.context_parallel=1", "layout.context_attention=alltoall swaps heads for tokens instead"},
-    {"heads swapped for tokens",
-     [](const Facts& f) { return f.kind == "all_to_all" && over(f, "context") && is_family(f, "A"); },
-     "layout.context_parallel=1", "layout.context_attention=ring passes keys and values around instead"},
-    {"state handed along the sequence",
-     [](const Facts& f) { return only_over(f, "context") && (is_family(f, "M") || is_family(f, "R")); },
-     "layout.context_parallel=1", ""},
-    {"loads of the experts",
-     [](const Facts& f) { return f.kind == "all_reduce" && is_family(f, "E") && !over(f, "model"); }, kNeeded,
-     "loads and balance losses are those of all tokens"},
-    {"tokens to their experts and back", [](const Facts& f) { return over(f, "expert") && is_family(f, "E"); },
-     kDegrees, "then every chip holds all experts"},
+};
+
+// After it, what is left.
+constexpr Rule kLastRules[] = {
     {"the softmax over a split vocabulary", [](const Facts& f) { return only_over(f, "model") && f.scope == "loss"; },
      "layout.tensor_parallel=1", "whole logits would be more bytes"},
     {"rows of a split embedding", [](const Facts& f) { return only_over(f, "model") && f.scope == "embed"; },
@@ -100,7 +89,7 @@ constexpr Rule kRules[] = {
     {"tokens between mixers and split products", [](const Facts& f) { return only_over(f, "model"); },
      "layout.tensor_parallel=1",
      "layout.sequence_parallel=false makes an all-reduce of as many bytes of each gather and scatter"},
-    {"tensors whose reader needs them whole", [](const Facts&) { return true; }, kDegrees, ""},
+    {"tensors whose reader needs them whole", [](const Facts&) { return true; }, kEveryDegree, ""},
 };
 
 std::string without_degree(const std::string& axis) {
@@ -110,11 +99,23 @@ std::string without_degree(const std::string& axis) {
 }
 
 bool is_in_effect(std::string_view change, const recipe::Layout& layout) {
-  if (change == kDegrees || change == kUnshared || change == kNeeded) return false;
+  if (change == kEveryDegree || change == kUnshared || change == kNothingRemovesIt) return false;
   recipe::Recipe changed;
   changed.layout = layout;
   recipe::apply_overrides(changed, std::vector<std::string>{std::string(change)});
   return changed.layout == layout;
+}
+
+Removal removal_by(std::string_view purpose, std::string_view change, std::string_view note, const Facts& facts) {
+  Removal removal{.purpose = std::string(purpose), .changes = {}, .note = std::string(note)};
+  if (change == kEveryDegree) {
+    for (const std::string& axis : facts.axes) removal.changes.push_back(without_degree(axis));
+  } else if (change == kUnshared) {
+    removal.changes.push_back("layout.tensor_parallel=" + std::to_string(facts.sharing_parts));
+  } else if (change != kNothingRemovesIt) {
+    removal.changes.emplace_back(change);
+  }
+  return removal;
 }
 
 }  // namespace
@@ -125,17 +126,17 @@ std::string_view phase_name(Phase phase) {
 }
 
 Removal removal_of(const Facts& facts, const recipe::Layout& layout) {
-  const auto* rule = std::begin(kRules);
-  while (!rule->applies(facts) || is_in_effect(rule->change, layout)) ++rule;
-  Removal removal{.purpose = rule->purpose, .changes = {}, .note = rule->note};
-  if (rule->change == kDegrees) {
-    for (const std::string& axis : facts.axes) removal.changes.push_back(without_degree(axis));
-  } else if (rule->change == kUnshared) {
-    removal.changes.push_back("layout.tensor_parallel=" + std::to_string(facts.sharing_parts));
-  } else if (rule->change != kNeeded) {
-    removal.changes.emplace_back(rule->change);
-  }
-  return removal;
+  const auto counts = [&](bool applies, std::string_view change) { return applies && !is_in_effect(change, layout); };
+  for (const Rule& rule : kRules)
+    if (counts(rule.applies(facts), rule.change)) return removal_by(rule.purpose, rule.change, rule.note, facts);
+  if (facts.family != nullptr)
+    for (const blocks::CollectiveAdvice& advice : facts.family->advice)
+      if (counts(advice.applies(facts.kind, facts.axes), advice.change))
+        return removal_by(advice.purpose, advice.change, advice.note, facts);
+  for (const Rule& rule : kLastRules)
+    if (counts(rule.applies(facts), rule.change)) return removal_by(rule.purpose, rule.change, rule.note, facts);
+  MEGACPP_CHECK(false) << "the last rule applies to everything";
+  return {};
 }
 
 }  // namespace megacpp::compile

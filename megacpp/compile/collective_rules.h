@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Why a collective of a compiled program is there, and the cheapest change of the layout that removes it: one table of
-// rules over what is known of the node. Nothing here changes a program.
+// rules over what is known of the node, and what the family of its block says (BlockDef::advice). Nothing here changes
+// a program.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/blocks/block.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -30,7 +32,8 @@ struct CollectiveFacts {
   /// Of a sum over gradients of weights that several chips of `model` share, there being fewer KV heads or groups than
   /// chips: the chips that each have one. 0: of no such weight.
   int64_t sharing_parts = 0;
-  bool is_once = false;  // per step: in the update, or in the only micro-step
+  bool is_once = false;                      // per step: in the update, or in the only micro-step
+  const blocks::BlockDef* family = nullptr;  // of the block it is in, which may know why
 };
 
 struct Removal {

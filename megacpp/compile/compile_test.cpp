@@ -11,11 +11,11 @@
 #include <set>
 
 #include "megacpp/base/file.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/update.h"
-#include "megacpp/recipe/recompute.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/plain_target.h"
@@ -73,7 +73,7 @@ recipe::Recipe small_recipe(const std::string& recompute) {
   recipe.name = "small";
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 8, .micro_steps = 2, .steps = 1};
-  for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys) recipe.train.*key.level = recompute;
+  for (auto& [letter, level] : recipe.train.recompute) level = recompute;
   return recipe;
 }
 
@@ -165,7 +165,8 @@ std::set<std::string> reduced_beside_work(const ir::Graph& graph) {
 TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackwardPass) {
   for (const int64_t zero : {0, 1}) {
     recipe::Recipe recipe = small_recipe("none");
-    recipe.model.hidden = recipe.model.recurrent.width = 32;  // gradients large enough to travel by themselves
+    recipe.model.hidden = recipe.model.config<blocks::Recurrent>().width =
+        32;  // gradients large enough to travel by themselves
     recipe.layout = {.data_parallel = 2, .zero = zero};
     const Compiled waiting = compile_training(recipe, plain_target());
     recipe.train.micro_steps = 1;

@@ -79,8 +79,8 @@ void append_backward_pass(const Compilation& run, Graph& graph, ModelStage& part
       ends.seeds.emplace_back(*graph.find_output(carry.name), arriving_cotangent(run, builder, carry));
   for (const Carry& carry : part.carried_in)
     if (carry.has_gradient) ends.targets.push_back(*graph.find_input(carry.name));
-  const BackwardContext context{
-      part.parameters, run.recipe == nullptr ? autodiff::Options{} : autodiff_options(run.recipe->train), run.plan};
+  const BackwardContext context{part.parameters,
+                                run.recipe == nullptr ? autodiff::Options{} : autodiff_options(*run.recipe), run.plan};
   const std::vector<ValueId> gradients = append_backward(graph, ends, context);
   append_expert_counts(graph, part.expert_loads, run.plan);
   add_cotangents(run, builder, part, gradients);

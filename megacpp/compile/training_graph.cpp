@@ -45,13 +45,12 @@ void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& paramet
   builder.graph().add_output({.name = state, .value = placed, .donated = state});
 }
 
-std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads,
-                                              const blocks::FeedForward& config, const plan::Plan& plan) {
+std::vector<optim::BiasBalance> bias_balances(const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan) {
   std::vector<optim::BiasBalance> balances;
   for (const model::ExpertLoad& load : loads)
-    if (load.steers_bias)
-      balances.push_back({load.block + ".E.expert_bias", count_name(load.block), config.experts, config.bias_rate,
-                          sharding_of_waiting_sums(plan)});
+    if (load.steers_bias())
+      balances.push_back(
+          {load.bias, count_name(load.block), load.experts, load.bias_rate, sharding_of_waiting_sums(plan)});
   return balances;
 }
 
@@ -73,14 +72,14 @@ std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Par
 
 }  // namespace
 
-autodiff::Options autodiff_options(const recipe::Train& train) {
+autodiff::Options autodiff_options(const recipe::Recipe& recipe) {
   const auto policy = [](const std::string& name) {
     if (name == "full") return autodiff::Recompute::full;
     return name == "selective" ? autodiff::Recompute::selective : autodiff::Recompute::none;
   };
   autodiff::Options options;
-  for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys)
-    options.recompute[std::string(1, key.family)] = policy(train.*key.level);
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    options.recompute[std::string(1, letter)] = policy(recipe::recompute_level(recipe, letter));
   return options;
 }
 
@@ -115,8 +114,8 @@ std::vector<ValueId> append_backward(Graph& graph, const BackwardEnds& ends, con
 void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan) {
   ops::Builder builder(graph);
   for (const model::ExpertLoad& load : loads) {
-    builder.set_scope(load.block + ".E");
-    if (load.steers_bias) accumulate(builder, count_name(load.block), load.counts, sharding_of_waiting_sums(plan));
+    builder.set_scope(load.scope);
+    if (load.steers_bias()) accumulate(builder, count_name(load.block), load.counts, sharding_of_waiting_sums(plan));
     graph.add_output({.name = "expert_load." + load.block, .value = load.counts});
   }
 }
@@ -125,7 +124,7 @@ Graph build_update(const UpdateContext& context) {
   const recipe::Recipe& recipe = context.recipe;
   return optim::build_update(optim::optimizer_def(recipe.optimizer.name), recipe.optimizer,
                              {.parameters = context.parameters,
-                              .balances = bias_balances(context.loads, recipe.model.feed_forward, context.plan),
+                              .balances = bias_balances(context.loads, context.plan),
                               .shardings = state_shardings(context.parameters, context.plan),
                               .links = context.links});
 }

@@ -40,7 +40,7 @@ struct UpdateContext {
 /// All at once: a search per parameter would grow with the square of the depth.
 std::map<std::string, ir::ValueId> inputs_by_name(const ir::Graph& graph);
 
-autodiff::Options autodiff_options(const recipe::Train& train);
+autodiff::Options autodiff_options(const recipe::Recipe& recipe);
 
 /// Appends the backward pass and the accumulation of the gradients of those parameters that are inputs of the graph.
 /// Returns the gradients of `ends.targets`.

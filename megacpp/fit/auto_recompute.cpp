@@ -12,6 +12,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -46,9 +47,10 @@ double activation_bytes(const memory::MemoryPlan& plan) {
 constexpr double kMeasuredBytesPerFlop = 4.8e12 / 989e12;
 
 bool is_free(const Recipe& recipe, char letter, const hw::Chip& chip) {
-  const bool is_dense = letter == 'E' && recipe.model.feed_forward.experts == 0;
+  const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
+  const bool is_cheap = family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap;
   const double flops = chip.peak("bf16").value_or(0);
-  return is_dense && chip.kind != hw::ChipKind::host && flops > 0 &&
+  return is_cheap && chip.kind != hw::ChipKind::host && flops > 0 &&
          chip.memory_bytes_per_second / flops <= kMeasuredBytesPerFlop;
 }
 

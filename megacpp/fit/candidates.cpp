@@ -2,6 +2,7 @@
 #include "megacpp/fit/candidates.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -9,7 +10,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/tensor_split.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
@@ -47,8 +48,9 @@ class Enumerator {
  public:
   Enumerator(const Recipe& recipe, int64_t chips, const base::Decision& pipelines)
       : recipe_(recipe), chips_(chips), pipelines_(pipelines) {
-    const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
-    experts_ = plan::has_experts(recipe.model, pattern) ? recipe.model.feed_forward.experts : 1;
+    int64_t common = 0;  // a degree must divide the experts of every type of block
+    for (const int64_t experts : recipe::expert_counts(recipe.model)) common = std::gcd(common, experts);
+    experts_ = std::max<int64_t>(1, common);
   }
 
   Candidates run(SplitSequences split) {
@@ -155,7 +157,9 @@ plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {
   set("train.batch", std::to_string(choice.batch));
   set("train.micro_steps", std::to_string(choice.micro_steps));
   if (choice.recompute.empty()) return changes;
-  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model)) set(key.name(), choice.recompute);
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    if (recipe::recompute_level(recipe, letter) != choice.recompute)
+      changes.push_back({recipe::recompute_key(letter), choice.recompute});
   return changes;
 }
 

@@ -52,8 +52,8 @@ std::string joined_by_or(const std::vector<std::string>& ways) {
 }
 
 bool recomputes_all(const recipe::Recipe& recipe) {
-  return std::ranges::all_of(recipe::recompute_keys_of(recipe.model),
-                             [&](const recipe::RecomputeKey& key) { return recipe.train.*key.level == "full"; });
+  return std::ranges::all_of(recipe::recompute_letters(recipe.model),
+                             [&](char letter) { return recipe::recompute_level(recipe, letter) == "full"; });
 }
 
 // Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.

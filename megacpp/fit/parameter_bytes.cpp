@@ -48,12 +48,12 @@ StoredParameter stored_parameter(const plan::Plan& plan, const blocks::Parameter
   return row;
 }
 
-// Which blocks a loop runs over, by the rule of emit/block_loop.h for blocks that differ in their family alone.
+// Which blocks a loop runs over, by the rule of emit/block_loop.h for blocks that differ in their letter alone.
 class StackedBlocks {
  public:
   explicit StackedBlocks(const recipe::Model& model) {
-    const std::vector<char> families = recipe::expand(model.pattern, model.depth).families;
-    repeat_ = base::best_repeat(std::vector<size_t>(families.begin(), families.end()));
+    const std::vector<char> letters = recipe::expand(model).letters;
+    repeat_ = base::best_repeat(std::vector<size_t>(letters.begin(), letters.end()));
   }
 
   /// The argument this tensor is a part of: its own name, or that of a stack.

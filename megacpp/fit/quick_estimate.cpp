@@ -9,7 +9,7 @@
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/model/model.h"
 #include "megacpp/plan/parameter_table.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -87,7 +87,7 @@ QuickEstimator::Cost QuickEstimator::measure(const std::string& recompute) const
   };
   const auto twin_at = [&](int64_t depth) {
     Recipe recipe = twin_of(recipe_, depth);
-    for (const recipe::RecomputeKey& key : recipe::kRecomputeKeys) recipe.train.*key.level = recompute;
+    for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
     compile::Compiled compiled = compile::compile_training(recipe, target);
     double elements = 0;
     for (const blocks::Parameter& parameter : compiled.parameters)
@@ -128,11 +128,7 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
     if (link.bytes_per_second == 0) return 0.0;
     return bytes / link.bytes_per_second + calls * link.latency * number(mesh.size(axes) - 1);
   };
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe_.model.pattern, recipe_.model.depth);
   const double steps = number(c.micro_steps), blocks = number(recipe_.model.depth) / number(c.pipeline);
-  const auto blocks_of = [&](char family) {
-    return number(std::ranges::count(pattern.families, family)) / number(c.pipeline);
-  };
   const double tokens =
       number(c.batch * c.micro_steps) * number(recipe_.train.sequence) / number(c.data * c.expert * c.context);
   const double stream = tokens * number(recipe_.model.hidden) * element_bytes_;  // of a step, before tensor splits
@@ -141,15 +137,17 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
   double waiting = 0;
   if (c.tensor > 1)
     waiting += seconds(4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
-  if (c.expert > 1) {
-    const double sent = stream * number(recipe_.model.feed_forward.top_k) / number(c.tensor) * passed_on(c.expert);
-    waiting += seconds(4 * sent * blocks_of('E'), 4 * steps * blocks_of('E'), axes_named(mesh, "expert"));
-  }
-  if (c.context > 1) {
-    const recipe::Attention& a = recipe_.model.attention;
-    const double keys = tokens * number(2 * a.kv_heads * a.head_dim) * element_bytes_ / number(c.tensor);
-    waiting +=
-        seconds(3 * keys * number(c.context - 1) * blocks_of('A'), 4 * steps * blocks, axes_named(mesh, "context"));
+  for (const recipe::BlockType& type : recipe::block_types(recipe_.model)) {
+    const blocks::Traits traits = type.traits();
+    const double of_type = number(type.blocks) / number(c.pipeline);
+    if (c.expert > 1 && traits.router.experts > 0) {
+      const double sent = stream * number(traits.router.top_k) / number(c.tensor) * passed_on(c.expert);
+      waiting += seconds(4 * sent * of_type, 4 * steps * of_type, axes_named(mesh, "expert"));
+    }
+    if (c.context > 1) {
+      const double keys = tokens * number(traits.ring_elements) * element_bytes_ / number(c.tensor);
+      waiting += seconds(3 * keys * number(c.context - 1) * of_type, 4 * steps * of_type, axes_named(mesh, "context"));
+    }
   }
   // Weights and gradients travel beside the work.
   const double part = passed_on(mesh.size(plan.copies));

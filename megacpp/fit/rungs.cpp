@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/policy.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -59,15 +60,15 @@ std::vector<Changes> other_topologies(const Recipe& recipe) {
   return offers;
 }
 
-// Family by family, first what costs little time, then everything.
+// Letter by letter, first what costs little time, then everything.
 std::vector<Changes> more_recompute(const Recipe& recipe) {
-  constexpr std::string_view kOrder = "EMRA";
-  std::vector<recipe::RecomputeKey> keys = recipe::recompute_keys_of(recipe.model);
-  std::ranges::sort(keys, {}, [&](const recipe::RecomputeKey& key) { return kOrder.find(key.family); });
+  std::vector<char> letters = recipe::recompute_letters(recipe.model);
+  std::ranges::stable_sort(letters, {},
+                           [&](char letter) { return recipe::family_of(recipe.model, letter).recompute_order; });
   std::vector<Changes> offers;
   for (const auto& [from, to] : {std::pair("none", "selective"), std::pair("selective", "full")})
-    for (const recipe::RecomputeKey& key : keys)
-      if (recipe.train.*key.level == from) offers.push_back({{key.name(), to}});
+    for (const char letter : letters)
+      if (recipe::recompute_level(recipe, letter) == from) offers.push_back({{recipe::recompute_key(letter), to}});
   return offers;
 }
 
@@ -104,9 +105,9 @@ const std::vector<Rung>& table() {
        .offers = Offers::alternatives,
        .changes = other_topologies},
       {.name = "recompute",
-       .does = "compute activations again, family by family",
+       .does = "compute activations again, letter by letter",
        .may_reduce = {Role::activation, Role::temporary, Role::collective},
-       .keys = {"train.recompute.A", "train.recompute.M", "train.recompute.E", "train.recompute.R"},
+       .keys = {"train.recompute."},
        .changes = more_recompute},
       {.name = "zero",
        .does = "split more of the state over the copies of the model",
@@ -121,7 +122,10 @@ const std::vector<Rung>& table() {
 
 bool Rung::reduces(Role role) const { return std::ranges::find(may_reduce, role) != may_reduce.end(); }
 
-bool Rung::may_change(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
+bool Rung::may_change(std::string_view key) const {
+  return std::ranges::any_of(
+      keys, [key](std::string_view own) { return own.ends_with('.') ? key.starts_with(own) : key == own; });
+}
 
 std::span<const Rung> all_rungs() { return table(); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/signature.h"
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/plan/policy.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
@@ -19,12 +20,21 @@ namespace {
 using recipe::Recipe;
 
 /// Every key of the model that its pattern reads.
-std::string model_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+std::string model_text(const Recipe& recipe, const std::vector<recipe::BlockType>& types) {
+  const auto is_read = [&types](char family) {
+    return std::ranges::any_of(types, [family](const recipe::BlockType& type) { return type.letter == family; });
+  };
   std::string text;
   for (const recipe::Key& key : recipe::keys()) {
     const auto family = recipe::family_of(key);
-    if (!key.path.starts_with("model.") || (family && !recipe::has_family(pattern, *family))) continue;
+    if (!key.path.starts_with("model.") || (family && !is_read(*family))) continue;
     text += key.path + ": " + recipe::value_text(recipe::member_of(key, recipe)) + "\n";
+  }
+  for (const recipe::BlockType& type : types) {
+    if (type.is_familys_own()) continue;
+    text += fmt::format("model.letters.{}: {}\n", type.letter, type.family->name);
+    for (const blocks::ConfigKey& key : type.family->keys)
+      text += fmt::format("  {}: {}\n", key.path, recipe::value_text(recipe::member_of(key, type.config)));
   }
   return text;
 }
@@ -46,18 +56,15 @@ std::string layout_text(const Recipe& recipe) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-std::string features_text(const Recipe& recipe, const recipe::ExpandedPattern& pattern) {
+std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockType>& types) {
   std::vector<std::string> words;
   const auto add = [&words](bool is_on, std::string word) {
     if (is_on) words.push_back(std::move(word));
   };
   add(recipe.model.z_loss > 0, "z_loss");
-  if (recipe::has_family(pattern, 'E') && recipe.model.feed_forward.experts > 0) {
-    add(recipe.model.feed_forward.balance_loss > 0, "balance_loss");
-    add(recipe.model.feed_forward.z_loss > 0, "router_z_loss");
-    add(recipe.model.feed_forward.bias_rate > 0, "balance_bias");
-  }
-  add(recipe::has_family(pattern, 'A') && recipe.model.attention.document_mask, "document_mask");
+  for (const recipe::BlockType& type : types)
+    for (std::string& word : type.traits().features)
+      add(std::ranges::find(words, word) == words.end(), std::move(word));
   add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
   if (recipe.backend == "xla") {
     add(true, "placement=" + recipe.xla.placement);
@@ -71,16 +78,17 @@ std::string shape_text(const Recipe& recipe) {
   const recipe::Train& train = recipe.train;
   std::string text = fmt::format("batch={} sequence={} micro_steps={} precision={}", train.batch, train.sequence,
                                  train.micro_steps, train.precision);
-  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
+  for (const char letter : recipe::recompute_letters(recipe.model))
     // Estimates have nothing left at auto; a recipe that was not planned for hardware keeps everything, as none does.
-    if (const std::string& level = train.*key.level; level != "none" && level != recipe::kAutoRecompute)
-      text += fmt::format(" recompute.{}={}", key.family, level);
+    if (const std::string& level = recipe::recompute_level(recipe, letter);
+        level != "none" && level != recipe::kAutoRecompute)
+      text += fmt::format(" recompute.{}={}", letter, level);
   return text;
 }
 
 std::string hardware_text(const std::string& name, const recipe::Hardware& hardware) {
   std::string text = name;
-  if (hardware.limit.bytes > 0) text += " limit " + recipe::to_string(hardware.limit);
+  if (hardware.limit.bytes > 0) text += " limit " + to_string(hardware.limit);
   for (const std::string& limit : hardware.limits) text += " chip " + limit;
   for (const std::string& fault : hardware.fail_allocation) text += " fault " + fault;
   return text;
@@ -91,13 +99,13 @@ std::string hardware_text(const std::string& name, const recipe::Hardware& hardw
 std::string code_version() { return MEGACPP_VERSION; }
 
 catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware) {
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const std::vector<recipe::BlockType> types = recipe::block_types(recipe.model);
   return {.code_version = code_version(),
           .hardware = hardware_text(hardware, recipe.hardware),
           .model = recipe.name,
-          .model_hash = catalog::hash_text(model_text(recipe, pattern)),
+          .model_hash = catalog::hash_text(model_text(recipe, types)),
           .layout = layout_text(recipe),
-          .features = features_text(recipe, pattern),
+          .features = features_text(recipe, types),
           .shape = shape_text(recipe)};
 }
 

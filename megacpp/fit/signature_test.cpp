@@ -53,6 +53,14 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                 .hardware,
             "host:1 limit 1GiB chip 0=512MiB fault chip 0 step load");
   EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, asked.model_hash);
+  const auto with_letter = [](const std::string& width) {
+    return signature_of(small({"model.pattern=ADE", "model.depth=3", "model.letters.D.family=E",
+                               "model.letters.D.feed_forward.intermediate=" + width, "train.recompute.D=full"}),
+                        "host:1");
+  };
+  EXPECT_NE(with_letter("16").model_hash, with_letter("24").model_hash) << "settings of a letter";
+  EXPECT_EQ(with_letter("16").features, "balance_loss") << "a feature of two letters is one";
+  EXPECT_TRUE(with_letter("16").shape.ends_with("recompute.D=full")) << with_letter("16").shape;
 }
 
 }  // namespace

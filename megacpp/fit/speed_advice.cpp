@@ -5,14 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/recipe/recompute.h"
-
 namespace megacpp::fit {
 namespace {
 
 bool recomputes(const recipe::Train& train) {
-  return std::ranges::any_of(recipe::kRecomputeKeys, [&](const recipe::RecomputeKey& key) {
-    return train.*key.level != "none" && train.*key.level != recipe::kAutoRecompute;
+  return std::ranges::any_of(train.recompute, [](const auto& level) {
+    return level.second != "none" && level.second != recipe::kAutoRecompute;
   });
 }
 

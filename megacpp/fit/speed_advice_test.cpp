@@ -9,7 +9,7 @@ namespace {
 TEST(SpeedAdviceTest, NamesTheKeysOfTheRegime) {
   const recipe::Recipe plain;
   recipe::Recipe recomputing;
-  recomputing.train.recompute_E = "full";
+  recomputing.train.recompute['E'] = "full";
   plan::Plan zero3;
   zero3.layout.zero = 3;
   const StepTime waits_for_model{

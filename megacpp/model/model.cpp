@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/model/model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
-#include "megacpp/base/error.h"
+#include "megacpp/model/router_losses.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::model {
@@ -33,19 +35,13 @@ blocks::Dims dims_of(const recipe::Model& model, const Batch& batch) {
           .compute = batch.compute};
 }
 
-blocks::Configs configs_of(const recipe::Model& model) {
-  return {.attention = model.attention,
-          .feed_forward = model.feed_forward,
-          .mamba = model.mamba,
-          .recurrent = model.recurrent};
-}
-
 std::string block_name(size_t index) { return fmt::format("block{:02}", index); }
 
-// What the E blocks so far say about their routing, added up.
-struct RouterSums {
-  ValueId counts, probabilities;  // f32[experts], where balance is over the model
-  ValueId balance, z, dropped;    // f32[]
+// What all blocks of one letter read.
+struct LetterContext {
+  recipe::BlockType type;
+  blocks::Parallel parallel;
+  std::map<std::string, ValueId> shared;
 };
 
 class ModelBuilder {
@@ -55,25 +51,25 @@ class ModelBuilder {
         plan_(plan),
         batch_(batch),
         dims_(dims_of(model, batch)),
-        configs_(configs_of(model)),
         result_{.graph = ir::Graph(model.name), .parameters = {}, .loss = {}, .expert_loads = {}},
-        builder_(result_.graph) {}
+        builder_(result_.graph),
+        losses_(builder_, static_cast<double>(batch.sequences * batch.length)) {}
 
   ForwardModel run(bool keep_logits) {
     builder_.set_scope("batch");
     const ValueId ids = tokens("batch.ids");
     const ValueId labels = tokens("batch.labels");
-    const recipe::ExpandedPattern pattern = recipe::expand(model_.pattern, model_.depth);
-    if (recipe::has_family(pattern, 'A')) {
-      // Whole along the sequence: attention over a split one reads those of other chips' keys.
-      if (model_.attention.document_mask) segments_ = tokens("batch.segments", Dim::whole);
-      if (plan_.parallel.balanced_order)
-        positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
-      if (model_.attention.rope) build_rope_tables();
-    }
-    if (recipe::has_family(pattern, 'E') && model_.feed_forward.experts > 0) start_router_sums();
+    // Whole along the sequence: attention over a split one reads those of other chips' keys.
+    const std::vector<recipe::BlockType> types = recipe::block_types(model_);
+    if (std::ranges::any_of(types, [](const recipe::BlockType& type) { return type.traits().reads_documents; }))
+      segments_ = tokens("batch.segments", Dim::whole);
+    if (plan_.parallel.balanced_order)
+      positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
+    for (const recipe::BlockType& type : types) add_letter(type);
+    for (const recipe::BlockType& type : types) losses_.start(type.letter, type.traits().router);
     ValueId x = embed(ids);
-    for (size_t i = 0; i < pattern.families.size(); ++i) x = block(i, pattern.families[i], x);
+    const std::vector<char> letters = recipe::expand(model_).letters;
+    for (size_t i = 0; i < letters.size(); ++i) x = block(i, letters_.at(letters[i]), x);
     const ValueId logits = head(x);
     losses(logits, labels);
     if (keep_logits) output_logits(logits);
@@ -81,11 +77,18 @@ class ModelBuilder {
   }
 
   ForwardModel run_mixer(char letter) {
-    builder_.set_scope(block_name(0) + "." + letter);
+    const std::string scope = block_name(0) + "." + letter;
+    builder_.set_scope(scope);
     const ValueId x = input("x", {DType::f32, {batch_.sequences, batch_.length, model_.hidden}}, ir::Role::batch,
                             plan_.parallel.sharding({Dim::batch, Dim::stream, Dim::whole}));
-    const std::map<std::string, ValueId> weights = block_weights(blocks::block_def(letter));
-    const ValueId y = blocks::block_def(letter).build(context_for(block_name(0), weights), x);
+    add_letter({.letter = letter,
+                .family = &recipe::family_of(model_, letter),
+                .config = recipe::config_of(model_, letter),
+                .blocks = 1});
+    builder_.set_scope(scope);
+    const LetterContext& own = letters_.at(letter);
+    const std::map<std::string, ValueId> weights = block_weights(own);
+    const ValueId y = own.type.family->build(context_for(own, block_name(0), weights), x);
     result_.graph.add_output({.name = "y", .value = y});
     result_.loss = y;
     return std::move(result_);
@@ -122,48 +125,39 @@ class ModelBuilder {
   }
 
   // The block's parameters by short name; their full names are prefixed by the scope the builder is in.
-  std::map<std::string, ValueId> block_weights(const blocks::BlockDef& def) {
+  std::map<std::string, ValueId> block_weights(const LetterContext& own) {
     std::map<std::string, ValueId> weights;
-    for (Parameter& each : def.parameters(dims_, configs_)) {
+    for (Parameter& each : own.type.family->parameters(dims_, own.type.config)) {
       const std::string short_name = each.name;
       each.name = builder_.scope() + "." + short_name;
+      each.letter = own.type.letter;
       weights[short_name] = parameter(std::move(each));
     }
     return weights;
   }
 
-  BuildContext context_for(const std::string& block, const std::map<std::string, ValueId>& weights) {
+  BuildContext context_for(const LetterContext& own, const std::string& block,
+                           const std::map<std::string, ValueId>& weights) {
     return {.builder = builder_,
             .dims = dims_,
-            .configs = configs_,
-            .parallel = plan_.parallel,
+            .config = own.type.config,
+            .parallel = own.parallel,
             .block = block,
             .weights = weights,
-            .rope_cos = rope_cos_,
-            .rope_sin = rope_sin_,
+            .shared = own.shared,
             .segments = segments_,
             .positions = positions_,
             .routers = &routers_};
   }
 
-  // Rotation angles position * theta^(-i / (d/2)): computed once, shared by every A block. f32[length, head_dim / 2]
-  void build_rope_tables() {
-    builder_.set_scope("rope");
-    const int64_t half = model_.attention.head_dim / 2;
-    const ir::Shape shape = {batch_.length, half};
-    const ValueId position = positions_ ? own_positions(shape) : builder_.iota(shape, 0, DType::f32);
-    const ValueId index = builder_.iota(shape, 1, DType::f32);
-    const double log_theta = std::log(model_.attention.rope_theta);
-    const ValueId frequency = builder_.exp(builder_.scale(index, -log_theta / static_cast<double>(half)));
-    const ValueId angle = builder_.mul(position, frequency);
-    rope_cos_ = builder_.unary("cos", angle);
-    rope_sin_ = builder_.unary("sin", angle);
-  }
-
-  // Of the tokens that the mixers of a chip hold: angles of others would be made in vain. f32 of `shape`
-  ValueId own_positions(const ir::Shape& shape) {
-    const ValueId own = context_for("", {}).reshard(*positions_, {Dim::whole}, {Dim::sequence});
-    return builder_.broadcast(builder_.convert(own, DType::f32), shape, {0});
+  // What its blocks share is built here, ahead of them.
+  void add_letter(const recipe::BlockType& type) {
+    LetterContext& own = letters_[type.letter];
+    own = {.type = type, .parallel = plan_.parallel.of_letter(type.letter), .shared = {}};
+    const blocks::SharedValues& shared = type.family->shared;
+    if (!shared.build) return;
+    builder_.set_scope(std::string(shared.scope) + (type.is_familys_own() ? "" : std::string("_") + type.letter));
+    own.shared = shared.build(context_for(own, "", {}));
   }
 
   ValueId embed(ValueId ids) {
@@ -181,24 +175,45 @@ class ModelBuilder {
                         {{"dtype", std::string(ir::dtype_name(batch_.compute))}, {"one_part", int64_t{1}}});
   }
 
-  ValueId enter_stream(ValueId x) { return context_for("", {}).leave(x); }
-  ValueId leave_stream(ValueId x) { return context_for("", {}).enter(x); }
+  // Outside of blocks the stream is entered as mixers leave it.
+  BuildContext outside() {
+    static const blocks::Config kNoConfig;
+    static const std::map<std::string, ValueId> kNoWeights;
+    return {.builder = builder_,
+            .dims = dims_,
+            .config = kNoConfig,
+            .parallel = plan_.parallel,
+            .block = "",
+            .weights = kNoWeights};
+  }
+  ValueId enter_stream(ValueId x) { return outside().leave(x); }
+  ValueId leave_stream(ValueId x) { return outside().enter(x); }
 
   ValueId norm(ValueId x, const std::string& name) {
     const ValueId weight = parameter({name, {model_.hidden}, {Dim::whole}, Init::ones(), false});
     return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
   }
 
-  ValueId block(size_t index, char letter, ValueId x) {
-    const blocks::BlockDef& def = blocks::block_def(letter);
-    const std::string name = block_name(index), scope = name + "." + letter;
+  ValueId block(size_t index, const LetterContext& own, ValueId x) {
+    const std::string name = block_name(index), scope = name + "." + own.type.letter;
     builder_.set_scope(scope);
     const ValueId normed = norm(x, scope + ".norm.weight");
-    const std::map<std::string, ValueId> weights = block_weights(def);
+    const std::map<std::string, ValueId> weights = block_weights(own);
     const size_t routers = routers_.size();
-    const ValueId y = def.build(context_for(name, weights), normed);
-    if (routers_.size() > routers) add_router(routers_.back());
+    const ValueId y = own.type.family->build(context_for(own, name, weights), normed);
+    if (routers_.size() > routers) add_router(own, scope, routers_.back());
     return builder_.add(x, y);
+  }
+
+  void add_router(const LetterContext& own, const std::string& scope, const blocks::RouterStats& stats) {
+    losses_.add(own.type.letter, stats);
+    const blocks::Router router = own.type.traits().router;
+    result_.expert_loads.push_back({.block = stats.block,
+                                    .scope = scope,
+                                    .counts = stats.counts,
+                                    .experts = router.experts,
+                                    .bias_rate = router.bias_rate,
+                                    .bias = scope + "." + router.bias_name});
   }
 
   // Logits in f32, whatever the compute dtype: [sequences, length, vocab]
@@ -234,68 +249,10 @@ class ModelBuilder {
       const ValueId squares = b.sum_all(b.mul(b.square(entropy[1]), counted));
       loss = b.add(loss, b.scale(b.div(squares, count), model_.z_loss));
     }
-    if (!routers_.empty()) loss = b.add(loss, router_losses());
+    if (!routers_.empty()) loss = b.add(loss, losses_.total(result_.graph));
     result_.graph.add_output({.name = "loss", .value = loss});
     result_.graph.add_output({.name = "ce", .value = ce});
     result_.loss = loss;
-  }
-
-  // Switch-style balance loss: experts * sum_e (requests_e / tokens) (probability_e / tokens), over k; perfect balance
-  // is 1 per block. Over the whole model ("balance_over: model") requests and probabilities are added up first, as
-  // Mixtral does, and not divided by k.
-  ValueId balance(ValueId counts, ValueId probabilities, double tokens, double divisor) {
-    const double scale = static_cast<double>(model_.feed_forward.experts) / (tokens * tokens * divisor);
-    return builder_.scale(builder_.sum_all(builder_.mul(counts, probabilities)), scale);
-  }
-
-  // The sums before the first block are zeros, each its own: so that block reads and adds as the others do, and a loop
-  // over equal blocks takes it in.
-  void start_router_sums() {
-    builder_.set_scope("routers");
-    const blocks::FeedForward& f = model_.feed_forward;
-    if (f.balance_over == "model") {
-      router_sums_.counts = builder_.constant(0.0, {f.experts});
-      router_sums_.probabilities = builder_.constant(0.0, {f.experts});
-    } else {
-      router_sums_.balance = builder_.constant(0.0);
-    }
-    if (f.z_loss > 0) router_sums_.z = builder_.constant(0.0);
-    router_sums_.dropped = builder_.constant(0.0);
-  }
-
-  // Adds a block's router statistics to the sums of the blocks before it. They are added where the block is, so that
-  // between two blocks only these few numbers pass.
-  void add_router(const blocks::RouterStats& stats) {
-    ops::Scope scope(builder_, "losses");
-    const blocks::FeedForward& f = model_.feed_forward;
-    const auto add_to = [this](ValueId& sum, ValueId value) { sum = builder_.add(sum, value); };
-    if (f.balance_over == "model") {
-      add_to(router_sums_.counts, stats.counts);
-      add_to(router_sums_.probabilities, stats.probability_sum);
-    } else {
-      add_to(router_sums_.balance,
-             balance(stats.counts, stats.probability_sum, router_tokens(), static_cast<double>(f.top_k)));
-    }
-    if (f.z_loss > 0) add_to(router_sums_.z, stats.square_lse_mean);
-    add_to(router_sums_.dropped, stats.dropped);
-    result_.expert_loads.push_back({stats.block, stats.counts, f.bias_rate > 0});
-  }
-
-  double router_tokens() const { return static_cast<double>(batch_.sequences * batch_.length); }
-
-  ValueId router_losses() {
-    Builder& b = builder_;
-    const blocks::FeedForward& f = model_.feed_forward;
-    const double blocks = static_cast<double>(routers_.size());
-    const ValueId aux = f.balance_over == "model"
-                            ? balance(router_sums_.counts, router_sums_.probabilities, router_tokens() * blocks, 1.0)
-                            : b.scale(router_sums_.balance, 1.0 / blocks);
-    result_.graph.add_output({.name = "aux", .value = aux});
-    // Counted again here, so that a pipeline puts it out with the loss.
-    result_.graph.add_output({.name = "dropped", .value = b.max(router_sums_.dropped, b.constant(0.0))});
-    ValueId total = b.scale(aux, f.balance_loss);
-    if (f.z_loss > 0) total = b.add(total, b.scale(router_sums_.z, f.z_loss / blocks));
-    return total;
   }
 
   void output_logits(ValueId logits) {
@@ -308,13 +265,13 @@ class ModelBuilder {
   const plan::Plan& plan_;
   Batch batch_;
   blocks::Dims dims_;
-  blocks::Configs configs_;
   ForwardModel result_;
   Builder builder_;
   ValueId table_;
-  std::optional<ValueId> rope_cos_, rope_sin_, segments_, positions_;
+  std::optional<ValueId> segments_, positions_;
+  std::map<char, LetterContext> letters_;
   std::vector<blocks::RouterStats> routers_;
-  RouterSums router_sums_;
+  RouterLosses losses_;
 };
 
 }  // namespace

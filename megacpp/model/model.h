@@ -20,11 +20,16 @@ struct Batch {
   ir::DType compute = ir::DType::f32;
 };
 
-/// Per-expert request counts of one E block, added up over micro-steps.
+/// Per-expert request counts of one block with experts, added up over micro-steps.
 struct ExpertLoad {
   std::string block;   // "block03"
+  std::string scope;   // "block03.E"
   ir::ValueId counts;  // f32[experts]
-  bool steers_bias = false;
+  int64_t experts = 0;
+  double bias_rate = 0;   // 0: they steer nothing
+  std::string bias = {};  // the parameter they steer
+
+  bool steers_bias() const { return bias_rate > 0; }
 };
 
 struct ForwardModel {

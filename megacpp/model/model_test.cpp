@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "tests/support/model_inputs.h"
@@ -95,7 +97,7 @@ TEST(ModelTest, LossOfAnUntaughtModelIsTheLogarithmOfTheVocabularyWhateverIsMask
 TEST(ModelTest, NoTokenSeesALaterOne) {
   for (const recipe::Model& config : testing_support::small_models()) {
     // An expert that chooses looks at the whole sequence: it is not causal by design.
-    if (config.feed_forward.routing == "expert_choice") continue;
+    if (config.config<blocks::FeedForward>().routing == "expert_choice") continue;
     const ForwardModel forward = build_forward(config, kBatch, {}, true);
     auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
     const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
@@ -117,7 +119,7 @@ TEST(ModelTest, NoTokenSeesALaterOne) {
 
 TEST(ModelTest, DocumentsDoNotSeeEachOther) {
   recipe::Model config = small_model("documents", "A");
-  config.attention.document_mask = true;
+  config.config<blocks::Attention>().document_mask = true;
   const ForwardModel forward = build_forward(config, kBatch, {}, true);
   auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
   const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");

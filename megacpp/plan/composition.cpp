@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "megacpp/optim/optimizer_def.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -19,7 +22,7 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
 
 std::string stage_cut(const Plan& plan, const Recipe& recipe) {
   if (plan.stages == 1) return "none";
-  const bool is_given = !recipe::expand(recipe.model.pattern, recipe.model.depth).cuts.empty();
+  const bool is_given = !recipe::expand(recipe.model).cuts.empty();
   return fmt::format("{} stages x {} chunks, cut {}, schedule {}", plan.stages, plan.layout.virtual_stages,
                      is_given ? "where the pattern says" : "by estimated cost", plan.layout.schedule);
 }
@@ -38,9 +41,10 @@ std::string tensor_parallel(const Plan& plan) {
 
 std::string recompute(const Recipe& recipe) {
   std::vector<std::string> parts;
-  for (const recipe::RecomputeKey& key : recipe::recompute_keys_of(recipe.model))
-    if (const std::string& level = recipe.train.*key.level; level != "none" && level != recipe::kAutoRecompute)
-      parts.push_back(fmt::format("{} {}", key.family, level));
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    if (const std::string& level = recipe::recompute_level(recipe, letter);
+        level != "none" && level != recipe::kAutoRecompute)
+      parts.push_back(fmt::format("{} {}", letter, level));
   return joined(parts, ", ");
 }
 
@@ -63,7 +67,9 @@ std::string zero(const Plan& plan) {
 
 std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
   if (plan.layout.expert_parallel == 1) return "none";
-  return fmt::format("{} experts over {} chips, tokens travel by {}", recipe.model.feed_forward.experts,
+  std::set<int64_t> counts;
+  for (const int64_t experts : recipe::expert_counts(recipe.model)) counts.insert(experts);
+  return fmt::format("{} experts over {} chips, tokens travel by {}", fmt::join(counts, " and "),
                      plan.layout.expert_parallel, plan.layout.dispatcher);
 }
 

@@ -2,6 +2,7 @@
 #include "megacpp/plan/gates.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,11 +12,12 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/degrees.h"
+#include "megacpp/plan/dim_names.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/plan/spread.h"
 #include "megacpp/plan/stage_gates.h"
 #include "megacpp/plan/tensor_split.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
 
 namespace megacpp::plan {
 namespace {
@@ -42,8 +44,6 @@ void append(std::vector<Choice>& choices, std::vector<Choice> more) {
   std::move(more.begin(), more.end(), std::back_inserter(choices));
 }
 
-recipe::ExpandedPattern pattern_of(const Model& model) { return recipe::expand(model.pattern, model.depth); }
-
 // ---- Chips ----
 
 Refusal too_many_chips(const Recipe& recipe) {
@@ -56,16 +56,22 @@ Refusal too_many_chips(const Recipe& recipe) {
 /// No degree above it is legal: the scarcest thing that chips cannot share.
 int64_t largest_tensor_parallel(const Model& model) {
   int64_t scarcest = kMaxChips;
-  for (const Splittable& what : splittables(model, pattern_of(model)))
-    if (!what.shareable) scarcest = std::min(scarcest, what.count);
+  for (const Splittable& what : splittables(model))
+    if (!what.is_shareable()) scarcest = std::min(scarcest, what.split.count);
   return scarcest;
+}
+
+/// No expert_parallel degree above it is legal; 1 in a model without experts.
+int64_t common_experts(const Model& model) {
+  int64_t common = 0;
+  for (const int64_t experts : recipe::expert_counts(model)) common = std::gcd(common, experts);
+  return std::max<int64_t>(1, common);
 }
 
 /// Degrees far above what they split come down to it, all at once; or one of them, by half at least.
 std::vector<Choice> lower_degrees(const Recipe& recipe) {
-  const std::array<int64_t, 5> most = {recipe.train.batch, std::max<int64_t>(1, recipe.model.feed_forward.experts),
-                                       recipe.train.sequence, largest_tensor_parallel(recipe.model),
-                                       recipe.model.depth};
+  const std::array<int64_t, 5> most = {recipe.train.batch, common_experts(recipe.model), recipe.train.sequence,
+                                       largest_tensor_parallel(recipe.model), recipe.model.depth};
   const auto degrees = degrees_of(recipe.layout);
   Changes all;
   std::vector<Choice> choices(1);
@@ -102,11 +108,9 @@ std::vector<Choice> share_or_leave_chips(const Recipe& recipe) {
 
 // ---- Experts ----
 
-bool uses_experts(const Recipe& recipe) { return plan::has_experts(recipe.model, pattern_of(recipe.model)); }
-
 Refusal no_experts(const Recipe& recipe) {
   const int64_t degree = recipe.layout.expert_parallel;
-  if (degree == 1 || uses_experts(recipe)) return {};
+  if (degree == 1 || recipe::has_experts(recipe.model)) return {};
   return Problem{.where = kExpert, .got = fmt::format("{} in a model without experts", degree), .wanted = "1"};
 }
 
@@ -121,22 +125,24 @@ std::vector<Choice> share_batch_instead(const Recipe& recipe) {
 
 Refusal no_experts_to_split(const Recipe& recipe) {
   const int64_t degree = recipe.layout.expert_tensor_parallel;
-  if (degree == 0 || uses_experts(recipe)) return {};
+  if (degree == 0 || recipe::has_experts(recipe.model)) return {};
   return Problem{.where = kExpertTensor, .got = fmt::format("{} in a model without experts", degree), .wanted = "0"};
 }
 
 std::vector<Choice> no_expert_tensor(const Recipe&) { return {to_value(kExpertTensor, 0)}; }
 
 Refusal uneven_experts(const Recipe& recipe) {
-  const int64_t experts = recipe.model.feed_forward.experts, degree = recipe.layout.expert_parallel;
-  if (!uses_experts(recipe) || experts % degree == 0) return {};
-  return Problem{.where = kExpert,
-                 .got = fmt::format("expert_parallel {}, experts {}", degree, experts),
-                 .wanted = fmt::format("a divisor of {}", experts)};
+  const int64_t degree = recipe.layout.expert_parallel;
+  for (const int64_t experts : recipe::expert_counts(recipe.model))
+    if (experts % degree != 0)
+      return Problem{.where = kExpert,
+                     .got = fmt::format("expert_parallel {}, experts {}", degree, experts),
+                     .wanted = fmt::format("a divisor of {}", experts)};
+  return {};
 }
 
 std::vector<Choice> nearest_expert_degree(const Recipe& recipe) {
-  const int64_t experts = recipe.model.feed_forward.experts;
+  const int64_t experts = common_experts(recipe.model);
   return near(kExpert, recipe.layout.expert_parallel, experts, [experts](int64_t d) { return experts % d == 0; });
 }
 
@@ -174,43 +180,65 @@ std::vector<Choice> nearest_tensor_degree(const Recipe& recipe) {
   return choices;
 }
 
-/// Whether all-to-all attention can swap whole heads for tokens on so many chips.
-bool can_swap_heads(const Recipe& recipe, int64_t context) {
-  const recipe::Attention& a = recipe.model.attention;
-  const int64_t tensor = recipe.layout.tensor_parallel;
-  return a.heads % (tensor * context) == 0 && a.kv_heads % (parts_of(a.kv_heads, tensor) * context) == 0;
+/// Things that all-to-all attention swaps for tokens, whole.
+std::vector<Splittable> swappables(const Model& model) {
+  std::vector<Splittable> list = splittables(model);
+  std::erase_if(list, [](const Splittable& what) { return what.split.swapped == blocks::Dim::whole; });
+  return list;
+}
+
+/// Of them on a chip before they are swapped.
+int64_t on_chip(const Splittable& what, const Layout& layout) {
+  return what.split.count / parts_of(what.split.count, layout.tensor_parallel);
+}
+
+bool can_swap(const Splittable& what, const Layout& layout, int64_t context) {
+  const int64_t parts =
+      what.is_shareable() ? parts_of(what.split.count, layout.tensor_parallel) : layout.tensor_parallel;
+  return what.split.count % (parts * context) == 0;
+}
+
+bool can_swap_all(const Recipe& recipe, int64_t context) {
+  return std::ranges::all_of(swappables(recipe.model),
+                             [&](const Splittable& what) { return can_swap(what, recipe.layout, context); });
+}
+
+std::string swapped_text(const Recipe& recipe) {
+  std::vector<std::string> words;
+  for (const Splittable& what : swappables(recipe.model))
+    words.push_back(fmt::format("{} {}{}", on_chip(what, recipe.layout), dim_name(what.split.dim),
+                                recipe.model.letters.contains(what.letter) ? fmt::format(" of {}", what.letter) : ""));
+  return fmt::format("{}", fmt::join(words, " and "));
 }
 
 Refusal uneven_swap(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  const bool applies = l.context_attention == "alltoall" && recipe::has_family(pattern_of(recipe.model), 'A');
-  if (!applies || can_swap_heads(recipe, l.context_parallel)) return {};
-  const recipe::Attention& a = recipe.model.attention;
-  return Problem{
-      .where = kContext,
-      .got = fmt::format("context_parallel {} with alltoall attention over {} query heads and {} KV heads a chip",
-                         l.context_parallel, a.heads / l.tensor_parallel,
-                         a.kv_heads / parts_of(a.kv_heads, l.tensor_parallel)),
-      .wanted = "a divisor of both"};
+  if (l.context_attention != "alltoall" || can_swap_all(recipe, l.context_parallel)) return {};
+  return Problem{.where = kContext,
+                 .got = fmt::format("context_parallel {} with alltoall attention over {} a chip", l.context_parallel,
+                                    swapped_text(recipe)),
+                 .wanted = "a divisor of both"};
 }
 
 std::vector<Choice> nearest_swap_or_ring(const Recipe& recipe) {
-  std::vector<Choice> choices = near(kContext, recipe.layout.context_parallel, recipe.model.attention.kv_heads,
-                                     [&recipe](int64_t context) { return can_swap_heads(recipe, context); });
+  int64_t highest = kMaxChips;
+  for (const Splittable& what : swappables(recipe.model)) highest = std::min(highest, what.split.count);
+  std::vector<Choice> choices = near(kContext, recipe.layout.context_parallel, highest,
+                                     [&recipe](int64_t context) { return can_swap_all(recipe, context); });
   choices.push_back(to_value("layout.context_attention", "ring"));
   return choices;
 }
 
 // ---- Sequence and batch ----
 
-/// Tokens that a causal convolution of the model looks back: what it needs of the run before must be in that run.
+/// Tokens that a block of the model looks back over the start of a run: they must be in the run before.
 int64_t longest_history(const Model& model) {
-  const recipe::ExpandedPattern pattern = pattern_of(model);
-  return std::max(recipe::has_family(pattern, 'M') ? model.mamba.conv_width - 1 : 0,
-                  recipe::has_family(pattern, 'R') ? model.recurrent.conv_width - 1 : 0);
+  int64_t longest = 0;
+  for (const recipe::BlockType& type : recipe::block_types(model)) longest = std::max(longest, type.traits().history);
+  return longest;
 }
 
-/// What a layout asks of the sequence.
+/// What a layout needs of the sequence.
 struct SequenceSplit {
   int64_t runs, stream;  // parts in mixers and between them
   int64_t pieces;        // the length is a multiple of it

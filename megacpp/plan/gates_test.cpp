@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/plan/plan.h"
 #include "tests/support/errors.h"
 #include "tests/support/hybrid_recipe.h"
@@ -49,14 +53,14 @@ TEST(GatesTest, HeadsAndGroupsAreSplitWhole) {
       {"heads of A alone", Code::E1402,
        [](Recipe& r) {
          r.model.pattern = "A";
-         r.model.attention = {.heads = 56, .kv_heads = 56, .head_dim = 8};
+         r.model.config<blocks::Attention>() = {.heads = 56, .kv_heads = 56, .head_dim = 8};
          r.layout.tensor_parallel = 6;
          r.train.sequence = 56;
        },
        "set layout.tensor_parallel: 4 or 7"},
       {"KV heads", Code::E1402,
        [](Recipe& r) {
-         r.model.attention = {.heads = 24, .kv_heads = 6, .head_dim = 8};
+         r.model.config<blocks::Attention>() = {.heads = 24, .kv_heads = 6, .head_dim = 8};
          r.model.pattern = "A";
          r.layout.tensor_parallel = 4;
          r.train.sequence = 48;
@@ -65,21 +69,23 @@ TEST(GatesTest, HeadsAndGroupsAreSplitWhole) {
       {"groups", Code::E1402,
        [](Recipe& r) {
          r.model.pattern = "M";
-         r.model.mamba.heads = 12;
-         r.model.mamba.groups = 6;
+         r.model.config<blocks::Mamba>().heads = 12;
+         r.model.config<blocks::Mamba>().groups = 6;
          r.layout.tensor_parallel = 4;
          r.train.sequence = 48;
        },
        "set layout.tensor_parallel: 3 or 6"},
       {"recurrent heads", Code::E1402,
-       [](Recipe& r) { r.model.pattern = "R", r.model.recurrent.heads = 2, r.layout.tensor_parallel = 4; },
+       [](Recipe& r) {
+         r.model.pattern = "R", r.model.config<blocks::Recurrent>().heads = 2, r.layout.tensor_parallel = 4;
+       },
        "set layout.tensor_parallel: 2"},
       {"no chain", Code::E1402,
        [](Recipe& r) {
          r.model.pattern = "AM";
-         r.model.attention = {.heads = 12, .kv_heads = 2, .head_dim = 8};
-         r.model.mamba.heads = 12;
-         r.model.mamba.groups = 3;
+         r.model.config<blocks::Attention>() = {.heads = 12, .kv_heads = 2, .head_dim = 8};
+         r.model.config<blocks::Mamba>().heads = 12;
+         r.model.config<blocks::Mamba>().groups = 3;
          r.layout.tensor_parallel = 6;
        },
        "set layout.tensor_parallel: 1"},
@@ -91,16 +97,52 @@ TEST(GatesTest, HeadsAndGroupsAreSplitWhole) {
   });
 }
 
+// A letter of the recipe's own is split as its settings say, whatever its family's own letter would allow.
+TEST(GatesTest, EveryLetterMustSplit) {
+  const auto with_letter = [](Recipe& r, const char* family, const std::string& setting, const std::string& value) {
+    r.model.pattern = "AEMD";
+    r.model.letters['D'] = {.family = family, .settings = {{setting, value}}};
+  };
+  expect_refused({
+      {"heads", Code::E1402,
+       [&](Recipe& r) { with_letter(r, "A", "attention.heads", "12"), r.layout.tensor_parallel = 8; },
+       "set layout.tensor_parallel: 4"},
+      {"experts", Code::E1403,
+       [&](Recipe& r) { with_letter(r, "E", "feed_forward.experts", "6"), r.layout.expert_parallel = 4; },
+       "set layout.expert_parallel: 2"},
+      {"swapped KV heads", Code::E1402,
+       [&](Recipe& r) {
+         with_letter(r, "A", "attention.kv_heads", "2");
+         r.layout.context_attention = "alltoall", r.layout.context_parallel = 4;
+       },
+       "set layout.context_parallel: 2, or layout.context_attention: ring"},
+      {"history", Code::E1404,
+       [&](Recipe& r) {
+         with_letter(r, "M", "mamba.conv_width", "40");
+         r.layout.context_parallel = 2, r.layout.load_balance = false;
+       },
+       "set train.sequence: 78, or layout.context_parallel: 1"},
+  });
+  Recipe recipe = testing_support::hybrid_recipe();
+  with_letter(recipe, "A", "attention.heads", "12");
+  recipe.layout.tensor_parallel = 8;
+  const base::Error error = testing_support::error_of([&recipe] { make_plan(recipe); });
+  EXPECT_EQ(error.problem().wanted, "a divisor of 12: model.letters.D.attention.heads");
+}
+
 TEST(GatesTest, ExpertsAreSplitWholeAndOnlyWhereThereAreSome) {
   expect_refused({
       {"no experts", Code::E1403,
-       [](Recipe& r) { r.model.feed_forward.experts = 0, r.layout.expert_parallel = 2, r.layout.data_parallel = 2; },
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().experts = 0, r.layout.expert_parallel = 2, r.layout.data_parallel = 2;
+       },
        "set layout.expert_parallel: 1 and layout.data_parallel: 4"},
       {"no expert blocks", Code::E1403, [](Recipe& r) { r.model.pattern = "A", r.layout.expert_parallel = 2; },
        "set layout.expert_parallel: 1 and layout.data_parallel: 2"},
       {"expert TP without experts", Code::E1403,
        [](Recipe& r) {
-         r.model.feed_forward.experts = 0, r.layout.tensor_parallel = 4, r.layout.expert_tensor_parallel = 2;
+         r.model.config<blocks::FeedForward>().experts = 0, r.layout.tensor_parallel = 4,
+         r.layout.expert_tensor_parallel = 2;
        },
        "set layout.expert_tensor_parallel: 0"},
       {"expert TP as TP without experts", Code::E1403,
@@ -198,9 +240,9 @@ TEST(GatesTest, SuggestedDegreesAreLegalAndNoneIsNearer) {
   for (const int64_t kv_heads : {1, 2, 3, 6, 12}) {
     for (const int64_t groups : {1, 2, 4, 24}) {
       Recipe recipe = testing_support::hybrid_recipe();
-      recipe.model.attention = {.heads = 12, .kv_heads = kv_heads, .head_dim = 8};
-      recipe.model.mamba.heads = recipe.model.recurrent.heads = 24;
-      recipe.model.mamba.groups = groups;
+      recipe.model.config<blocks::Attention>() = {.heads = 12, .kv_heads = kv_heads, .head_dim = 8};
+      recipe.model.config<blocks::Mamba>().heads = recipe.model.config<blocks::Recurrent>().heads = 24;
+      recipe.model.config<blocks::Mamba>().groups = groups;
       recipe.train.sequence = 27720;  // divides by every degree up to 12
       std::vector<int64_t> legal;
       std::vector<std::pair<int64_t, std::string>> refused;

@@ -49,7 +49,7 @@ std::string split_text(const Plan& plan, const Parameter& parameter) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   std::string text;
   for (size_t d = 0; d < parameter.dims.size(); ++d) {
-    const Axes& axes = plan.parallel.axes_of(parameter.dims[d]);
+    const Axes& axes = plan.parallel.axes_of(parameter.dims[d], parameter.letter);
     if (axes.empty()) continue;
     const bool is_matrix = parameter.dims.size() == 2 && !parameter.by_row;
     const char* how = !is_matrix ? "split" : d == 0 ? "row-parallel" : "column-parallel";
@@ -96,7 +96,8 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   MEGACPP_CHECK(!parameter.dims.empty() && parameter.dims.size() == parameter.shape.size())
       << parameter.name << " names " << parameter.dims.size() << " dimensions of " << parameter.shape.size();
   const ir::Mesh& mesh = plan.parallel.mesh;
-  ParameterSpec spec = spread_alike(plan.parallel.sharding(parameter.dims), split_text(plan, parameter));
+  ParameterSpec spec =
+      spread_alike(plan.parallel.sharding(parameter.dims, parameter.letter), split_text(plan, parameter));
   if (!parameter.trainable) {
     spec.why += "; no gradient";
     check_spec(plan, parameter, spec);

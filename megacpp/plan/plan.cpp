@@ -8,6 +8,7 @@
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/spread.h"
 #include "megacpp/plan/tensor_split.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::plan {
@@ -25,8 +26,7 @@ int64_t published_bucket_bytes(int64_t sharing_chips) {
 void resolve(const recipe::Model& model, recipe::Layout& layout) {
   layout.chips = product_of_degrees(layout);
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor_parallel > 1;
-  if (has_experts(model, recipe::expand(model.pattern, model.depth)))
-    layout.expert_tensor_parallel = expert_tensor_parallel(layout);
+  if (recipe::has_experts(model)) layout.expert_tensor_parallel = expert_tensor_parallel(layout);
   layout.load_balance = is_balanced(model, layout);
 }
 
@@ -56,7 +56,7 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   plan.optimizer = resolved.optimizer.name;
   plan.chips = parallel.mesh.chips();
   plan.stages = plan.layout.pipeline_parallel;
-  if (plan.stages > 1) plan.cuts = recipe::expand(resolved.model.pattern, resolved.model.depth).cuts;
+  if (plan.stages > 1) plan.cuts = recipe::expand(resolved.model).cuts;
   plan.adds_micro_steps = resolved.train.micro_steps > 1;
   plan.gradients_wait = plan.layout.zero < 2 && plan.adds_micro_steps;
   plan.kept = kept_axes(plan);

@@ -7,6 +7,8 @@
 
 #include <functional>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/plan/print.h"
 #include "tests/support/hybrid_recipe.h"
 
@@ -106,8 +108,24 @@ TEST(PlanTest, OnlyMatricesAreSplitByRowsOrColumns) {
   EXPECT_EQ(spec_of(plan, kUp).why, "split over model: inner width of experts");
 }
 
+TEST(PlanTest, LettersOfOneFamilyMayBeSplitOtherwise) {
+  const Plan plan = plan_of({.tensor_parallel = 4}, [](Recipe& r) {
+    r.model.pattern = "AGE";
+    r.model.letters['G'] = {.family = "A", .settings = {{"attention.kv_heads", "2"}}};
+  });
+  EXPECT_NE(to_text(plan).find("KV heads: model.0+model.1\n"), std::string::npos) << to_text(plan);
+  EXPECT_NE(to_text(plan).find("KV heads of G blocks: model.0\n"), std::string::npos) << to_text(plan);
+  Parameter of_g = kWk;
+  of_g.letter = 'G';
+  EXPECT_EQ(to_string(spec_of(plan, kWk).computed, plan.parallel.mesh), "-,model.0+model.1");
+  EXPECT_EQ(to_string(spec_of(plan, of_g).computed, plan.parallel.mesh), "-,model.0");
+  EXPECT_EQ(plan.parallel.of_letter('G').axes_of(Dim::kv_heads).size(), 1u);
+  EXPECT_EQ(plan.parallel.of_letter('A').axes_of(Dim::kv_heads).size(), 2u);
+}
+
 TEST(PlanTest, EightChipsShareTwoKvHeads) {
-  const Plan plan = plan_of({.tensor_parallel = 8}, [](Recipe& r) { r.model.attention.kv_heads = 2; });
+  const Plan plan =
+      plan_of({.tensor_parallel = 8}, [](Recipe& r) { r.model.config<blocks::Attention>().kv_heads = 2; });
   EXPECT_EQ(to_text(plan), R"(mesh: model.0=2, model.1=2, model.2=2
 tokens between mixers: model.0+model.1+model.2
 query heads: model.0+model.1+model.2
@@ -130,7 +148,7 @@ TEST(PlanTest, WorkedExampleOfEightChips) {
   const Plan plan = plan_of({.tensor_parallel = 8}, [](Recipe& r) {
     r.model.pattern = "A";
     r.model.hidden = 3584;
-    r.model.attention = {.heads = 56, .kv_heads = 8, .head_dim = 64};
+    r.model.config<blocks::Attention>() = {.heads = 56, .kv_heads = 8, .head_dim = 64};
   });
   EXPECT_EQ(specs(plan, {{"wq", {3584, 3584}, {Dim::whole, Dim::heads}, {}},
                          {"wk", {3584, 512}, {Dim::whole, Dim::kv_heads}, {}}}),
@@ -306,7 +324,7 @@ TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {
   EXPECT_EQ(again.layout, plan.layout);
   EXPECT_EQ(to_text(again), to_text(plan));
   recipe.layout = {.tensor_parallel = 2};
-  recipe.model.feed_forward.experts = 0;
+  recipe.model.config<blocks::FeedForward>().experts = 0;
   recipe.layout = make_plan(recipe).layout;
   EXPECT_NO_THROW(make_plan(recipe)) << "nothing of experts is filled in where there are none";
 }

@@ -12,6 +12,10 @@ std::string axes_text(const Plan& plan) {
   std::string text;
   for (const auto& [dim, axes] : plan.parallel.axes)
     text += fmt::format("{}: {}\n", dim_name(dim), to_string(axes, plan.parallel.mesh));
+  for (const auto& [letter, own] : plan.parallel.letter_axes)
+    for (const auto& [dim, axes] : own)
+      text += fmt::format("{} of {} blocks: {}\n", dim_name(dim), letter,
+                          axes.empty() ? "whole" : to_string(axes, plan.parallel.mesh));
   if (plan.parallel.sequence_chunks > 1)
     text += fmt::format("runs of a sequence: {}{}\n", plan.parallel.sequence_chunks,
                         plan.parallel.balanced_order ? ", early and late paired" : "");

@@ -55,8 +55,6 @@ TEST(SpecGatesTest, GradientsThatDoNotWaitAreScatteredOrWhole) {
 TEST(SpecGatesTest, EveryParameterOfEveryFamilyHasAPathInEveryLayout) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   const recipe::Model& m = recipe.model;
-  const blocks::Configs configs{
-      .attention = m.attention, .feed_forward = m.feed_forward, .mamba = m.mamba, .recurrent = m.recurrent};
   int64_t specs = 0;
   for (int64_t mask = 0; mask < 16; ++mask) {
     const auto degree = [mask](int64_t bit) { return (mask >> bit & 1) != 0 ? int64_t{2} : int64_t{1}; };
@@ -69,7 +67,7 @@ TEST(SpecGatesTest, EveryParameterOfEveryFamilyHasAPathInEveryLayout) {
                        .zero = zero};
       const Plan plan = make_plan(recipe);
       for (const blocks::BlockDef& def : blocks::all_blocks())
-        for (const Parameter& parameter : def.parameters({.hidden = m.hidden}, configs)) {
+        for (const Parameter& parameter : def.parameters({.hidden = m.hidden}, m.families.at(def.letter))) {
           EXPECT_NO_THROW(spec_of(plan, parameter)) << parameter.name << " on " << to_string(plan.parallel.mesh);
           ++specs;
         }

@@ -6,7 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/tensor_split.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
 
 namespace megacpp::plan {
 namespace {
@@ -60,20 +60,27 @@ struct NamedAxes {
   Axes data, expert, context, model;
 };
 
-void spread_attention(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Attention& attention) {
+/// How blocks of one type are split over `model`, and over `context` where they swap tokens for heads.
+std::map<Dim, Axes> axes_of_type(const recipe::BlockType& type, const NamedAxes& named,
+                                 const blocks::Parallel& parallel) {
   const int64_t degree = parallel.mesh.size(named.model);
-  const Axes kv = cut_at(named.model, parts_of(attention.kv_heads, degree), parallel.mesh).leading;
-  parallel.axes[Dim::heads] = named.model;
-  parallel.axes[Dim::kv_heads] = kv;
-  if (parallel.ring_attention) return;
-  parallel.axes[Dim::whole_heads] = joined(named.model, named.context);
-  parallel.axes[Dim::whole_kv] = joined(kv, named.context);
+  std::map<Dim, Axes> axes;
+  for (const blocks::Split& split : type.traits().splits) {
+    const bool is_padded = split.how == blocks::Split::How::padded;
+    Axes over = is_padded ? named.model : cut_at(named.model, parts_of(split.count, degree), parallel.mesh).leading;
+    if (!parallel.ring_attention && split.swapped != Dim::whole) axes[split.swapped] = joined(over, named.context);
+    axes[split.dim] = std::move(over);
+  }
+  return axes;
 }
 
-void spread_mamba(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Mamba& mamba) {
-  const int64_t degree = parallel.mesh.size(named.model);
-  parallel.axes[Dim::inner] = named.model;
-  parallel.axes[Dim::groups] = cut_at(named.model, parts_of(mamba.groups, degree), parallel.mesh).leading;
+/// The first type that has a dimension says how it is split; others where they differ.
+void spread_types(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Model& model) {
+  for (const recipe::BlockType& type : recipe::block_types(model))
+    for (const auto& [dim, axes] : axes_of_type(type, named, parallel)) {
+      const auto [first, is_new] = parallel.axes.try_emplace(dim, axes);
+      if (!is_new && first->second != axes) parallel.letter_axes[type.letter][dim] = axes;
+    }
 }
 
 void spread_experts(blocks::Parallel& parallel, const NamedAxes& named, const recipe::Model& model,
@@ -93,13 +100,14 @@ int64_t kept_group(const recipe::Layout& layout) {
 }
 
 bool is_balanced(const recipe::Model& model, const recipe::Layout& layout) {
-  return layout.load_balance && layout.context_parallel > 1 && layout.context_attention == "ring" &&
-         recipe::has_family(recipe::expand(model.pattern, model.depth), 'A');
+  if (!layout.load_balance || layout.context_parallel == 1 || layout.context_attention != "ring") return false;
+  return std::ranges::any_of(recipe::block_types(model),
+                             [](const recipe::BlockType& type) { return type.traits().ring_elements > 0; });
 }
 
 int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout) {
   const bool arrive_split = layout.sequence_parallel && layout.tensor_parallel > 1;
-  if (!arrive_split || !has_experts(model, recipe::expand(model.pattern, model.depth))) return 1;
+  if (!arrive_split || !recipe::has_experts(model)) return 1;
   return layout.tensor_parallel / expert_tensor_parallel(layout);
 }
 
@@ -113,7 +121,6 @@ const std::map<std::string, std::string>& degree_keys() {
 }
 
 blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout) {
-  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
   const int64_t kept = kept_group(layout);
   Degrees degrees;
   NamedAxes named;
@@ -135,11 +142,8 @@ blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout
   parallel.axes[Dim::sequence] = named.context;
   parallel.axes[Dim::stream] = layout.sequence_parallel ? joined(named.context, named.model) : named.context;
   parallel.axes[Dim::vocab] = named.model;
-  parallel.axes[Dim::mlp] = named.model;
-  parallel.axes[Dim::width] = named.model;
-  if (recipe::has_family(pattern, 'A')) spread_attention(parallel, named, model.attention);
-  if (recipe::has_family(pattern, 'M')) spread_mamba(parallel, named, model.mamba);
-  if (has_experts(model, pattern)) spread_experts(parallel, named, model, layout);
+  spread_types(parallel, named, model);
+  if (recipe::has_experts(model)) spread_experts(parallel, named, model, layout);
   std::erase_if(parallel.axes, [](const auto& entry) { return entry.second.empty(); });
   return parallel;
 }

@@ -14,7 +14,7 @@ namespace megacpp::plan {
 /// reshard_after_forward is a number that counts (zero 3); 1 otherwise.
 int64_t kept_group(const recipe::Layout& layout);
 
-/// Whether early and late runs of a split sequence are paired: only attention in a ring gains from it.
+/// Whether early and late runs of a split sequence are paired: only blocks that work around a ring gain from it.
 bool is_balanced(const recipe::Model& model, const recipe::Layout& layout);
 
 /// Chips of `model` that split the tokens of an expert block: those that do not split the experts' inner width, where

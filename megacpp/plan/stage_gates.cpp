@@ -97,7 +97,7 @@ std::vector<Choice> fewer_parts(const Recipe& recipe) {
 
 Refusal other_cuts(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model);
   // On one stage the cuts wait for a layout that has more.
   if (l.pipeline_parallel == 1 || pattern.cuts.empty()) return {};
   const int64_t chunks = l.pipeline_parallel * l.virtual_stages, got = static_cast<int64_t>(pattern.cuts.size()) + 1;
@@ -109,7 +109,7 @@ Refusal other_cuts(const Recipe& recipe) {
 
 std::vector<Choice> as_many_parts(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model.pattern, recipe.model.depth);
+  const recipe::ExpandedPattern pattern = recipe::expand(recipe.model);
   const int64_t parts = static_cast<int64_t>(pattern.cuts.size()) + 1;
   std::string uncut = recipe.model.pattern;
   std::erase(uncut, '|');

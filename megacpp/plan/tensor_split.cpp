@@ -7,28 +7,21 @@
 #include <numeric>
 #include <set>
 
+#include "megacpp/recipe/block_types.h"
+
 namespace megacpp::plan {
 
-std::vector<Splittable> splittables(const recipe::Model& model, const recipe::ExpandedPattern& pattern) {
+std::vector<Splittable> splittables(const recipe::Model& model) {
   std::vector<Splittable> list;
-  if (recipe::has_family(pattern, 'A')) {
-    list.push_back({"model.attention.heads", model.attention.heads});
-    list.push_back({"model.attention.kv_heads", model.attention.kv_heads, true});
-  }
-  if (recipe::has_family(pattern, 'M')) {
-    list.push_back({"model.mamba.heads", model.mamba.heads});
-    list.push_back({"model.mamba.groups", model.mamba.groups, true});
-  }
-  if (recipe::has_family(pattern, 'R')) list.push_back({"model.recurrent.heads", model.recurrent.heads});
+  for (const recipe::BlockType& type : recipe::block_types(model))
+    for (const blocks::Split& split : type.traits().splits)
+      if (split.how != blocks::Split::How::padded) list.push_back({type.path(split.key), type.letter, split});
   return list;
 }
 
-bool can_split(const Splittable& what, int64_t tensor_parallel) {
-  return what.count % tensor_parallel == 0 || (what.shareable && tensor_parallel % what.count == 0);
-}
-
-bool has_experts(const recipe::Model& model, const recipe::ExpandedPattern& pattern) {
-  return recipe::has_family(pattern, 'E') && model.feed_forward.experts > 0;
+bool can_split(const blocks::Split& split, int64_t tensor_parallel) {
+  const bool is_shareable = split.how == blocks::Split::How::shared;
+  return split.count % tensor_parallel == 0 || (is_shareable && tensor_parallel % split.count == 0);
 }
 
 int64_t expert_tensor_parallel(const recipe::Layout& layout) {
@@ -38,11 +31,9 @@ int64_t expert_tensor_parallel(const recipe::Layout& layout) {
 int64_t parts_of(int64_t count, int64_t tensor_parallel) { return std::gcd(count, tensor_parallel); }
 
 std::vector<int64_t> step_products(const recipe::Model& model, const recipe::Layout& layout) {
-  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
   std::set<int64_t> products = {1, layout.tensor_parallel};
-  for (const Splittable& what : splittables(model, pattern))
-    products.insert(parts_of(what.count, layout.tensor_parallel));
-  if (has_experts(model, pattern)) products.insert(layout.tensor_parallel / expert_tensor_parallel(layout));
+  for (const Splittable& what : splittables(model)) products.insert(parts_of(what.split.count, layout.tensor_parallel));
+  if (recipe::has_experts(model)) products.insert(layout.tensor_parallel / expert_tensor_parallel(layout));
   return {products.begin(), products.end()};
 }
 
@@ -54,13 +45,12 @@ bool is_chain(const std::vector<int64_t>& products) {
 
 base::Decision tensor_parallel_fits(const recipe::Model& model, const recipe::Layout& layout) {
   const int64_t degree = layout.tensor_parallel;
-  const recipe::ExpandedPattern pattern = recipe::expand(model.pattern, model.depth);
-  for (const Splittable& what : splittables(model, pattern)) {
-    if (!can_split(what, degree))
-      return base::Decision::no(
-          fmt::format("a {} of {}: {}", what.shareable ? "divisor or a multiple" : "divisor", what.count, what.path));
+  for (const Splittable& what : splittables(model)) {
+    if (!can_split(what.split, degree))
+      return base::Decision::no(fmt::format("a {} of {}: {}", what.is_shareable() ? "divisor or a multiple" : "divisor",
+                                            what.split.count, what.path));
   }
-  if (has_experts(model, pattern) && degree % expert_tensor_parallel(layout) != 0)
+  if (recipe::has_experts(model) && degree % expert_tensor_parallel(layout) != 0)
     return base::Decision::no(
         fmt::format("a multiple of {}: layout.expert_tensor_parallel", layout.expert_tensor_parallel));
   const std::vector<int64_t> products = step_products(model, layout);

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensor_parallel degree asks of a model. Heads and groups are split whole. Where there are fewer KV heads or
-// groups than chips, neighbouring chips share one; so the `model` axis is cut into steps, and each tensor uses the
-// leading steps that it can fill. Experts may be split over the trailing steps alone.
+// What a tensor_parallel degree needs of a model. Heads and groups are split whole. Where there are fewer of a shared
+// kind (KV heads, groups) than chips, neighbouring chips share one; so the `model` axis is cut into steps, and each
+// tensor uses the leading steps that it can fill. Experts may be split over the trailing steps alone.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "megacpp/base/decision.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/blocks/traits.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::plan {
 
-/// Something that is split whole over `model`.
+/// Something of a type of blocks that is split whole over `model`.
 struct Splittable {
-  std::string_view path;  // "model.attention.kv_heads"
-  int64_t count = 0;
-  bool shareable = false;  // may be fewer than the chips
+  std::string path;  // "model.attention.kv_heads"
+  char letter = 0;   // of its blocks
+  blocks::Split split;
+
+  bool is_shareable() const { return split.how == blocks::Split::How::shared; }
 };
 
-/// Those of the families in the pattern.
-std::vector<Splittable> splittables(const recipe::Model& model, const recipe::ExpandedPattern& pattern);
-bool can_split(const Splittable& what, int64_t tensor_parallel);
+/// Those of the blocks in the pattern; parts that may be padded are none.
+std::vector<Splittable> splittables(const recipe::Model& model);
+bool can_split(const blocks::Split& split, int64_t tensor_parallel);
 
-bool has_experts(const recipe::Model& model, const recipe::ExpandedPattern& pattern);
 /// expert_tensor_parallel with its default filled in.
 int64_t expert_tensor_parallel(const recipe::Layout& layout);
 
@@ -37,7 +38,7 @@ std::vector<int64_t> step_products(const recipe::Model& model, const recipe::Lay
 /// Whether each divides the next, so that steps with these products exist.
 bool is_chain(const std::vector<int64_t>& products);
 
-/// Whether every family of the model can be split over `layout.tensor_parallel` chips.
+/// Whether all blocks of the model can be split over `layout.tensor_parallel` chips.
 base::Decision tensor_parallel_fits(const recipe::Model& model, const recipe::Layout& layout);
 
 }  // namespace megacpp::plan

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "tests/support/hybrid_recipe.h"
 
 namespace megacpp::plan {
@@ -12,10 +15,10 @@ using Products = std::vector<int64_t>;
 
 recipe::Model model_with(int64_t kv_heads, int64_t groups) {
   recipe::Model model = testing_support::hybrid_recipe().model;
-  model.attention = {.heads = 24, .kv_heads = kv_heads, .head_dim = 8};
-  model.mamba.heads = 24;
-  model.mamba.groups = groups;
-  model.recurrent.heads = 24;
+  model.config<blocks::Attention>() = {.heads = 24, .kv_heads = kv_heads, .head_dim = 8};
+  model.config<blocks::Mamba>().heads = 24;
+  model.config<blocks::Mamba>().groups = groups;
+  model.config<blocks::Recurrent>().heads = 24;
   return model;
 }
 
@@ -37,10 +40,12 @@ TEST(TensorSplitTest, StepsMustDivideOneAnother) {
 }
 
 TEST(TensorSplitTest, SharedThingsMayBeFewerThanChipsOthersNot) {
-  EXPECT_TRUE(can_split({"kv", 2, true}, 8));
-  EXPECT_TRUE(can_split({"kv", 16, true}, 8));
-  EXPECT_FALSE(can_split({"kv", 6, true}, 8));
-  EXPECT_FALSE(can_split({"heads", 2, false}, 8));
+  using How = blocks::Split::How;
+  const auto can = [](int64_t count, How how) { return can_split({.count = count, .how = how}, 8); };
+  EXPECT_TRUE(can(2, How::shared));
+  EXPECT_TRUE(can(16, How::shared));
+  EXPECT_FALSE(can(6, How::shared));
+  EXPECT_FALSE(can(2, How::divided));
 }
 
 TEST(TensorSplitTest, FamiliesOutsideThePatternAskForNothing) {

@@ -35,7 +35,7 @@ std::optional<ChipLimit> parse_chip_limit(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return std::nullopt;
   const auto chip = count_of(text.substr(0, equals));
-  const auto size = parse_byte_size(text.substr(equals + 1));
+  const auto size = schema::parse_byte_size(text.substr(equals + 1));
   if (!chip || !size || size->bytes == 0) return std::nullopt;
   return ChipLimit{*chip, size->bytes};
 }

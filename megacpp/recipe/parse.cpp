@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <charconv>
 #include <limits>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/blocks/block.h"
+#include "megacpp/recipe/letters.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/recipe/validate.h"
 
@@ -25,13 +27,13 @@ std::string line_of(const std::string& file, const YAML::Node& node) {
   return fmt::format("{}:{}", file, node.Mark().line + 1);
 }
 
-std::string next_for(const Key& key, const std::string& text) {
-  const auto size = key.kind == Kind::bytes ? nearest_byte_size(text) : std::nullopt;
+std::string next_for(const schema::KeySpec& key, const std::string& text) {
+  const auto size = key.kind == Kind::bytes ? schema::nearest_byte_size(text) : std::nullopt;
   return size ? "did you mean '" + *size + "'?" : meaning_of(key);
 }
 
 /// `text` is the scalar that was given, if one was.
-[[noreturn]] void refuse_kind(const Key& key, const std::string& where, const std::string& got,
+[[noreturn]] void refuse_kind(const schema::KeySpec& key, const std::string& where, const std::string& got,
                               const std::string& text = "") {
   base::raise(base::Code::E1002, {.where = where + " " + key.path,
                                   .got = got,
@@ -39,14 +41,8 @@ std::string next_for(const Key& key, const std::string& text) {
                                   .next = next_for(key, text)});
 }
 
-/// A number, but none that fits 64 bits.
-bool is_beyond_counting(const std::string& text) {
-  int64_t number = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  return result.ec == std::errc::result_out_of_range && result.ptr == text.data() + text.size();
-}
-
-[[noreturn]] void refuse_beyond_counting(const Key& key, const std::string& where, const std::string& text) {
+[[noreturn]] void refuse_beyond_counting(const schema::KeySpec& key, const std::string& where,
+                                         const std::string& text) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto nearest = nearest_value(key, text.starts_with('-') ? -kInfinity : kInfinity);
   base::raise(base::Code::E1003, {.where = where + " " + key.path,
@@ -55,42 +51,8 @@ bool is_beyond_counting(const std::string& text) {
                                   .next = nearest ? "set " + key.path + ": " + *nearest : meaning_of(key)});
 }
 
-template <typename Number>
-bool parse_number(const std::string& text, Number& number) {
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  return !text.empty() && result.ec == std::errc() && result.ptr == text.data() + text.size();
-}
-
-/// Turns one YAML scalar into the member's type; false when the text is of another kind.
-struct ScalarReader {
-  const std::string& text;
-
-  bool operator()(int64_t* value) const { return parse_number(text, *value); }
-  bool operator()(double* value) const {
-    if (text != ".inf") return parse_number(text, *value) && text.find("n") == std::string::npos;
-    *value = std::numeric_limits<double>::infinity();
-    return true;
-  }
-  bool operator()(bool* value) const {
-    *value = text == "true";
-    return text == "true" || text == "false";
-  }
-  bool operator()(std::string* value) const {
-    *value = text;
-    return !text.empty();
-  }
-  bool operator()(std::vector<std::string>* value) const {
-    *value = {text};
-    return !text.empty();
-  }
-  bool operator()(ByteSize* value) const {
-    const std::optional<ByteSize> size = parse_byte_size(text);
-    if (size) *value = *size;
-    return size.has_value();
-  }
-};
-
-void assign_list(const Key& key, const YAML::Node& node, const std::string& where, std::vector<std::string>& list) {
+void assign_list(const schema::KeySpec& key, const YAML::Node& node, const std::string& where,
+                 std::vector<std::string>& list) {
   list.clear();
   for (const YAML::Node& item : node) {
     if (!item.IsScalar()) refuse_kind(key, where, "a list with an item that is no text");
@@ -98,23 +60,73 @@ void assign_list(const Key& key, const YAML::Node& node, const std::string& wher
   }
 }
 
-void assign(Draft& draft, const Key& key, const YAML::Node& node, const std::string& where) {
-  const Member member = key.member(draft.recipe);
-  draft.origins[key.path] = where;
+/// Stores a value in a member of the key's kind: E1002, E1003.
+void store(const schema::KeySpec& key, const Member& member, const YAML::Node& node, const std::string& where) {
   if (node.IsSequence() && key.kind == Kind::list) {
     assign_list(key, node, where, *std::get<std::vector<std::string>*>(member));
     return;
   }
   if (!node.IsScalar()) refuse_kind(key, where, node.IsMap() ? "a group" : node.IsNull() ? "nothing" : "a list");
   const bool is_emptied = key.range.empty_allowed && node.Scalar().empty();
-  if (std::visit(ScalarReader{node.Scalar()}, member) || is_emptied) return;
-  if (key.kind == Kind::integer && is_beyond_counting(node.Scalar())) refuse_beyond_counting(key, where, node.Scalar());
+  if (schema::read_scalar(node.Scalar(), member) || is_emptied) return;
+  if (key.kind == Kind::integer && schema::is_beyond_counting(node.Scalar()))
+    refuse_beyond_counting(key, where, node.Scalar());
   refuse_kind(key, where, "'" + node.Scalar() + "'", node.Scalar());
 }
 
+void assign(Draft& draft, const Key& key, const YAML::Node& node, const std::string& where) {
+  draft.origins[key.path] = where;
+  store(key, key.member(draft.recipe), node, where);
+}
+
+/// What the text of a setting is to be kept as: one scalar of the key's kind, in its range.
+std::string scalar_of(Key key, const std::string& path, const YAML::Node& node, const std::string& where) {
+  Recipe scratch;
+  key.path = path;
+  store(key, key.member(scratch), node, where);
+  validate_key(key, scratch, {{path, where}});
+  return key.kind == Kind::text ? node.Scalar() : value_text(member_of(key, scratch));
+}
+
+/// A value of a letter that the recipe defines.
+void assign_letter(Draft& draft, const LetterPath& at, const std::string& path, const YAML::Node& node,
+                   const std::string& where) {
+  draft.origins[path] = where;
+  if (at.to == LetterPath::To::recompute) {
+    const Key level = *find_key(recompute_key(blocks::all_blocks()[0].letter));
+    draft.recipe.train.recompute[at.letter[0]] = scalar_of(level, path, node, where);
+    return;
+  }
+  require_own_letter(at.letter, where);
+  Letter& letter = draft.recipe.model.letters[at.letter[0]];
+  if (at.to == LetterPath::To::family) {
+    store({path, Kind::text, {}, "The letter of a family."}, &letter.family, node, where);
+  } else {
+    letter.settings[at.setting] = scalar_of(*find_key("model." + at.setting), path, node, where);
+  }
+}
+
 [[noreturn]] void refuse_unknown(const std::string& path, const std::string& where) {
-  base::raise(base::Code::E1001,
-              {.where = where, .got = "'" + path + "'", .wanted = "a documented key", .next = suggest_key(path)});
+  const LetterPath letter = letter_path(path);
+  const std::string next = letter.to == LetterPath::To::unknown ? suggest_letter_key(letter, path) : suggest_key(path);
+  base::raise(base::Code::E1001, {.where = where, .got = "'" + path + "'", .wanted = "a documented key", .next = next});
+}
+
+/// Whether `path` is a group of keys in the text.
+bool is_group(const std::string& path, const LetterPath& letter) {
+  return letter.to == LetterPath::To::section || is_section(path);
+}
+
+bool is_letter_value(const LetterPath& path) {
+  using To = LetterPath::To;
+  return path.to == To::family || path.to == To::setting || path.to == To::recompute;
+}
+
+/// A letter is there once its section is, whatever stands in it.
+void define_letter(Draft& draft, const LetterPath& path, const std::string& where) {
+  require_own_letter(path.letter, where);
+  draft.recipe.model.letters.try_emplace(path.letter[0]);
+  draft.origins.try_emplace("model.letters." + path.letter, where);
 }
 
 void read_section(Draft& draft, const YAML::Node& section, const std::string& prefix, const std::string& file) {
@@ -131,11 +143,15 @@ void read_section(Draft& draft, const YAML::Node& section, const std::string& pr
                      .got = "'" + path + "' again",
                      .wanted = "each key once",
                      .next = "remove this line or the one at " + first->second});
+    const LetterPath letter = letter_path(path);
     if (const Key* key = find_key(path)) {
       assign(draft, *key, entry.second, where);
-    } else if (!is_section(path)) {
+    } else if (is_letter_value(letter)) {
+      assign_letter(draft, letter, path, entry.second, where);
+    } else if (!is_group(path, letter)) {
       refuse_unknown(path, where);
     } else if (entry.second.IsMap()) {
+      if (!letter.letter.empty()) define_letter(draft, letter, where);
       read_section(draft, entry.second, path + ".", file);
     } else {
       MEGACPP_REQUIRE(entry.second.IsNull(), E1002,
@@ -167,12 +183,14 @@ void apply_override(Draft& draft, const std::string& assignment) {
   const std::string path = assignment.substr(0, equals);
   const std::string value = assignment.substr(equals + 1);
   const Key* key = find_key(path);
-  if (key == nullptr && is_section(path)) {
+  const LetterPath letter = letter_path(path);
+  if (key == nullptr && is_group(path, letter)) {
     base::raise(base::Code::E1002, {.where = where,
                                     .got = "a value for a group of keys",
                                     .wanted = "one key of " + path,
                                     .next = "write --set " + path + ".<key>=value"});
   }
+  if (is_letter_value(letter)) return assign_letter(draft, letter, path, YAML::Node(value), "--set");
   if (key == nullptr) refuse_unknown(path, where);
   // Only lists need YAML's brackets; any other value is taken as it stands.
   assign(draft, *key, key->kind == Kind::list ? load_yaml(value, where) : YAML::Node(value), "--set");
@@ -205,7 +223,8 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
   Draft draft;
   draft.recipe = std::move(recipe);
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
-  for (const auto& [path, origin] : draft.origins) validate_key(*find_key(path), draft.recipe, draft.origins);
+  for (const auto& [path, origin] : draft.origins)
+    if (const Key* key = find_key(path)) validate_key(*key, draft.recipe, draft.origins);
   recipe = std::move(draft.recipe);
 }
 

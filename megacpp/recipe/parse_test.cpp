@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/mamba.h"
 #include "megacpp/recipe/print.h"
 #include "tests/support/errors.h"
 
@@ -42,11 +44,11 @@ TEST(ParseTest, ValuesAreReadAndDefaultsFilled) {
   const Recipe recipe = parse(kSmall, "r.yaml");
   EXPECT_EQ(recipe.name, "small");
   EXPECT_EQ(recipe.model.name, "small");
-  EXPECT_EQ(recipe.model.attention.kv_heads, 2);
-  EXPECT_EQ(recipe.model.attention.rope_theta, 10000);
+  EXPECT_EQ(recipe.model.config<blocks::Attention>().kv_heads, 2);
+  EXPECT_EQ(recipe.model.config<blocks::Attention>().rope_theta, 10000);
   EXPECT_EQ(recipe.optimizer.schedule, "cosine");
   EXPECT_TRUE(recipe.data.text.empty());
-  EXPECT_TRUE(std::isinf(recipe.model.mamba.dt_limit_high));
+  EXPECT_TRUE(std::isinf(recipe.model.config<blocks::Mamba>().dt_limit_high));
 }
 
 TEST(ParseTest, PrintedRecipeParsesToAnEqualOne) {

@@ -10,7 +10,7 @@ namespace {
 
 std::string letters(std::string_view pattern, int64_t depth) {
   const ExpandedPattern expanded = expand(pattern, depth);
-  return {expanded.families.begin(), expanded.families.end()};
+  return {expanded.letters.begin(), expanded.letters.end()};
 }
 
 base::Error error_of(std::string_view pattern, int64_t depth) {
@@ -34,9 +34,12 @@ TEST(PatternTest, ACutAtTheEndOfTheTileSeparatesTilesButNotTheLast) {
   EXPECT_EQ(expand("AE|", 6).cuts, (std::vector<int64_t>{2, 4}));
 }
 
-TEST(PatternTest, FamiliesBeyondTheDepthAreNotPresent) {
-  EXPECT_TRUE(has_family(expand("AEMR", 4), 'R'));
-  EXPECT_FALSE(has_family(expand("AEMR", 3), 'R'));
+TEST(PatternTest, LettersOfTheRecipesOwnAreBlocks) {
+  const ExpandedPattern expanded = expand("MDME", 4, "D");
+  EXPECT_EQ(std::string(expanded.letters.begin(), expanded.letters.end()), "MDME");
+  const base::Error unknown = error_of("MDME", 4);
+  EXPECT_EQ(unknown.problem().got, "'D' at place 2");
+  EXPECT_NE(unknown.problem().next.find("or define model.letters.D"), std::string::npos) << unknown.problem().next;
 }
 
 TEST(PatternTest, RefusalsNameThePlaceAndTheRemedy) {

@@ -5,22 +5,62 @@
 #include <set>
 #include <vector>
 
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_types.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
 namespace megacpp::recipe {
 namespace {
 
-/// Families whose section is printed: those in the pattern and those with a value that is not the default.
+/// Families whose section is printed: those of blocks in the pattern and those with a value that is not the default.
 std::set<char> printed_families(const Recipe& recipe) {
-  const ExpandedPattern pattern = expand(recipe.model.pattern, recipe.model.depth);
-  std::set<char> families(pattern.families.begin(), pattern.families.end());
+  std::set<char> families;
+  for (const BlockType& type : block_types(recipe.model)) families.insert(type.family->letter);
   const Recipe defaults;
   for (const Key& key : keys()) {
     const auto family = family_of(key);
     if (family && value_text(member_of(key, recipe)) != value_text(member_of(key, defaults))) families.insert(*family);
   }
   return families;
+}
+
+struct Line {
+  std::string path, value;
+};
+
+/// What the recipe says of its own letters, each with its family and the settings it gives.
+std::vector<Line> letter_lines(const Model& model) {
+  std::vector<Line> lines;
+  for (const auto& [letter, own] : model.letters) {
+    const std::string path = std::string("model.letters.") + letter + ".";
+    lines.push_back({path + "family", own.family});
+    const blocks::Config config = config_of(model, letter);
+    for (const blocks::ConfigKey& key : family_of(model, letter).keys) {
+      const std::string setting = std::string(family_of(model, letter).name) + "." + key.path;
+      if (own.settings.contains(setting)) lines.push_back({path + setting, value_text(member_of(key, config))});
+    }
+  }
+  return lines;
+}
+
+std::vector<Line> lines_of(const Recipe& recipe) {
+  const std::set<char> families = printed_families(recipe);
+  std::vector<Line> lines;
+  for (const Key& key : keys()) {
+    const auto family = family_of(key);
+    if (!family || families.contains(*family)) lines.push_back({key.path, value_text(member_of(key, recipe))});
+  }
+  const auto insert_after = [&lines](std::string_view section, const std::vector<Line>& more) {
+    const auto last = std::find_if(lines.rbegin(), lines.rend(),
+                                   [section](const Line& line) { return line.path.starts_with(section); });
+    lines.insert(last.base(), more.begin(), more.end());
+  };
+  insert_after("model.", letter_lines(recipe.model));
+  std::vector<Line> levels;
+  for (const auto& [letter, level] : recipe.train.recompute)
+    if (recipe.model.letters.contains(letter)) levels.push_back({recompute_key(letter), level});
+  insert_after("train.recompute.", levels);
+  return lines;
 }
 
 std::vector<std::string> words_of(const std::string& path) {
@@ -36,19 +76,16 @@ std::vector<std::string> words_of(const std::string& path) {
 }  // namespace
 
 std::string print(const Recipe& recipe) {
-  const std::set<char> families = printed_families(recipe);
   std::string text;
   std::vector<std::string> open;  // sections the last printed key stands in
-  for (const Key& key : keys()) {
-    const auto family = family_of(key);
-    if (family && !families.contains(*family)) continue;
-    const std::vector<std::string> words = words_of(key.path);
+  for (const Line& line : lines_of(recipe)) {
+    const std::vector<std::string> words = words_of(line.path);
     const size_t depth = words.size() - 1;
     size_t shared = 0;
     while (shared < std::min(open.size(), depth) && open[shared] == words[shared]) ++shared;
     for (size_t i = shared; i < depth; ++i) text += std::string(2 * i, ' ') + words[i] + ":\n";
     open.assign(words.begin(), words.end() - 1);
-    text += std::string(2 * depth, ' ') + words.back() + ": " + value_text(member_of(key, recipe)) + "\n";
+    text += std::string(2 * depth, ' ') + words.back() + ": " + line.value + "\n";
   }
   return text;
 }

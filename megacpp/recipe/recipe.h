@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user asks for: plain values with their defaults. A member that has no sensible default starts at 0 (or empty)
-// and must be given; validate() in validate.h says so. Every member but model.name has one line in schema.inc, which
-// carries its documentation, range and place in the YAML text.
+// and must be given; validate() in validate.h says so. Every member has one line in schema.inc, or in the table of its
+// block family, which carries its documentation, range and place in the YAML text.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
-#include "megacpp/blocks/recurrent.h"
+#include "megacpp/base/error.h"
+#include "megacpp/blocks/config.h"
 #include "megacpp/optim/optimizer.h"
-#include "megacpp/recipe/byte_size.h"
+#include "megacpp/schema/byte_size.h"
 
 namespace megacpp::recipe {
 
-// Each part's configuration stands beside the code that reads it.
-using blocks::Attention;
-using blocks::FeedForward;
-using blocks::Mamba;
-using blocks::Recurrent;
 using optim::Optimizer;
+using schema::ByteSize;
+
+/// A letter that the recipe defines: a family with settings of its own.
+struct Letter {
+  std::string family;                           // "E"
+  std::map<std::string, std::string> settings;  // "feed_forward.experts" -> "4"; others are those of the family
+
+  bool operator==(const Letter&) const = default;
+};
 
 struct Model {
   std::string name;  // the recipe's name
@@ -36,13 +39,28 @@ struct Model {
   double embed_scale = 1.0;
   double init_std = 0.02;
   double z_loss = 0;  // on the logits
-  Attention attention;
-  Mamba mamba;
-  FeedForward feed_forward;
-  Recurrent recurrent;
+  /// The settings of every family, by its letter.
+  std::map<char, blocks::Config> families = blocks::default_configs();
+  std::map<char, Letter> letters = {};
+
+  /// The settings of the family that has this type of them: config<blocks::Attention>().
+  template <typename Settings>
+  Settings& config() {
+    return const_cast<Settings&>(static_cast<const Model*>(this)->template config<Settings>());
+  }
+  template <typename Settings>
+  const Settings& config() const {
+    for (const auto& [letter, config] : families)
+      if (const Settings* own = config.template get_if<Settings>()) return *own;
+    MEGACPP_CHECK(false) << "no family has these settings";
+    return families.begin()->second.template as<Settings>();
+  }
 
   bool operator==(const Model&) const = default;
 };
+
+/// "auto" for every family, by its letter.
+std::map<char, std::string> default_recompute();
 
 struct Train {
   int64_t batch = 0;     // sequences per micro-step, over all chips
@@ -50,11 +68,9 @@ struct Train {
   int64_t micro_steps = 1;
   int64_t steps = 0;
   int64_t seed = 1234;
-  std::string precision = "f32";     // f32 | bf16
-  std::string recompute_A = "auto";  // auto | none | selective | full
-  std::string recompute_M = "auto";
-  std::string recompute_E = "auto";
-  std::string recompute_R = "auto";
+  std::string precision = "f32";  // f32 | bf16
+  /// By letter: auto | none | selective | full. A letter of the recipe's own that is absent follows its family.
+  std::map<char, std::string> recompute = default_recompute();
   int64_t threads = 0;       // 0 = all cores
   int64_t wait_limit = 600;  // seconds
   int64_t log_every = 10;

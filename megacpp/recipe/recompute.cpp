@@ -3,43 +3,33 @@
 
 #include <utility>
 
-#include "megacpp/base/error.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/blocks/block.h"
+#include "megacpp/recipe/block_types.h"
 
 namespace megacpp::recipe {
 
-namespace {
-
-std::string Train::*level_of(char letter) {
-  for (const RecomputeKey& key : kRecomputeKeys)
-    if (key.family == letter) return key.level;
-  base::raise(base::Code::E9001, {.where = "train.recompute", .got = std::string("no family ") + letter});
+std::map<char, std::string> default_recompute() {
+  std::map<char, std::string> levels;
+  for (const blocks::BlockDef& def : blocks::all_blocks()) levels[def.letter] = kAutoRecompute;
+  return levels;
 }
-
-}  // namespace
 
 std::string recompute_key(char letter) { return std::string("train.recompute.") + letter; }
 
-std::string RecomputeKey::name() const { return recompute_key(family); }
-
-const std::string& recompute_level(const Recipe& recipe, char letter) { return recipe.train.*level_of(letter); }
-
-void set_recompute_level(Recipe& recipe, char letter, std::string level) {
-  recipe.train.*level_of(letter) = std::move(level);
-}
-
 std::vector<char> recompute_letters(const Model& model) {
   std::vector<char> letters;
-  for (const RecomputeKey& key : recompute_keys_of(model)) letters.push_back(key.family);
+  for (const BlockType& type : block_types(model)) letters.push_back(type.letter);
   return letters;
 }
 
-std::vector<RecomputeKey> recompute_keys_of(const Model& model) {
-  const ExpandedPattern pattern = expand(model.pattern, model.depth);
-  std::vector<RecomputeKey> keys;
-  for (const RecomputeKey& key : kRecomputeKeys)
-    if (has_family(pattern, key.family)) keys.push_back(key);
-  return keys;
+const std::string& recompute_level(const Recipe& recipe, char letter) {
+  const auto given = recipe.train.recompute.find(letter);
+  return given != recipe.train.recompute.end() ? given->second
+                                               : recipe.train.recompute.at(family_of(recipe.model, letter).letter);
+}
+
+void set_recompute_level(Recipe& recipe, char letter, std::string level) {
+  recipe.train.recompute[letter] = std::move(level);
 }
 
 }  // namespace megacpp::recipe

@@ -80,8 +80,7 @@ TEST(SchemaTest, SuggestionsPreferTheSameWordInAnotherSection) {
 
 TEST(SchemaTest, TheDocumentationPageHoldsTheKeyTable) {
   const std::string page = base::read_file(std::filesystem::path(MEGACPP_SOURCE_DIR) / "docs/recipe.md");
-  EXPECT_NE(page.find(key_table()), std::string::npos)
-      << "run: (head -4 docs/recipe.md; megacpp keys) > new && mv new docs/recipe.md";
+  EXPECT_NE(page.find(key_table()), std::string::npos) << "put what `megacpp keys` prints in the place of the table";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "megacpp/blocks/attention.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
 
@@ -32,9 +33,9 @@ TEST(ShippedRecipesTest, FullSizesKeepThePublishedShape) {
   for (const char* name : {"nam52.yaml", "nam56r.yaml"}) {
     const Model model = load(folder / name).model;
     EXPECT_EQ(model.hidden, 3584);
-    EXPECT_EQ(model.attention.heads, 56);
-    EXPECT_EQ(model.attention.kv_heads, 8);
-    EXPECT_EQ(model.attention.head_dim, 64);
+    EXPECT_EQ(model.config<blocks::Attention>().heads, 56);
+    EXPECT_EQ(model.config<blocks::Attention>().kv_heads, 8);
+    EXPECT_EQ(model.config<blocks::Attention>().head_dim, 64);
   }
   EXPECT_EQ(load(folder / "nam56r.yaml").model.pattern, "AEMEAEMEAEMR");
   EXPECT_EQ(load(folder / "nam56r.yaml").model.depth, 56);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gates between a readable recipe and a usable one: every value in its range, sizes that divide, a legal pattern,
 // no tensor beyond what can be counted.
-// Sections of families the pattern does not use are not looked at. Raises E1003, E1005 or E1006 on the first problem.
+// Sections of families the pattern does not use are not looked at. Raises E1001, E1003, E1005 or E1006 on the first
+// problem.
 #pragma once
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/recipe/schema.h"
@@ -14,6 +16,9 @@ namespace megacpp::recipe {
 
 /// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent.
 using Origins = std::map<std::string, std::string, std::less<>>;
+
+/// "nam52.yaml:12 model.attention.heads", or the path alone when nobody gave the key.
+std::string place(const Origins& origins, std::string_view path);
 
 /// One value against its own range: E1003.
 void validate_key(const Key& key, const Recipe& recipe, const Origins& origins = {});

@@ -6,6 +6,10 @@
 #include <cmath>
 #include <functional>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::recipe {
@@ -14,15 +18,11 @@ namespace {
 Recipe small() {
   Recipe recipe;
   recipe.name = "small";
-  recipe.model = {.name = "small",
-                  .pattern = "AMER",
-                  .depth = 4,
-                  .hidden = 32,
-                  .vocab = 256,
-                  .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
-                  .mamba = {.heads = 8, .head_dim = 8, .groups = 2},
-                  .feed_forward = {.intermediate = 64, .experts = 4},
-                  .recurrent = {.width = 32, .heads = 4}};
+  recipe.model = {.name = "small", .pattern = "AMER", .depth = 4, .hidden = 32, .vocab = 256};
+  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
+  recipe.model.config<blocks::Mamba>() = {.heads = 8, .head_dim = 8, .groups = 2};
+  recipe.model.config<blocks::FeedForward>() = {.intermediate = 64, .experts = 4};
+  recipe.model.config<blocks::Recurrent>() = {.width = 32, .heads = 4};
   recipe.train.batch = 2;
   recipe.train.sequence = 16;
   recipe.train.steps = 10;
@@ -50,50 +50,76 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"vocab", Code::E1003, [](Recipe& r) { r.model.vocab = 1; }, ""},
       {"eps", Code::E1003, [](Recipe& r) { r.model.norm_eps = 0; }, ""},
       {"pattern", Code::E1006, [](Recipe& r) { r.model.pattern = "AXE"; }, ""},
-      {"kv heads", Code::E1005, [](Recipe& r) { r.model.attention.kv_heads = 3; }, "set model.attention.kv_heads: 2"},
-      {"no heads", Code::E1003, [](Recipe& r) { r.model.attention.heads = 0; }, ""},
-      {"odd rope", Code::E1005, [](Recipe& r) { r.model.attention.head_dim = 7; },
+      {"kv heads", Code::E1005, [](Recipe& r) { r.model.config<blocks::Attention>().kv_heads = 3; },
+       "set model.attention.kv_heads: 2"},
+      {"no heads", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().heads = 0; }, ""},
+      {"odd rope", Code::E1005, [](Recipe& r) { r.model.config<blocks::Attention>().head_dim = 7; },
        "set model.attention.head_dim: 8, or rope: false"},
-      {"window", Code::E1003, [](Recipe& r) { r.model.attention.window = -1; }, ""},
-      {"sparse size", Code::E1003, [](Recipe& r) { r.model.attention.sparse_local = 2; }, ""},
-      {"sparse local", Code::E1003, [](Recipe& r) { r.model.attention.sparse_block = 4; }, ""},
+      {"window", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().window = -1; }, ""},
+      {"sparse size", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().sparse_local = 2; }, ""},
+      {"sparse local", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().sparse_block = 4; }, ""},
       {"sparse fit", Code::E1005,
-       [](Recipe& r) { r.model.attention.sparse_block = 5, r.model.attention.sparse_local = 1; },
+       [](Recipe& r) {
+         r.model.config<blocks::Attention>().sparse_block = 5, r.model.config<blocks::Attention>().sparse_local = 1;
+       },
        "set model.attention.sparse_block: 4"},
-      {"groups", Code::E1005, [](Recipe& r) { r.model.mamba.groups = 3; }, "set model.mamba.groups: 2"},
-      {"chunk", Code::E1003, [](Recipe& r) { r.model.mamba.chunk = 0; }, ""},
-      {"dt", Code::E1003, [](Recipe& r) { r.model.mamba.dt_min = 1; }, ""},
-      {"dt limit", Code::E1003, [](Recipe& r) { r.model.mamba.dt_limit_high = 1, r.model.mamba.dt_limit_low = 2; }, ""},
-      {"top_k high", Code::E1005, [](Recipe& r) { r.model.feed_forward.top_k = 5; }, "set model.feed_forward.top_k: 4"},
-      {"top_k low", Code::E1003, [](Recipe& r) { r.model.feed_forward.top_k = 0; }, ""},
-      {"intermediate", Code::E1003, [](Recipe& r) { r.model.feed_forward.intermediate = 0; }, ""},
-      {"capacity", Code::E1003, [](Recipe& r) { r.model.feed_forward.capacity_factor = -1; }, ""},
+      {"groups", Code::E1005, [](Recipe& r) { r.model.config<blocks::Mamba>().groups = 3; },
+       "set model.mamba.groups: 2"},
+      {"chunk", Code::E1003, [](Recipe& r) { r.model.config<blocks::Mamba>().chunk = 0; }, ""},
+      {"dt", Code::E1003, [](Recipe& r) { r.model.config<blocks::Mamba>().dt_min = 1; }, ""},
+      {"dt limit", Code::E1003,
+       [](Recipe& r) {
+         r.model.config<blocks::Mamba>().dt_limit_high = 1, r.model.config<blocks::Mamba>().dt_limit_low = 2;
+       },
+       ""},
+      {"top_k high", Code::E1005, [](Recipe& r) { r.model.config<blocks::FeedForward>().top_k = 5; },
+       "set model.feed_forward.top_k: 4"},
+      {"top_k low", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().top_k = 0; }, ""},
+      {"intermediate", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().intermediate = 0; }, ""},
+      {"capacity", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().capacity_factor = -1; }, ""},
       {"expert choice dropless", Code::E1005,
-       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.capacity_factor = 0; },
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().routing = "expert_choice",
+         r.model.config<blocks::FeedForward>().capacity_factor = 0;
+       },
        "set model.feed_forward.capacity_factor: 1"},
       {"expert choice overfull", Code::E1005,
-       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.capacity_factor = 2.5; },
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().routing = "expert_choice",
+         r.model.config<blocks::FeedForward>().capacity_factor = 2.5;
+       },
        ""},
       {"expert choice bias", Code::E1003,
-       [](Recipe& r) { r.model.feed_forward.routing = "expert_choice", r.model.feed_forward.bias_rate = 0.1; }, ""},
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().routing = "expert_choice",
+         r.model.config<blocks::FeedForward>().bias_rate = 0.1;
+       },
+       ""},
       {"dense shared", Code::E1003,
-       [](Recipe& r) { r.model.feed_forward.experts = 0, r.model.feed_forward.shared_intermediate = 8; }, ""},
-      {"activation", Code::E1003, [](Recipe& r) { r.model.feed_forward.activation = "swigl"; },
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().experts = 0,
+         r.model.config<blocks::FeedForward>().shared_intermediate = 8;
+       },
+       ""},
+      {"activation", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().activation = "swigl"; },
        "did you mean 'swiglu'?"},
-      {"recurrent", Code::E1005, [](Recipe& r) { r.model.recurrent.heads = 5; }, "set model.recurrent.heads: 4"},
+      {"recurrent", Code::E1005, [](Recipe& r) { r.model.config<blocks::Recurrent>().heads = 5; },
+       "set model.recurrent.heads: 4"},
       {"batch", Code::E1003, [](Recipe& r) { r.train.batch = 0; }, ""},
       {"sequence", Code::E1003, [](Recipe& r) { r.train.sequence = 0; }, ""},
       {"precision", Code::E1003, [](Recipe& r) { r.train.precision = "f16"; }, ""},
-      {"recompute", Code::E1003, [](Recipe& r) { r.train.recompute_M = "fulll"; }, "did you mean 'full'?"},
+      {"recompute", Code::E1003, [](Recipe& r) { r.train.recompute['M'] = "fulll"; }, "did you mean 'full'?"},
       {"beta", Code::E1003, [](Recipe& r) { r.optimizer.beta2 = 1; }, ""},
       {"infinite rate", Code::E1003, [](Recipe& r) { r.optimizer.lr = HUGE_VAL; }, ""},
       {"depth high", Code::E1003, [](Recipe& r) { r.model.depth = 1'000'000'000; }, ""},
       {"hidden high", Code::E1003, [](Recipe& r) { r.model.hidden = (1 << 20) + 1; }, ""},
       {"vocab high", Code::E1003, [](Recipe& r) { r.model.vocab = (1 << 24) + 1; }, ""},
-      {"heads high", Code::E1003, [](Recipe& r) { r.model.attention.heads = (1 << 16) + 1; }, ""},
-      {"head_dim high", Code::E1003, [](Recipe& r) { r.model.mamba.head_dim = (1 << 16) + 1; }, ""},
-      {"experts high", Code::E1003, [](Recipe& r) { r.model.feed_forward.experts = (1 << 16) + 1; }, ""},
-      {"capacity high", Code::E1003, [](Recipe& r) { r.model.feed_forward.capacity_factor = 1e300; }, ""},
+      {"heads high", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().heads = (1 << 16) + 1; }, ""},
+      {"head_dim high", Code::E1003, [](Recipe& r) { r.model.config<blocks::Mamba>().head_dim = (1 << 16) + 1; }, ""},
+      {"experts high", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().experts = (1 << 16) + 1; },
+       ""},
+      {"capacity high", Code::E1003, [](Recipe& r) { r.model.config<blocks::FeedForward>().capacity_factor = 1e300; },
+       ""},
       {"batch high", Code::E1003, [](Recipe& r) { r.train.batch = (1 << 20) + 1; }, ""},
       {"sequence high", Code::E1003, [](Recipe& r) { r.train.sequence = INT64_MAX; }, ""},
       {"micro-steps high", Code::E1003, [](Recipe& r) { r.train.micro_steps = (1 << 20) + 1; }, ""},
@@ -107,7 +133,8 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
        "set model.vocab: 1048576"},
       {"expert size", Code::E1005,
        [](Recipe& r) {
-         r.model.hidden = 1 << 20, r.model.feed_forward.experts = 1 << 16, r.model.feed_forward.intermediate = 100;
+         r.model.hidden = 1 << 20, r.model.config<blocks::FeedForward>().experts = 1 << 16,
+         r.model.config<blocks::FeedForward>().intermediate = 100;
        },
        "set model.feed_forward.intermediate: 16"},
       {"reshard word", Code::E1003, [](Recipe& r) { r.layout.reshard_after_forward = "treu"; }, "did you mean 'true'?"},
@@ -142,17 +169,17 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
 TEST(ValidateTest, SectionsOfAbsentFamiliesAreNotLookedAt) {
   Recipe recipe = small();
   recipe.model.pattern = "AE";
-  recipe.model.mamba = {};
-  recipe.model.recurrent = {};
+  recipe.model.config<blocks::Mamba>() = {};
+  recipe.model.config<blocks::Recurrent>() = {};
   EXPECT_NO_THROW(validate(recipe));
 }
 
 TEST(ValidateTest, OriginsNameLinesAndMissingKeys) {
   Recipe recipe = small();
-  recipe.model.attention.kv_heads = 3;
+  recipe.model.config<blocks::Attention>().kv_heads = 3;
   EXPECT_EQ(error_of(recipe, {{"model.attention.kv_heads", "r.yaml:9"}}).problem().where,
             "r.yaml:9 model.attention.kv_heads");
-  recipe.model.attention.kv_heads = 0;
+  recipe.model.config<blocks::Attention>().kv_heads = 0;
   const base::Error missing = error_of(recipe, {{"name", "r.yaml:1"}});
   EXPECT_EQ(missing.problem().where, "model.attention.kv_heads");
   EXPECT_EQ(missing.problem().got, "nothing: the key is not given");

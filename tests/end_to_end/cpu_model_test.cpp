@@ -3,6 +3,10 @@
 // planned bytes, without touching the heap, and the same bits every time.
 #include <gtest/gtest.h>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/optim/update.h"
@@ -120,10 +124,10 @@ recipe::Model medium_model(const std::string& pattern) {
   config.hidden = 36;
   config.vocab = 101;
   config.init_std = 0.1;
-  config.attention = {.heads = 2, .kv_heads = 1, .head_dim = 12};
-  config.feed_forward = {.intermediate = 50};
-  config.mamba = {.heads = 6, .head_dim = 12, .state = 10, .groups = 2, .chunk = 16};
-  config.recurrent = {.width = 69, .heads = 3};
+  config.config<blocks::Attention>() = {.heads = 2, .kv_heads = 1, .head_dim = 12};
+  config.config<blocks::FeedForward>() = {.intermediate = 50};
+  config.config<blocks::Mamba>() = {.heads = 6, .head_dim = 12, .state = 10, .groups = 2, .chunk = 16};
+  config.config<blocks::Recurrent>() = {.width = 69, .heads = 3};
   return config;
 }
 
@@ -138,17 +142,17 @@ TEST(CpuMediumModelTest, AttentionOverSeveralBlocks) { expect_reference(medium_m
 
 TEST(CpuMediumModelTest, AttentionWithWindowAndDocuments) {
   recipe::Model config = medium_model("A");
-  config.attention.window = 37;
-  config.attention.document_mask = true;
-  config.attention.qk_norm = true;
+  config.config<blocks::Attention>().window = 37;
+  config.config<blocks::Attention>().document_mask = true;
+  config.config<blocks::Attention>().qk_norm = true;
   expect_reference(config, 150);
 }
 
 TEST(CpuMediumModelTest, BlockSparseAttention) {
   recipe::Model config = medium_model("A");
-  config.attention.sparse_block = 16;
-  config.attention.sparse_local = 2;
-  config.attention.sparse_global = 1;
+  config.config<blocks::Attention>().sparse_block = 16;
+  config.config<blocks::Attention>().sparse_local = 2;
+  config.config<blocks::Attention>().sparse_global = 1;
   expect_reference(config, 150);
 }
 
@@ -157,7 +161,7 @@ TEST(CpuMediumModelTest, ExpertsByEveryRouting) {
        {std::pair("token_choice", 1.0), {"token_choice", 0.0}, {"expert_choice", 1.0}}) {
     SCOPED_TRACE(routing);
     recipe::Model config = medium_model("E");
-    config.feed_forward = {
+    config.config<blocks::FeedForward>() = {
         .intermediate = 50, .experts = 5, .routing = routing, .capacity_factor = capacity, .shared_intermediate = 20};
     expect_reference(config, 75);
   }

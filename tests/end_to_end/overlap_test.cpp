@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
 #include "megacpp/ops/collective_start.h"
@@ -41,13 +43,9 @@ std::vector<OverlapCase> overlap_cases() {
 recipe::Recipe recipe_with(const recipe::Layout& layout) {
   recipe::Recipe recipe;
   recipe.name = "overlap";
-  recipe.model = {.name = "overlap",
-                  .pattern = "AE",
-                  .depth = 4,
-                  .hidden = 32,
-                  .vocab = 256,
-                  .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
-                  .feed_forward = {.intermediate = 48}};
+  recipe.model = {.name = "overlap", .pattern = "AE", .depth = 4, .hidden = 32, .vocab = 256};
+  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
+  recipe.model.config<blocks::FeedForward>() = {.intermediate = 48};
   recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .log_every = 1};
   recipe.layout = layout;
   return recipe;

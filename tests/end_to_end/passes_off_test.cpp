@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
 #include "megacpp/ir/text.h"
@@ -21,13 +23,9 @@ namespace {
 recipe::Recipe small_recipe() {
   recipe::Recipe recipe;
   recipe.name = "passes";
-  recipe.model = {.name = "passes",
-                  .pattern = "AE",
-                  .depth = 2,
-                  .hidden = 32,
-                  .vocab = 256,
-                  .attention = {.heads = 4, .kv_heads = 2, .head_dim = 8},
-                  .feed_forward = {.intermediate = 48}};
+  recipe.model = {.name = "passes", .pattern = "AE", .depth = 2, .hidden = 32, .vocab = 256};
+  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
+  recipe.model.config<blocks::FeedForward>() = {.intermediate = 48};
   recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .precision = "bf16", .log_every = 1};
   recipe.layout = {.data_parallel = 2, .zero = 3};
   return recipe;

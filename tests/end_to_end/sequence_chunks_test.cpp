@@ -5,6 +5,8 @@
 
 #include "megacpp/autodiff/differentiate.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/evaluator.h"
@@ -41,12 +43,12 @@ struct Mixer {
 // The mixer with output y and, for x and each parameter, its gradient under "d" + its name, given the cotangent dy.
 Mixer build(const ChunkCase& c, const blocks::Parallel& parallel) {
   const recipe::Model model = testing_support::small_model("mixer", std::string(1, c.letter));
-  blocks::Configs configs{.attention = {}, .feed_forward = {}, .mamba = model.mamba, .recurrent = model.recurrent};
-  configs.mamba.conv_width = configs.recurrent.conv_width = c.conv_width;
-  configs.mamba.groups = c.groups;
+  blocks::Config config = model.families.at(c.letter);
+  if (auto* mamba = config.get_if<blocks::Mamba>()) mamba->conv_width = c.conv_width, mamba->groups = c.groups;
+  if (auto* recurrent = config.get_if<blocks::Recurrent>()) recurrent->conv_width = c.conv_width;
   const blocks::Dims dims{.batch = 2, .sequence = c.runs * kRunLength, .hidden = model.hidden, .init_std = 0.3};
   const blocks::BlockDef& def = blocks::block_def(c.letter);
-  Mixer mixer{.graph = ir::Graph("mixer"), .parameters = def.parameters(dims, configs)};
+  Mixer mixer{.graph = ir::Graph("mixer"), .parameters = def.parameters(dims, config)};
   ops::Builder builder(mixer.graph);
   builder.set_scope("block00." + std::string(1, c.letter));
   const ir::TensorType stream{ir::DType::f32, {dims.batch, dims.sequence, dims.hidden}};
@@ -57,7 +59,7 @@ Mixer build(const ChunkCase& c, const blocks::Parallel& parallel) {
   inputs["x"] = builder.input("x", stream, ir::Role::batch);
   const ir::ValueId y = def.build({.builder = builder,
                                    .dims = dims,
-                                   .configs = configs,
+                                   .config = config,
                                    .parallel = parallel,
                                    .block = "block00",
                                    .weights = weights},

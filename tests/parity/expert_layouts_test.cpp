@@ -7,6 +7,7 @@
 
 #include "megacpp/autodiff/differentiate.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/partition/partition.h"
 #include "tests/support/expert_configs.h"
@@ -71,17 +72,17 @@ class Program {
  public:
   explicit Program(const Case& c) : parallel_(c.parallel), b_(graph) {
     const blocks::Dims dims{.batch = kBatch, .sequence = kSequence, .hidden = kHidden};
-    const blocks::Configs configs{.attention = {}, .feed_forward = c.config, .mamba = {}, .recurrent = {}};
+    const blocks::Config config = blocks::Config::of(c.config);
     std::vector<ValueId> targets = {input("x", {kBatch, kSequence, kHidden}, {Dim::batch, Dim::stream, Dim::whole})};
     std::map<std::string, ValueId> weights;
-    for (const blocks::Parameter& parameter : blocks::block_def('E').parameters(dims, configs)) {
+    for (const blocks::Parameter& parameter : blocks::block_def('E').parameters(dims, config)) {
       weights[parameter.name] = input(parameter.name, parameter.shape, parameter.dims);
       if (parameter.trainable) targets.push_back(weights[parameter.name]);
     }
     std::vector<blocks::RouterStats> routers;
     blocks::BuildContext context{.builder = b_,
                                  .dims = dims,
-                                 .configs = configs,
+                                 .config = config,
                                  .parallel = parallel_,
                                  .block = "block00",
                                  .weights = weights,

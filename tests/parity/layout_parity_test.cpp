@@ -177,6 +177,32 @@ const std::vector<std::string> kExpertStages = {
     "pipeline_parallel=2 data_parallel=2 expert_parallel=2 zero=3 schedule=interleaved virtual_stages=2",
 };
 
+// Blocks of one family that differ in what is split.
+const std::vector<std::string> kLetterLayouts = {
+    "tensor_parallel=2",
+    "tensor_parallel=4",  // A shares a key-value head between 2 chips, G between 4
+    "context_parallel=2",
+    "context_parallel=2 load_balance=false train.recompute.D=full train.recompute.G=selective",
+    "data_parallel=2 zero=3",
+    "expert_parallel=2 tensor_parallel=2",
+    "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3",
+    "pipeline_parallel=2 data_parallel=2",
+};
+
+const std::vector<std::string> kRouterLayouts = {
+    "expert_parallel=2",
+    "data_parallel=2 expert_parallel=2 zero=3 dispatcher=allgather",
+    "tensor_parallel=2 expert_tensor_parallel=1 model.letters.F.feed_forward.bias_rate=0.01",
+    "pipeline_parallel=2 expert_parallel=2",
+};
+
+INSTANTIATE_TEST_SUITE_P(Letters, LayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters, kLetterLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Routers, LayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", kTwoRouters, kRouterLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(JambaStages, LayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", "", {"pipeline_parallel=2 tensor_parallel=2"})),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, LayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kCommonLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", "", kStages)),

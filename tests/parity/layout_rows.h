@@ -34,6 +34,15 @@ inline constexpr std::string_view kAdamEps = "optimizer.eps=1e-6";
 inline constexpr std::string_view kFewBlocks52 = "model.depth=4 ";
 inline constexpr std::string_view kFewBlocks56r = "model.pattern=AEMER model.depth=5 ";
 
+// Letters of the recipe's own: dense and routed E blocks, attention with other KV heads and a window, in one pattern;
+// and two letters that route, with other counts of experts and other losses.
+inline constexpr std::string_view kOwnLetters =
+    "model.pattern=ADGEM model.depth=5 model.letters.G.family=A model.letters.G.attention.kv_heads=1 "
+    "model.letters.G.attention.window=7 model.letters.G.attention.rope=true ";
+inline constexpr std::string_view kTwoRouters =
+    "model.pattern=ADEF model.depth=4 model.letters.F.family=E model.letters.F.feed_forward.experts=2 "
+    "model.letters.F.feed_forward.balance_over=model model.letters.F.feed_forward.z_loss=0.01 ";
+
 inline recipe::Recipe recipe_of(const LayoutRow& row, int64_t seed) {
   std::vector<std::string> overrides = overrides_of(kSmall);
   for (std::string& word : overrides_of(row.blocks + row.words)) overrides.push_back(std::move(word));

@@ -133,7 +133,7 @@ recipe::Recipe recipe_of(const Row& row) {
   layout.tensor_parallel = row.chips;
   layout.sequence_parallel = row.sequence_parallel;
   recipe::Recipe recipe = dense_transformer(row.sizes, layout);
-  recipe.train.recompute_A = recipe.train.recompute_E = name_of(row.ours);
+  recipe.train.recompute['A'] = recipe.train.recompute['E'] = name_of(row.ours);
   return recipe;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/published/dense_transformer.h"
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
@@ -15,9 +17,9 @@ recipe::Recipe dense_transformer(const Sizes& sizes, const recipe::Layout& layou
   recipe.model.hidden = sizes.hidden;
   recipe.model.vocab = sizes.vocab;
   recipe.model.tie_embeddings = true;
-  recipe.model.attention = {
+  recipe.model.config<blocks::Attention>() = {
       .heads = sizes.heads, .kv_heads = sizes.heads, .head_dim = sizes.hidden / sizes.heads, .rope = false};
-  recipe.model.feed_forward = {.activation = "relu2", .intermediate = sizes.inner};
+  recipe.model.config<blocks::FeedForward>() = {.activation = "relu2", .intermediate = sizes.inner};
   recipe.train.batch = sizes.batch * layout.data_parallel;
   recipe.train.sequence = sizes.sequence;
   recipe.train.micro_steps = 2;

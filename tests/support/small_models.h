@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/mamba.h"
+#include "megacpp/blocks/recurrent.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::testing_support {
@@ -17,10 +21,10 @@ inline recipe::Model small_model(std::string name, std::string pattern) {
   model.hidden = 8;
   model.vocab = 11;
   model.init_std = 0.3;  // large enough that every part matters to the loss
-  model.attention = {.heads = 4, .kv_heads = 2, .head_dim = 4};
-  model.feed_forward = {.intermediate = 12};
-  model.mamba = {.heads = 4, .head_dim = 4, .state = 3, .groups = 2, .chunk = 4};
-  model.recurrent = {.width = 8, .heads = 2};
+  model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 4};
+  model.config<blocks::FeedForward>() = {.intermediate = 12};
+  model.config<blocks::Mamba>() = {.heads = 4, .head_dim = 4, .state = 3, .groups = 2, .chunk = 4};
+  model.config<blocks::Recurrent>() = {.width = 8, .heads = 2};
   return model;
 }
 
@@ -33,11 +37,11 @@ recipe::Model small_model(std::string name, std::string pattern, const Change& c
 
 inline recipe::Model with_experts(std::string name, std::string routing, double capacity_factor) {
   return small_model(std::move(name), "E", [&](recipe::Model& m) {
-    m.feed_forward.experts = 4;
-    m.feed_forward.routing = routing;
-    m.feed_forward.capacity_factor = capacity_factor;
-    m.feed_forward.balance_loss = 0.1;
-    m.feed_forward.z_loss = 0.05;
+    m.config<blocks::FeedForward>().experts = 4;
+    m.config<blocks::FeedForward>().routing = routing;
+    m.config<blocks::FeedForward>().capacity_factor = capacity_factor;
+    m.config<blocks::FeedForward>().balance_loss = 0.1;
+    m.config<blocks::FeedForward>().z_loss = 0.05;
   });
 }
 
@@ -45,40 +49,41 @@ inline std::vector<recipe::Model> small_models() {
   using recipe::Model;
   std::vector<Model> models = {small_model("attention", "A"), small_model("feed_forward", "E"),
                                small_model("mamba", "M"), small_model("recurrent", "R"), small_model("hybrid", "AEMR")};
-  models.push_back(small_model("qk_norm", "A", [](Model& m) { m.attention.qk_norm = true; }));
-  models.push_back(small_model("no_rope", "A", [](Model& m) { m.attention.rope = false; }));
-  models.push_back(small_model("window", "A", [](Model& m) { m.attention.window = 3; }));
+  models.push_back(small_model("qk_norm", "A", [](Model& m) { m.config<blocks::Attention>().qk_norm = true; }));
+  models.push_back(small_model("no_rope", "A", [](Model& m) { m.config<blocks::Attention>().rope = false; }));
+  models.push_back(small_model("window", "A", [](Model& m) { m.config<blocks::Attention>().window = 3; }));
   models.push_back(small_model("sparse", "A", [](Model& m) {
-    m.attention.sparse_block = 2;
-    m.attention.sparse_local = 1;
-    m.attention.sparse_global = 1;
+    m.config<blocks::Attention>().sparse_block = 2;
+    m.config<blocks::Attention>().sparse_local = 1;
+    m.config<blocks::Attention>().sparse_global = 1;
   }));
-  models.push_back(small_model("documents", "AA", [](Model& m) { m.attention.document_mask = true; }));
+  models.push_back(
+      small_model("documents", "AA", [](Model& m) { m.config<blocks::Attention>().document_mask = true; }));
   models.push_back(small_model("tied", "AE", [](Model& m) {
     m.tie_embeddings = true;
     m.embed_scale = 2.0;
     m.z_loss = 0.01;
   }));
-  models.push_back(small_model("relu2", "E", [](Model& m) { m.feed_forward.activation = "relu2"; }));
+  models.push_back(small_model("relu2", "E", [](Model& m) { m.config<blocks::FeedForward>().activation = "relu2"; }));
   models.push_back(small_model("mamba_plain", "M", [](Model& m) {
-    m.mamba.conv_bias = false;
-    m.mamba.norm_per_group = false;
-    m.mamba.dt_limit_low = 0.01;
-    m.mamba.dt_limit_high = 0.05;
+    m.config<blocks::Mamba>().conv_bias = false;
+    m.config<blocks::Mamba>().norm_per_group = false;
+    m.config<blocks::Mamba>().dt_limit_low = 0.01;
+    m.config<blocks::Mamba>().dt_limit_high = 0.05;
   }));
   models.push_back(with_experts("capacity", "token_choice", 1.0));
   models.push_back(with_experts("dropless", "token_choice", 0.0));
   models.push_back(with_experts("expert_choice", "expert_choice", 1.0));
   Model biased = with_experts("sigmoid_bias_shared", "token_choice", 1.25);
-  biased.feed_forward.scoring = "sigmoid";
-  biased.feed_forward.bias_rate = 0.01;
-  biased.feed_forward.shared_intermediate = 6;
+  biased.config<blocks::FeedForward>().scoring = "sigmoid";
+  biased.config<blocks::FeedForward>().bias_rate = 0.01;
+  biased.config<blocks::FeedForward>().shared_intermediate = 6;
   models.push_back(biased);
   Model over_model = with_experts("balance_over_model", "token_choice", 1.25);
   over_model.pattern = "EE";
   over_model.depth = 2;
-  over_model.feed_forward.balance_over = "model";
-  over_model.feed_forward.renormalise = false;
+  over_model.config<blocks::FeedForward>().balance_over = "model";
+  over_model.config<blocks::FeedForward>().renormalise = false;
   models.push_back(over_model);
   return models;
 }

@@ -157,6 +157,14 @@ const std::vector<std::string> kXlaExpertLayouts = {
     "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3",
 };
 
+// Letters of the recipe's own, once in a mesh, and twice over: loops.
+constexpr std::string_view kLettersInLoops = "model.pattern=MDME model.depth=8 ";
+INSTANTIATE_TEST_SUITE_P(Letters, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters, {"expert_parallel=2 tensor_parallel=2"})),
+                         row_name);
+INSTANTIATE_TEST_SUITE_P(LetterLoops, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", kLettersInLoops, {"data_parallel=2 zero=3"})),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
