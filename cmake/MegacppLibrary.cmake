@@ -62,6 +62,8 @@ endfunction()
 function(megacpp_compile_in_batches target)
   if(MEGACPP_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # g++ takes the files of a batch for headers, in which types of an anonymous namespace would differ between users.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()
 
