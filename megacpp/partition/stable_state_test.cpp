@@ -9,7 +9,7 @@
 namespace megacpp::partition {
 namespace {
 
-const ir::Mesh kMesh({{"data", 2}});
+const ir::Mesh kStateMesh({{"data", 2}});
 
 // Replaces the state "w" of this sharding.
 ir::Graph program(const std::string& name, const std::string& sharding) {
@@ -22,16 +22,16 @@ ir::Graph program(const std::string& name, const std::string& sharding) {
 }
 
 TEST(StableStateTest, StateThatStaysWhereItIsPasses) {
-  const Partitioned first = partition(program("micro", "data,-"), kMesh);
+  const Partitioned first = partition(program("micro", "data,-"), kStateMesh);
   for (const char* sharding : {"data,-", "auto"})
-    EXPECT_EQ(partition(program("update", sharding), kMesh, first.inputs).inputs.at("w").sharding,
+    EXPECT_EQ(partition(program("update", sharding), kStateMesh, first.inputs).inputs.at("w").sharding,
               first.inputs.at("w").sharding);
 }
 
 TEST(StableStateTest, AProgramThatPlacesStateDifferentlyIsRefused) {
-  const Partitioned first = partition(program("micro", "data,-"), kMesh);
+  const Partitioned first = partition(program("micro", "data,-"), kStateMesh);
   const base::Problem problem = testing_support::problem_of(
-      base::Code::E1409, [&] { partition(program("update", "-,data"), kMesh, first.inputs); });
+      base::Code::E1409, [&] { partition(program("update", "-,data"), kStateMesh, first.inputs); });
   EXPECT_EQ(problem.where, "w");
   EXPECT_EQ(problem.got, "f32[4,6] as -,data read by program update");
   EXPECT_EQ(problem.wanted, "f32[4,6] as data,- in earlier programs: state stays where it is from step to step");
@@ -39,16 +39,16 @@ TEST(StableStateTest, AProgramThatPlacesStateDifferentlyIsRefused) {
 }
 
 TEST(StableStateTest, AnOutputThatMovesItsStateIsRefused) {
-  const Partitioned sound = partition(program("update", "data,-"), kMesh);
-  EXPECT_NO_THROW(check_stable_state(sound, {}, kMesh));
+  const Partitioned sound = partition(program("update", "data,-"), kStateMesh);
+  EXPECT_NO_THROW(check_stable_state(sound, {}, kStateMesh));
   Partitioned moved = sound;
-  moved.outputs.at("w.next").sharding = ir::parse_sharding("-,data", kMesh);
+  moved.outputs.at("w.next").sharding = ir::parse_sharding("-,data", kStateMesh);
   const base::Problem problem =
-      testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(moved, {}, kMesh); });
+      testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(moved, {}, kStateMesh); });
   EXPECT_EQ(problem.got, "f32[4,6] as -,data written by output 'w.next' of program update");
   Partitioned narrowed = sound;
   narrowed.outputs.at("w.next").whole.dtype = ir::DType::bf16;
-  testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(narrowed, {}, kMesh); });
+  testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(narrowed, {}, kStateMesh); });
 }
 
 }  // namespace
