@@ -71,7 +71,7 @@ int64_t inverse_modulo(int64_t a, int64_t m) {
 
 }  // namespace
 
-// For each place of the window, the places of the output that meet an element lie at even distances: from the first on
+// For each place of the window, the places of the output that meet an element are evenly spaced: from the first on
 // one in every `period`.
 int64_t meetings(const WindowDim& window, int64_t input, int64_t output) {
   const int64_t common = std::gcd(window.stride, window.base_dilation);

@@ -112,7 +112,7 @@ std::optional<int64_t> read_trip_count(std::string_view config) {
   return error == std::errc() ? std::optional(count) : std::nullopt;
 }
 
-// Of a LiteralProto that holds one integer of 32 or 64 bits; scalars are all that is asked for.
+// Of a LiteralProto that holds one integer of 32 or 64 bits; only scalars are needed.
 std::optional<int64_t> read_integer_literal(std::string_view bytes) {
   ProtobufReader reader(bytes, "LiteralProto");
   std::vector<int64_t> values;
