@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <filesystem>
 #include <map>
@@ -200,6 +202,25 @@ TEST(CommandsTest, CheckNansNamesTheOpThatMadeTheLossInfinite) {
       megacpp(tiny("train", {"--check-nans", "--set", "optimizer.lr=1e9", "--set", "optimizer.warmup_steps=0"}));
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("made by node"), std::string::npos) << result.err;
+}
+
+// What the prediction says of this machine has no part in it.
+TEST(CommandsTest, TheRegimeOfARunComesFromWhatItMeasured) {
+  const Json run = Json::parse(megacpp(tiny("train", {"--json"})).out);
+  const Json& parts = run["measured_parts"];
+  double seconds = 0, largest = 0;
+  for (const char* part : {"arithmetic", "memory", "links", "bubble"}) {
+    seconds += parts[part].get<double>();
+    largest = std::max(largest, parts[part].get<double>());
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_LE(seconds, run["step_seconds"].get<double>()) << "nodes take no longer than the steps they are in";
+  EXPECT_EQ(parts["links"], 0) << "one chip";
+  EXPECT_NE(run["regime_because"].get<std::string>().find(fmt::format("{:.0f}%", 100 * largest / seconds)),
+            std::string::npos)
+      << run["regime_because"];
+  const Json single = Json::parse(megacpp(tiny("train", {"--json", "--set", "train.steps=1"})).out);
+  EXPECT_EQ(single["regime"], "not measured") << "the only step warms up";
 }
 
 TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {

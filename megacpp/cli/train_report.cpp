@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/train_report.h"
 
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -30,12 +32,23 @@ Json counters_json(const runtime::Counters& counters) {
           {"device_to_host", transfers(counters.device_to_host)}};
 }
 
+// From what the run measured, never from what was predicted for it.
 fit::Regime regime_of(const TrainedRun& trained) {
   size_t compiles = 0;
   for (const auto& [cause, count] : trained.run.counters().compiles) compiles += static_cast<size_t>(count);
-  return fit::regime_of(trained.launch.estimate().time, {.fallbacks = trained.compiled.fallbacks.size(),
-                                                         .late_compiles = compiles > 1 ? compiles - 1 : 0,
-                                                         .was_shrunk = trained.launch.rung() > 0});
+  std::optional<fit::StepTime> measured;
+  if (const auto parts = trained.run.step_parts())
+    measured = fit::StepTime{
+        .compute = parts->arithmetic, .memory = parts->memory, .exposed = parts->links, .bubble = parts->bubble};
+  return fit::regime_of(measured, {.fallbacks = trained.compiled.fallbacks.size(),
+                                   .late_compiles = compiles > 1 ? compiles - 1 : 0,
+                                   .was_shrunk = trained.launch.rung() > 0});
+}
+
+Json parts_json(const std::optional<runtime::StepParts>& parts) {
+  if (!parts) return {};
+  return {
+      {"arithmetic", parts->arithmetic}, {"memory", parts->memory}, {"links", parts->links}, {"bubble", parts->bubble}};
 }
 
 std::string prediction_text(const fit::Estimate& estimate, double seconds) {
@@ -109,6 +122,7 @@ Json train_json(const TrainedRun& trained) {
                   {"changes_experiment", launch.changes_experiment()},
                   {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
+                  {"measured_parts", parts_json(run.step_parts())},
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};

@@ -92,6 +92,10 @@ TEST_F(XlaCommandsTest, TrainCompilesOnceAndThenLoadsFromItsCache) {
   EXPECT_EQ(third["counters"]["compiles"]["no cache"], 1);
   EXPECT_EQ(first["losses"], second["losses"]);
   EXPECT_EQ(first["counters"]["executions"], 2);
+  EXPECT_EQ(first["regime"], "not measured")
+      << "a plugin does not say where the time went, and the plan's word is no measurement";
+  EXPECT_TRUE(first["measured_parts"].is_null());
+  EXPECT_TRUE(first["measured_peak_bytes"].is_null()) << "absent, not 0";
   EXPECT_EQ(first["fallbacks"], 0);
   EXPECT_NE(first["path"].get<std::string>().find("pjrt_api="), std::string::npos);
   EXPECT_EQ(first["xla_flags"][0]["name"], "xla_backend_optimization_level");

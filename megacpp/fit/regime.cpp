@@ -34,19 +34,19 @@ Regime by_time(const StepTime& time) {
 }  // namespace
 
 std::string_view regime_name(RegimeKind kind) {
-  constexpr std::array<std::string_view, 4> kNames = {"enough work", "communication", "memory or context",
-                                                      "unstable compile or fallback"};
+  constexpr std::array<std::string_view, 5> kNames = {"enough work", "communication", "memory or context",
+                                                      "unstable compile or fallback", "not measured"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 std::string to_text(const Regime& regime) { return fmt::format("{} ({})", regime_name(regime.kind), regime.because); }
 
-Regime regime_of(const StepTime& time, const RegimeFacts& facts) {
+Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts) {
   if (facts.late_compiles > 0) return {RegimeKind::unstable, counted(facts.late_compiles, "compile") + " after step 0"};
   if (facts.fallbacks > 0) return {RegimeKind::unstable, counted(facts.fallbacks, "fallback")};
   if (!facts.fits) return {RegimeKind::memory_or_context, "it does not fit"};
   if (facts.was_shrunk) return {RegimeKind::memory_or_context, "what was asked for did not fit"};
-  return by_time(time);
+  return time ? by_time(*time) : Regime{RegimeKind::not_measured, "nothing says where the time of a step went"};
 }
 
 Regime regime_of(const Estimate& estimate) {

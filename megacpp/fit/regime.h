@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,8 @@
 
 namespace megacpp::fit {
 
-enum class RegimeKind : uint8_t { enough_work, communication, memory_or_context, unstable };
-/// "enough work", "communication", "memory or context", "unstable compile or fallback"
+enum class RegimeKind : uint8_t { enough_work, communication, memory_or_context, unstable, not_measured };
+/// "enough work", "communication", "memory or context", "unstable compile or fallback", "not measured"
 std::string_view regime_name(RegimeKind kind);
 
 struct Regime {
@@ -32,8 +33,9 @@ struct RegimeFacts {
 };
 
 /// The first that holds: a program that changes or falls back makes predictions worth little; without memory nothing
-/// runs; then what takes the largest part of the step.
-Regime regime_of(const StepTime& time, const RegimeFacts& facts);
+/// runs; then what takes the largest part of the step. `time` is predicted of a plan and measured of a run; a run that
+/// could not measure its parts has none, and is told so.
+Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts);
 /// Of a plan.
 Regime regime_of(const Estimate& estimate);
 

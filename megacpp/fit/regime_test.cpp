@@ -15,6 +15,11 @@ TEST(RegimeTest, TheLargestPartOfTheStepDecides) {
   EXPECT_EQ(text({.compute = 1, .exposed = 1, .bubble = 2}), "communication (pipeline bubble: 50% of the step)");
 }
 
+TEST(RegimeTest, ARunThatMeasuredNothingSaysSo) {
+  EXPECT_EQ(to_text(regime_of(std::nullopt, {})), "not measured (nothing says where the time of a step went)");
+  EXPECT_EQ(regime_of(std::nullopt, {.late_compiles = 1}).kind, RegimeKind::unstable) << "what is known still counts";
+}
+
 TEST(RegimeTest, AProgramThatIsNotWhatItShouldBeComesFirst) {
   const StepTime busy{.compute = 1};
   EXPECT_EQ(text(busy, {.fallbacks = 1, .fits = false}), "unstable compile or fallback (1 fallback)");

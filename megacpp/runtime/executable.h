@@ -46,6 +46,16 @@ struct TraceEvent {
   double end;
 };
 
+/// Where the time of a step went on a chip, as that chip measured it.
+struct StepParts {
+  double arithmetic = 0;  // seconds in kernels that do many operations on each byte: products, attention, scans
+  double memory = 0;      // in all other kernels and copies
+  double links = 0;       // in collectives, waiting for members included
+  double bubble = 0;      // in sends and receives between the stages of a pipeline, waiting included
+
+  double seconds() const { return arithmetic + memory + links + bubble; }
+};
+
 enum class StepMode : uint8_t {
   plain,
   check_values,  // look at every result, and throw NotFinite at the first NaN or infinity
@@ -103,6 +113,9 @@ class Executable {
   virtual std::string path() const = 0;
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
+  /// The mean over the steps after the first, which warms up, of the local chip whose steps took longest. Nothing where
+  /// the backend cannot tell, and before a second step.
+  virtual std::optional<StepParts> step_parts() const { return std::nullopt; }
   /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const { return {}; }
   /// What a chip did when, in the first steps, as many as loading asked for.

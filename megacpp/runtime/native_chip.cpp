@@ -8,6 +8,25 @@
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::runtime {
+namespace {
+
+// Operations on each byte from which a kernel counts as arithmetic: elementwise clusters stay below, products of more
+// than a few rows are far above.
+constexpr double kArithmeticIntensity = 4;
+
+double StepParts::*part_of(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op == ops::kDoneOp) return &StepParts::links;
+  if (const ops::Transfer* transfer = ops::transfer_of(node))
+    return transfer->is_of_group() ? &StepParts::links : &StepParts::bubble;
+  const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+  double bytes = 0;
+  for (const ir::TensorType& type : operands) bytes += static_cast<double>(type.bytes());
+  for (const ir::TensorType& type : results) bytes += static_cast<double>(type.bytes());
+  const double flops = ops::op_def(node.op).cost({operands, results, node.attrs}).flops;
+  return flops >= kArithmeticIntensity * bytes ? &StepParts::arithmetic : &StepParts::memory;
+}
+
+}  // namespace
 
 NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& ports,
                        std::unique_ptr<ChipDevice> device, const Options& options)
@@ -43,6 +62,7 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
   Call call;
   call.node = n;
   call.timer = timer_of(node.op);
+  call.part = part_of(graph, node);
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
     call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));
@@ -181,14 +201,13 @@ void NativeChip::drain() {
 
 void NativeChip::run_call(const Program& program, const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
-  const bool is_traced = trace_.size() < trace_.capacity();
-  if (!options_.profile && !is_traced) return call.device.run();
   const auto start = std::chrono::steady_clock::now();
   call.device.run();
   const auto end = std::chrono::steady_clock::now();
   const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
-  timers_[call.timer].second += seconds(end - start);
-  if (is_traced)
+  parts_.*call.part += seconds(end - start);
+  if (options_.profile) timers_[call.timer].second += seconds(end - start);
+  if (trace_.size() < trace_.capacity())
     trace_.push_back(
         {program.graph, call.node, seconds(start - options_.trace_from), seconds(end - options_.trace_from)});
 }

@@ -49,6 +49,9 @@ class NativeChip {
   void drain();
 
   ChipMemory memory() const;
+  /// Seconds since load or since they were cleared.
+  const StepParts& parts() const { return parts_; }
+  void clear_parts() { parts_ = {}; }
   const std::vector<std::pair<std::string, double>>& op_seconds() const { return timers_; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
 
@@ -60,6 +63,7 @@ class NativeChip {
     int64_t end_offset = 0;  // end of the highest aligned bytes it was handed
     uint32_t node = 0;
     size_t timer = 0;
+    double StepParts::*part = &StepParts::memory;  // of the step that its time counts as
   };
   struct Copy {
     std::byte* to;
@@ -101,6 +105,7 @@ class NativeChip {
   std::vector<Transfers> transfers_;  // by action
   std::vector<std::pair<std::string, double>> timers_;
   std::vector<TraceEvent> trace_;  // never more than it has capacity for from the start
+  StepParts parts_;
   int64_t measured_peak_ = 0;
 };
 

@@ -39,6 +39,20 @@ void NativeExecutable::run_step(StepMode mode) {
   counters_.executions += 1;
   counters_.host_syncs += 1;
   threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
+  if (step > 0) return;
+  for (const auto& [number, chip] : chips_) chip->clear_parts();
+}
+
+std::optional<StepParts> NativeExecutable::step_parts() const {
+  if (steps_ < 2) return std::nullopt;
+  const auto slowest =
+      std::ranges::max_element(chips_, {}, [](const auto& numbered) { return numbered.second->parts().seconds(); });
+  const StepParts& all = slowest->second->parts();
+  const double steps = static_cast<double>(steps_ - 1);
+  return StepParts{.arithmetic = all.arithmetic / steps,
+                   .memory = all.memory / steps,
+                   .links = all.links / steps,
+                   .bubble = all.bubble / steps};
 }
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
