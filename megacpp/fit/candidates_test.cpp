@@ -87,7 +87,7 @@ TEST(CandidatesTest, PipelinesAreLeftOutWhereTheBackendRunsNone) {
   for (const LayoutChoice& choice : candidates.legal) EXPECT_EQ(choice.pipeline, 1);
   const auto at = std::ranges::find(candidates.dropped, none.reason(), &Dropped::reason);
   ASSERT_NE(at, candidates.dropped.end());
-  EXPECT_EQ(at->layouts, 20);  // 35 products of five, 15 of four
+  EXPECT_EQ(at->layouts, 15);  // 35 products of five, 20 of four
 }
 
 TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {

@@ -25,7 +25,8 @@ RuntimeRange runtime_range(Builder& b, int64_t size, const ir::Axes& axes, const
     const ValueId skipped = b.mul(index, integer(stored));
     const ValueId left = b.sub(range.count, skipped);
     range.first = b.add(range.first, skipped);
-    range.count = b.min(b.max(left, integer(0)), integer(stored));
+    const ValueId at_least_none = b.max(left, integer(0));  // in a statement of its own: arguments have no order
+    range.count = b.min(at_least_none, integer(stored));
   }
   return range;
 }

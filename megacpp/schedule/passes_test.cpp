@@ -44,7 +44,9 @@ TEST(PassesTest, RemoveDeadKeepsResults) { expect_results_kept(remove_dead, ops:
 
 TEST(PassesTest, FoldAccumulationKeepsResults) { expect_results_kept(fold_accumulation, ops::Form::built); }
 
-TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::fused); }
+TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::clustered); }
+
+TEST(PassesTest, LowerElementwiseKeepsResults) { expect_results_kept(lower_elementwise, ops::Form::fused); }
 
 TEST(PassesTest, OrderKeepsResults) { expect_results_kept(order_for_low_peak, ops::Form::built); }
 

@@ -109,7 +109,7 @@ TEST_P(OverlapTest, RunningNeverAllocates) {
 TEST_P(OverlapTest, CollectivesAreUnderWayBesideWork) {
   const TrainingRun run(GetParam().layout);
   int64_t started = 0;
-  for (const ir::Node& node : run.compiled().stages[0].find(compile::ProgramKind::micro_step).graph.nodes())
+  for (const ir::Node& node : run.compiled().stages[0].programs[0].graph.nodes())
     started += node.op == ops::kStartOp ? 1 : 0;
   EXPECT_GE(started, GetParam().started);
 }
