@@ -12,6 +12,12 @@ namespace {
 using testing_support::test_assumptions;
 using testing_support::test_recipe;
 
+/// Nothing is recomputed: growing is compared with a scan that plans every size.
+recipe::Recipe keeping_recipe(const std::string& layout) {
+  return test_recipe(
+      {layout, "train.recompute.A=none", "train.recompute.M=none", "train.recompute.E=none", "train.recompute.R=none"});
+}
+
 /// One multiple after the other, until it does not fit.
 int64_t by_scan(const recipe::Recipe& recipe, const std::string& key, int64_t unit, const Assumptions& assumptions) {
   int64_t largest = 0;
@@ -20,7 +26,7 @@ int64_t by_scan(const recipe::Recipe& recipe, const std::string& key, int64_t un
 }
 
 TEST(GrowTest, TheLargestBatchIsThatOfALinearScan) {
-  const recipe::Recipe recipe = test_recipe({"layout.data_parallel=2"});
+  const recipe::Recipe recipe = keeping_recipe("layout.data_parallel=2");
   const int64_t now = compile_candidate(recipe, {}, test_assumptions("host:2")).needed();
   for (const int64_t limit : {now, now - 1, now + now / 3, now * 5 / 2}) {
     const Assumptions assumptions = test_assumptions("host:2", limit);
@@ -36,7 +42,7 @@ TEST(GrowTest, TheLargestBatchIsThatOfALinearScan) {
 }
 
 TEST(GrowTest, TheLongestSequenceIsThatOfALinearScan) {
-  const recipe::Recipe recipe = test_recipe({"layout.tensor_parallel=2"});
+  const recipe::Recipe recipe = keeping_recipe("layout.tensor_parallel=2");
   const int64_t now = compile_candidate(recipe, {}, test_assumptions("host:2")).needed();
   for (const int64_t limit : {now, now * 7 / 2}) {
     const Assumptions assumptions = test_assumptions("host:2", limit);

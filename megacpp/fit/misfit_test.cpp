@@ -13,8 +13,9 @@ using base::Code;
 
 // Four chips of a TPU, whose code lies in the same memory; limits are by chip, 0: the hardware's own.
 Estimate with_limits(const std::vector<int64_t>& limits) {
-  const std::vector<std::string> settings = {"layout.data_parallel=4", "train.batch=4", "train.sequence=64",
-                                             "layout.zero=0"};
+  const std::vector<std::string> settings = {
+      "layout.data_parallel=4", "train.batch=4",          "train.sequence=64",      "layout.zero=0",
+      "train.recompute.A=none", "train.recompute.M=none", "train.recompute.E=none", "train.recompute.R=none"};
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
   return make_estimate(
       recipe, {.slice = hw::parse_target("v6e:2x2"),
