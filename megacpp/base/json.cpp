@@ -15,8 +15,8 @@
 namespace megacpp::base {
 namespace {
 
-constexpr size_t kMaxDepth = 200;        // deeper text is an attack or an accident
-constexpr size_t kLongestMessage = 200;  // the library quotes the token it stopped at, however long
+constexpr size_t kMaxDepth = 200;     // deeper text is an attack or an accident
+constexpr size_t kLongestQuote = 40;  // of a token, in messages
 
 /// Where a bare word stood that the text now has a number for.
 struct BareWord {
@@ -79,32 +79,11 @@ struct CountedText {
   bool operator==(const CountedText& other) const { return at == other.at; }
 };
 
-struct SyntaxError {
-  std::string got, wanted;
-};
-
-/// Of the library's "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing value
-/// - unexpected ']'; expected '[', '{', or a literal", or "... - invalid literal; last read: '...'".
-SyntaxError syntax_error(const std::exception& error) {
-  std::string_view words = error.what();
-  const auto drop_until = [&words](std::string_view mark) {
-    if (const size_t at = words.find(mark); at != std::string_view::npos) words.remove_prefix(at + mark.size());
-  };
-  drop_until("] ");
-  if (words.starts_with("parse error at ")) drop_until(": ");
-  if (words.starts_with("syntax error ")) drop_until(" - ");
-  if (words.starts_with("unexpected end of input")) words.remove_prefix(std::string_view("unexpected ").size());
-  const size_t expected = words.rfind("; expected ");
-  std::string got(words.substr(0, std::min(expected, kLongestMessage)));
-  if (got == "end of input") got = "the end of the text";
-  return {std::move(got), expected == std::string_view::npos ? "JSON" : std::string(words.substr(expected + 11))};
-}
-
 /// Builds the value from the events of the library's parser.
 class ValueBuilder : public Json::json_sax_t {
  public:
-  ValueBuilder(std::vector<BareWord> words, Code code, const std::string& where)
-      : words_(std::move(words)), code_(code), where_(where) {}
+  ValueBuilder(std::string_view text, std::vector<BareWord> words, Code code, const std::string& where)
+      : text_(text), words_(std::move(words)), code_(code), where_(where) {}
 
   size_t* read() { return &read_; }
   Json take() { return std::move(root_); }
@@ -147,9 +126,14 @@ class ValueBuilder : public Json::json_sax_t {
     return true;
   }
 
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    const SyntaxError what = syntax_error(error);
-    fail(what.got, what.wanted);
+  /// In our own words: the library's differ between its versions. It counts the end of the text as a character read.
+  bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOverflow = 406;
+    if (error.id == kNumberOverflow) fail("the number " + token.substr(0, kLongestQuote), "one that a double holds");
+    if (position > text_.size() || read_ == 0) fail("the end of the text", "JSON");
+    const auto byte = static_cast<unsigned char>(text_[read_ - 1]);
+    fail(byte >= 0x20 && byte < 0x7f ? fmt::format("'{}'", text_[read_ - 1]) : fmt::format("byte 0x{:02x}", byte),
+         "JSON");
   }
 
  private:
@@ -180,6 +164,7 @@ class ValueBuilder : public Json::json_sax_t {
     return true;
   }
 
+  std::string_view text_;
   std::vector<BareWord> words_;
   Code code_;
   const std::string& where_;
@@ -199,7 +184,7 @@ Json parse_json(std::string_view text, Code code, const std::string& where) {
     words = replace_bare_words(legal);
     text = legal;
   }
-  ValueBuilder builder(std::move(words), code, where);
+  ValueBuilder builder(text, std::move(words), code, where);
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     *builder.read() = nul;  // the library takes it for the end of the text
     builder.fail("a NUL byte", "JSON");

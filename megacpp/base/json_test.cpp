@@ -121,9 +121,13 @@ TEST(JsonTest, BrokenTextIsRefusedWithItsPlace) {
   EXPECT_EQ(refused("[1, 2, x]").where, "a.json, byte 8");
   EXPECT_EQ(refused("[NaN, x]").where, "a.json, byte 7");
   EXPECT_EQ(refused("[1").got, "the end of the text");
-  EXPECT_EQ(refused("{]").got, "unexpected ']'");
-  EXPECT_EQ(refused("{]").wanted, "string literal");
-  EXPECT_EQ(refused("[x").got, "invalid literal; last read: '[x'");
+  EXPECT_EQ(refused("").got, "the end of the text");
+  EXPECT_EQ(refused("\"x").got, "the end of the text");
+  EXPECT_EQ(refused("tru").got, "the end of the text");
+  EXPECT_EQ(refused("{]").got, "']'");
+  EXPECT_EQ(refused("[1,]").got, "']'");
+  EXPECT_EQ(refused("\"\xff\"").got, "byte 0xff");
+  EXPECT_EQ(refused("[1e999]").got, "the number 1e999");
 }
 
 TEST(JsonTest, EveryPrefixOfATextIsRefused) {
