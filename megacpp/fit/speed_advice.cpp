@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/recipe/recompute.h"
+
 namespace megacpp::fit {
 namespace {
 
