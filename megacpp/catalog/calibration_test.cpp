@@ -101,7 +101,7 @@ TEST(CalibrationTest, LeavingOneOutJudgesEachByTheOthersOnly) {
 TEST(CalibrationTest, TheSameLayoutByAnotherVersionIsLeftOutToo) {
   std::vector<Sample> samples = layouts(6, 0);
   Sample again = samples[2];
-  again.signature.code_version = "another";
+  again.signature.build.code_version = "another";
   again.measured *= 2;
   samples.push_back(again);
   const std::vector<Judged> judged = leave_one_out(samples).judged;

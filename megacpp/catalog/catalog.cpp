@@ -51,6 +51,16 @@ Entry read_entry(const Database& database, int64_t id, const Signature& signatur
   return entry;
 }
 
+/// What another build was the last to learn of the same launch, without its rows.
+std::optional<Entry> newest_of_subject(const Database& database, const Signature& signature) {
+  Statement row = database.prepare(fmt::format(
+      "SELECT signature.id, {} FROM signature JOIN outcome ON outcome.signature = signature.id WHERE subject = ? "
+      "ORDER BY outcome.id DESC LIMIT 1",
+      kSignatureColumns));
+  if (!row.bind(subject_text(signature)).step()) return std::nullopt;
+  return Entry{.id = row.integer(0), .signature = read_signature(row, 1)};
+}
+
 /// The newest start, unless the signature has run as asked since it was written.
 std::optional<Start> start_of(const Database& database, int64_t signature) {
   Statement row = database.prepare(
@@ -87,10 +97,11 @@ int64_t Catalog::id_of(const Signature& signature) {
   if (const auto known = find_id(database_, signature)) return *known;
   database_
       .prepare(
-          "INSERT INTO signature (key, subject, code_version, hardware, model, model_hash, layout, features, shape) "
-          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(key_text(signature), subject_text(signature), signature.code_version, signature.hardware, signature.model,
-            signature.model_hash, signature.layout, signature.features, signature.shape)
+          "INSERT INTO signature (key, subject, code_version, platform, hardware, model, model_hash, layout, features, "
+          "shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(key_text(signature), subject_text(signature), signature.build.code_version, signature.build.platform,
+            signature.hardware, signature.model, signature.model_hash, signature.layout, signature.features,
+            signature.shape)
       .run();
   return database_.last_id();
 }
@@ -98,11 +109,11 @@ int64_t Catalog::id_of(const Signature& signature) {
 void Catalog::record(const Outcome& outcome) {
   Transaction transaction(database_);
   database_
-      .prepare(fmt::format("INSERT INTO outcome (signature, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      .prepare(fmt::format("INSERT INTO outcome (signature, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                            kOutcomeColumns))
       .bind(id_of(outcome.signature), outcome.at, outcome.ending == Ending::fits, outcome.oom_class, outcome.stage,
             outcome.rung, outcome.chip, outcome.predicted_bytes, outcome.measured_bytes, outcome.limit_bytes,
-            outcome.predicted_seconds, outcome.measured_seconds, outcome.note)
+            outcome.predicted_seconds, outcome.measured_seconds, outcome.note, report_text(outcome.report))
       .run();
   transaction.commit();
 }
@@ -118,9 +129,14 @@ void Catalog::remember_start(const Signature& asked, const Start& start) {
 }
 
 std::optional<Remembered> Catalog::remembered(const Signature& signature) const {
-  const std::optional<int64_t> id = find_id(database_, signature);
-  if (!id) return std::nullopt;
+  std::optional<int64_t> id = find_id(database_, signature);
   Remembered remembered;
+  if (!id) {
+    const std::optional<Entry> other = newest_of_subject(database_, signature);
+    if (!other) return std::nullopt;
+    id = other->id;
+    remembered.other_build = other->signature.build;
+  }
   for (Outcome& outcome : read_entry(database_, *id, signature).outcomes) {
     (outcome.ending == Ending::fits ? remembered.fits : remembered.fails) += 1;
     if (outcome.measured_seconds) remembered.step_seconds = outcome.measured_seconds;

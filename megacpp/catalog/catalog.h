@@ -51,10 +51,11 @@ class Catalog {
   void record(const Outcome& outcome);
   /// For the next launch that asks for `asked`: `start` is what worked instead.
   void remember_start(const Signature& asked, const Start& start);
+  /// What this very build learnt of the signature; where it never tried it, what the last other build did.
   std::optional<Remembered> remembered(const Signature& signature) const;
 
   void record_calibration(const Sample& sample);
-  /// What was measured on a lane, the newest of each subject (signature without code version), oldest first. With
+  /// What was measured on a lane, the newest of each subject (signature without its build), oldest first. With
   /// `excluding` nothing of that one's subject, whatever version of the program measured it.
   std::vector<Sample> samples(const std::string& lane, const std::string& quantity,
                               const std::optional<Signature>& excluding = {}) const;

@@ -12,7 +12,7 @@ namespace {
 class CatalogTest : public testing::Test {
  protected:
   static Signature launch(const std::string& layout, const std::string& version = "0.1.0") {
-    return {.code_version = version,
+    return {.build = {.code_version = version},
             .hardware = "v6e:4x4",
             .model = "nam56r-tiny",
             .model_hash = "00ff",
@@ -37,7 +37,19 @@ TEST_F(CatalogTest, AnUnknownSignatureIsNotRemembered) {
   EXPECT_FALSE(catalog_.remembered(launch("data=2")));
   catalog_.record({.signature = launch("data=4"), .at = "t"});
   EXPECT_FALSE(catalog_.remembered(launch("data=2")));
-  EXPECT_FALSE(catalog_.remembered(launch("data=4", "0.2.0")));
+}
+
+TEST_F(CatalogTest, WhatAnotherBuildLearntIsRememberedAsItsOwn) {
+  catalog_.record({.signature = launch("data=4", "0.1.0+aa"), .at = "t1", .ending = Ending::fails});
+  catalog_.record({.signature = launch("data=4", "0.1.0+bb"), .at = "t2"});
+  const std::optional<Remembered> others = catalog_.remembered(launch("data=4", "0.1.0+cc"));
+  ASSERT_TRUE(others && others->other_build);
+  EXPECT_EQ(others->other_build->code_version, "0.1.0+bb") << "the last";
+  EXPECT_EQ(others->last->at, "t2");
+  EXPECT_FALSE(catalog_.remembered(launch("data=4", "0.1.0+aa"))->other_build) << "its own comes first";
+  Signature plugin = launch("data=4", "0.1.0+bb");
+  plugin.build.platform = "plugin cpu 0.6 (build 77)";
+  EXPECT_TRUE(catalog_.remembered(plugin)->other_build) << "another plugin is another, too";
 }
 
 TEST_F(CatalogTest, AnOutcomeComesBackWhole) {

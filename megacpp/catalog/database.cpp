@@ -176,6 +176,17 @@ Database Database::in_memory() {
   return database;
 }
 
+Database Database::copy_in_memory() const {
+  Database copy = in_memory();
+  sqlite3* to = copy.database_.get();
+  sqlite3_backup* backup = sqlite3_backup_init(to, "main", database_.get(), "main");
+  if (backup == nullptr) fail(to, sqlite3_extended_errcode(to), file_of(database_.get()));
+  sqlite3_backup_step(backup, -1);  // a failure is said by the end
+  const int result = sqlite3_backup_finish(backup);
+  if (result != SQLITE_OK) fail(to, result, file_of(database_.get()));
+  return copy;
+}
+
 std::array<unsigned char, Database::kHeaderSize> Database::header() const {
   std::array<unsigned char, kHeaderSize> bytes = {};
   sqlite3_file* file = file_handle(database_.get());

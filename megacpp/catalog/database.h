@@ -85,6 +85,8 @@ class Database {
   Database(const std::filesystem::path& path, const Options& options);
   /// An empty one that no file holds.
   static Database in_memory();
+  /// The whole content in a database that no file holds.
+  Database copy_in_memory() const;
 
   /// The first bytes of the file as they lie on disk, with no lock and no recovery; as many zeros as it is shorter.
   static constexpr size_t kHeaderSize = 100;

@@ -11,8 +11,14 @@
 namespace megacpp::catalog {
 namespace {
 
-std::string failure_text(const Outcome& outcome) {
-  std::string text = "failed on " + outcome.at;
+// What another build learnt says so.
+std::string by_text(const Remembered& known) {
+  return known.other_build ? " by another build (" + to_text(*known.other_build) + ")" : "";
+}
+
+std::string failure_text(const Remembered& known) {
+  const Outcome& outcome = *known.last;
+  std::string text = "failed on " + outcome.at + by_text(known);
   if (!outcome.stage.empty()) text += " at " + outcome.stage;
   if (!outcome.oom_class.empty()) text += fmt::format(" ({} out of memory)", outcome.oom_class);
   if (!outcome.chip.empty()) text += " on " + outcome.chip;
@@ -22,14 +28,15 @@ std::string failure_text(const Outcome& outcome) {
 Ranked of_known(size_t index, const Remembered& known, std::optional<double> predicted) {
   const Outcome& last = *known.last;
   if (last.ending == Ending::fails)
-    return {.candidate = index, .standing = Standing::failed, .seconds = {}, .reason = failure_text(last)};
+    return {.candidate = index, .standing = Standing::failed, .seconds = {}, .reason = failure_text(known)};
   const std::optional<double> measured = known.step_seconds;
   return {.candidate = index,
           .standing = Standing::runs,
           .seconds = measured ? measured : predicted,
           .is_measured = measured.has_value(),
-          .reason = measured ? fmt::format("ran on {} at {} a step", last.at, base::human_seconds(*measured))
-                             : fmt::format("fitted on {}, step not timed", last.at)};
+          .reason = measured ? fmt::format("ran on {}{} at {} a step", last.at, by_text(known),
+                                           base::human_seconds(*measured))
+                             : fmt::format("fitted on {}{}, step not timed", last.at, by_text(known))};
 }
 
 Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double> predicted,
@@ -38,13 +45,18 @@ Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double
     return {.candidate = index,
             .standing = Standing::too_large,
             .seconds = {},
-            .reason = candidate.why_not.empty() ? "does not fit on paper" : candidate.why_not};
+            .reason = candidate.why_not.empty() ? "does not fit by estimate" : candidate.why_not};
   Ranked ranked = {.candidate = index, .standing = Standing::unknown, .seconds = predicted, .reason = "never tried"};
   if (!predicted) return ranked;
   ranked.reason += fmt::format(", {} a step predicted", base::human_seconds(*predicted));
   if (correction.method != Method::none)
     ranked.reason += fmt::format(" (corrected by {} measured)", correction.samples);
   return ranked;
+}
+
+/// A failure of another build is judged by estimate again.
+bool is_trusted(const std::optional<Remembered>& known) {
+  return known && known->last && !(known->other_build && known->last->ending == Ending::fails);
 }
 
 /// Having run says nothing about how fast something is: what ran is not better than what might be faster.
@@ -60,8 +72,9 @@ std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const 
     std::optional<double> predicted;
     if (!candidate.step_seconds.empty()) predicted = correction.corrected(candidate.step_seconds);
     const std::optional<Remembered> known = catalog.remembered(candidate.signature);
-    order.push_back(known && known->last ? of_known(i, *known, predicted)
-                                         : of_unknown(i, candidate, predicted, correction));
+    order.push_back(is_trusted(known) ? of_known(i, *known, predicted)
+                                      : of_unknown(i, candidate, predicted, correction));
+    if (known && known->last && !is_trusted(known)) order.back().reason += "; " + failure_text(*known);
   }
   const auto seconds = [](const Ranked& ranked) {
     return ranked.seconds.value_or(std::numeric_limits<double>::infinity());

@@ -34,6 +34,18 @@ TEST_F(RankTest, WithoutMemoryThePredictionDecides) {
   EXPECT_EQ(ranked_[0].reason, "never tried, 1.00 s a step predicted");
 }
 
+TEST_F(RankTest, AnotherBuildsFailureIsJudgedByEstimateAgain) {
+  Signature other = layout("failed there");
+  other.build.code_version = "0.0.9";
+  catalog_.record({.signature = other, .at = "t1", .ending = Ending::fails});
+  other = layout("ran there");
+  other.build.code_version = "0.0.9";
+  catalog_.record({.signature = other, .at = "t2", .measured_seconds = 3});
+  EXPECT_EQ(order({candidate("ran there", 9), candidate("failed there", 1)}), (Names{"failed there", "ran there"}));
+  EXPECT_EQ(ranked_[0].reason, "never tried, 1.00 s a step predicted; failed on t1 by another build (0.0.9)");
+  EXPECT_EQ(ranked_[1].reason, "ran on t2 by another build (0.0.9) at 3.00 s a step");
+}
+
 TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
   catalog_.record({.signature = layout("ran slowly"), .at = "t1", .measured_seconds = 9});
   catalog_.record({.signature = layout("ran"), .at = "t2", .measured_seconds = 5});

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/catalog/oom_report.h"
 #include "megacpp/catalog/signature.h"
 
 namespace megacpp::catalog {
@@ -31,6 +32,7 @@ struct Outcome {
   std::optional<double> predicted_seconds = {};  // of a step
   std::optional<double> measured_seconds = {};   //
   std::string note = {};
+  std::optional<OomReport> report = {};  // of a failure; absent in rows of version 1
 };
 
 using Setting = std::pair<std::string, std::string>;  // recipe key, value
@@ -45,6 +47,7 @@ struct Start {
 
 /// What is known of a signature.
 struct Remembered {
+  std::optional<Build> other_build = {};  // that learnt it; absent: the signature's own
   std::optional<Outcome> last = {};
   int64_t fits = 0;                         // launches that ended so
   int64_t fails = 0;                        //

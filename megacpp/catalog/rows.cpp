@@ -38,28 +38,31 @@ std::string text_of(const Json& value) {
 }  // namespace
 
 Signature read_signature(const Statement& row, int first) {
-  return {.code_version = row.text(first),
-          .hardware = row.text(first + 1),
-          .model = row.text(first + 2),
-          .model_hash = row.text(first + 3),
-          .layout = row.text(first + 4),
-          .features = row.text(first + 5),
-          .shape = row.text(first + 6)};
+  return {.build = {.code_version = row.text(first), .platform = row.text(first + 1)},
+          .hardware = row.text(first + 2),
+          .model = row.text(first + 3),
+          .model_hash = row.text(first + 4),
+          .layout = row.text(first + 5),
+          .features = row.text(first + 6),
+          .shape = row.text(first + 7)};
 }
 
 Outcome read_outcome(const Statement& row, int first) {
-  return {.at = row.text(first),
-          .ending = row.integer(first + 1) != 0 ? Ending::fits : Ending::fails,
-          .oom_class = row.text(first + 2),
-          .stage = row.text(first + 3),
-          .rung = row.integer(first + 4),
-          .chip = row.text(first + 5),
-          .predicted_bytes = row.maybe_integer(first + 6),
-          .measured_bytes = row.maybe_integer(first + 7),
-          .limit_bytes = row.maybe_integer(first + 8),
-          .predicted_seconds = row.maybe_real(first + 9),
-          .measured_seconds = row.maybe_real(first + 10),
-          .note = row.text(first + 11)};
+  Outcome outcome{.at = row.text(first),
+                  .ending = row.integer(first + 1) != 0 ? Ending::fits : Ending::fails,
+                  .oom_class = row.text(first + 2),
+                  .stage = row.text(first + 3),
+                  .rung = row.integer(first + 4),
+                  .chip = row.text(first + 5),
+                  .predicted_bytes = row.maybe_integer(first + 6),
+                  .measured_bytes = row.maybe_integer(first + 7),
+                  .limit_bytes = row.maybe_integer(first + 8),
+                  .predicted_seconds = row.maybe_real(first + 9),
+                  .measured_seconds = row.maybe_real(first + 10),
+                  .note = row.text(first + 11)};
+  if (!row.text(first + 12).empty())
+    outcome.report = oom_report_of(parsed(row, first + 12, "report", Json::value_t::object));
+  return outcome;
 }
 
 Start read_start(const Statement& row, int first) {
@@ -69,6 +72,10 @@ Start read_start(const Statement& row, int first) {
   const Json reasons = parsed(row, first + 3, "reasons", Json::value_t::array);
   for (const Json& reason : reasons) start.reasons.push_back(text_of(reason));
   return start;
+}
+
+std::string report_text(const std::optional<OomReport>& report) {
+  return report ? base::to_text(to_json(*report)) : "";
 }
 
 std::string settings_text(const std::vector<Setting>& settings) {

@@ -10,19 +10,22 @@ namespace megacpp::catalog {
 
 // Each list of columns ends with nothing; `read` functions take the column at which it begins.
 inline constexpr const char* kSignatureColumns =
-    "signature.code_version, signature.hardware, signature.model, signature.model_hash, signature.layout, "
+    "signature.code_version, signature.platform, signature.hardware, signature.model, signature.model_hash, "
+    "signature.layout, "
     "signature.features, signature.shape";
-inline constexpr int kSignatureWidth = 7;
+inline constexpr int kSignatureWidth = 8;
 Signature read_signature(const Statement& row, int first);
 
 inline constexpr const char* kOutcomeColumns =
     "at, fits, oom_class, stage, rung, chip, predicted_bytes, measured_bytes, limit_bytes, predicted_seconds, "
-    "measured_seconds, note";
+    "measured_seconds, note, report";
 /// Without its signature, which is a row of another table.
 Outcome read_outcome(const Statement& row, int first);
 
 inline constexpr const char* kStartColumns = "at, rung, settings, reasons";
 Start read_start(const Statement& row, int first);
+/// Empty where there is none.
+std::string report_text(const std::optional<OomReport>& report);
 std::string settings_text(const std::vector<Setting>& settings);
 std::string reasons_text(const std::vector<std::string>& reasons);
 

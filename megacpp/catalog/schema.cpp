@@ -9,13 +9,19 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/location.h"
+#include "megacpp/catalog/rewrite_signatures.h"
 
 namespace megacpp::catalog {
 namespace {
 
+struct Step {
+  const char* tables;
+  void (*rewrite)(const Database&) = nullptr;  // rows, once the tables are as they should be
+};
+
 /// Step n brings version n to n + 1. A step that was released never changes; a new version is a new step.
-constexpr const char* kSteps[] = {
-    R"(
+constexpr Step kSteps[] = {
+    {.tables = R"(
 CREATE TABLE signature (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   key TEXT NOT NULL UNIQUE,
@@ -66,7 +72,13 @@ CREATE TABLE sample (          -- predicted parts against one measured number
 );
 CREATE INDEX sample_signature ON sample (signature);
 CREATE INDEX sample_lane ON sample (lane, quantity);
+)"},
+    {.tables = R"(
+ALTER TABLE signature ADD COLUMN platform TEXT NOT NULL DEFAULT '';  -- plugin and driver; empty: the build's own backend
+ALTER TABLE outcome ADD COLUMN report TEXT NOT NULL DEFAULT '';      -- JSON of an out-of-memory report, or empty
+CREATE INDEX signature_subject ON signature (subject);
 )",
+     .rewrite = rewrite_signatures},
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 
@@ -121,7 +133,7 @@ std::set<std::string> columns_of(const Database& database) {
 /// What the steps up to `version` make, which every file of that version has.
 std::set<std::string> columns_of_version(int64_t version) {
   const Database database = Database::in_memory();
-  for (int64_t step = 0; step < version; ++step) database.execute(kSteps[step]);
+  for (int64_t step = 0; step < version; ++step) database.execute(kSteps[step].tables);
   return columns_of(database);
 }
 
@@ -140,7 +152,10 @@ void bring_up_to_date(const Database& database, const std::filesystem::path& pat
   const int64_t version = database.integer("PRAGMA user_version");
   check_version(path, version);
   if (version == 0 && !columns_of(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
-  for (int64_t step = version; step < kSchemaVersion; ++step) database.execute(kSteps[step]);
+  for (int64_t step = version; step < kSchemaVersion; ++step) {
+    database.execute(kSteps[step].tables);
+    if (kSteps[step].rewrite != nullptr) kSteps[step].rewrite(database);
+  }
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion));
   transaction.commit();
 }
@@ -183,7 +198,11 @@ Database open_for_reading(const std::filesystem::path& path, const Database::Opt
   check_version(path, version);
   if (version == 0) refuse(path, "a damaged file: no schema version");
   check_content(database, path, version);
-  return database;
+  if (version == kSchemaVersion) return database;
+  Database copy = database.copy_in_memory();
+  bring_up_to_date(copy, path);
+  copy.execute("PRAGMA query_only = ON");
+  return copy;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ using testing_support::TemporaryFolder;
 constexpr Database::Options kRead = {.access = Access::read};
 
 const Signature kRecorded = {.model = "tiny"};
+const std::string kNewer = "PRAGMA user_version = " + std::to_string(kSchemaVersion + 1);
 
 fs::path with_one_outcome(const TemporaryFolder& folder) {
   Catalog::open(folder / "c.sqlite").record({.signature = kRecorded, .at = "2026-11-15T17:00:00Z"});
@@ -93,10 +94,10 @@ TEST(SchemaTest, DatabasesOfOtherProgramsAreRefusedUntouched) {
 TEST(SchemaTest, ANewerCatalogIsRefusedUntouched) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);
-  Database(file, {}).execute("PRAGMA user_version = 2");
+  Database(file, {}).execute(kNewer);
   expect_refused(file, base::Code::E1702);
   const base::Problem problem = problem_of(base::Code::E1702, [&] { Catalog::open(file); });
-  EXPECT_EQ(problem.got, "schema version 2");
+  EXPECT_EQ(problem.got, "schema version " + std::to_string(kSchemaVersion + 1));
 }
 
 // The newer version may still be in the log of a process that has the file open.
@@ -104,10 +105,10 @@ TEST(SchemaTest, ANewerVersionInTheLogIsSeen) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);
   const Database newer(file, {});
-  newer.execute("PRAGMA user_version = 2");
+  newer.execute(kNewer);
   problem_of(base::Code::E1702, [&] { Catalog::open(file); });
   problem_of(base::Code::E1702, [&] { Catalog::open(file, kRead); });
-  EXPECT_EQ(newer.integer("PRAGMA user_version"), 2);
+  EXPECT_EQ(newer.integer("PRAGMA user_version"), kSchemaVersion + 1);
 }
 
 TEST(SchemaTest, DamagedCatalogsAreRefusedUntouched) {

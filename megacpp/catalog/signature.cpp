@@ -18,12 +18,17 @@ uint64_t hash_of(std::string_view text) { return XXH64(text.data(), text.size(),
 
 std::string hash_text(std::string_view text) { return hex(hash_of(text)); }
 
+std::string to_text(const Build& build) {
+  return build.platform.empty() ? build.code_version : build.code_version + ", " + build.platform;
+}
+
 std::string canonical_text(const Signature& signature) {
   std::string text;
   const auto add = [&text](const char* name, const std::string& value) {
     text += fmt::format("{}: {}\n", name, base::json_quoted(value));
   };
-  add("code_version", signature.code_version);
+  add("code_version", signature.build.code_version);
+  if (!signature.build.platform.empty()) add("platform", signature.build.platform);  // as keys were without
   add("hardware", signature.hardware);
   add("model", signature.model);
   add("model_hash", signature.model_hash);
@@ -39,7 +44,7 @@ std::string key_text(const Signature& signature) { return hex(key(signature)); }
 
 std::string subject_text(const Signature& signature) {
   Signature subject = signature;
-  subject.code_version.clear();
+  subject.build = {};
   return hex(key(subject));
 }
 

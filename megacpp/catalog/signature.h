@@ -9,8 +9,18 @@
 
 namespace megacpp::catalog {
 
+/// Who runs a launch. What one build learnt another does not trust blindly.
+struct Build {
+  std::string code_version = {};  // version and content of the sources: "0.1.0+1f2e3d4c5b6a7988"
+  std::string platform = {};      // a plugin's name, version, content and driver; empty: backends of this build
+
+  bool operator==(const Build&) const = default;
+};
+/// "0.1.0+1f2e3d4c5b6a7988, plugin cpu 0.6.1 (build 77aa), driver 550.54"
+std::string to_text(const Build& build);
+
 struct Signature {
-  std::string code_version = {};
+  Build build = {};
   std::string hardware = {};    // "v6e:16x16", "cpu 8 chips limit 512MiB"
   std::string model = {};       // name: "nam56r-tiny"
   std::string model_hash = {};  // of the model section, so that one name may hold several models
@@ -31,7 +41,7 @@ uint64_t key(const Signature& signature);
 /// The key as 16 hex digits.
 std::string key_text(const Signature& signature);
 
-/// The key without the code version: the same launch by any version of the program has the same subject.
+/// The key without the build: the same launch by any version of the program and of a plugin has the same subject.
 std::string subject_text(const Signature& signature);
 
 }  // namespace megacpp::catalog

@@ -8,7 +8,7 @@
 namespace megacpp::catalog {
 namespace {
 
-const Signature kTiny = {.code_version = "0.1.0",
+const Signature kTiny = {.build = {.code_version = "0.1.0"},
                          .hardware = "cpu 8 chips limit 512MiB",
                          .model = "nam56r-tiny",
                          .model_hash = "00ff",
@@ -26,18 +26,23 @@ TEST(SignatureTest, KeysNeverChange) {
   EXPECT_EQ(subject_text(kTiny), "35089aea5b8c6ad1");
 }
 
-TEST(SignatureTest, EveryFieldDecidesTheKeyAndAllButTheVersionTheSubject) {
-  std::string Signature::*const fields[] = {&Signature::code_version, &Signature::hardware, &Signature::model,
-                                            &Signature::model_hash,   &Signature::layout,   &Signature::features,
-                                            &Signature::shape};
+TEST(SignatureTest, EveryFieldDecidesTheKeyAndAllButTheBuildTheSubject) {
+  std::string Signature::*const fields[] = {&Signature::hardware, &Signature::model,    &Signature::model_hash,
+                                            &Signature::layout,   &Signature::features, &Signature::shape};
   std::set<std::string> keys = {key_text(kTiny)}, subjects = {subject_text(kTiny)};
+  for (std::string Build::*const field : {&Build::code_version, &Build::platform}) {
+    Signature other = kTiny;
+    other.build.*field += "x";
+    keys.insert(key_text(other));
+    EXPECT_EQ(subject_text(other), subject_text(kTiny));
+  }
   for (const auto field : fields) {
     Signature other = kTiny;
     other.*field += "x";
     keys.insert(key_text(other));
     subjects.insert(subject_text(other));
   }
-  EXPECT_EQ(keys.size(), 8U);
+  EXPECT_EQ(keys.size(), 9U);
   EXPECT_EQ(subjects.size(), 7U);
 }
 

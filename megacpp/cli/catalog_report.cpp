@@ -10,6 +10,8 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/launch/entry_notes.h"
+#include "megacpp/launch/oom_report.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -96,6 +98,17 @@ std::string launches_text(const Entry& entry) {
   return "\nlaunches\n" + table.to_text();
 }
 
+std::string reports_text(const Entry& entry) {
+  std::string text;
+  for (const Outcome& outcome : entry.outcomes) {
+    if (!outcome.report) continue;
+    text += fmt::format("\nout of memory on {}\n", outcome.at);
+    for (const std::string& line : launch::lines_of(*outcome.report)) text += "  " + line + "\n";
+    if (!outcome.report->message.empty()) text += "  the plugin said:\n" + outcome.report->message + "\n";
+  }
+  return text;
+}
+
 std::string starts_text(const Entry& entry) {
   std::string text = "\nwhat ran instead\n";
   for (const catalog::Start& start : entry.starts) {
@@ -134,7 +147,10 @@ Json signature_json(const Entry& entry) {
   return Json{{"id", entry.id},
               {"key", catalog::key_text(signature)},
               {"when", catalog::last_written(entry)},
-              {"code_version", signature.code_version},
+              {"code_version", signature.build.code_version},
+              {"platform", signature.build.platform},
+              {"this_build", launch::is_of_this_build(signature)},
+              {"notes", launch::notes_of(entry)},
               {"hardware", signature.hardware},
               {"model", signature.model},
               {"model_hash", signature.model_hash},
@@ -157,7 +173,8 @@ Json json_of(const Outcome& outcome) {
               {"error", json_of(bytes.error())},
               {"predicted_seconds", json_of(outcome.predicted_seconds)},
               {"measured_seconds", json_of(outcome.measured_seconds)},
-              {"note", outcome.note}};
+              {"note", outcome.note},
+              {"report", outcome.report ? catalog::to_json(*outcome.report) : Json()}};
 }
 
 Json json_of(const catalog::Start& start) {
@@ -196,14 +213,19 @@ Json json_of(const LaneCorrection& lane) {
 
 std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
   TextTable table(
-      {">id", "when", "model", "hardware", "layout", "shape", "outcome", ">predicted", ">measured", ">error"});
+      {">id", "when", "build", "model", "hardware", "layout", "shape", "outcome", ">predicted", ">measured", ">error"});
+  bool has_notes = false;
   for (const Entry& entry : entries) {
     const Pair peak = peak_of(entry);
-    table.add({std::to_string(entry.id), catalog::last_written(entry), entry.signature.model, entry.signature.hardware,
-               entry.signature.layout, entry.signature.shape, outcome_text(entry), bytes_text(peak.predicted),
-               bytes_text(peak.measured), percent_text(peak.error())});
+    const std::vector<std::string> notes = launch::notes_of(entry);
+    has_notes |= !notes.empty();
+    const char* build = launch::is_of_this_build(entry.signature) ? "this" : "another";
+    table.add({std::to_string(entry.id), catalog::last_written(entry), build + std::string(notes.empty() ? "" : " *"),
+               entry.signature.model, entry.signature.hardware, entry.signature.layout, entry.signature.shape,
+               outcome_text(entry), bytes_text(peak.predicted), bytes_text(peak.measured), percent_text(peak.error())});
   }
   std::string text = table.to_text();
+  if (has_notes) text += "* has notes: megacpp catalog show ID\n";
   if (!corrections.empty()) text += "\nerror of predictions as made, and corrected by what the other layouts taught\n";
   for (const LaneCorrection& lane : corrections) {
     text += fmt::format("{}, {}, {}: {}", lane.lane, lane.quantity,
@@ -246,8 +268,10 @@ std::string entry_text(const Entry& entry, const std::vector<double>& corrected)
   add("layout", signature.layout);
   add("features", signature.features);
   add("shape", signature.shape);
-  add("code version", signature.code_version);
+  add("build", catalog::to_text(signature.build));
+  for (const std::string& note : launch::notes_of(entry)) add("note", note);
   if (!entry.outcomes.empty()) text += launches_text(entry);
+  text += reports_text(entry);
   if (!entry.starts.empty()) text += starts_text(entry);
   if (!entry.samples.empty()) text += samples_text(entry, corrected);
   return text;

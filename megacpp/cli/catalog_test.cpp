@@ -29,7 +29,7 @@ class CatalogCommandTest : public testing::Test {
   }
 
   static catalog::Signature layout(const std::string& text) {
-    return {.code_version = "0.1.0",
+    return {.build = {.code_version = "0.1.0"},
             .hardware = "v6e:4x4",
             .model = "nam56r-1b",
             .model_hash = "00ff",

@@ -11,7 +11,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
-#include "megacpp/fit/signature.h"
+#include "megacpp/launch/build.h"
 
 namespace megacpp::cli {
 
@@ -99,7 +99,7 @@ std::string advice(const CLI::App& app, const CLI::App& command, const std::stri
 int parse_and_run(int argc, const char* const* argv) {
   CLI::App app(kAbout, "megacpp");
   app.require_subcommand(0, 1);
-  app.set_version_flag("--version", "megacpp " + fit::code_version(), "print the version and exit");
+  app.set_version_flag("--version", "megacpp " + launch::code_version(), "print the version and exit");
   std::map<std::string, std::function<int()>> bodies;
   for (const Command& command : all_commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);

@@ -13,7 +13,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/compile/compile.h"
-#include "megacpp/fit/signature.h"
+#include "megacpp/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 
@@ -45,7 +45,7 @@ TEST(CommandsTest, HelpListsEveryCommandAndEachHasAnExample) {
 TEST(CommandsTest, TheVersionIsOneLine) {
   const Result result = megacpp({"--version"});
   EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.out, "megacpp " + fit::code_version() + "\n");
+  EXPECT_EQ(result.out, "megacpp " + launch::code_version() + "\n");
 }
 
 TEST(CommandsTest, TrainWritesATimeline) {

@@ -12,6 +12,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/pass_flags.h"
+#include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
@@ -79,7 +80,7 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
                   const XlaCompilation& compilation) {
   const bool is_judged = !compilation.failure || compilation.out_of_memory;
   if (!compilation.choice.tpu || !is_judged) return;
-  launch::UsersCatalog catalog(choice, catalog::Access::write);
+  launch::UsersCatalog catalog(choice, catalog::Access::write, print_line);
   if (!catalog.why_not().empty()) return;
   const fit::Estimate estimate =
       fit::make_estimate(recipe, launch::assumptions_for(recipe, *compilation.choice.tpu, catalog));

@@ -13,6 +13,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
@@ -66,7 +67,7 @@ std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::As
                                     const std::vector<fit::Found>& found) {
   std::vector<catalog::Candidate> candidates;
   for (const fit::Found& one : found)
-    candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions.slice.name),
+    candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions.slice.name, assumptions.build),
                           .step_seconds = fit::parts_of(one.time),
                           .fits = one.fit.fits()});
   std::vector<catalog::Ranked> ranks;
@@ -162,7 +163,8 @@ int run_fit(const Flags& flags) {
                    .wanted = "it with a search over layouts only",
                    .next = "leave one of the two out"});
   const recipe::Recipe recipe = flags.recipe->load();
-  launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read);
+  launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read,
+                               print_line);
   const fit::Assumptions assumptions =
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);

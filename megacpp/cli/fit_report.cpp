@@ -12,6 +12,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/fit/misfit.h"
+#include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -306,7 +307,8 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
   for (const memory::RoleBytes& role : smallest.roles)
     roles.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
   return {fit::misfit_code(worst),
-          {.where = fmt::format("{}, {} {}", hardware, worst.place, worst.where),
+          {.where = fmt::format("{}, {} {}, running {}", hardware, worst.place, worst.where,
+                                fit::subject_text(smallest.recipe)),
            .got = fmt::format("the least that was found needs {} ({}): {}; {} too much", human_bytes(worst.needed()),
                               fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.room())),
            .wanted = fit::wanted_bytes(worst),

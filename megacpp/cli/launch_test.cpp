@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/plugins/oom_message.h"
 #include "tests/support/command_line.h"
@@ -96,13 +99,13 @@ TEST_F(LaunchTest, ARememberedShorterSequenceIsStillAnotherExperiment) {
 }
 
 // A launch beside a large program learns nothing about one that has the machine for itself.
-TEST_F(LaunchTest, WhatFitsOnPaperTodayIsTriedAsAsked) {
+TEST_F(LaunchTest, WhatFitsByEstimateTodayIsTriedAsRequested) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                    std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
   launch::Launch today(recipe, {});
   today.prepare();
-  const catalog::Signature asked = fit::signature_of(recipe, "host:1");
+  const catalog::Signature asked = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
   const auto launch_after = [&](const char* stage) {
     catalog.record(
@@ -133,6 +136,127 @@ TEST_F(LaunchTest, BehindTheWindowTheRunEndsWithAReport) {
   EXPECT_NE(result.err.find("error E2004"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("chip 1: data 1 on host "), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("ladder     "), std::string::npos) << "no ladder\n" << result.err;
+}
+
+// Every class of failure, as printed and as kept: model and pattern, shape, layout, what was tried.
+TEST_F(LaunchTest, EveryReportSaysWhatRanAndWhatWasTried) {
+  struct Case {
+    std::vector<std::string> settings;
+    const char* cls;
+  };
+  const std::vector<std::string> fault = {"layout.data_parallel=2", "ladder.rungs=[batch]", "train.batch=2"};
+  const auto with_fault = [&](const char* at) {
+    std::vector<std::string> settings = fault;
+    settings.push_back(std::string("hardware.fail_allocation=[chip 1 step ") + at + "]");
+    return settings;
+  };
+  for (const auto& [settings, cls] :
+       {Case{{"ladder.rungs=[batch]", "train.batch=1", peak_less(0.45)}, "compile-time HBM"},
+        Case{with_fault("compile"), "compile-time HBM"}, Case{with_fault("load"), "program load"},
+        Case{with_fault("0"), "runtime allocation"}}) {
+    const CommandResult result = train(settings);
+    EXPECT_EQ(result.status, 3) << result.err;
+    for (const std::string& part :
+         {std::string("memory     model nam52-tiny, pattern AE, depth 2, hidden 128"),
+          std::string("memory     shape batch "), std::string("memory     layout policy=spmd"),
+          std::string("memory     ") + cls, std::string("memory     tried rung 1 batch skipped"),
+          std::string("running nam52-tiny (pattern AE, depth 2")})
+      EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+    const Json list = Json::parse(testing_support::run_command({"catalog", "list", "--json"}).out);
+    const std::string id = std::to_string(list["entries"][0]["id"].get<int64_t>());
+    const Json shown = Json::parse(testing_support::run_command({"catalog", "show", id, "--json"}).out);
+    const Json report = shown["launches"].back()["report"];
+    EXPECT_EQ(report["class"], cls);
+    EXPECT_EQ(report["subject"]["pattern"], "AE");
+    EXPECT_EQ(report["subject"]["sequence"], 64);
+    EXPECT_EQ(report["reductions"][0]["outcome"], "skipped");
+    EXPECT_FALSE(report["largest"].empty());
+    const CommandResult text = testing_support::run_command({"catalog", "show", id});
+    for (const char* part :
+         {"model nam52-tiny, pattern AE, depth 2", "tried rung 1 batch skipped", "out of memory on "})
+      EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  }
+}
+
+// A reduction that was taken and failed when it ran is in the report of the next failure.
+TEST_F(LaunchTest, AReductionThatFailedWhenRunIsKeptAsSuch) {
+  const CommandResult result = train({"layout.data_parallel=2", "ladder.rungs=[batch]", "train.batch=4",
+                                      "hardware.fail_allocation=[chip 0 step 0, chip 1 step 0]"});
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_NE(result.err.find("ran out of memory when run: runtime allocation"), std::string::npos) << result.err;
+}
+
+TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                   std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
+  std::vector<std::string> said;
+  const auto keep = [&](const launch::Line& line) { said.push_back(line.text); };
+  const auto rung_after = [&](const catalog::Build& build) {
+    const catalog::Signature requested = fit::signature_of(recipe, "host:1", build);
+    catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
+    catalog.record({.signature = requested,
+                    .at = "2026-11-15T00:00:00Z",
+                    .ending = catalog::Ending::fails,
+                    .stage = "run step 0"});
+    catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
+    launch::Launch next(recipe, {}, keep);
+    next.prepare();
+    return next.rung();
+  };
+  EXPECT_EQ(rung_after({.code_version = "0.0.9+feed"}), 0u);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("by another build, 0.0.9+feed"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("starting as requested"), std::string::npos) << said[0];
+  EXPECT_EQ(rung_after(launch::build_of(recipe)), 1u) << "its own is trusted";
+  const Json list = Json::parse(testing_support::run_command({"catalog", "list", "--json"}).out);
+  EXPECT_EQ(list["entries"].size(), 2u);
+  EXPECT_NE(list["entries"][0]["this_build"], list["entries"][1]["this_build"]);
+  EXPECT_NE(testing_support::run_command({"catalog", "list"}).out.find("another *"), std::string::npos);
+}
+
+TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                   std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
+  catalog::Signature requested = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
+  {
+    catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
+    catalog.record({.signature = requested, .ending = catalog::Ending::fails, .stage = "run step 0"});
+    catalog.remember_start(requested, {.rung = 1, .settings = {{"train.batch", "many"}}});
+    catalog.remember_start(requested, {.rung = 1, .settings = {{"layout.warp_parallel", "2"}}});
+    requested.hardware = "mi300:8";
+    requested.features = "optimizer=muon placement=elsewhere";
+    requested.shape = "batch=8 recompute.Q=full";
+    requested.layout = "policy=other warp=3";
+    catalog.record_calibration({.signature = requested,
+                                .lane = "rocm mi300",
+                                .quantity = catalog::kPeakBytes,
+                                .parts = {{"weights", 1}},
+                                .measured = 1});
+  }
+  launch::Launch next(recipe, {});
+  next.prepare();
+  EXPECT_EQ(next.rung(), 0u);
+  EXPECT_EQ(testing_support::run_command({"catalog", "list"}).status, 0);
+  const CommandResult shown = testing_support::run_command({"catalog", "show", "2"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  for (const char* part : {"mi300:8", "optimizer.name=muon", "xla.placement=elsewhere", "train.recompute.Q=full",
+                           "layout.policy=other", "layout.warp=3", "backend=rocm", "which this build does not have"})
+    EXPECT_NE(shown.out.find(part), std::string::npos) << part << "\n" << shown.out;
+}
+
+TEST_F(LaunchTest, TheStartIsASummaryAndVerboseHasTheRecipe) {
+  const CommandResult brief = train({"layout.data_parallel=2"});
+  const std::string start = brief.err.substr(0, brief.err.find("step     1/2"));
+  EXPECT_LE(std::count(start.begin(), start.end(), '\n'), 10) << start;
+  for (const char* part : {"model      nam52-tiny, pattern AE, depth 2", "parameters",
+                           "layout     policy=spmd data_parallel=2", "2 chips: data=2", "hardware   host:2",
+                           "plan       chip ", "backend    cpu, 2 threads", "data       ", "schedule   2 steps of "})
+    EXPECT_NE(start.find(part), std::string::npos) << part << "\n" << start;
+  EXPECT_EQ(start.find("optimizer:"), std::string::npos) << start;
+  EXPECT_NE(Json::parse(brief.out)["recipe"].get<std::string>().find("optimizer:"), std::string::npos);
+  EXPECT_NE(train({}, {"--verbose"}).err.find("optimizer:\n"), std::string::npos);
 }
 
 TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {
@@ -176,10 +300,9 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
         plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});
     launch::Launch launch(recipe, {});
     launch.prepare();
-    ASSERT_EQ(launch.rung(), 0u) << "on paper it fits";
+    ASSERT_EQ(launch.rung(), 0u) << "by estimate it fits";
     const double asked = static_cast<double>(launch.estimate().fit.worst().needed());
     const double too_much = static_cast<double>(*message.used) / static_cast<double>(*message.limit);
-    launch.record_failure(plugins::out_of_memory(message, recipe.name));
     launch.step_down(plugins::out_of_memory(message, recipe.name));
     EXPECT_EQ(launch.rung(), 1u);
     EXPECT_LT(static_cast<double>(launch.estimate().fit.worst().needed()), asked / too_much);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/print_log.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/speed_advice.h"
 #include "megacpp/launch/assumptions.h"
@@ -62,7 +63,7 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
-  launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read);
+  launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   report.estimate = fit::make_estimate(filled, launch::assumptions_for(filled, report.slice, catalog));
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)

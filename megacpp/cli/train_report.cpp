@@ -11,6 +11,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/recipe/print.h"
 #include "megacpp/runtime/xla_backend.h"
 #include "megacpp/train/pace.h"
 
@@ -126,6 +127,7 @@ Json train_json(const TrainedRun& trained) {
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
+  summary["recipe"] = recipe::print(recipe);
   if (recipe.backend == "xla") summary["xla_flags"] = runtime::plugins::to_json(runtime::xla_flags(recipe));
   return summary;
 }

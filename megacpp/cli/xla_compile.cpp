@@ -9,6 +9,8 @@
 #include "megacpp/base/file.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/hw/tiled_layout.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
@@ -78,11 +80,11 @@ XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const
           .xla_flags = std::move(xla_flags)};
 }
 
-void read_out_of_memory(XlaCompilation& result, const std::string& name) {
+void read_out_of_memory(XlaCompilation& result, const std::string& subject) {
   if (result.report.out_of_memory.empty()) return;
   result.out_of_memory = plugins::read_oom_message(
       result.report.out_of_memory, {.during = plugins::OomClass::compile, .platform = result.choice.kind});
-  const std::string where = name + (result.choice.tpu ? " on " + result.choice.tpu->name : "");
+  const std::string where = subject + (result.choice.tpu ? " on " + result.choice.tpu->name : "");
   result.failure.emplace(plugins::code_of(result.out_of_memory->cls),
                          plugins::problem_of(*result.out_of_memory, where));
 }
@@ -90,7 +92,7 @@ void read_out_of_memory(XlaCompilation& result, const std::string& name) {
 void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation) {
   if (compilation.out_of_memory) {
     const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");
-    return launch::remember_failure(catalog, estimate, 0, failure.facts());
+    return launch::remember_failure(catalog, estimate, 0, launch::make_report(estimate, failure, {}));
   }
   launch::Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
@@ -179,7 +181,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
     result.failure = error;
     return result;
   }
-  read_out_of_memory(result, recipe.name);
+  read_out_of_memory(result, fit::subject_text(recipe));
   if (result.failure) return result;
   result.collectives = compare_collectives(result.report.collectives, compile::collective_report(ours, recipe, plan),
                                            recipe.train.micro_steps, ours.mesh);

@@ -71,9 +71,9 @@ struct XlaCompilation {
   std::optional<base::Error> failure;
 };
 
-/// Reads what the plugin said where the program does not fit into numbers and the error to end with. `name` is the
-/// recipe's.
-void read_out_of_memory(XlaCompilation& result, const std::string& name);
+/// Reads what the plugin said where the program does not fit into numbers and the error to end with. `subject`
+/// is fit::subject_text's.
+void read_out_of_memory(XlaCompilation& result, const std::string& subject);
 
 /// `ours` is compile_our_placement's. `options.dump_dir` gets what passes left of what is compiled, the module's text
 /// last. E1505 for what XLA cannot run.

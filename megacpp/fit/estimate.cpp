@@ -26,6 +26,7 @@ void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, c
 Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumptions) {
   const recipe::Recipe& recipe = recompute.recipe();
   Estimate estimate{.recipe = recipe,
+                    .signature = signature_of(recipe, assumptions.slice.name, assumptions.build),
                     .recompute = recompute.choices(),
                     .plan = plan::make_plan(recipe),
                     .compiled = {},
@@ -34,7 +35,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
                     .time = {}};
   require_all_devices(recipe, estimate.plan, assumptions.slice);
   estimate.compiled = compile::compile_training(recipe, estimate.plan, target_on(assumptions));
-  estimate.correction = catalog::correction_by_others(assumptions.peaks, signature_of(recipe, assumptions.slice.name));
+  estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits, estimate.correction);
   estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   return estimate;

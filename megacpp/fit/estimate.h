@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe on hardware, compiled on paper: the same stages as a run's, stopped before anything is allocated. What
-// plans, ladder and search are made of.
+// A recipe on hardware, compiled without running: the same passes as a run's, stopped before anything is allocated.
+// What plans, ladder and search are made of.
 #pragma once
 
 #include <optional>
@@ -21,6 +21,7 @@ namespace megacpp::fit {
 
 struct Estimate {
   recipe::Recipe recipe;                   // what runs: nothing left to planning
+  catalog::Signature signature;            // what the catalog knows it by
   std::vector<RecomputeChoice> recompute;  // what train.recompute: auto became
   plan::Plan plan;
   compile::Compiled compiled;
@@ -38,6 +39,7 @@ struct Assumptions {
   hw::Slice slice;
   schedule::Target kernels;                 // of a backend of ours: which ops stay whole
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
+  catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
 };
 

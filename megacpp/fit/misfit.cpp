@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/fit/signature.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/recompute.h"
@@ -90,12 +91,13 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
   const ChipGroup& worst = estimate.fit.worst();
   const memory::MemoryPlan& plan = estimate.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
-  base::Problem problem{.where = place + " of " + estimate.fit.hardware,
-                        .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
-                                           human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
-                                           others_text(estimate.fit, estimate.compiled.mesh.chips())),
-                        .wanted = wanted_bytes(worst),
-                        .next = next_for(estimate, plan, worst.limit - worst.code)};
+  base::Problem problem{
+      .where = fmt::format("{} of {}, running {}", place, estimate.fit.hardware, subject_text(estimate.recipe)),
+      .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
+                         human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
+                         others_text(estimate.fit, estimate.compiled.mesh.chips())),
+      .wanted = wanted_bytes(worst),
+      .next = next_for(estimate, plan, worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .stage = kPlanningStage,
                          .chip = worst.chip,

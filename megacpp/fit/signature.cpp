@@ -39,23 +39,6 @@ std::string model_text(const Recipe& recipe, const std::vector<recipe::BlockType
   return text;
 }
 
-std::string layout_text(const Recipe& recipe) {
-  static const std::set<std::string_view> kNoTrace = {"layout.chips",  // the product of the degrees
-                                                      "layout.max_replicated_bytes"};
-  Recipe resolved = recipe;
-  plan::apply_policy(resolved.layout);
-  const Recipe defaults;
-  std::vector<std::string> words;
-  for (const recipe::Key& key : recipe::keys()) {
-    if (!key.path.starts_with("layout.") || kNoTrace.contains(key.path)) continue;
-    const std::string value = recipe::value_text(recipe::member_of(key, resolved));
-    const bool always = key.path == "layout.policy" || key.path == "layout.zero";
-    if (always || value != recipe::value_text(recipe::member_of(key, defaults)))
-      words.push_back(key.path.substr(std::string_view("layout.").size()) + "=" + value);
-  }
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
 std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockType>& types) {
   std::vector<std::string> words;
   const auto add = [&words](bool is_on, std::string word) {
@@ -96,11 +79,32 @@ std::string hardware_text(const std::string& name, const recipe::Hardware& hardw
 
 }  // namespace
 
-std::string code_version() { return MEGACPP_VERSION; }
+std::string layout_text(const Recipe& recipe) {
+  static const std::set<std::string_view> kNoTrace = {"layout.chips",  // the product of the degrees
+                                                      "layout.max_replicated_bytes"};
+  Recipe resolved = recipe;
+  plan::apply_policy(resolved.layout);
+  const Recipe defaults;
+  std::vector<std::string> words;
+  for (const recipe::Key& key : recipe::keys()) {
+    if (!key.path.starts_with("layout.") || kNoTrace.contains(key.path)) continue;
+    const std::string value = recipe::value_text(recipe::member_of(key, resolved));
+    const bool always = key.path == "layout.policy" || key.path == "layout.zero";
+    if (always || value != recipe::value_text(recipe::member_of(key, defaults)))
+      words.push_back(key.path.substr(std::string_view("layout.").size()) + "=" + value);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
 
-catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware) {
+std::string subject_text(const Recipe& recipe) {
+  return fmt::format("{} (pattern {}, depth {}, hidden {}), batch {}, sequence {}, {}", recipe.name,
+                     recipe.model.pattern, recipe.model.depth, recipe.model.hidden, recipe.train.batch,
+                     recipe.train.sequence, layout_text(recipe));
+}
+
+catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware, const catalog::Build& build) {
   const std::vector<recipe::BlockType> types = recipe::block_types(recipe.model);
-  return {.code_version = code_version(),
+  return {.build = build,
           .hardware = hardware_text(hardware, recipe.hardware),
           .model = recipe.name,
           .model_hash = catalog::hash_text(model_text(recipe, types)),

@@ -20,8 +20,9 @@ recipe::Recipe small(const std::vector<std::string>& overrides = {}) {
 
 TEST(FitSignatureTest, SaysWhatDecidesMemoryAndTime) {
   const catalog::Signature signature =
-      signature_of(small({"layout.data_parallel=2", "train.recompute.A=full", "train.recompute.M=full"}), "host:2");
-  EXPECT_EQ(signature.code_version, code_version());
+      signature_of(small({"layout.data_parallel=2", "train.recompute.A=full", "train.recompute.M=full"}), "host:2",
+                   {.code_version = "1+ab"});
+  EXPECT_EQ(signature.build.code_version, "1+ab");
   EXPECT_EQ(signature.hardware, "host:2");
   EXPECT_EQ(signature.model, "small");
   EXPECT_EQ(signature.model_hash.size(), 16U);

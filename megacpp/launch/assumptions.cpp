@@ -2,6 +2,7 @@
 #include "megacpp/launch/assumptions.h"
 
 #include "megacpp/fit/lane.h"
+#include "megacpp/launch/build.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -18,7 +19,8 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, 
   const int threads = runtime::cpu::threads_per_chip(runtime::threads_for(recipe), devices);
   fit::Assumptions assumptions{.slice = std::move(slice),
                                .kernels = runtime::cpu::cpu_target(threads),
-                               .limits = recipe::chip_limits(recipe.hardware, devices)};
+                               .limits = recipe::chip_limits(recipe.hardware, devices),
+                               .build = build_of(recipe)};
   catalog.use([&](const catalog::Catalog& open) {
     assumptions.peaks = open.samples(fit::lane_name(assumptions.slice, recipe.backend), catalog::kPeakBytes);
   });

@@ -3,13 +3,10 @@
 
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/fit/lane.h"
-#include "megacpp/ir/chip_name.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/remember.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/train/confirm_start.h"
+#include "megacpp/launch/start.h"
 #include "megacpp/train/pace.h"
-#include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
 
 namespace megacpp::launch {
@@ -22,18 +19,11 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, train::batch_options(recipe));
-  const auto run =
-      runtime::load_for(recipe, estimate.compiled, runtime::load_options(recipe, estimate.compiled.mesh.chips()));
-  train::confirm_start(estimate.plan, estimate.compiled, *run);
-  train::RunState(estimate.compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
-  const std::vector<train::StepReport> reports = train::train(recipe, estimate.compiled, batches, *run);
+  const StartedRun started = start(estimate);
+  const std::vector<train::StepReport> reports = train::train(recipe, *started.compiled, batches, *started.run);
   const train::Pace pace = train::pace_of(reports);
-  const ChipReport worst = worst_first(*run).front();
-  const Measured measured{.stage = "confirm",
-                          .chip = ir::chip_name(worst.chip, estimate.compiled.mesh),
-                          .plan = &estimate.compiled.programs_of(worst.chip).memory,
-                          .bytes = worst.memory.measured_peak_bytes,
-                          .step_seconds = pace.step_seconds()};
+  const ChipReport worst = worst_first(*started.run).front();
+  const Measured measured = measured_of("confirm", estimate, *started.run, pace.step_seconds());
   catalog.use([&](catalog::Catalog& open) {
     remember_measured(open, estimate, fit::lane_name(assumptions.slice, recipe.backend), 0, measured);
   });

@@ -2,6 +2,7 @@
 #include "megacpp/launch/launch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,9 +11,8 @@
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
-#include "megacpp/ir/chip_name.h"
 #include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
@@ -69,12 +69,39 @@ std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
   return settings;
 }
 
+std::vector<std::string> reasons_of(const std::vector<fit::Attempt>& attempts) {
+  std::vector<std::string> reasons;
+  for (const fit::Attempt& attempt : attempts) reasons.push_back(fit::to_text(attempt));
+  return reasons;
+}
+
+plan::Changes changes_of(const catalog::Start& start) {
+  plan::Changes changes;
+  for (const auto& [key, value] : start.settings) changes.push_back({key, value});
+  return changes;
+}
+
+std::string started_text(const catalog::Remembered& known) {
+  const std::string by = known.other_build ? " by another build, " + catalog::to_text(*known.other_build) : "";
+  return fmt::format("as requested this did not fit on {}{}; it ran at rung {} with {}", known.start->at.substr(0, 10),
+                     by, known.start->rung, fit::to_text(changes_of(*known.start)));
+}
+
+// A reduction that was taken because it fits by estimate, and then failed when it ran.
+void note_failure(std::vector<fit::Attempt>& attempts, const memory::OomFacts& failure) {
+  if (attempts.empty() || failure.stage == fit::kPlanningStage) return;
+  std::string& reason = attempts.back().reason;
+  reason +=
+      fmt::format("{}ran out of memory when run: {}", reason.empty() ? "" : "; ", memory::oom_class_name(failure.cls));
+}
+
 }  // namespace
 
-Launch::Launch(recipe::Recipe asked, const CatalogChoice& catalog)
-    : asked_(std::move(asked)),
-      catalog_(catalog, catalog::Access::write),
-      assumptions_(assumptions_for(asked_, slice_for(asked_), catalog_)) {}
+Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log)
+    : requested_(std::move(requested)),
+      log_(std::move(log)),
+      catalog_(catalog, catalog::Access::write, log_),
+      assumptions_(assumptions_for(requested_, slice_for(requested_), catalog_)) {}
 
 fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
@@ -83,102 +110,110 @@ fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   return estimate;
 }
 
-fit::LadderPath Launch::walk_ladder(const fit::Ceiling& ceiling) const {
-  return fit::walk_ladder(
-      *estimate_, [this](const recipe::Recipe& recipe) { return make_estimate(recipe); }, ceiling);
-}
-
 void Launch::start_where_remembered() {
   std::optional<catalog::Remembered> known;
-  catalog_.use([&](const catalog::Catalog& catalog) { known = catalog.remembered(asked_signature_); });
+  catalog_.use([&](const catalog::Catalog& catalog) { known = catalog.remembered(requested_signature_); });
   if (!known || !known->start) return;
-  // What was too much on paper alone is asked of paper again: the machine may have more memory free today.
+  // What failed by estimate alone is estimated again: the machine may have more memory free today. So is what another
+  // build or plugin learnt, which may need another amount.
   const bool failed_by_estimate = known->last && known->last->stage == fit::kPlanningStage;
-  if (failed_by_estimate && estimate_->fit.fits()) return;
-  plan::Changes changes;
-  for (const auto& [key, value] : known->start->settings) changes.push_back({key, value});
-  const std::string ran = fmt::format("as asked this did not fit on {}; it ran at rung {} with {}",
-                                      known->start->at.substr(0, 10), known->start->rung, fit::to_text(changes));
-  if (!fit::offers(asked_.ladder, changes)) {
-    fmt::print(stderr, "catalog    {}, which ladder.rungs does not offer now\n", ran);
+  const std::string ran = started_text(*known);
+  if ((failed_by_estimate || known->other_build) && estimate_->fit.fits()) {
+    if (known->other_build) log_({"catalog", ran + "; it fits by estimate now: starting as requested"});
     return;
   }
-  fmt::print(stderr, "catalog    {}: starting there\n", ran);
-  changes_ = std::move(changes);
-  rung_ = static_cast<size_t>(known->start->rung);
-  estimate_ = make_estimate(fit::with_changes(asked_, changes_));
-  say_if_other_experiment();
+  take_remembered(*known->start, ran);
 }
 
-void Launch::say_if_other_experiment() const {
-  if (changes_experiment())
-    fmt::print(
-        stderr,
-        "ladder     NOTE: the sequence is shorter than asked for: losses of this run are another experiment's\n");
+void Launch::take_remembered(const catalog::Start& start, const std::string& ran) {
+  const plan::Changes changes = changes_of(start);
+  if (!fit::offers(requested_.ladder, changes)) {
+    log_({"catalog", ran + ", which ladder.rungs does not offer now"});
+    return;
+  }
+  try {
+    estimate_ = make_estimate(fit::with_changes(requested_, changes));
+  } catch (const base::Error& error) {
+    if (base::class_of(error.code()) != base::ErrorClass::user) throw;
+    log_({"catalog", fmt::format("{}, which this build refuses ({} {}): not used", ran, base::code_name(error.code()),
+                                 error.problem().got)});
+    return;
+  }
+  log_({"catalog", ran + ": starting there"});
+  changes_ = changes;
+  rung_ = static_cast<size_t>(start.rung);
+  log_if_other_experiment();
+}
+
+void Launch::log_if_other_experiment() const {
+  if (!changes_experiment()) return;
+  log_({"ladder", "NOTE: the sequence is shorter than requested: losses of this run are another experiment's"});
 }
 
 void Launch::prepare() {
-  estimate_ = make_estimate(asked_);
-  asked_signature_ = fit::signature_of(estimate_->recipe, assumptions_.slice.name);
+  estimate_ = make_estimate(requested_);
+  requested_signature_ = estimate_->signature;
   start_where_remembered();
   if (estimate_->fit.fits()) return;
-  const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
   const fit::ChipGroup& worst = estimate_->fit.worst();
-  fmt::print(stderr, "ladder     {} needs {} of {}: going down, every rung on paper first\n", worst.place,
-             human_bytes(worst.needed()), human_bytes(worst.limit));
-  record_failure(misfit);
-  fit::LadderPath down = walk_ladder();
-  if (!down.found) give_up(down, misfit);
-  take(std::move(down));
-}
-
-void Launch::take(fit::LadderPath path) {
-  fmt::print(stderr, "{}", fit::to_text(path));
-  for (const fit::Attempt& attempt : path.attempts) reasons_.push_back(fit::to_text(attempt));
-  changes_ = plan::merged(std::move(changes_), path.changes);
-  rung_ = std::max(rung_, path.rung);
-  estimate_ = std::move(path.found);
-  say_if_other_experiment();
+  log_({"ladder",
+        fmt::format("{} ({}): {} needs {} of {}: going down, every rung by estimate first", recipe().name,
+                    recipe().model.pattern, worst.place, human_bytes(worst.needed()), human_bytes(worst.limit))});
+  go_down(fit::misfit_error(*estimate_), {});
 }
 
 void Launch::step_down(const memory::OutOfMemory& failure) {
-  const std::string& place = failure.facts().place;  // a compiler speaks of no chip
-  fmt::print(stderr, "ladder     {} ran out of memory ({}): all chips go down together\n",
-             place.empty() ? recipe().name : place, memory::oom_class_name(failure.facts().cls));
-  asked_ = without_fault(asked_, failure.facts());
-  estimate_->recipe = without_fault(estimate_->recipe, failure.facts());
-  fit::LadderPath down = walk_ladder(fit::ceiling_below(estimate_->fit.worst().needed(), failure.facts()));
-  if (!down.found) give_up(down, failure);
-  take(std::move(down));
+  const memory::OomFacts& facts = failure.facts();
+  const std::string place = facts.place.empty() ? "" : facts.place + " ";  // a compiler speaks of no chip
+  log_({"ladder", fmt::format("{} ({}): {}ran out of memory ({}): all chips go down together", recipe().name,
+                              recipe().model.pattern, place, memory::oom_class_name(facts.cls))});
+  requested_ = without_fault(requested_, facts);
+  estimate_->recipe = without_fault(estimate_->recipe, facts);
+  go_down(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
 }
 
-void Launch::give_up(const fit::LadderPath& path, const memory::OutOfMemory& failure) {
-  fmt::print(stderr, "{}", fit::to_text(path));
-  const std::string least =
-      fmt::format("the least found is {} bytes {}", path.least_needed, fit::to_text(path.least_changes));
-  catalog_.use(
-      [&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, path.rung, failure.facts(), least); });
-  throw memory::OutOfMemory(failure);
+void Launch::go_down(const memory::OutOfMemory& failure, const fit::Ceiling& ceiling) {
+  const auto estimate = [this](const recipe::Recipe& recipe) { return make_estimate(recipe); };
+  fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
+  note_failure(attempts_, failure.facts());
+  for (const fit::Attempt& attempt : path.attempts) {
+    log_({"ladder", fit::to_text(attempt)});
+    attempts_.push_back(attempt);
+  }
+  if (!path.found)
+    give_up(failure, fmt::format("rung {} stop: nothing fits; the least is {} bytes{}", path.rung, path.least_needed,
+                                 path.least_changes.empty() ? "" : " with " + fit::to_text(path.least_changes)));
+  record_failure(failure, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
+  changes_ = plan::merged(std::move(changes_), path.changes);
+  rung_ = std::max(rung_, path.rung);
+  estimate_ = std::move(path.found);
+  log_if_other_experiment();
 }
 
-void Launch::record_failure(const memory::OutOfMemory& failure) {
-  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, failure.facts()); });
+void Launch::give_up(const memory::OutOfMemory& failure, const std::string& ending) {
+  for (const std::string& line : lines_of(make_report(*estimate_, failure, attempts_))) log_({"memory", line});
+  if (!ending.empty()) log_({"ladder", ending});
+  record_failure(failure, ending);
+  const std::string subject = fit::subject_text(recipe());
+  const bool is_named = failure.problem().where.find(subject) != std::string::npos;  // an estimate names it itself
+  throw is_named ? failure : failure.running(subject);
+}
+
+void Launch::record_failure(const memory::OutOfMemory& failure, const std::string& ending) {
+  catalog::OomReport report = make_report(*estimate_, failure, attempts_);
+  report.ending = ending;
+  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, report); });
 }
 
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
-  const ChipReport worst = worst_first(run).front();
-  Measured measured{.stage = "run",
-                    .chip = ir::chip_name(worst.chip, estimate_->compiled.mesh),
-                    .plan = &estimate_->compiled.programs_of(worst.chip).memory,
-                    .step_seconds = step_seconds};
-  measured.bytes = worst.memory.measured_peak_bytes;
+  const Measured measured = measured_of("run", *estimate_, run, step_seconds);
   catalog_.use([&](catalog::Catalog& catalog) {
-    remember_measured(catalog, *estimate_, fit::lane_name(assumptions_.slice, asked_.backend), rung_, measured);
-    if (reasons_.empty()) return;  // nothing new about where to start
-    catalog.remember_start(asked_signature_, {.at = base::utc_now(),
-                                              .rung = static_cast<int64_t>(rung_),
-                                              .settings = settings_of(changes_),
-                                              .reasons = reasons_});
+    remember_measured(catalog, *estimate_, fit::lane_name(assumptions_.slice, requested_.backend), rung_, measured);
+    if (attempts_.empty()) return;  // nothing new about where to start
+    catalog.remember_start(requested_signature_, {.at = base::utc_now(),
+                                                  .rung = static_cast<int64_t>(rung_),
+                                                  .settings = settings_of(changes_),
+                                                  .reasons = reasons_of(attempts_)});
   });
 }
 

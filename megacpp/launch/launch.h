@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch: from the recipe as asked to one that runs. The catalog says first what it remembers; what does not fit on
-// paper goes down the ladder before anything is compiled for a backend; an allocation that fails in the window (until
-// the end of step 0) sends the whole mesh down the ladder again. How it went is written down for the next launch.
+// One launch: from the recipe as requested to one that runs. The catalog is asked first; what does not fit by estimate
+// goes down the ladder before anything is compiled for a backend; an allocation that fails in the ladder's window sends
+// the whole mesh down the ladder again. Outcomes are recorded for the next launch.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/ladder.h"
+#include "megacpp/launch/log.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
@@ -20,48 +21,47 @@ namespace megacpp::launch {
 
 class Launch {
  public:
-  /// What is said goes to stderr. A launch goes on without a catalog. On the devices of a plugin the plan is for
-  /// hardware.target; without one nothing limits it but the plugin itself.
-  Launch(recipe::Recipe asked, const CatalogChoice& catalog);
+  /// A launch goes on without a catalog. On the devices of a plugin the plan is for hardware.target; without one
+  /// nothing limits it but the plugin itself.
+  Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log);
 
-  /// Paper, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
+  /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
   void prepare();
 
   /// What to run now.
   const recipe::Recipe& recipe() const { return estimate_->recipe; }
   /// Without a time where only a plugin knows its devices.
   const fit::Estimate& estimate() const { return *estimate_; }
-  /// The rung it stands on; 0: as asked.
+  /// The rung it runs at; 0: as requested.
   size_t rung() const { return rung_; }
   const plan::Changes& changes() const { return changes_; }
   bool changes_experiment() const { return fit::changes_experiment(changes_); }
 
-  /// Whether an answer to this failure is in the ladder's window.
-  static bool in_window(const memory::OutOfMemory& failure) { return failure.facts().step <= 0; }
-  /// Takes the whole mesh to the next rung that needs less than what failed. Throws the failure where none does.
+  /// Takes the whole mesh to the next rung that needs less than what failed. Gives up where none does.
   void step_down(const memory::OutOfMemory& failure);
+  /// Logs and records the report of a failure that nothing answers, and throws it.
+  [[noreturn]] void give_up(const memory::OutOfMemory& failure, const std::string& ending = {});
 
-  /// How it ended, for the next launch.
-  void record_failure(const memory::OutOfMemory& failure);
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
   fit::Estimate make_estimate(const recipe::Recipe& recipe) const;
-  fit::LadderPath walk_ladder(const fit::Ceiling& ceiling = {}) const;
   void start_where_remembered();
-  void say_if_other_experiment() const;
-  void take(fit::LadderPath path);
-  [[noreturn]] void give_up(const fit::LadderPath& path, const memory::OutOfMemory& failure);
+  /// `ran` says what was remembered of it.
+  void take_remembered(const catalog::Start& start, const std::string& ran);
+  void log_if_other_experiment() const;
+  void go_down(const memory::OutOfMemory& failure, const fit::Ceiling& ceiling);
+  void record_failure(const memory::OutOfMemory& failure, const std::string& ending);
 
-  recipe::Recipe asked_;
+  recipe::Recipe requested_;
+  Log log_;
   UsersCatalog catalog_;
-  fit::Assumptions assumptions_;  // the same for every rung: none changes how many chips there are
-  catalog::Signature
-      asked_signature_;  // as planned at first; with its faults: they teach nothing about launches without
+  fit::Assumptions assumptions_;            // the same for every rung: none changes how many chips there are
+  catalog::Signature requested_signature_;  // as first planned; with its faults: they teach nothing about others
   std::optional<fit::Estimate> estimate_;
   size_t rung_ = 0;
   plan::Changes changes_;
-  std::vector<std::string> reasons_;  // of every rung that was tried now; none: as remembered
+  std::vector<fit::Attempt> attempts_;  // every reduction tried now; none: as requested or as remembered
 };
 
 }  // namespace megacpp::launch

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/remember.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "megacpp/base/utc_time.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/chip_memory.h"
+#include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::launch {
 namespace {
-
-using memory::human_bytes;
 
 /// The prediction of the worst chip, to be completed by how it went.
 catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
   const fit::ChipGroup& worst = estimate.fit.worst();
   const double seconds = estimate.time.seconds();
-  return {.signature = fit::signature_of(estimate.recipe, estimate.fit.hardware),
+  return {.signature = estimate.signature,
           .at = base::utc_now(),
           .rung = static_cast<int64_t>(rung),
           .chip = worst.place,
@@ -28,18 +24,17 @@ catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
           .predicted_seconds = seconds > 0 ? std::optional(seconds) : std::nullopt};
 }
 
-std::string contents_of(const memory::OomFacts& facts) {
-  constexpr size_t kPieces = 3;
-  std::vector<std::string> words;
-  for (const memory::RoleBytes& role : facts.roles)
-    words.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
-  for (size_t i = 0; i < std::min(kPieces, facts.largest.size()); ++i)
-    words.push_back(
-        fmt::format("{}{} {}", i == 0 ? "largest " : "", human_bytes(facts.largest[i].bytes), facts.largest[i].what));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 }  // namespace
+
+Measured measured_of(std::string stage, const fit::Estimate& estimate, const runtime::Executable& run,
+                     std::optional<double> step_seconds) {
+  const ChipReport worst = worst_first(run).front();
+  return {.stage = std::move(stage),
+          .chip = ir::chip_name(worst.chip, estimate.compiled.mesh),
+          .plan = &estimate.compiled.programs_of(worst.chip).memory,
+          .bytes = worst.memory.measured_peak_bytes,
+          .step_seconds = step_seconds};
+}
 
 void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
                        const Measured& measured) {
@@ -64,19 +59,18 @@ void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate,
 }
 
 void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
-                      const memory::OomFacts& facts, const std::string& note) {
+                      const catalog::OomReport& report) {
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.ending = catalog::Ending::fails;
-  outcome.oom_class = memory::oom_class_name(facts.cls);
-  outcome.stage = facts.step >= 0 ? fmt::format("run step {}", facts.step) : facts.stage;
-  if (!facts.place.empty()) outcome.chip = facts.place;
-  if (facts.limit) outcome.limit_bytes = facts.limit;
+  outcome.oom_class = report.oom_class;
+  outcome.stage = report.step >= 0 ? fmt::format("run step {}", report.step) : report.stage;
+  if (!report.chip.empty()) outcome.chip = report.chip;
+  if (report.limit_bytes) outcome.limit_bytes = report.limit_bytes;
   // Only a compiler has measured the whole program; plans and faults have measured nothing.
-  if (facts.cls == memory::OomClass::compile && !facts.text.empty()) outcome.measured_bytes = facts.wanted;
-  std::vector<std::string> notes;
-  for (const std::string& part : {std::string(facts.is_injected ? "an injected fault" : ""), note, contents_of(facts)})
-    if (!part.empty()) notes.push_back(part);
-  outcome.note = fmt::format("{}", fmt::join(notes, "; "));
+  const bool is_compilers = report.oom_class == memory::oom_class_name(memory::OomClass::compile);
+  if (is_compilers && !report.message.empty()) outcome.measured_bytes = report.wanted_bytes;
+  outcome.note = report.ending;
+  outcome.report = report;
   catalog.record(outcome);
 }
 

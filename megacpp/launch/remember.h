@@ -8,7 +8,7 @@
 
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/fit/estimate.h"
-#include "megacpp/memory/out_of_memory.h"
+#include "megacpp/runtime/executable.h"
 
 namespace megacpp::launch {
 
@@ -20,12 +20,16 @@ struct Measured {
   std::optional<double> step_seconds = {};
 };
 
+/// Of the worst chip of a run. Bytes are absent where the backend does not measure them.
+Measured measured_of(std::string stage, const fit::Estimate& estimate, const runtime::Executable& run,
+                     std::optional<double> step_seconds);
+
 /// An outcome that fits, and a sample for each number that was measured.
 void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
                        const Measured& measured);
 
-/// An outcome that fails, with what the failure says: numbers, what the bytes were for, the largest pieces, and `note`.
+/// An outcome that fails, with its whole report.
 void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
-                      const memory::OomFacts& facts, const std::string& note = {});
+                      const catalog::OomReport& report);
 
 }  // namespace megacpp::launch

@@ -7,7 +7,7 @@
 
 namespace megacpp::launch {
 
-UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access) {
+UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access, Log log) : log_(std::move(log)) {
   if (choice.none) {
     why_not_ = "left out by --no-catalog";
     return;
@@ -30,7 +30,7 @@ UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access) 
 void UsersCatalog::leave(const base::Error& error) {
   catalog_.reset();
   why_not_ = fmt::format("{} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got);
-  fmt::print(stderr, "catalog    not used: {}\n", why_not_);
+  log_({"catalog", "not used: " + why_not_});
 }
 
 }  // namespace megacpp::launch

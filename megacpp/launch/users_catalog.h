@@ -6,6 +6,7 @@
 #include <string>
 
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/launch/log.h"
 
 namespace megacpp::launch {
 
@@ -16,9 +17,9 @@ struct CatalogChoice {
 
 class UsersCatalog {
  public:
-  /// Read access makes no file where there is none yet. A catalog that is damaged, locked or out of reach is said on
-  /// stderr and not used.
-  UsersCatalog(const CatalogChoice& choice, catalog::Access access);
+  /// Read access makes no file where there is none yet. A catalog that is damaged, locked or out of reach is said in
+  /// the log and not used.
+  UsersCatalog(const CatalogChoice& choice, catalog::Access access, Log log = no_log);
 
   /// Calls `body(catalog)` where there is one. A failure ends its use: nobody waits twice for a locked file.
   template <typename Body>
@@ -37,6 +38,7 @@ class UsersCatalog {
  private:
   void leave(const base::Error& error);
 
+  Log log_;
   std::optional<catalog::Catalog> catalog_;
   std::string why_not_;
 };

@@ -21,4 +21,10 @@ OutOfMemory OutOfMemory::in_step(int64_t step) const {
   return {code(), std::move(same), std::move(facts)};
 }
 
+OutOfMemory OutOfMemory::running(const std::string& subject) const {
+  base::Problem named = problem();
+  named.where += (named.where.empty() ? "" : ", running ") + subject;
+  return {code(), std::move(named), facts_};
+}
+
 }  // namespace megacpp::memory

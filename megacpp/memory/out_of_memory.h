@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error of every backend when memory does not suffice: on paper, while compiling, loading or running, or on the
-// host. What answers it needs numbers, not words, so the facts travel with it.
+// The one error of every backend when memory does not suffice: in an estimate, while compiling, loading or running, or
+// on the host. What answers it needs numbers, not words, so the facts travel with it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace megacpp::memory {
 /// Where memory ran out.
 enum class OomClass {
   compile,  // E2001 by our plan, E2002 by XLA's compiler: the program does not fit a chip
-  load,     // E2003: no room to load a compiled program
+  load,     // E2003: a compiled program cannot be loaded
   runtime,  // E2004: an allocation on a device
   host,     // E2005: an allocation of the host; E2001 where the plans of all chips exceed it
 };
@@ -58,6 +58,8 @@ class OutOfMemory : public base::Error {
   const OomFacts& facts() const { return facts_; }
   /// The same, once it is known in which step it happened.
   OutOfMemory in_step(int64_t step) const;
+  /// The same, with what was running: model, pattern, shape and layout in words.
+  OutOfMemory running(const std::string& subject) const;
 
  private:
   OomFacts facts_;

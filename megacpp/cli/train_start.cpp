@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/train_start.h"
+
+#include <fmt/format.h>
+
+#include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/train_report.h"
+#include "megacpp/cli/xla_report.h"
+#include "megacpp/fit/signature.h"
+#include "megacpp/memory/report.h"
+#include "megacpp/recipe/print.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/xla_backend.h"
+
+namespace megacpp::cli {
+namespace {
+
+using memory::human_bytes;
+
+std::string model_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  int64_t parameters = 0;
+  for (const blocks::Parameter& parameter : compiled.parameters) parameters += ir::num_elements(parameter.shape);
+  return fmt::format("model      {}, pattern {}, depth {}, hidden {}, {:.2f}M parameters\n", recipe.name,
+                     recipe.model.pattern, recipe.model.depth, recipe.model.hidden,
+                     static_cast<double>(parameters) / 1e6);
+}
+
+std::string layout_line(const launch::Launch& launch, const ir::Mesh& mesh) {
+  const std::string chips =
+      mesh.chips() > 1 ? fmt::format("{} chips: {}", mesh.chips(), ir::to_string(mesh)) : "1 chip";
+  const std::string changes = launch.changes().empty() ? "" : ", with " + fit::to_text(launch.changes());
+  return fmt::format("layout     {}; {}{}\n", fit::layout_text(launch.recipe()), chips, changes);
+}
+
+std::string plan_line(const fit::Estimate& estimate) {
+  const fit::ChipGroup& worst = estimate.fit.worst();
+  const double seconds = estimate.time.seconds();
+  return fmt::format("plan       {} needs {} of {}{}\n", worst.place, human_bytes(worst.needed()),
+                     human_bytes(worst.limit),
+                     seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
+}
+
+std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  const double milliseconds = compile_seconds(compiled) * 1e3;
+  if (recipe.backend != "xla")
+    return fmt::format("backend    {}, {} threads, compiled in {:.0f} ms, {} fallbacks\n", recipe.backend,
+                       runtime::threads_for(recipe), milliseconds, compiled.fallbacks.size());
+  return fmt::format("backend    xla, plugin {}, collectives placed by {}, emitted in {:.0f} ms\n", recipe.xla.plugin,
+                     recipe.xla.placement, milliseconds) +
+         runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel);
+}
+
+std::string recompute_line(const fit::Estimate& estimate) {
+  return estimate.recompute.empty() ? "" : fmt::format("recompute  {}\n", fit::to_text(estimate.recompute));
+}
+
+std::string schedule_line(const recipe::Recipe& recipe) {
+  const recipe::Train& train = recipe.train;
+  return fmt::format("schedule   {} steps of {} x {} tokens, micro-steps {}, {}; {}, lr {:.2e} {}\n", train.steps,
+                     train.batch, train.sequence, train.micro_steps, train.precision, recipe.optimizer.name,
+                     recipe.optimizer.lr, recipe.optimizer.schedule);
+}
+
+}  // namespace
+
+std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled,
+                       const data::TextCorpus& corpus) {
+  const recipe::Recipe& recipe = launch.recipe();
+  return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
+         fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch.estimate()) +
+         recompute_line(launch.estimate()) + backend_lines(recipe, compiled) +
+         fmt::format("data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
+                     corpus.files.size()) +
+         schedule_line(recipe);
+}
+
+std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled) {
+  return recipe::print(launch.recipe()) + "\n" + memory::to_text(compiled.largest().memory) + "\n";
+}
+
+std::string loaded_text(const runtime::Executable& run) {
+  const runtime::Counters counters = run.counters();
+  std::string text;
+  for (const auto& [cause, count] : counters.compiles)
+    text += fmt::format("xla        compiled in {:.1f} s ({})\n", counters.compile_seconds, cause);
+  if (counters.cache_hits > 0) text += "xla        compiled before, loaded from the cache\n";
+  return text.empty() ? text : text + fmt::format("           {}\n", run.path());
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is printed before step 0: a summary of about ten lines, or everything.
+#pragma once
+
+#include <string>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/data/text_corpus.h"
+#include "megacpp/launch/launch.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::cli {
+
+/// A line each for model, layout, hardware, plan, backend, data and schedule, and one for each XLA flag.
+std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled, const data::TextCorpus& corpus);
+
+/// The resolved recipe and the whole memory plan.
+std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled);
+
+/// What a plugin did with the program: compiled it, and why, or found it compiled; what runs it. Empty for a backend
+/// that compiles nothing further.
+std::string loaded_text(const runtime::Executable& run);
+
+}  // namespace megacpp::cli

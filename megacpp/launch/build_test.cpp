@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/build.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/file.h"
+#include "megacpp/recipe/parse.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::launch {
+namespace {
+
+TEST(BuildTest, TheCodeVersionHasTheContentOfTheSources) {
+  EXPECT_EQ(source_hash().size(), 16U);
+  EXPECT_EQ(source_hash().find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_TRUE(code_version().ends_with("+" + source_hash())) << code_version();
+}
+
+TEST(BuildTest, OwnBackendsAreTheBuildItselfAndPluginsHaveAName) {
+  recipe::Recipe recipe;
+  EXPECT_EQ(build_of(recipe), (catalog::Build{.code_version = code_version(), .platform = ""}));
+  const testing_support::TemporaryFolder folder;
+  base::write_file_atomically(folder / "pjrt_c_api_cpu_plugin.so", "one");
+  recipe::apply_overrides(
+      recipe, std::vector<std::string>{"backend=xla", "xla.plugin=" + (folder / "pjrt_c_api_cpu_plugin.so").string()});
+  const catalog::Build one = build_of(recipe);
+  EXPECT_TRUE(one.platform.starts_with("plugin cpu")) << one.platform;
+  base::write_file_atomically(folder / "pjrt_c_api_cpu_plugin.so", "two");
+  EXPECT_NE(build_of(recipe), one) << "another file is another plugin";
+}
+
+TEST(BuildTest, ALibraryIsKnownByItsBuildIdOrItsBytes) {
+  const std::string own = library_id("/proc/self/exe");
+  EXPECT_GE(own.size(), 16U);
+  EXPECT_EQ(own, library_id("/proc/self/exe"));
+  const testing_support::TemporaryFolder folder;
+  for (const char* content : {"", "x",
+                              "\x7f"
+                              "ELF",
+                              "no library at all"}) {
+    base::write_file_atomically(folder / "plugin.so", content);
+    EXPECT_EQ(library_id(folder / "plugin.so"), catalog::hash_text(content)) << content;
+  }
+}
+
+TEST(BuildTest, TheDriverIsTheNumberInItsFirstLine) {
+  EXPECT_EQ(driver_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 2024\nGCC 12.2.0\n"),
+            "550.54.15");
+  EXPECT_EQ(driver_version("nothing known\nGCC 12.2.0\n"), "");
+  EXPECT_EQ(driver_version(""), "");
+}
+
+}  // namespace
+}  // namespace megacpp::launch

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/entry_notes.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/launch/build.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
+
+namespace megacpp::launch {
+namespace {
+
+/// Words of signatures that are named otherwise in a recipe.
+struct FeatureKey {
+  std::string_view word;
+  std::string_view key;
+};
+constexpr FeatureKey kFeatureKeys[] = {
+    {"optimizer=", "optimizer.name="}, {"placement=", "xla.placement="}, {"attention=", "xla.attention="}};
+
+/// Distinct lines, in the order they came.
+class Notes {
+ public:
+  void add(std::string note) {
+    if (std::find(lines_.begin(), lines_.end(), note) == lines_.end()) lines_.push_back(std::move(note));
+  }
+  /// Where this build refuses to set a key so.
+  void check_setting(const std::string& assignment) {
+    recipe::Recipe recipe;
+    try {
+      recipe::apply_overrides(recipe, std::vector<std::string>{assignment});
+    } catch (const base::Error& error) {
+      add(fmt::format("names {}, which this build does not have: {}", assignment, error.problem().got));
+    }
+  }
+  void check_settings(const std::string& section, const std::string& words) {
+    std::istringstream text(words);
+    for (std::string word; text >> word;)
+      if (word.find('=') != std::string::npos) check_setting(section + word);
+  }
+
+  std::vector<std::string> lines() && { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void check_hardware(const std::string& hardware, Notes& notes) {
+  const std::string target = hardware.substr(0, hardware.find(' '));
+  const std::string chip = target.substr(0, target.find(':'));
+  if (chip.empty() || chip == "host" || runtime::plugins::kind_named(chip)) return;
+  try {
+    hw::parse_target(target);
+  } catch (const base::Error& error) {
+    notes.add(fmt::format("names the hardware {}, which this build does not have: {}", target, error.problem().got));
+  }
+}
+
+void check_features(const std::string& features, Notes& notes) {
+  std::istringstream text(features);
+  for (std::string word; text >> word;)
+    for (const FeatureKey& feature : kFeatureKeys)
+      if (word.starts_with(feature.word))
+        notes.check_setting(std::string(feature.key) + word.substr(feature.word.size()));
+}
+
+/// "plugin cpu 0.6.1 (build 77aa)" for the plugin of that name which is here.
+std::string platform_here(const std::string& platform) {
+  std::istringstream words(platform);
+  std::string plugin, kind;
+  words >> plugin >> kind;
+  recipe::Recipe recipe;
+  recipe.backend = "xla";
+  recipe.xla.plugin = kind;
+  return runtime::plugins::kind_named(kind) ? build_of(recipe).platform : "";
+}
+
+}  // namespace
+
+bool is_of_this_build(const catalog::Signature& signature) {
+  const catalog::Build& build = signature.build;
+  if (build.code_version != code_version()) return false;
+  return build.platform.empty() || build.platform == platform_here(build.platform);
+}
+
+std::vector<std::string> notes_of(const catalog::Entry& entry) {
+  const catalog::Signature& signature = entry.signature;
+  Notes notes;
+  if (!is_of_this_build(signature))
+    notes.add(fmt::format("learnt by another build ({}): a launch estimates again before it trusts this",
+                          catalog::to_text(signature.build)));
+  check_hardware(signature.hardware, notes);
+  notes.check_settings("layout.", signature.layout);
+  notes.check_settings("train.", signature.shape);
+  check_features(signature.features, notes);
+  for (const catalog::Sample& sample : entry.samples)
+    notes.check_setting("backend=" + sample.lane.substr(0, sample.lane.find(' ')));
+  for (const catalog::Start& start : entry.starts)
+    for (const auto& [key, value] : start.settings) notes.check_setting(key + "=" + value);
+  return std::move(notes).lines();
+}
+
+}  // namespace megacpp::launch

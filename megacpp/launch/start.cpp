@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/start.h"
+
+#include "megacpp/runtime/backend.h"
+#include "megacpp/train/confirm_start.h"
+#include "megacpp/train/run_state.h"
+
+namespace megacpp::launch {
+
+StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
+  const recipe::Recipe& recipe = estimate.recipe;
+  StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
+  if (recipe.backend == "xla") {
+    started.own_programs = std::make_unique<compile::Compiled>(
+        compile::compile_training(recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh)));
+    started.compiled = started.own_programs.get();
+  }
+  if (options.before_load) options.before_load(*started.compiled);
+  runtime::LoadOptions load = runtime::load_options(recipe, started.compiled->mesh.chips());
+  load.profile = options.profile;
+  load.trace_steps = options.trace_steps;
+  started.run = runtime::load_for(recipe, *started.compiled, load);
+  if (options.after_load) options.after_load(*started.run);
+  train::confirm_start(estimate.plan, *started.compiled, *started.run);
+  train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+  return started;
+}
+
+}  // namespace megacpp::launch

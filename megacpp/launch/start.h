@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an estimate to a run that has started: programs in the form the backend takes, loaded, compared with the plan,
+// and weights drawn. Training and the confirmation of a candidate both come through here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/fit/estimate.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::launch {
+
+struct StartOptions {
+  bool profile = false;     // keep seconds by op
+  int64_t trace_steps = 0;  // record when every node ran, in so many first steps
+  std::function<void(const compile::Compiled&)> before_load = {};
+  std::function<void(const runtime::Executable&)> after_load = {};
+};
+
+/// Ready for step 0. The estimate it came from must outlive it: our own backend runs the programs of the estimate.
+struct StartedRun {
+  std::unique_ptr<compile::Compiled> own_programs;  // nothing where those of the estimate are run
+  const compile::Compiled* compiled = nullptr;      // what is run
+  std::unique_ptr<runtime::Executable> run;
+};
+
+/// memory::OutOfMemory where it does not fit after all; E1505 where this build lacks the backend; E9001 where what was
+/// loaded differs from the plan.
+StartedRun start(const fit::Estimate& estimate, const StartOptions& options = {});
+
+}  // namespace megacpp::launch
