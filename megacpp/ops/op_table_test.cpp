@@ -118,7 +118,8 @@ TEST_P(OpSampleTest, WhatKeepsTheOrderKeepsIt) {
   constexpr double kFirst = 1000;  // no constant that an op adds
   for (int64_t i = 0; i < operands[0].elements(); ++i) operands[0][i] = kFirst + static_cast<double>(i);
   double last = 0;
-  for (const double element : evaluate_op(op->name, operands, sample.attrs, Rounding::none)[0].data) {
+  const std::vector<Tensor> results = evaluate_op(op->name, operands, sample.attrs, Rounding::none);
+  for (const double element : results[0].data) {
     if (element < kFirst) continue;
     EXPECT_GT(element, last);
     last = element;
