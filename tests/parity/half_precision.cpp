@@ -49,7 +49,8 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 
 }  // namespace
 
-GradientRun run_gradients(const recipe::Recipe& recipe, const runtime::Backend& backend) {
+GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend) {
+  recipe.backend = backend.name;
   const plan::Plan plan = plan::make_plan(recipe);
   const ir::DType compute = recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
   const compile::Compiled compiled = compile::compile_gradients(

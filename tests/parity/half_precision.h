@@ -28,7 +28,7 @@ struct GradientRun {
 };
 
 /// One micro-batch of random tokens on one chip, with weights by the recipe's seed, in its precision.
-GradientRun run_gradients(const recipe::Recipe& recipe, const runtime::Backend& backend);
+GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend);
 
 /// One line for each gradient of the bf16 run that is missing, equal to the f32 one to the bit, or off by more than
 /// kCancellation * sqrt(roundings) * kHalfRoundoff, by Euclidean norm.
