@@ -14,11 +14,12 @@ hw::Slice slice_named(const std::string& name) {
   return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
 }
 
-fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog,
+                                 const collectives::Transport& transport) {
   const int64_t devices = slice.devices();
   const int threads = runtime::cpu::threads_per_chip(runtime::threads_for(recipe), devices);
   fit::Assumptions assumptions{.slice = std::move(slice),
-                               .kernels = runtime::cpu::cpu_target(threads),
+                               .kernels = runtime::cpu::cpu_target(threads, transport),
                                .limits = recipe::chip_limits(recipe.hardware, devices),
                                .build = build_of(recipe)};
   catalog.use([&](const catalog::Catalog& open) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/users_catalog.h"
@@ -16,6 +17,7 @@ hw::Slice slice_named(const std::string& name);
 
 /// Limits come from the recipe, by chip of the slice (E1003); kernels are those of the threads that a chip of it would
 /// get; what was measured on the lane comes from the catalog.
-fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog,
+                                 const collectives::Transport& transport = collectives::inproc_transport());
 
 }  // namespace megacpp::launch

@@ -39,12 +39,12 @@ std::optional<plugins::PluginKind> plugin_with_own_devices(const recipe::Recipe&
 }
 
 // On the devices of a plugin hardware.target; without one nothing is known of them but how many there are.
-hw::Slice slice_for(const recipe::Recipe& recipe) {
+hw::Slice slice_for(const recipe::Recipe& recipe, int64_t free_memory) {
   const auto plugin = plugin_with_own_devices(recipe);
   if (plugin && !recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
   const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
   hw::HostRates rates = runtime::cpu::host_rates();
-  rates.memory = plugin ? kUnknownMemory : std::min(rates.memory, runtime::cpu::available_memory_bytes());
+  rates.memory = plugin ? kUnknownMemory : std::min(rates.memory, free_memory);
   hw::Slice slice = hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
   if (plugin) {
     slice.chip.name = plugins::info_of(*plugin).name;
@@ -54,11 +54,10 @@ hw::Slice slice_for(const recipe::Recipe& recipe) {
 }
 
 // An injected fault fires once: what it rehearses is one failure and the answer to it.
-recipe::Recipe without_fault(recipe::Recipe recipe, const memory::OomFacts& facts) {
-  if (!facts.is_injected) return recipe;
+recipe::Recipe without_fault(recipe::Recipe recipe, int64_t chip) {
   std::erase_if(recipe.hardware.fail_allocation, [&](const std::string& text) {
     const auto fault = recipe::parse_fail_allocation(text);
-    return fault && fault->chip == facts.chip;
+    return fault && fault->chip == chip;
   });
   return recipe;
 }
@@ -97,11 +96,15 @@ void note_failure(std::vector<fit::Attempt>& attempts, const memory::OomFacts& f
 
 }  // namespace
 
-Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log)
+Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, ProcessOptions processes)
     : requested_(std::move(requested)),
       log_(std::move(log)),
       catalog_(catalog, catalog::Access::write, log_),
-      assumptions_(assumptions_for(requested_, slice_for(requested_), catalog_)) {}
+      agreement_(requested_, std::move(processes)),
+      assumptions_(agreement_.together([&] {
+        return assumptions_for(requested_, slice_for(requested_, agreement_.free_memory()), catalog_,
+                               agreement_.transport());
+      })) {}
 
 fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
@@ -110,19 +113,26 @@ fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   return estimate;
 }
 
-void Launch::start_where_remembered() {
+std::optional<catalog::Remembered> Launch::remembered_start() {
   std::optional<catalog::Remembered> known;
   catalog_.use([&](const catalog::Catalog& catalog) { known = catalog.remembered(requested_signature_); });
-  if (!known || !known->start) return;
+  if (!known || !known->start) return std::nullopt;
   // What failed by estimate alone is estimated again: the machine may have more memory free today. So is what another
   // build or plugin learnt, which may need another amount.
   const bool failed_by_estimate = known->last && known->last->stage == fit::kPlanningStage;
-  const std::string ran = started_text(*known);
   if ((failed_by_estimate || known->other_build) && estimate_->fit.fits()) {
-    if (known->other_build) log_({"catalog", ran + "; it fits by estimate now: starting as requested"});
-    return;
+    if (known->other_build)
+      log_({"catalog", started_text(*known) + "; it fits by estimate now: starting as requested"});
+    return std::nullopt;
   }
-  take_remembered(*known->start, ran);
+  return known;
+}
+
+// A process whose catalog lacks it cannot start there, and none starts elsewhere than the others.
+void Launch::start_where_remembered() {
+  const std::optional<catalog::Remembered> known = remembered_start();
+  if (agreement_.everywhere("remembered start", known.has_value()))
+    take_remembered(*known->start, started_text(*known));
 }
 
 void Launch::take_remembered(const catalog::Start& start, const std::string& ran) {
@@ -151,10 +161,16 @@ void Launch::log_if_other_experiment() const {
 }
 
 void Launch::prepare() {
-  estimate_ = make_estimate(requested_);
-  requested_signature_ = estimate_->signature;
-  start_where_remembered();
-  if (estimate_->fit.fits()) return;
+  agreement_.together([&] {
+    estimate_ = make_estimate(requested_);
+    requested_signature_ = estimate_->signature;
+    start_where_remembered();
+    if (!estimate_->fit.fits()) fit_by_estimate();
+    agreement_.same_rung(rung_, changes_);
+  });
+}
+
+void Launch::fit_by_estimate() {
   const fit::ChipGroup& worst = estimate_->fit.worst();
   log_({"ladder",
         fmt::format("{} ({}): {} needs {} of {}: going down, every rung by estimate first", recipe().name,
@@ -167,9 +183,33 @@ void Launch::step_down(const memory::OutOfMemory& failure) {
   const std::string place = facts.place.empty() ? "" : facts.place + " ";  // a compiler speaks of no chip
   log_({"ladder", fmt::format("{} ({}): {}ran out of memory ({}): all chips go down together", recipe().name,
                               recipe().model.pattern, place, memory::oom_class_name(facts.cls))});
-  requested_ = without_fault(requested_, facts);
-  estimate_->recipe = without_fault(estimate_->recipe, facts);
-  go_down(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
+  agreement_.ran_out(true);
+  descend(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
+}
+
+void Launch::follow_down() {
+  log_({"ladder", fmt::format("{} ({}): another process ran out of memory: all chips go down together", recipe().name,
+                              recipe().model.pattern)});
+  descend({base::Code::E2004,
+           {.where = recipe().name,
+            .got = "memory ran out on another process",
+            .wanted = "",
+            .next = "mend what the other process reports"},
+           {.cls = memory::OomClass::runtime, .stage = "another process"}},
+          {});
+}
+
+// What failed on one process bounds all: the least ceiling counts.
+void Launch::descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling) {
+  agreement_.together([&] {
+    const bool is_injected = failure.facts().is_injected;
+    const int64_t faulty = agreement_.least("injected fault", is_injected ? failure.facts().chip : INT64_MAX);
+    requested_ = without_fault(requested_, faulty);
+    estimate_->recipe = without_fault(estimate_->recipe, faulty);
+    ceiling.bytes = agreement_.least("ceiling", ceiling.bytes);
+    go_down(failure, ceiling);
+    agreement_.same_rung(rung_, changes_);
+  });
 }
 
 void Launch::go_down(const memory::OutOfMemory& failure, const fit::Ceiling& ceiling) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One launch: from the recipe as requested to one that runs. The catalog is asked first; what does not fit by estimate
 // goes down the ladder before anything is compiled for a backend; an allocation that fails in the ladder's window sends
-// the whole mesh down the ladder again. Outcomes are recorded for the next launch.
+// the whole mesh down the ladder again. Outcomes are recorded for the next launch. Processes of one run decide together
+// (agreement.h).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/ladder.h"
+#include "megacpp/launch/agreement.h"
 #include "megacpp/launch/log.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/out_of_memory.h"
@@ -22,8 +24,8 @@ namespace megacpp::launch {
 class Launch {
  public:
   /// A launch goes on without a catalog. On the devices of a plugin the plan is for hardware.target; without one
-  /// nothing limits it but the plugin itself.
-  Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log);
+  /// nothing limits it but the plugin itself. On this machine the least free memory of all processes does.
+  Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log, ProcessOptions processes = {});
 
   /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
   void prepare();
@@ -37,8 +39,11 @@ class Launch {
   const plan::Changes& changes() const { return changes_; }
   bool changes_experiment() const { return fit::changes_experiment(changes_); }
 
-  /// Takes the whole mesh to the next rung that needs less than what failed. Gives up where none does.
+  /// Takes the whole mesh to the next rung that needs less than what failed. Gives up where none does. Processes whose
+  /// own memory sufficed follow_down().
   void step_down(const memory::OutOfMemory& failure);
+  void follow_down();
+  Agreement& agreement() { return agreement_; }
   /// Logs and records the report of a failure that nothing answers, and throws it.
   [[noreturn]] void give_up(const memory::OutOfMemory& failure, const std::string& ending = {});
 
@@ -46,7 +51,10 @@ class Launch {
 
  private:
   fit::Estimate make_estimate(const recipe::Recipe& recipe) const;
+  std::optional<catalog::Remembered> remembered_start();
   void start_where_remembered();
+  void fit_by_estimate();
+  void descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling);
   /// `ran` says what was remembered of it.
   void take_remembered(const catalog::Start& start, const std::string& ran);
   void log_if_other_experiment() const;
@@ -56,6 +64,7 @@ class Launch {
   recipe::Recipe requested_;
   Log log_;
   UsersCatalog catalog_;
+  Agreement agreement_;
   fit::Assumptions assumptions_;            // the same for every rung: none changes how many chips there are
   catalog::Signature requested_signature_;  // as first planned; with its faults: they teach nothing about others
   std::optional<fit::Estimate> estimate_;

@@ -19,6 +19,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   runtime::LoadOptions load = runtime::load_options(recipe, started.compiled->mesh.chips());
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
+  load.transport = options.transport;
   started.run = runtime::load_for(recipe, *started.compiled, load);
   if (options.after_load) options.after_load(*started.run);
   train::confirm_start(estimate.plan, *started.compiled, *started.run);

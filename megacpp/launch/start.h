@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "megacpp/collectives/transport.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/runtime/executable.h"
@@ -16,6 +17,7 @@ namespace megacpp::launch {
 struct StartOptions {
   bool profile = false;     // keep seconds by op
   int64_t trace_steps = 0;  // record when every node ran, in so many first steps
+  collectives::Transport transport = collectives::inproc_transport();
   std::function<void(const compile::Compiled&)> before_load = {};
   std::function<void(const runtime::Executable&)> after_load = {};
 };
