@@ -152,11 +152,13 @@ const std::vector<std::string> kXlaExpertLayouts = {
     "data_parallel=2 expert_parallel=2 tensor_parallel=2 zero=3",
 };
 
-// Letters of the recipe's own, once in a mesh, and twice over: loops.
-constexpr std::string_view kLettersInLoops = "model.pattern=MDME model.depth=8 ";
-INSTANTIATE_TEST_SUITE_P(Letters, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters, {"expert_parallel=2 tensor_parallel=2"})),
-                         row_name);
+// Letters of the recipe's own, on a mesh and, twice over, in loops; without the scans, which XLA takes long to compile.
+constexpr std::string_view kLettersInLoops = "model.pattern=ADE model.depth=6 ";
+INSTANTIATE_TEST_SUITE_P(
+    Letters, XlaLayoutParityTest,
+    testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters,
+                              {"expert_parallel=2 tensor_parallel=2 model.pattern=ADGE model.depth=4"})),
+    row_name);
 INSTANTIATE_TEST_SUITE_P(LetterLoops, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", kLettersInLoops, {"data_parallel=2 zero=3"})),
                          row_name);
