@@ -46,8 +46,7 @@ std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockT
   };
   add(recipe.model.z_loss > 0, "z_loss");
   for (const recipe::BlockType& type : types)
-    for (std::string& word : type.traits().features)
-      add(std::ranges::find(words, word) == words.end(), std::move(word));
+    for (const std::string& word : type.traits().features) add(std::ranges::find(words, word) == words.end(), word);
   add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
   if (recipe.backend == "xla") {
     add(true, "placement=" + recipe.xla.placement);
