@@ -17,7 +17,7 @@ using ir::ValueId;
 using ops::Builder;
 
 // A node is worth keeping under `selective` when it costs more arithmetic than this per result element.
-// Elementwise work, norms and short convolutions stay below it; products and sequence mixers lie above.
+// Elementwise work, norms and short convolutions stay below it; products and sequence mixers are above.
 constexpr double kCheapFlopsPerElement = 12.0;
 
 class Differentiator {
@@ -152,7 +152,7 @@ class Differentiator {
     return at == options_.recompute.end() ? Recompute::none : at->second;
   }
 
-  // A weight that lies otherwise than it is stored, and is meant to until the backward pass: recomputing is for
+  // A weight sharded otherwise than it is stored, and is meant to until the backward pass: recomputing is for
   // activations.
   bool is_weight(const ir::Node& node) const {
     return node.op == "reshard" && graph_.producer(node.operands[0]).role == ir::Role::weight;

@@ -348,7 +348,7 @@ Routing route(const BuildContext& context, ValueId x) {
   return routing;
 }
 
-// x lies as it is routed, and so does the result, which may be partial sums.
+// x is sharded as it is routed, and so is the result, which may be partial sums.
 ValueId experts(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
   const Routing routing = route(context, x);

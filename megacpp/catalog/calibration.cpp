@@ -10,7 +10,7 @@
 namespace megacpp::catalog {
 namespace {
 
-// What is believed before any sample: predictions scatter by some 2 %, factors lie within some 30 % of 1.
+// What is believed before any sample: predictions scatter by some 2 %, factors are within some 30 % of 1.
 constexpr double kScatter = 0.02, kFactorSpread = 0.3;
 constexpr double kPull = (kScatter / kFactorSpread) * (kScatter / kFactorSpread);
 // Up to this relative error a sample counts in full; beyond, less the further it is off.

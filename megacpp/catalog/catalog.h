@@ -43,7 +43,7 @@ struct MaybeCatalog;
 class Catalog {
  public:
   static Catalog open(const std::filesystem::path& path, const Database::Options& options = {});
-  /// Never fails for reasons that lie in the file or the machine: says them instead.
+  /// Never fails for reasons in the file or the machine: says them instead.
   static MaybeCatalog open_or_none(const std::filesystem::path& path, const Database::Options& options = {});
 
   const std::filesystem::path& path() const { return path_; }

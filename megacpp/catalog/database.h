@@ -88,7 +88,7 @@ class Database {
   /// The whole content in a database that no file holds.
   Database copy_in_memory() const;
 
-  /// The first bytes of the file as they lie on disk, with no lock and no recovery; as many zeros as it is shorter.
+  /// The first bytes of the file as they are on disk, with no lock and no recovery; as many zeros as it is shorter.
   static constexpr size_t kHeaderSize = 100;
   std::array<unsigned char, kHeaderSize> header() const;
   int64_t size() const;

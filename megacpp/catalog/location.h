@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the catalog lies: the file MEGACPP_CATALOG names, else megacpp/catalog.sqlite in the user's data folder.
+// Where the catalog is: the file MEGACPP_CATALOG names, else megacpp/catalog.sqlite in the user's data folder.
 #pragma once
 
 #include <cstdint>

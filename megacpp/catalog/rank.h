@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which to try start-up candidates: those known to run and unknown ones that fit on paper, all by the time
-// of a step, measured or else predicted with the lane's correction; then what does not fit on paper or failed before,
+// The order in which to try start-up candidates: those known to run and unknown ones estimated to fit, all by the time
+// of a step, measured or else predicted with the lane's correction; then what is not estimated to fit or failed before,
 // which a launch should skip. Nothing is dropped: each comes with its reason.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace megacpp::catalog {
 struct Candidate {
   Signature signature = {};
   std::vector<Part> step_seconds = {};  // predicted
-  bool fits = true;                     // on paper, corrected
+  bool fits = true;                     // by estimate, corrected
   std::string why_not = {};             // where it does not
 };
 

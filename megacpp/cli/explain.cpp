@@ -292,7 +292,7 @@ int run_explain(const Flags& flags) {
 
 Command explain_command() {
   return {.name = "explain",
-          .summary = "where every parameter lies on the mesh and why, and every collective with what would remove it",
+          .summary = "how every parameter is sharded and why, and every collective with what would remove it",
           .example =
               "megacpp explain recipes/nam52.yaml --set layout.tensor_parallel=8\n"
               "  megacpp explain recipes/nam52-tiny.yaml --backend xla --set layout.tensor_parallel=2",

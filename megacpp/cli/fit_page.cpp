@@ -53,7 +53,7 @@ std::string picture(const FitAnswer& answer) {
 
 report::Table table_of(const FitAnswer& answer) {
   report::Table table{
-      .headings = {"layout", ">worst chip", ">room", ">a step", ">tokens/s", ">MFU", "regime", "settings"}, .rows = {}};
+      .headings = {"layout", ">worst chip", ">free", ">a step", ">tokens/s", ">MFU", "regime", "settings"}, .rows = {}};
   for (const size_t index : answer.order()) {
     const Found& one = answer.search.found[index];
     const ShownStep step = answer.step_of(index);

@@ -52,7 +52,7 @@ std::vector<std::string> cells_of(const Found& one, const ShownStep& step) {
 }
 
 const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">worst chip", ">of limit",
-                                            ">room",  ">a step", ">tokens/s", ">MFU",        "regime"};
+                                            ">free",  ">a step", ">tokens/s", ">MFU",        "regime"};
 
 const catalog::Ranked* known_of(const FitAnswer& answer, size_t found) {
   const auto at = std::ranges::find(answer.known, found, &catalog::Ranked::candidate);
@@ -85,7 +85,7 @@ Json found_json(const Found& one) {
           {"needed_bytes", worst.needed()},
           {"planned_bytes", worst.planned},
           {"limit_bytes", worst.limit},
-          {"room_bytes", worst.room()},
+          {"free_bytes", worst.free_bytes()},
           {"is_close", worst.is_close()},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
@@ -121,7 +121,7 @@ std::vector<size_t> FitAnswer::order() const {
 }
 
 std::string room_text(const fit::ChipGroup& worst) {
-  const std::string text = (worst.room() < 0 ? "-" : "") + human_bytes(std::abs(worst.room()));
+  const std::string text = (worst.free_bytes() < 0 ? "-" : "") + human_bytes(std::abs(worst.free_bytes()));
   return worst.is_close() ? text + " close" : text;
 }
 
@@ -310,7 +310,7 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
           {.where = fmt::format("{}, {} {}, running {}", hardware, worst.place, worst.where,
                                 fit::subject_text(smallest.recipe)),
            .got = fmt::format("the least that was found needs {} ({}): {}; {} too much", human_bytes(worst.needed()),
-                              fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.room())),
+                              fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.free_bytes())),
            .wanted = fit::wanted_bytes(worst),
            .next = worst.limit_is_wrong()
                        ? "raise hardware.limit or the chip's own in hardware.limits, or take more chips"

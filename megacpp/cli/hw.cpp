@@ -136,7 +136,8 @@ std::function<int()> declare_bytes(CLI::App& app, const Flag& json) {
   app.add_option("CHIP", flags->chip, "a chip or a file")->required();
   app.add_option("DTYPE", flags->dtype, "f32, bf16, s32, s8, ...")->required();
   app.add_option("SHAPE", flags->shape, "sizes with commas: 16,1280,40; '' for a scalar")->required();
-  app.add_option("--layout", flags->layout, "dimensions in this order, the minor one first; else as an argument lies")
+  app.add_option("--layout", flags->layout,
+                 "dimensions in this order, the minor one first; else the layout of an argument")
       ->type_name("ORDER");
   declare_json(app, json);
   return [flags, json] { return bytes(*flags, *json); };
@@ -154,7 +155,7 @@ std::function<int()> declare_hw(CLI::App& app) {
                        {{"show", "every number of one chip with its source and date",
                          "megacpp hw show v6e\n  megacpp hw show v6e:8x16\n  megacpp hw show my-chip.yaml --json",
                          [json](CLI::App& word) { return declare_show(word, json); }},
-                        {"bytes", "what a tensor takes in a chip's memory, and how it lies there",
+                        {"bytes", "what a tensor takes in a chip's memory, and its layout there",
                          "megacpp hw bytes v6e bf16 16,1280,40\n  megacpp hw bytes v6e bf16 16,1280,40 --layout 2,1,0\n"
                          "  megacpp hw bytes h100 f32 4096,56 --json",
                          [json](CLI::App& word) { return declare_bytes(word, json); }},

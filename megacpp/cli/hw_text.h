@@ -14,7 +14,7 @@ namespace megacpp::cli {
 
 /// A file that is no good is a row with its error.
 std::string chip_table(const std::vector<hw::ListedChip>& chips);
-/// Every number with its source; of a slice also where its chips lie.
+/// Every number with its source; of a slice also where its chips are.
 std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice);
 std::string rates_text(const hw::HostRates& rates);
 

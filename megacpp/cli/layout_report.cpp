@@ -87,7 +87,7 @@ std::string parameters_text(const std::vector<plan::ParameterRow>& rows, const p
     if (has_stages) cells.insert(cells.begin(), std::to_string(row.stage));
     table.add(std::move(cells));
   }
-  return "Parameters: how each lies between steps (stored), in products (computed) and in the optimizer.\n" +
+  return "Parameters: how each is sharded between steps (stored), in products (computed) and in the optimizer.\n" +
          table.to_text();
 }
 

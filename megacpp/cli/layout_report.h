@@ -28,7 +28,7 @@ std::string shape_text(const ir::Shape& shape);
 
 /// "sharded", "replicated", or "whole" on the only chip that has it.
 const char* class_name(const plan::ParameterRow& row);
-/// A table of where parameters lie; with a pipeline, by stage.
+/// A table of how parameters are sharded; with a pipeline, by stage.
 std::string parameters_text(const std::vector<plan::ParameterRow>& rows, const plan::Plan& plan);
 
 }  // namespace megacpp::cli

@@ -64,7 +64,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"code_bytes", group.code},
           {"needed_bytes", group.needed()},
           {"limit_bytes", group.limit},
-          {"room_bytes", group.room()},
+          {"free_bytes", group.free_bytes()},
           {"is_close", group.is_close()},
           {"state_bytes", plan.state_bytes},
           {"padding_bytes", plan.padding_bytes},

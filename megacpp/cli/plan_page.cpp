@@ -93,12 +93,12 @@ std::string time_picture(const fit::StepTime& time) {
 }
 
 Table chips_table(const fit::FitReport& fit) {
-  Table table{.headings = {">chips", "the first of them", "at", ">planned", ">corrected", ">code", ">limit", ">room"},
+  Table table{.headings = {">chips", "the first of them", "at", ">planned", ">corrected", ">code", ">limit", ">free"},
               .rows = {}};
   for (const fit::ChipGroup& g : fit.groups)
     table.rows.push_back({std::to_string(g.chips), g.place, g.where, human_bytes(g.planned),
                           fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code), human_bytes(g.limit),
-                          g.room() < 0 ? "-" + human_bytes(-g.room()) : human_bytes(g.room())});
+                          g.free_bytes() < 0 ? "-" + human_bytes(-g.free_bytes()) : human_bytes(g.free_bytes())});
   return table;
 }
 
@@ -166,7 +166,8 @@ Table facts_table(const PlanReport& r) {
 void add_memory(report::Page& page, const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   page.heading("Memory of every chip");
-  page.figure(chips_picture(r), "Bytes at the peak by family against the limit; the chip with the least room first.");
+  page.figure(chips_picture(r),
+              "Bytes at the peak by family against the limit; the chip with the least free memory first.");
   page.table(chips_table(r.estimate.fit));
   page.paragraph(
       fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));

@@ -81,7 +81,7 @@ std::string verdict_text(const PlanReport& report) {
   const bool fits = report.estimate.fit.fits();
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place,
                                  worst.where, human_bytes(worst.needed()), human_bytes(worst.limit),
-                                 human_bytes(std::abs(worst.room())), fits ? "room" : "too much");
+                                 human_bytes(std::abs(worst.free_bytes())), fits ? "free" : "too much");
   if (worst.is_close())
     text += fmt::format(
         "; close, since a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile "

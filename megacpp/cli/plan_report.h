@@ -50,10 +50,10 @@ struct PlanReport {
 /// E1601, E1602 for hardware that is not; E1401 where the mesh has another number of chips, and the gates' refusals.
 PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes);
 
-/// "fits: chip 0: data 0 at (0, 0) on host 0 needs 1.00 GiB of 31.24 GiB, 30.24 GiB room"
+/// "fits: chip 0: data 0 at (0, 0) on host 0 needs 1.00 GiB of 31.24 GiB, 30.24 GiB free"
 std::string verdict_text(const PlanReport& report);
 
-/// What lies between the arithmetic of a step and its MFU, in a sentence.
+/// What is between the arithmetic of a step and its MFU, in a sentence.
 std::string arithmetic_text(const fit::StepTime& time);
 
 /// "v6e:2x2: 4 chips on 1 host, Google Cloud TPU v6e (Trillium)"

@@ -152,7 +152,7 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
 TEST_F(PlanCommandTest, EveryStageOfAPipelineIsAGroupWorstFirst) {
   const Json groups = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.pipeline_parallel=2"})["groups"];
   ASSERT_EQ(groups.size(), 2U);
-  EXPECT_LE(groups[0]["room_bytes"], groups[1]["room_bytes"]);
+  EXPECT_LE(groups[0]["free_bytes"], groups[1]["free_bytes"]);
   EXPECT_NE(groups[0]["stage"], groups[1]["stage"]);
   EXPECT_EQ(groups[0]["chips"].get<int64_t>() + groups[1]["chips"].get<int64_t>(), 4);
 }
@@ -216,7 +216,7 @@ TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   EXPECT_EQ(json["correction"]["samples"], 1);
   EXPECT_EQ(json["groups"][0]["planned_bytes"], planned["planned_bytes"]);
   EXPECT_GT(json["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
-  EXPECT_LT(json["groups"][0]["room_bytes"], planned["room_bytes"]);
+  EXPECT_LT(json["groups"][0]["free_bytes"], planned["free_bytes"]);
   const Result text = plan({"--hardware", "v6e:2x2"});
   EXPECT_NE(text.out.find("corrected"), std::string::npos);
   EXPECT_NE(text.out.find("Corrected by 1 measurements of xla v6e"), std::string::npos) << text.out;

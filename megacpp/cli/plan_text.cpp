@@ -46,7 +46,7 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
   std::vector<std::string> headings = {">chips", "the first of them", "at", ">planned"};
   if (has_stages) headings.insert(headings.begin(), ">stage");
   if (fit.samples > 0) headings.push_back(">corrected");
-  for (const char* heading : {">code", ">needed", ">limit", ">room"}) headings.push_back(heading);
+  for (const char* heading : {">code", ">needed", ">limit", ">free"}) headings.push_back(heading);
   TextTable table(std::move(headings));
   for (const fit::ChipGroup& group : fit.groups) {
     std::vector<std::string> cells = {std::to_string(group.chips), group.place, group.where,
@@ -56,10 +56,11 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
     cells.push_back(human_bytes(group.code));
     cells.push_back(human_bytes(group.needed()));
     cells.push_back(human_bytes(group.limit));
-    cells.push_back(group.room() < 0 ? "-" + human_bytes(-group.room()) : human_bytes(group.room()));
+    cells.push_back(group.free_bytes() < 0 ? "-" + human_bytes(-group.free_bytes()) : human_bytes(group.free_bytes()));
     table.add(std::move(cells));
   }
-  return "Memory of a chip, the one with the least room first; chips that are alike are one line.\n" + table.to_text();
+  return "Memory of a chip, the one with the least free memory first; chips that are alike are one line.\n" +
+         table.to_text();
 }
 
 std::string correction_text(const PlanReport& r) {

@@ -21,14 +21,14 @@ std::string sharding_of_waiting_sums(const plan::Plan& plan) {
   return plan.parallel.is_one_chip() ? "" : std::string(partition::kAutoSharding);
 }
 
-// Adds `value` to a state tensor of the same type. On a mesh the state lies as `sharding` says.
+// Adds `value` to a state tensor of the same type. On a mesh the state is sharded as `sharding` says.
 void accumulate(ops::Builder& builder, const std::string& state, ValueId value, std::string sharding) {
   const ValueId total = builder.input(state, builder.type(value), ir::Role::gradient, std::move(sharding));
   builder.graph().add_output({.name = state, .value = builder.add(total, value), .donated = state});
 }
 
 // The gradient split as its weight is computed with; where the reduction waits for the update, chips keep their own
-// part of the sum, and the state lies as the gradient comes.
+// part of the sum, and the state is sharded as the gradient comes.
 void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& parameter, ValueId gradient,
                          const plan::Plan& plan) {
   const std::string state = optim::gradient_name(parameter.name);

@@ -118,7 +118,7 @@ TEST(BlockLoopTest, APassIsOneLoopOverStacks) {
   EXPECT_EQ(count_of(text, "stablehlo.concatenate"), 0u);
 }
 
-// State that lies apart is stacked before the loop, and results that are wanted apart are taken out of it.
+// State that is not stacked is stacked before the loop, and results that are wanted apart are taken out of it.
 TEST(BlockLoopTest, SlotsNeedNotBeStacks) {
   const ir::Graph graph = there_and_back(4);
   const std::string text = function_text(graph, input_slots(graph), output_slots(graph));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of a graph while its function is written: which have a name, which lie in a stack, who reads them and what
+// The values of a graph while its function is written: which have a name, which are in a stack, who reads them and what
 // becomes of them.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace megacpp::emit {
 
-/// Where each value lies, and what the stacks are called at this point.
+/// Where each value is, and what the stacks are called at this point.
 class Stacks {
  public:
   struct Place {
@@ -67,12 +67,12 @@ class FunctionValues {
   Stacks& stacks() { return stacks_; }
   const Stacks& stacks() const { return stacks_; }
 
-  /// A value outside of loops; one that lies in a stack is taken out of it once.
+  /// A value outside of loops; one in a stack is taken out of it once.
   const ops::HloValue& at_hand(ops::HloWriter& writer, ir::ValueId value);
   void set(ir::ValueId value, const ops::HloValue& name) { names_[value.index] = name; }
   /// By index of the value; empty names where it is not at hand.
   std::vector<ops::HloValue>& names() { return names_; }
-  /// Values stacked in this order: a stack as it lies, or a new one.
+  /// Values stacked in this order: a stack as it is, or a new one.
   ops::HloValue stack_of(ops::HloWriter& writer, const std::vector<ir::ValueId>& values);
   /// What leaves by a slot.
   ops::HloValue result(ops::HloWriter& writer, const Slot& slot);

@@ -32,7 +32,7 @@ struct Module {
   std::vector<Port> arguments, results;
 };
 
-/// One program. `inputs` and `outputs` say how its tensors lie; what they do not name is whole on every chip.
+/// One program. `inputs` and `outputs` say how its tensors are sharded; what they do not name is replicated.
 Module write_program(const ir::Graph& graph, const ir::Mesh& mesh, const partition::Placements& inputs,
                      const partition::Placements& outputs, Placement placement, const FunctionOptions& options = {});
 

@@ -92,9 +92,9 @@ TEST(ModuleTest, UnrolledAProgramCallsNothing) {
 // The program of one chip, over local shapes; the module is over whole ones.
 TEST(ModuleTest, OurPlacementIsAManualComputationOverTheMesh) {
   const ir::Mesh mesh({{"data", 2}});
-  const partition::Placements lie = {{"x", placed({ir::DType::f32, {8}}, "data", mesh)},
-                                     {"doubled", placed({ir::DType::f32, {8}}, "data", mesh)}};
-  const Module module = write_program(ir::parse(kProgram), mesh, lie, lie, Placement::megacpp);
+  const partition::Placements placed_as = {{"x", placed({ir::DType::f32, {8}}, "data", mesh)},
+                                           {"doubled", placed({ir::DType::f32, {8}}, "data", mesh)}};
+  const Module module = write_program(ir::parse(kProgram), mesh, placed_as, placed_as, Placement::megacpp);
   const std::string main = module.text.substr(0, module.text.find("func.func private"));
   EXPECT_EQ(main, R"(module @program attributes {mhlo.num_partitions = 2 : i32} {
 sdy.mesh @mesh = <["data"=2]>
@@ -110,8 +110,8 @@ func.func public @main(%whole0: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mes
 
 TEST(ModuleTest, PartsOfASumAreOneTensorSplitOverTheirChips) {
   const ir::Mesh mesh({{"data", 2}});
-  const partition::Placements lie = {{"state", placed({ir::DType::f32, {4}}, "- ~ data", mesh)}};
-  const Module module = write_program(ir::parse(kProgram), mesh, lie, {}, Placement::megacpp);
+  const partition::Placements placed_as = {{"state", placed({ir::DType::f32, {4}}, "- ~ data", mesh)}};
+  const Module module = write_program(ir::parse(kProgram), mesh, placed_as, {}, Placement::megacpp);
   const Port& state = module.arguments[1];
   EXPECT_EQ(state.whole.shape, (ir::Shape{2, 4}));
   EXPECT_EQ(state.local.shape, (ir::Shape{1, 4}));
@@ -122,8 +122,8 @@ TEST(ModuleTest, PartsOfASumAreOneTensorSplitOverTheirChips) {
 // ---- Padding, where XLA places ----
 
 TEST(ModuleTest, WithXlasPlacementEveryChipHoldsAsMuch) {
-  const partition::Placements lie = {{"state", placed({ir::DType::f32, {4}}, "model")}};
-  const Module module = write_program(ir::parse(kProgram), kMesh, lie, {}, Placement::xla);
+  const partition::Placements placed_as = {{"state", placed({ir::DType::f32, {4}}, "model")}};
+  const Module module = write_program(ir::parse(kProgram), kMesh, placed_as, {}, Placement::xla);
   EXPECT_EQ(module.arguments[1].whole.shape, (ir::Shape{6}));
   EXPECT_EQ(module.arguments[1].local.shape, (ir::Shape{2}));
   EXPECT_EQ(module.arguments[0].local.shape, (ir::Shape{4}));
@@ -139,8 +139,8 @@ TEST(ModuleTest, WithXlasPlacementEveryChipHoldsAsMuch) {
 }
 
 TEST(ModuleTest, SizesThatDivideAreNotPadded) {
-  const partition::Placements lie = {{"state", placed({ir::DType::f32, {4}}, "data")}};
-  const Module module = write_program(ir::parse(kProgram), kMesh, lie, {}, Placement::xla);
+  const partition::Placements placed_as = {{"state", placed({ir::DType::f32, {4}}, "data")}};
+  const Module module = write_program(ir::parse(kProgram), kMesh, placed_as, {}, Placement::xla);
   EXPECT_EQ(count_of(module.text, "stablehlo.slice") + count_of(module.text, "stablehlo.pad"), 0u);
   EXPECT_EQ(module.arguments[1].local.shape, (ir::Shape{2}));
 }
@@ -200,9 +200,9 @@ TEST(ModuleTest, MicroBatchesEnterStackedAndScalarReportsLeaveStacked) {
 
 // Micro-batches are padded where they are split, not where they are stacked.
 TEST(ModuleTest, AStepsPlacementsArePaddedToo) {
-  const partition::Placements lie = {{"batch.ids", placed({ir::DType::i32, {2, 4}}, "-,model")},
-                                     {"w", placed({ir::DType::f32, {4}}, "model+data")}};
-  const Module module = step_of(2, kMesh, Placement::xla, lie);
+  const partition::Placements placed_as = {{"batch.ids", placed({ir::DType::i32, {2, 4}}, "-,model")},
+                                           {"w", placed({ir::DType::f32, {4}}, "model+data")}};
+  const Module module = step_of(2, kMesh, Placement::xla, placed_as);
   EXPECT_EQ(module.arguments[0].whole.shape, (ir::Shape{2, 2, 6}));
   EXPECT_EQ(module.arguments[0].local.shape, (ir::Shape{2, 2, 2}));
   EXPECT_EQ(module.arguments[1].whole.shape, (ir::Shape{6}));

@@ -45,7 +45,7 @@ Port ModuleWriter::stack_port(const std::vector<std::string>& names, int64_t siz
   port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
   for (const std::string& name : names) {
     const Port other = this->port(name, type, placements);
-    MEGACPP_CHECK(other.sharding == first.sharding) << name << " lies otherwise than " << names[0];
+    MEGACPP_CHECK(other.sharding == first.sharding) << name << " is sharded otherwise than " << names[0];
   }
   if (names.size() > 1) port.stacked = names;
   return port;

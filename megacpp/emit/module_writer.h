@@ -29,7 +29,7 @@ class ModuleWriter {
   HloWriter& body() { return body_; }
   void add_function(const FunctionRequest& request);
 
-  /// How a tensor of a program's type lies, seen by the module.
+  /// The sharding of a tensor of a program's type, seen by the module.
   Port port(const std::string& name, const ir::TensorType& type, const partition::Placements& placements) const;
   /// The same for tensors of this type that are stacked along a new first dimension.
   Port stack_port(const std::vector<std::string>& names, int64_t size, const ir::TensorType& type,

@@ -17,7 +17,7 @@ struct AxisLink {
 };
 
 /// Of a torus: the ports along every dimension that the group spans, two of them where it closes to a ring, shared by
-/// the groups that lie between each other. Of nodes: the link inside one; across nodes the network ports of the members
+/// the groups that are between each other. Of nodes: the link inside one; across nodes the network ports of the members
 /// a node has, but not more than the link inside carries. E1602 where the chip's file names no such link.
 AxisLink link_along(const hw::Slice& slice, const ir::Mesh& mesh, const ir::Axes& axes);
 

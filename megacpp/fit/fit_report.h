@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every chip of given hardware needs, the one with the least room first. Chips that run the same programs under
-// the same limit are one group, so the report grows with stages and not with chips.
+// What every chip of given hardware needs, the one with the least free memory first. Chips that run the same programs
+// under the same limit are one group, so the report grows with stages and not with chips.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct ChipGroup {
   int64_t planned = 0;          // bytes at the peak, by our plan for this hardware
   int64_t state = 0;            // of them, what stays from step to step
   int64_t corrected = 0;        // as the catalog's correction of the lane has it; without one as planned
-  int64_t code = 0;             // bytes of the compiled program, which lies in the same memory
+  int64_t code = 0;             // bytes of the compiled program, which is in the same memory
   int64_t limit = 0;            // bytes
   double gaps_most = 1;         // what a compiler may reserve over what is alive
   bool own_limit = false;       // the recipe's, of this chip
   bool shares_machine = false;  // a virtual chip without one: what the others leave is its limit
 
   int64_t needed() const { return corrected + code; }
-  int64_t room() const { return limit - needed(); }  // below 0: it does not fit
+  int64_t free_bytes() const { return limit - needed(); }  // below 0: it does not fit
   /// Whether it fits by what is alive, and would not with the most that compilers left unused between buffers.
   bool is_close() const {
-    return room() >= 0 &&
+    return free_bytes() >= 0 &&
            gaps_most * static_cast<double>(corrected) + static_cast<double>(code) > static_cast<double>(limit);
   }
   int64_t least_limit() const { return state + code; }
@@ -42,15 +42,15 @@ struct ChipGroup {
 
 struct FitReport {
   std::string hardware;           // "v6e:16x16"
-  std::vector<ChipGroup> groups;  // least room first
+  std::vector<ChipGroup> groups;  // least free memory first
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
 
   const ChipGroup& worst() const { return groups.front(); }
-  bool fits() const { return worst().room() >= 0; }
+  bool fits() const { return worst().free_bytes() >= 0; }
 };
 
-/// Bytes of a compiled step that lie in a device's memory beside what the plan counts.
+/// Bytes of a compiled step in a device's memory beside what the plan counts.
 int64_t code_bytes(const hw::Chip& device);
 
 /// The bytes of a plan by role, as the catalog's samples have them; temporaries by family too ("temporary of E",

@@ -37,15 +37,15 @@ TEST(FitReportTest, ChipsOfAStageUnderOneLimitAreAGroup) {
   EXPECT_EQ(tight.chip, 3);
   EXPECT_EQ(tight.stage, 1u);
   EXPECT_TRUE(tight.own_limit);
-  EXPECT_EQ(tight.room(), 10) << "least room first, though others need more";
+  EXPECT_EQ(tight.free_bytes(), 10) << "least free memory first, though others need more";
   EXPECT_EQ(tight.place, "chip 3: stage 1, data 1");
   EXPECT_EQ(tight.where, "(3, 0) on host 0");
   EXPECT_EQ(first.chip, 0);
   EXPECT_EQ(first.chips, 2);
-  EXPECT_EQ(first.room(), 50);
+  EXPECT_EQ(first.free_bytes(), 50);
   EXPECT_EQ(second.chip, 2);
   EXPECT_EQ(second.chips, 1);
-  EXPECT_EQ(second.room(), 90);
+  EXPECT_EQ(second.free_bytes(), 90);
   EXPECT_EQ(report.mean, (100 + 100 + 60 + 60) / 4);
   EXPECT_TRUE(report.fits());
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 99, 0, 0}).fits()) << "one is enough";
@@ -88,14 +88,14 @@ TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
   ASSERT_EQ(report.groups.size(), 2u);
   EXPECT_EQ(report.groups[0].stage, 0u) << "as little room as the other, and needs more";
   EXPECT_EQ(report.groups[0].limit, 400 - (320 - 100));
-  EXPECT_EQ(report.groups[0].room(), 80);
-  EXPECT_EQ(report.groups[1].room(), 80);
+  EXPECT_EQ(report.groups[0].free_bytes(), 80);
+  EXPECT_EQ(report.groups[1].free_bytes(), 80);
   EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::host, 80), {}).fits()) << "320: the last byte";
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::host, 79), {}).fits());
 
   const FitReport limited = fit_report(two_stages(), four(hw::ChipKind::host, 100), {0, 0, 0, 61});
   EXPECT_EQ(limited.worst().chip, 3);
-  EXPECT_EQ(limited.worst().room(), 1) << "its own limit, whatever the others leave";
+  EXPECT_EQ(limited.worst().free_bytes(), 1) << "its own limit, whatever the others leave";
 }
 
 }  // namespace

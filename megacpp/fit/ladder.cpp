@@ -106,7 +106,7 @@ class LadderWalk {
     return std::ranges::any_of(rungs_, touches_the_rest) ? std::nullopt : cannot_help_alone(rung);
   }
 
-  // Offers until it fits or nothing more is offered. One that makes no room is not kept.
+  // Offers until it fits or nothing more is offered. One that saves no bytes is not kept.
   void take_steps(const Rung& rung) {
     std::vector<plan::Changes> useless;
     for (;;) {
@@ -141,7 +141,7 @@ class LadderWalk {
     if (!estimate) return false;
     if (!fits(*estimate)) {
       const bool helps = estimate->fit.worst().needed() < needed();
-      note(rung, offer, Verdict::not_enough, helps ? "" : "it makes no room", &*estimate);
+      note(rung, offer, Verdict::not_enough, helps ? "" : "it saves no bytes", &*estimate);
       if (!helps) return false;
     }
     keep(rung, offer, std::move(*estimate));

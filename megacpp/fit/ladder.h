@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer tried on
-// paper before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
+// From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer estimated
+// before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
 // stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
 // skipped are then gone through again, as long as another one can make the room they cannot. At the end stands a plan
 // that fits, or the least memory that all rungs together lead to, helpful or not.

@@ -183,7 +183,7 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   EXPECT_EQ(asked.fit.worst().place, "chip 1: data 0, expert 1");
   EXPECT_EQ(asked.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
   ASSERT_EQ(asked.fit.groups.size(), 2u);
-  EXPECT_GE(asked.fit.groups[1].room(), 0) << "the others have room";
+  EXPECT_GE(asked.fit.groups[1].free_bytes(), 0) << "the others have room";
   EXPECT_EQ(asked.fit.groups[1].chip, 0);
 
   const LadderPath path = fit::walk_ladder(asked, estimate_here);

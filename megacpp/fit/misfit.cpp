@@ -23,17 +23,17 @@ constexpr size_t kShownGroups = 3;
 int64_t overflowing(const FitReport& report) {
   int64_t chips = 0;
   for (const ChipGroup& group : report.groups)
-    if (group.room() < 0) chips += group.chips;
+    if (group.free_bytes() < 0) chips += group.chips;
   return chips;
 }
 
 // The worst stands under "where"; the next ones are named, with those that are alike, and all are counted.
 std::string others_text(const FitReport& report, int64_t chips) {
   std::string text;
-  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && report.groups[g].room() < 0; ++g) {
+  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && report.groups[g].free_bytes() < 0; ++g) {
     const ChipGroup& group = report.groups[g];
     const std::string alike = group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : "";
-    if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-group.room()));
+    if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-group.free_bytes()));
   }
   return text + fmt::format("; {} of {} chips do not fit", overflowing(report), chips);
 }
@@ -94,7 +94,7 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
   base::Problem problem{
       .where = fmt::format("{} of {}, running {}", place, estimate.fit.hardware, subject_text(estimate.recipe)),
       .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
-                         human_bytes(-worst.room()), parts_text(worst), memory::contents_text(plan),
+                         human_bytes(-worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
                          others_text(estimate.fit, estimate.compiled.mesh.chips())),
       .wanted = wanted_bytes(worst),
       .next = next_for(estimate, plan, worst.limit - worst.code)};

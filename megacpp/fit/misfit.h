@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error of a plan on paper that does not fit its hardware.
+// The error of an estimate that does not fit its hardware.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 
 using base::Code;
 
-// Four chips of a TPU, whose code lies in the same memory; limits are by chip, 0: the hardware's own.
+// Four chips of a TPU, whose code is in the same memory; limits are by chip, 0: the hardware's own.
 Estimate with_limits(const std::vector<int64_t>& limits) {
   const std::vector<std::string> settings = {
       "layout.data_parallel=4", "train.batch=4",          "train.sequence=64",      "layout.zero=0",

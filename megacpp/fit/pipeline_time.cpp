@@ -97,7 +97,7 @@ std::vector<StageWork> even_work(const plan::PipelineSchedule& schedule, const p
     for (const plan::Step& step : schedule.steps[stage]) {
       const auto [at, is_new] = known.try_emplace({step.chunk, step.kind}, work.programs.size());
       if (is_new) {
-        // Boundary b lies behind part b of the model: tag 2b goes forward over it, 2b + 1 back.
+        // Boundary b is behind part b of the model: tag 2b goes forward over it, 2b + 1 back.
         const int64_t part = step.chunk * schedule.shape.stages + static_cast<int64_t>(stage);
         const bool is_forward = step.kind == plan::StepKind::forward;
         StageWork::Program program{.seconds = costs.of(step.kind)};

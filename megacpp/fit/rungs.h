@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rungs of the ladder as a table: what each may reduce, and the changes it offers to a recipe that does not fit. A
-// rung knows nothing of limits; ladder.h tries what it offers on paper.
+// rung knows nothing of limits; ladder.h estimates what it offers.
 #pragma once
 
 #include <functional>

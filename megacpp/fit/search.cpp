@@ -120,7 +120,7 @@ class Search {
   LayoutSearch finish() {
     const auto rank = [](const Found& one) {
       const bool fits = one.fit.fits();
-      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().room()));
+      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().free_bytes()));
     };
     std::ranges::stable_sort(result_.found, std::less<>(), rank);
     return std::move(result_);

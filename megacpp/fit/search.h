@@ -44,7 +44,7 @@ struct SearchOptions {
 };
 
 struct LayoutSearch {
-  std::vector<Found> found;       // fitting ones first, by time; then the others, least room missing first
+  std::vector<Found> found;       // fitting ones first, by time; then the others, least free memory missing first
   int64_t considered = 0;         // products of degrees
   int64_t variants = 0;           // legal, with ZeRO and micro-steps
   std::vector<Dropped> dropped;   // with reasons

@@ -75,7 +75,7 @@ struct Chip {
   int64_t usable_bytes = 0;               // by programs: the limit of a plan
   std::optional<int64_t> reserved_bytes;  // held back by the system, where known
   int64_t alignment = 1;                  // of an allocation
-  int64_t code_bytes_least = 0;           // of a compiled training step, which lies in the same memory
+  int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
   int64_t code_bytes_most = 0;
   double gaps_most = 1;  // what its compiler reserved for a training step, at most, over what was alive at the peak
   double memory_bytes_per_second = 0;

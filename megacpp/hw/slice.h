@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hardware by name, "v6e:16x16", "h100:16", "my-chip.yaml:4x4" or "host:4": the chip, how many, and where each lies.
+// Hardware by name, "v6e:16x16", "h100:16", "my-chip.yaml:4x4" or "host:4": the chip, how many, and where each is.
 // Chips are counted with the first dimension fastest, as the TPU's own coordinates are.
 #pragma once
 

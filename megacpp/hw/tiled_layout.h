@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensor takes in a chip's memory, padding included, and how it lies there. The arguments of a TPU program lie
+// What a tensor takes in a chip's memory, padding included, and its layout there. The arguments of a TPU program are
 // in the order of dimensions that pads least (measured from the compiler for v6e: every row of
-// tests/golden/v6e_argument_bytes.jsonl); of what lies between, the compiler chooses. Chips without tiles round to
+// tests/golden/v6e_argument_bytes.jsonl); of what is between, the compiler chooses. Chips without tiles round to
 // their alignment.
 #pragma once
 

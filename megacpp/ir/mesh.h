@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A named mesh of chips and how tensors lie on it. A mesh is an ordered list of axes, major first; chip numbers count
-// row-major over them. An axis of the layout that tensors must split in two steps (8 chips over 2 KV heads of 4 query
-// heads each) stands as several axes here, "model.0" and "model.1"; a spec names both.
+// A named mesh of chips and how tensors are sharded over it. A mesh is an ordered list of axes, major first; chip
+// numbers count row-major over them. An axis of the layout that tensors must split in two steps (8 chips over 2 KV
+// heads of 4 query heads each) stands as several axes here, "model.0" and "model.1"; a spec names both.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +54,8 @@ std::string to_string(const Mesh& mesh);  // "data=2, model=4"; "one chip" witho
 std::string to_string(const Axes& axes, const Mesh& mesh);
 Axes parse_axes(std::string_view text, const Mesh& mesh);
 
-/// How one tensor lies on the mesh: for each dimension the axes that split it, and the axes over which chips hold
-/// partial sums. An axis stands at most once.
+/// How one tensor is sharded over the mesh: for each dimension the axes that split it, and the axes over which chips
+/// hold partial sums. An axis stands at most once.
 struct Sharding {
   std::vector<Axes> dims;
   Axes unreduced = {};  // sorted

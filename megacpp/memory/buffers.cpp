@@ -76,7 +76,7 @@ class Assigner {
         donated_to_[node.operands[r].index] = at->second;
   }
 
-  // Tensors that lie side by side in one buffer.
+  // Tensors that are contiguous in one buffer.
   struct Row {
     uint32_t of;  // the collective
     std::string what;
@@ -85,7 +85,7 @@ class Assigner {
     int buffer = -1;    // once a member is made
   };
 
-  // Tensors of a collective that are to lie side by side: those that nobody tells where to lie.
+  // Tensors of a collective that are to be contiguous: those whose place nothing else decides.
   void find_rows(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
     if (!ops::op_def(node.op).is_collective || node.op == ops::kDoneOp) return;
@@ -239,7 +239,7 @@ class Assigner {
       shared.role = graph_.producer(value).role;
   }
 
-  // What the type takes where that buffer lies.
+  // What the type takes where that buffer is.
   int64_t bytes_in(const Buffer& buffer, const ir::TensorType& type) const {
     return buffer.state.empty() ? target_.bytes_of_value(type) : target_.bytes_of_state(type);
   }

@@ -3,7 +3,7 @@
 // values that live in the same place: a reshape and its operand, a result that takes over a dying operand, an output
 // that takes over the input it replaces. Offsets come later (offsets.h).
 //
-// The tensors of one collective lie side by side, in its order, each at a multiple of the alignment, so that a
+// The tensors of one collective are contiguous, in its order, each at a multiple of the alignment, so that a
 // transport may move them as one range: its operands in one buffer, its results in another. This holds for those that
 // nodes of this program make where they like; inputs, what replaces state, views, and what is in place with another
 // collective stay where they are. Never is anything copied for it. Where all that is reduced dies there, it is reduced

@@ -31,7 +31,7 @@ std::string others_text(const FitCheck& check, const ir::Mesh& mesh) {
   std::string text;
   for (size_t i = 1; i < std::min(count, kShownChips); ++i)
     text += fmt::format("; also {}, {} too much", ir::chip_name(check.chips[i].chip, mesh),
-                        human_bytes(-check.chips[i].room()));
+                        human_bytes(-check.chips[i].free_bytes()));
   return count > kShownChips ? text + fmt::format("; {} of {} chips in all", count, check.chips.size()) : text;
 }
 
@@ -46,7 +46,7 @@ base::Problem machine_problem(const FitCheck& check) {
 base::Problem chip_problem(const FitCheck& check, const ir::Mesh& mesh) {
   const ChipFit& worst = check.chips.front();
   return {.got = fmt::format("{} planned, {} too much: {}{}", exact_bytes(worst.planned_bytes()),
-                             human_bytes(-worst.room()), contents_text(*worst.plan), others_text(check, mesh)),
+                             human_bytes(-worst.free_bytes()), contents_text(*worst.plan), others_text(check, mesh)),
           .wanted = fmt::format("at most the {} of this chip", exact_bytes(worst.limit_bytes))};
 }
 
@@ -92,7 +92,7 @@ FitCheck check_fit(const std::vector<const MemoryPlan*>& plans, const Limits& li
   }
   // A chip that overflows comes first even where another's share of the machine is smaller still.
   std::stable_sort(check.chips.begin(), check.chips.end(), [](const ChipFit& a, const ChipFit& b) {
-    return std::pair(!a.overflows(), a.room()) < std::pair(!b.overflows(), b.room());
+    return std::pair(!a.overflows(), a.free_bytes()) < std::pair(!b.overflows(), b.free_bytes());
   });
   if (check.chips.front().overflows())
     check.misfit = OomClass::compile;

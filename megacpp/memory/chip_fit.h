@@ -21,8 +21,8 @@ struct ChipFit {
   bool own_limit = false;  // the chip's own; otherwise an even share of the machine, which others may leave to it
 
   int64_t planned_bytes() const { return plan->total_bytes; }
-  int64_t room() const { return limit_bytes - plan->total_bytes; }  // bytes; below 0: it does not fit
-  bool overflows() const { return own_limit && room() < 0; }
+  int64_t free_bytes() const { return limit_bytes - plan->total_bytes; }  // bytes; below 0: it does not fit
+  bool overflows() const { return own_limit && free_bytes() < 0; }
 };
 
 struct Limits {
@@ -31,7 +31,7 @@ struct Limits {
 };
 
 struct FitCheck {
-  std::vector<ChipFit> chips;  // of this machine, the one with the least room first
+  std::vector<ChipFit> chips;  // of this machine, the one with the least free memory first
   Limits limits;
   int64_t total_bytes = 0;         // of all plans
   std::optional<OomClass> misfit;  // compile: a chip's own limit; host: the machine; nothing: it fits

@@ -62,7 +62,7 @@ class ChipArenas {
     return testing_support::decode(graph_.type(value), arenas_[chip].data() + program_.value_offset[value.index]);
   }
 
-  // By chip, as they lie in the arenas.
+  // By chip, as they are in the arenas.
   std::vector<Tensors> operands_of(const ir::Node& node) const {
     std::vector<Tensors> operands(kChips);
     for (size_t chip = 0; chip < kChips; ++chip) {

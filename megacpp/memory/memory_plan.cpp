@@ -15,7 +15,7 @@ constexpr size_t kLargestShown = 20;
 
 int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// Where state stands in the collectives that move it, so that what moves together can lie together.
+// Where state stands in the collectives that move it, so that what moves together can be contiguous.
 std::map<std::string, size_t> rank_moved_state(const std::vector<const ir::Graph*>& programs) {
   std::map<std::string, size_t> ranks;
   for (const ir::Graph* graph : programs) {

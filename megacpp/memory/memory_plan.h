@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte of one chip before step 0. State (weights, gradients, optimizer, batch) lies first and is shared by all
-// programs of the run; behind it each program's temporaries share one region, since only one program runs at a time.
-// Nothing is allocated after load: the arena is exactly `total_bytes` long. Where the target places buffers by itself,
-// the plan counts what is alive at once and has no offsets.
+// Every byte of one chip before step 0. State (weights, gradients, optimizer, batch) is placed first and is shared by
+// all programs of the run; behind it each program's temporaries share one region, since only one program runs at a
+// time. Nothing is allocated after load: the arena is exactly `total_bytes` long. Where the target places buffers by
+// itself, the plan counts what is alive at once and has no offsets.
 #pragma once
 
 #include <cstdint>

@@ -122,7 +122,7 @@ class Ring {
   std::string axes() const { return ir::to_string(layout_.ring, context_.mesh()); }
   int64_t chips() const { return context_.mesh().size(layout_.ring); }
 
-  // What describes tokens lies whole on every chip, so that it need not travel: the part of the chip `pass` places
+  // What describes tokens is replicated, so that it need not be sent: the part of the chip `pass` places
   // before this one.
   ValueId part(ValueId whole, int64_t dim, int64_t pass) {
     return context_.builder().one("shard_slice", {whole},

@@ -33,7 +33,7 @@ class Builder {
   void set_scope(std::string scope) { scope_ = std::move(scope); }
   void set_role(ir::Role role) { role_ = role; }
 
-  /// `sharding` is the text of how it lies on the mesh (see partition/partition.h); empty: whole on every chip.
+  /// `sharding` is the text of its sharding (see partition/partition.h); empty: whole on every chip.
   ValueId input(std::string name, ir::TensorType type, ir::Role role, std::string sharding = "");
   /// A constant filled with one number.
   ValueId constant(double value, ir::Shape shape = {}, ir::DType dtype = ir::DType::f32);

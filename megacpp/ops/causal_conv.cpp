@@ -73,7 +73,7 @@ Cotangents conv_grad(const GradArgs& args) {
 // "b0 s c" for x of rank 3
 std::string dims_of_x(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2) + "s c"; }
 
-// How far tap k's source lies before the result's position.
+// How far tap k's source is before the result's position.
 int64_t lag(int64_t k, int64_t width, bool reverse) { return reverse ? k - (width - 1) : width - 1 - k; }
 
 HloResults hlo_conv(HloWriter& w, const HloArgs& args) {

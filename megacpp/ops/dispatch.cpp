@@ -153,7 +153,7 @@ ir::ValueId own_slots(PartitionContext& context, ir::ValueId slot, const ir::Ten
   return b.max(b.select(is_before_end, counted, none), none);  // slots of earlier chips are negative now
 }
 
-// How tokens and slots lie where the rows of their chunks lie as given.
+// The shardings of tokens and slots where the rows of their chunks are sharded as given.
 struct Spread {
   ir::Sharding rows, tokens, slots;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an op's own partition rule works with, where its factors do not suffice (OpDef::partition): it sees how the
-// operands lie, asks for them as it needs them, appends the chip's nodes and says how the results lie.
+// operands are sharded, asks for them as it needs them, appends the chip's nodes and says how the results are sharded.
 #pragma once
 
 #include "megacpp/ir/mesh.h"
@@ -16,9 +16,9 @@ class PartitionContext {
   /// The node in the global program: global types.
   virtual const NodeView& view() const = 0;
   virtual const ir::Mesh& mesh() const = 0;
-  /// How the operand lies now; `local` would reshard it for you.
+  /// How the operand is sharded now; `local` would reshard it for you.
   virtual const ir::Sharding& sharding(size_t operand) const = 0;
-  /// How result 0 should lie, where a consumer has asked; null: the rule chooses.
+  /// How result 0 should be sharded, where a consumer has asked; null: the rule chooses.
   virtual const ir::Sharding* requested() const = 0;
   /// The chip's part of the operand under `sharding`.
   virtual ValueId local(size_t operand, const ir::Sharding& sharding) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of a sequence stand side by side in dimension 1 of [b, K, ..], in time order, or in the balanced order 0, K-1,
-// 1, K-2, .. What the op shift_runs means is written here in nodes for runs that lie whole on a chip; where they are
+// 1, K-2, .. What the op shift_runs means is written here in nodes for runs that are whole on a chip; where they are
 // split over chips its rule lets neighbours in time hand them to each other.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace megacpp::ops {
 
-/// In the balanced order every other run is of the late half of the sequence, which then lies backwards in time.
+/// In the balanced order every other run is of the late half of the sequence, which is then backwards in time.
 struct RunHalves {
   ValueId early, late;  // [b, K / 2, ..]
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens an expert takes, and where each (token, choice) goes among the rows of the experts. A sequence lies in c
-// chunks of l tokens; experts[b,c,l,k] names the expert of each choice, -1 for none, each at most once in a token.
+// Which tokens an expert takes, and where each (token, choice) goes among the rows of the experts. A sequence is stored
+// in c chunks of l tokens; experts[b,c,l,k] names the expert of each choice, -1 for none, each at most once in a token.
 // Tokens compete inside their sequence only, so sequences are independent, and so are chunks once `before` tells what
 // the earlier ones ask for.
 #include <algorithm>

@@ -31,7 +31,7 @@ struct Version {
 // What is known of a global value.
 struct State {
   bool flexible = false;          // made again in whatever sharding is asked for
-  Sharding preferred;             // how it lies, or would lie if nobody asked otherwise
+  Sharding preferred;             // its sharding, or what it would be if nobody asked otherwise
   std::vector<Version> versions;  // the first is the value as it was made
 };
 
@@ -130,7 +130,7 @@ class Partitioner {
     make_input(node, own.preferred);
   }
 
-  // From now on the input lies so.
+  // From now on the input is sharded so.
   void make_input(const ir::Node& node, const Sharding& sharding) {
     const ValueId value = node.results[0];
     const ir::TensorType& whole = global_.type(value);
@@ -315,8 +315,8 @@ class Partitioner {
 
   // ---- Partial sums ----
 
-  // How the operands must lie: split as decided; partial only where the op is linear, and where waiting does not make
-  // the sum larger.
+  // How the operands must be sharded: split as decided; partial only where the op is linear, and where waiting does not
+  // make the sum larger.
   Wanted wanted_operands(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Factors& factors,
                          const FactorAxes& axes) {
     Wanted wanted;
@@ -392,7 +392,8 @@ class Partitioner {
     return sent_bytes(plan_reshard(from.sharding, to, whole.shape, mesh_), from.sharding, whole, mesh_);
   }
 
-  // What it sends until the value lies as the one reshard that it reaches wants it, or what is left of it is whole.
+  // What it sends until the value is sharded as the one reshard that it reaches wants it, or what is left of it is
+  // whole.
   double bytes_after_sum(ValueId value, const Sharding& from) const {
     Sharding to{.dims = from.dims};
     const SumEnd& end = sum_end(value);
@@ -558,7 +559,7 @@ class Partitioner {
     return local(output.value, output_sharding(output), reader);
   }
 
-  // State goes back to where it came from; other outputs lie as they were made, sums added up.
+  // State goes back to where it came from; other outputs stay sharded as they were made, sums added up.
   Sharding output_sharding(const ir::Output& output) {
     const auto input = result_.inputs.find(output.donated);
     if (!output.donated.empty() && input != result_.inputs.end()) return input->second.sharding;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One global program and the shardings on it become the program of one chip, the same for all chips of the mesh. One
-// sweep in program order: each node's factors are split as its largest operands are, operands that lie otherwise are
+// sweep in program order: each node's factors are split as its largest operands are, operands sharded otherwise are
 // resharded, and sums over split factors stay partial as long as every reader allows it. Values that are cheap to make
 // in any sharding (constants, broadcasts) are made where and as they are wanted.
 // Inputs carry the attribute "sharding": a sharding's text, none for a whole copy on every chip, or "auto" for state
-// that lies as the first program that writes it leaves it.
+// that takes the sharding the first program that writes it leaves.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace megacpp::partition {
 
 inline constexpr std::string_view kAutoSharding = "auto";
 
-/// How a named input or output of the global program lies on the chips.
+/// How a named input or output of the global program is sharded.
 struct Placement {
   ir::TensorType whole;
   ir::Sharding sharding;

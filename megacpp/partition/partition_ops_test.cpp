@@ -57,7 +57,7 @@ std::vector<Tensor> draw(const ops::Sample& sample) {
   return operands;
 }
 
-// The op alone between inputs that lie as `inputs` says and outputs pinned to `outputs` where given.
+// The op alone between inputs sharded as `inputs` says and outputs pinned to `outputs` where given.
 ir::Graph program(const Case& c, const std::vector<ir::Sharding>& inputs, const std::vector<ir::Sharding>& outputs) {
   ir::Graph graph("sample");
   ops::Builder b(graph);

@@ -3,7 +3,7 @@
 // the stage before waits for) and backward_weight (the rest, mostly gradients of weights). The graph holds the forward
 // pass and, from node `forward_nodes` on, the backward pass as autodiff appends it: cotangents of carried-out values
 // are inputs, those of carried-in values are outputs "cotangent.<name>". Values that later programs read are handed
-// over as kept.<n>, straight from the program that makes them; they lie in a slot until the last of these has run.
+// over as kept.<n>, straight from the program that makes them; they stay in a slot until the last of these has run.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ bool is_linear(const ir::Graph& graph, const ir::Node& node, size_t operand) {
          results[0].elements() <= operands[operand].elements();
 }
 
-// Through a linear op to what lies behind it.
+// Through a linear op to what is behind it.
 SumEnd through(const ir::TensorType& operand, const ir::TensorType& result, const SumEnd& behind) {
   const double left = static_cast<double>(result.elements()) / static_cast<double>(operand.elements());
   return {SumEnd::Next::linear, operand == result ? behind.reshard : std::nullopt, left * behind.left};

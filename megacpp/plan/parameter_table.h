@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every parameter lies, as a table for people: one row for all blocks of a stage that are alike. And what
+// How every parameter is sharded, as a table for people: one row for all blocks of a stage that are alike. And what
 // weights, gradients and optimizer state take on a chip, so that layouts can be compared without compiling.
 #pragma once
 

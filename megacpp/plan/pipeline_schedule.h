@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipeline schedules as data: for each stage (a chip along the stage axis) the ordered list of what it runs. The model
-// is cut into stages * chunks model stages; model stage chunk * stages + stage lies on chip `stage`. Nothing runs here:
-// simulate() executes a schedule on paper and says whether it is legal, how long it takes, and how many micro-batches
-// each stage holds at once. Values are handed over without blocking the sender.
+// is cut into stages * chunks model stages; model stage chunk * stages + stage is on chip `stage`. Nothing runs here:
+// simulate() executes a schedule by estimate and says whether it is legal, how long it takes, and how many
+// micro-batches each stage holds at once. Values are handed over without blocking the sender.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recipe to where everything lies: the mesh, the axes behind each dimension of the model, and for every
+// From a recipe to where everything is placed: the mesh, the axes behind each dimension of the model, and for every
 // parameter how it is stored, computed with, differentiated and updated. Nothing here computes or allocates; later
 // stages read the plan and never the layout keys behind it.
 #pragma once
@@ -43,7 +43,7 @@ struct Plan {
 /// The axes along which copies of this parameter see different tokens.
 const ir::Axes& copies_of(const Plan& plan, const blocks::Parameter& parameter);
 
-/// Where one parameter lies in each part of a step. All have the parameter's rank.
+/// How one parameter is sharded in each part of a step. All have the parameter's rank.
 struct ParameterSpec {
   ir::Sharding stored;     // between steps
   ir::Sharding kept;       // between forward and backward

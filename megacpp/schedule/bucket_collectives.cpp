@@ -91,7 +91,7 @@ class Bucketer {
         first_read_[graph_.value(operand).producer.index] = n;
   }
 
-  // How many nodes that may be combined lie on the longest way to a node. Nodes of one level do not depend on each
+  // How many nodes that may be combined are on the longest way to a node. Nodes of one level do not depend on each
   // other, and every bucket of a level only on lower ones: no set of buckets can wait for itself. Nodes that only
   // replace state come after all others, so that their levels count from anew and agree between blocks.
   void find_levels() {

@@ -10,7 +10,7 @@
 namespace megacpp::train {
 
 /// Mesh and chips of the run; for every parameter on every chip that should have it the whole shape, how it and its
-/// optimizer state lie on the mesh, and the bytes the chip holds of them. A difference is an internal error (E9001)
+/// optimizer state are sharded, and the bytes the chip holds of them. A difference is an internal error (E9001)
 /// that names the chip, the tensor, and both sides.
 void confirm_start(const plan::Plan& plan, const compile::Compiled& compiled, const runtime::Executable& run);
 

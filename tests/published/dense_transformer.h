@@ -22,7 +22,7 @@ struct Sizes {
   int64_t hidden = 64;    // h
   int64_t heads = 4;      // a
   int64_t inner = 256;    // 4h there
-  int64_t vocab = 4096;   // v; large enough here that the peak lies behind the last layer, where all layers' bytes are
+  int64_t vocab = 4096;   // v; large enough here that the peak is behind the last layer, where all layers' bytes are
   int64_t sequence = 32;  // s
   int64_t batch = 2;      // b, sequences of a micro-step on one chip
 
@@ -38,7 +38,7 @@ memory::MemoryPlan plan_of(const recipe::Recipe& recipe);
 
 int64_t bytes_of(const memory::MemoryPlan& plan, ir::Role role);
 
-/// What lies between forward and backward pass, at the peak.
+/// What is kept between forward and backward pass, at the peak.
 struct Kept {
   int64_t of_tokens = 0;   // grows with the batch: activations of `Sizes::batch` sequences
   int64_t of_weights = 0;  // does not: 16-bit copies of weights. Weights that are just being gathered do not count

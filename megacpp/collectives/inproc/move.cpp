@@ -15,7 +15,7 @@ const std::byte* operand_of(const Call& call, size_t part) {
 }
 std::byte* result_of(const Call& call, size_t part) { return static_cast<std::byte*>(call.parts[part].out); }
 
-// A piece that already lies at its place is left alone, as in-place use has it.
+// A piece that is already in place is left alone, as in-place use has it.
 void place(std::byte* to, const std::byte* from, int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }

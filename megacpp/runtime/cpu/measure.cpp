@@ -79,7 +79,7 @@ struct Product {
   Gemm gemm;
 };
 
-/// One node of an op by itself, over f32 tensors that lie as they do in a chip's memory.
+/// One node of an op by itself, over f32 tensors with the layout they have in a chip's memory.
 class LoneNode {
  public:
   LoneNode(std::string_view op, const ops::Types& operands, const ir::Attrs& attrs, base::ThreadPool& pool)

@@ -100,7 +100,7 @@ HWY_INLINE V fast_exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1F));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0F)));
-  // Times 2^k: k is added to the exponent field of p, which lies in [0.7, 1.42].
+  // Times 2^k: k is added to the exponent field of p, which is in [0.7, 1.42].
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   const V value = hn::BitCast(d, hn::Add(hn::BitCast(du, p), exponent));
   const V bounded = hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), value);

@@ -218,7 +218,7 @@ void TileMachine::merge_dims(const ir::Shape& shape, const ops::TileProgram& pro
 }
 
 // A step may write an output's memory while later steps run only if none of them reads an input any more: the output
-// may lie on top of an input.
+// may overlap an input.
 void TileMachine::mark_direct_outputs() {
   const auto is_input = [this](int reg) {
     return std::any_of(inputs_.begin(), inputs_.end(), [reg](const Input& input) { return input.reg == reg; });

@@ -33,7 +33,7 @@ std::vector<Tensor> operands_of(const Program& program) {
   return operands;
 }
 
-// `in_place`: the operand that result 0 lies on; -1: none.
+// `in_place`: the operand that result 0 overwrites; -1: none.
 std::vector<Tensor> run(const Program& program, const std::vector<Tensor>& operands, int threads, int in_place = -1) {
   const ops::Types results = ops::op_def("fused").infer(program.operands, program.attrs());
   const ir::Attrs attrs = program.attrs();

@@ -65,7 +65,7 @@ std::map<std::string, Tensor> inputs_of(const Case& c, int64_t chip) {
   return inputs;
 }
 
-// Every chip has tensors of its own: whole ones that lie side by side.
+// Every chip has tensors of its own: whole ones, one after the other.
 partition::Placements apart(const ir::Mesh& mesh, const std::vector<std::pair<std::string, ir::TensorType>>& tensors) {
   partition::Placements placements;
   if (mesh.chips() == 1) return placements;

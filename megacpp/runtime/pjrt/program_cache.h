@@ -2,7 +2,7 @@
 // Compiled programs on disk, shared by runs: an entry is found by the program's text, the options and everything that
 // the machine and the plugin say of themselves. Entries are whole or absent, carry a checksum, and are never trusted:
 // what is damaged, foreign or refused by the plugin is compiled anew and replaced, with the cause counted. A folder is
-// trusted as code is: the plugin runs what lies there.
+// trusted as code is: the plugin runs what is there.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ class ProgramCache {
   /// Whether programs are stored. No when the plugin cannot serialize them or a write failed; runs go on without.
   const base::Decision& stores() const { return stores_; }
 
-  /// Where the entry of a program lies or would lie.
+  /// Where the entry of a program is or would be.
   std::filesystem::path entry(const Client& client, std::string_view stablehlo, const CompileOptions& options) const;
 
  private:

@@ -107,7 +107,7 @@ std::vector<fs::path> package_folders(const Surroundings& around) {
     std::error_code error;
     if (!fs::exists(bin / "python3", error)) continue;
     add_prefix(bin.parent_path(), folders);
-    // pyenv's programs are stand-ins; the installations lie beside them.
+    // pyenv's programs are stand-ins; the installations are beside them.
     if (bin.filename() == "shims")
       for (const fs::path& version : folders_with_prefix(bin.parent_path() / "versions", ""))
         add_prefix(version, folders);

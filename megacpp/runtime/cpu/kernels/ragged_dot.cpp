@@ -33,7 +33,7 @@ Layout layout_of(const ir::TensorType& rows, const ir::TensorType& counts) {
           .room = packed ? 0 : rows.dim(3)};
 }
 
-// Where every group lies, worked out from the counts of a run.
+// Where every group is, worked out from the counts of a run.
 class Groups {
  public:
   Groups(const Layout& layout, const int32_t* counts, Group* memory) : layout_(layout), groups_(memory) {
