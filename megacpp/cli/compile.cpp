@@ -14,6 +14,7 @@
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/launch/assumptions.h"
@@ -127,6 +128,7 @@ int run_compile(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   const plan::Plan plan = plan::make_plan(recipe);
   require_xla_for(flags.xla, recipe);
+  print_without_effect(without_effect(recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan);
   if (flags.options.dump_dir) fmt::print(stderr, "passes written to {}\n", flags.options.dump_dir->string());
   return 0;

@@ -13,6 +13,7 @@
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
@@ -274,6 +275,7 @@ void print_xla(const XlaCompilation& xla, const std::string& placement) {
 
 int run_explain(const Flags& flags) {
   const Explanation e = explain(flags.recipe->load(), flags.xla);
+  print_without_effect(without_effect(e.recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   if (flags.json) {
     print_as_json(e);
   } else {

@@ -15,12 +15,14 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/confirm.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/degrees.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::cli {
@@ -167,6 +169,9 @@ int run_fit(const Flags& flags) {
                                print_line);
   const fit::Assumptions assumptions =
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
+  // Degrees are what it searches: only keys that no layout there gives an effect.
+  const runtime::Backend& backend = runtime::backend_named(fit::backend_on(assumptions.slice, recipe.backend));
+  print_without_effect(recipe::ignored_keys(backend.ignores, recipe, recipe::Use::plan));
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 

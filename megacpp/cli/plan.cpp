@@ -27,6 +27,7 @@ struct Flags {
 // A plan that does not fit is printed like any other; the error ends the command after that.
 int run_plan(const Flags& flags) {
   const PlanReport report = make_plan_report(flags.recipe->load(), flags.wishes);
+  print_without_effect(report.without_effect);
   if (flags.json)
     print_json(plan_json(report));
   else

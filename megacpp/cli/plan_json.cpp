@@ -165,6 +165,7 @@ Json plan_json(const PlanReport& r) {
           {"layout", plan::layout_line(plan)},
           {"resolved_layout", resolved_layout_json(recipe, plan)},
           {"changed_to_fill", changes_json(r.filling)},
+          {"without_effect", to_json(r.without_effect)},
           {"recompute", recompute_json(r.estimate)},
           {"fits", r.estimate.fit.fits()},
           {"groups", groups},

@@ -58,11 +58,13 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .stored = {},
                     .arguments = {},
                     .regime = {},
-                    .speed_advice = {}};
+                    .speed_advice = {},
+                    .without_effect = {}};
   report.lane = fit::lane_name(report.slice, recipe.backend);
   const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
+  report.without_effect = without_effect_on(fit::backend_on(report.slice, recipe.backend), filled, recipe::Use::plan);
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   report.estimate = fit::make_estimate(filled, launch::assumptions_for(filled, report.slice, catalog));
   report.catalog_note = catalog.why_not();

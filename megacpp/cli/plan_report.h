@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/regime.h"
@@ -39,6 +40,7 @@ struct PlanReport {
   fit::ArgumentBytes arguments;              // of the worst chip
   fit::Regime regime;
   std::string speed_advice;  // what would make a step shorter
+  KeysWithoutEffect without_effect;
 
   const fit::ChipGroup& worst() const { return estimate.fit.worst(); }
   /// Of the worst chip.

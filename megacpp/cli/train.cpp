@@ -19,6 +19,7 @@
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/training.h"
@@ -114,6 +115,7 @@ int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+  print_without_effect(without_effect(recipe));
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   launch::Launch launch(recipe, flags.catalog, print_line);
   launch.prepare();

@@ -9,6 +9,7 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/recipe/print.h"
@@ -121,6 +122,7 @@ Json train_json(const TrainedRun& trained) {
                   {"rung", static_cast<int64_t>(launch.rung())},
                   {"changes", fit::to_text(launch.changes())},
                   {"changes_experiment", launch.changes_experiment()},
+                  {"without_effect", to_json(without_effect(recipe))},
                   {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
                   {"measured_parts", parts_json(run.step_parts())},

@@ -4,11 +4,13 @@
 namespace megacpp::fit {
 namespace {
 
-bool is_xla(const hw::Slice& slice, const std::string& backend) {
-  return backend == "xla" || slice.chip.kind == hw::ChipKind::tpu;
-}
+bool is_xla(const hw::Slice& slice, const std::string& backend) { return backend_on(slice, backend) == "xla"; }
 
 }  // namespace
+
+std::string backend_on(const hw::Slice& slice, const std::string& backend) {
+  return slice.chip.kind == hw::ChipKind::tpu ? "xla" : backend;
+}
 
 std::string lane_name(const hw::Slice& slice, const std::string& backend) {
   const hw::ChipKind kind = slice.chip.kind;

@@ -13,6 +13,9 @@ namespace megacpp::fit {
 /// for this machine. `backend` is the recipe's.
 std::string lane_name(const hw::Slice& slice, const std::string& backend);
 
+/// The backend that runs there: TPUs have none but xla, whatever the recipe names.
+std::string backend_on(const hw::Slice& slice, const std::string& backend);
+
 /// Whether the backend that runs there gives pipeline stages programs of their own.
 base::Decision runs_pipelines(const hw::Slice& slice, const std::string& backend);
 

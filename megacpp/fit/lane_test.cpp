@@ -18,6 +18,12 @@ TEST(LaneTest, IsTheBackendAndTheChip) {
   EXPECT_EQ(lane_name(hw::parse_target("host:2", here), "xla"), "xla host");
 }
 
+TEST(LaneTest, OnlyXlaRunsOnTpus) {
+  EXPECT_EQ(backend_on(hw::parse_target("v6e:2x2"), "cpu"), "xla");
+  EXPECT_EQ(backend_on(hw::parse_target("h100:8"), "cpu"), "cpu");
+  EXPECT_EQ(backend_on(hw::parse_target("h100:8"), "xla"), "xla");
+}
+
 TEST(LaneTest, StagesHaveProgramsOfTheirOwnWhereXlaDoesNotRun) {
   EXPECT_TRUE(runs_pipelines(hw::parse_target("h100:8"), "cpu"));
   EXPECT_FALSE(runs_pipelines(hw::parse_target("h100:8"), "xla"));

@@ -5,7 +5,6 @@
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
@@ -17,11 +16,11 @@ hw::Slice slice_named(const std::string& name) {
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog,
                                  const collectives::Transport& transport) {
   const int64_t devices = slice.devices();
-  const int threads = runtime::cpu::threads_per_chip(runtime::threads_for(recipe), devices);
-  fit::Assumptions assumptions{.slice = std::move(slice),
-                               .kernels = runtime::cpu::cpu_target(threads, transport),
-                               .limits = recipe::chip_limits(recipe.hardware, devices),
-                               .build = build_of(recipe)};
+  fit::Assumptions assumptions{
+      .slice = std::move(slice),
+      .kernels = runtime::backend_named(recipe.backend).estimate_target(recipe, devices, transport),
+      .limits = recipe::chip_limits(recipe.hardware, devices),
+      .build = build_of(recipe)};
   catalog.use([&](const catalog::Catalog& open) {
     assumptions.peaks = open.samples(fit::lane_name(assumptions.slice, recipe.backend), catalog::kPeakBytes);
   });

@@ -10,7 +10,7 @@ namespace megacpp::launch {
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const recipe::Recipe& recipe = estimate.recipe;
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
-  if (recipe.backend == "xla") {
+  if (!runtime::backend_named(recipe.backend).runs_estimates) {
     started.own_programs = std::make_unique<compile::Compiled>(
         compile::compile_training(recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh)));
     started.compiled = started.own_programs.get();

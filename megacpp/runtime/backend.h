@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "megacpp/base/decision.h"
+#include "megacpp/collectives/transport.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/mesh.h"
+#include "megacpp/recipe/ignored_keys.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/runtime/load_options.h"
@@ -24,6 +26,11 @@ struct Backend {
   std::string doc;   // a sentence
   /// What the compiler must know of it, for programs of a recipe on a mesh. E1505 where this build cannot run it.
   std::function<schedule::Target(const recipe::Recipe&, const ir::Mesh&)> target;
+  /// What estimates are compiled for, on so many chips of this machine: which ops stay whole, with their scratch
+  /// memory and what the transport needs.
+  std::function<schedule::Target(const recipe::Recipe&, int64_t chips, const collectives::Transport&)> estimate_target;
+  /// Whether target() is estimate_target(): then the programs of an estimate for this machine are those that run.
+  bool runs_estimates = true;
   /// Loads what was compiled for target(); only the recipe's section about this backend is read. `compiled` must
   /// outlive the executable. memory::OutOfMemory when it does not fit; E1505 where this build cannot run it.
   std::function<std::unique_ptr<Executable>(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&)> load;
@@ -33,6 +40,8 @@ struct Backend {
   bool runs_node_by_node = true;
   /// What of a recipe it cannot run.
   std::function<base::Decision(const recipe::Recipe&)> runs;
+  /// Keys that its programs and runs do not depend on. Estimates may: they are made by our own passes.
+  std::vector<recipe::IgnoredKey> ignores = {};
   /// What decides how its programs compute, beside our own sources: versions of plugins. Runs are comparable only with
   /// the same. E1501 and the like where what the recipe names is not there.
   std::function<std::string(const recipe::Recipe&)> identity;

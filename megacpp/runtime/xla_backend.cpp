@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "megacpp/base/error.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
@@ -12,6 +14,13 @@
 
 namespace megacpp::runtime {
 namespace {
+
+plugins::PluginKind kind_of(const recipe::Recipe& recipe) { return plugins::choose_plugin(recipe.xla.plugin).kind; }
+
+// XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
+bool has_fused_attention(const recipe::Recipe& recipe, int64_t chips) {
+  return kind_of(recipe) == plugins::PluginKind::cuda && (recipe.xla.placement == "megacpp" || chips == 1);
+}
 
 #ifdef MEGACPP_HAS_PJRT
 
@@ -24,13 +33,9 @@ std::filesystem::path plugin_of(const recipe::Recipe& recipe) {
   return plugins::find_plugin(choice.kind, choice.named).file;
 }
 
-// XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
 schedule::Target target(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-  const emit::Placement placement = placement_of(recipe);
-  const bool has_cudnn = recipe.xla.attention == "fused" &&
-                         plugins::choose_plugin(recipe.xla.plugin).kind == plugins::PluginKind::cuda &&
-                         (placement == emit::Placement::megacpp || mesh.chips() == 1);
-  return pjrt::xla_target(placement, has_cudnn);
+  return pjrt::xla_target(placement_of(recipe),
+                          recipe.xla.attention == "fused" && has_fused_attention(recipe, mesh.chips()));
 }
 
 std::filesystem::path cache_of(const recipe::Recipe& recipe) {
@@ -72,20 +77,54 @@ base::Decision runs(const recipe::Recipe& recipe) {
              : base::Decision::no("a pipeline: every device runs the same program (layout.pipeline_parallel)");
 }
 
+// Policies differ in what ZeRO level they begin with and in which collectives travel together.
+bool policy_only_combines(const recipe::Recipe& recipe) {
+  return recipe.layout.policy == "megatron" || recipe.layout.zero != recipe::Layout::kPolicyDecides;
+}
+
+bool has_no_fused_attention(const recipe::Recipe& recipe) {
+  return !has_fused_attention(recipe, recipe::chips_of(recipe.layout));
+}
+
+bool is_this_machine(const recipe::Recipe& recipe) { return kind_of(recipe) == plugins::PluginKind::cpu; }
+
+// layout.max_replicated_bytes is none of them even where XLA places collectives: the estimate of a launch is held
+// against it.
+std::vector<recipe::IgnoredKey> ignores() {
+  const std::string combines = "XLA combines collectives itself";
+  return {{.key = "layout.prefetch", .decides = "XLA schedules its collectives"},
+          {.key = "layout.bucket_bytes", .decides = combines},
+          {.key = "layout.policy", .decides = combines, .applies = policy_only_combines},
+          {.key = "train.threads", .decides = "the plugin starts its own threads"},
+          {.key = "train.wait_limit", .decides = "the plugin waits for its devices itself"},
+          {.key = "xla.attention",
+           .decides = "only the cuda plugin has a fused call, in the program of one chip",
+           .applies = has_no_fused_attention},
+          {.key = "hardware.target",
+           .decides = "the cpu plugin runs on this machine; plan and fit read it",
+           .applies = is_this_machine,
+           .plans_read_it = true}};
+}
+
 }  // namespace
 
 plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
-  return plugins::resolve_flags(recipe.xla.flags,
-                                plugins::flag_target_here(plugins::choose_plugin(recipe.xla.plugin).kind));
+  return plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(kind_of(recipe)));
 }
 
 Backend xla_backend() {
   return {.name = "xla",
           .doc = "XLA through a PJRT plugin: one program a step, on the devices of the plugin",
           .target = target,
+          .estimate_target =
+              [](const recipe::Recipe& recipe, int64_t chips, const collectives::Transport& transport) {
+                return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), chips), transport);
+              },
+          .runs_estimates = false,
           .load = load,
           .runs_node_by_node = false,
           .runs = runs,
+          .ignores = ignores(),
           .identity = identity};
 }
 

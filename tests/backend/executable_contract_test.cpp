@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "megacpp/collectives/transport.h"
+#include "megacpp/ir/text.h"
 #include "megacpp/recipe/schema.h"
 #include "tests/support/errors.h"
 
@@ -16,7 +17,8 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
   std::vector<std::string> names;
   for (const runtime::Backend& backend : runtime::all_backends()) {
     names.push_back(backend.name);
-    EXPECT_TRUE(backend.target && backend.load && backend.runs && backend.identity) << backend.name;
+    EXPECT_TRUE(backend.target && backend.estimate_target && backend.load && backend.runs && backend.identity)
+        << backend.name;
     EXPECT_FALSE(backend.doc.empty()) << backend.name;
     for (const std::string& name : backend.transports)
       EXPECT_EQ(std::ranges::count(collectives::all_transports(), name,
@@ -26,6 +28,23 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
     EXPECT_EQ(&runtime::backend_named(backend.name), &backend);
   }
   EXPECT_EQ(recipe::find_key("backend")->range.choices, names);
+}
+
+TEST(BackendListTest, WhatRunsEstimatesCompilesTheSameForBoth) {
+  const recipe::Recipe recipe = small_recipe({"layout.data_parallel=2"});
+  const plan::Plan plan = plan::make_plan(recipe);
+  const auto programs = [&](const schedule::Target& target) {
+    const compile::Compiled compiled = compile::compile_training(recipe, plan, target);
+    std::string text = std::to_string(compiled.largest().memory.total_bytes) + "\n";
+    for (const compile::Program& program : compiled.stages[0].programs) text += ir::print(program.graph);
+    return text;
+  };
+  for (const runtime::Backend& backend : runtime::all_backends()) {
+    if (!backend.runs_estimates) continue;
+    EXPECT_EQ(programs(backend.target(recipe, plan.parallel.mesh)),
+              programs(backend.estimate_target(recipe, plan.chips, collectives::inproc_transport())))
+        << backend.name;
+  }
 }
 
 TEST(BackendListTest, AnUnknownBackendIsAnErrorWithThoseThereAre) {

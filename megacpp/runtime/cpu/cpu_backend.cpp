@@ -97,18 +97,30 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
 }  // namespace megacpp::runtime::cpu
 
 namespace megacpp::runtime {
+namespace {
+
+schedule::Target target_of_chips(const recipe::Recipe& recipe, int64_t chips, const collectives::Transport& transport) {
+  return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), chips), transport);
+}
+
+}  // namespace
 
 Backend cpu_backend() {
   return {.name = "cpu",
           .doc = "our own kernels on this machine's cores; each virtual chip is a thread with its share of them",
           .target =
               [](const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-                return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), mesh.chips()));
+                return target_of_chips(recipe, mesh.chips(), collectives::inproc_transport());
               },
+          .estimate_target = target_of_chips,
           .load = [](const recipe::Recipe&, const compile::Compiled& compiled,
                      const LoadOptions& options) { return cpu::load(compiled, options); },
           .transports = {"inproc"},
           .runs = [](const recipe::Recipe&) { return base::Decision::yes(); },
+          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                      {.key = "hardware.target",
+                       .decides = "backend cpu runs on this machine; plan and fit read it",
+                       .plans_read_it = true}},
           .identity = [](const recipe::Recipe&) { return std::string("cpu"); }};
 }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/plan/unused_layout_keys.h"
+
+#include "megacpp/plan/degrees.h"
+#include "megacpp/plan/policy.h"
+
+namespace megacpp::plan {
+namespace {
+
+using recipe::Recipe;
+
+bool is_one_chip(const Recipe& recipe) { return product_of_degrees(recipe.layout) == 1; }
+bool has_no_tensor(const Recipe& recipe) { return recipe.layout.tensor_parallel == 1; }
+bool has_no_experts_apart(const Recipe& recipe) { return recipe.layout.expert_parallel == 1; }
+bool has_no_context(const Recipe& recipe) { return recipe.layout.context_parallel == 1; }
+bool has_no_ring(const Recipe& recipe) { return recipe.layout.context_attention != "ring"; }
+bool has_no_pipeline(const Recipe& recipe) { return recipe.layout.pipeline_parallel == 1; }
+
+bool keeps_weights_whole(const Recipe& recipe) {
+  recipe::Layout layout = recipe.layout;
+  apply_policy(layout);
+  return layout.zero < 3;
+}
+
+}  // namespace
+
+const std::vector<recipe::IgnoredKey>& unused_layout_keys() {
+  static const std::vector<recipe::IgnoredKey> keys = {
+      {.key = "layout.sequence_parallel", .decides = "layout.tensor_parallel is 1", .applies = has_no_tensor},
+      {.key = "layout.expert_tensor_parallel", .decides = "layout.tensor_parallel is 1", .applies = has_no_tensor},
+      {.key = "layout.dispatcher", .decides = "layout.expert_parallel is 1", .applies = has_no_experts_apart},
+      {.key = "layout.context_attention", .decides = "layout.context_parallel is 1", .applies = has_no_context},
+      {.key = "layout.load_balance", .decides = "layout.context_parallel is 1", .applies = has_no_context},
+      {.key = "layout.load_balance", .decides = "layout.context_attention is not ring", .applies = has_no_ring},
+      {.key = "layout.schedule", .decides = "layout.pipeline_parallel is 1", .applies = has_no_pipeline},
+      {.key = "layout.reshard_after_forward", .decides = "layout.zero is below 3", .applies = keeps_weights_whole},
+      {.key = "layout.prefetch", .decides = "one chip exchanges nothing", .applies = is_one_chip},
+      {.key = "layout.bucket_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},
+      {.key = "layout.max_replicated_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip}};
+  return keys;
+}
+
+}  // namespace megacpp::plan

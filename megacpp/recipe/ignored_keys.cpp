@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/ignored_keys.h"
+
+#include <algorithm>
+
+#include "megacpp/recipe/schema.h"
+
+namespace megacpp::recipe {
+namespace {
+
+bool names(const IgnoredKey& line, const std::string& path) {
+  return line.key.ends_with('.') ? path.starts_with(line.key) : path == line.key;
+}
+
+}  // namespace
+
+std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table, const Recipe& recipe, Use use) {
+  const Recipe defaults;
+  std::vector<KeyWithoutEffect> found;
+  for (const Key& key : keys()) {
+    if (value_text(member_of(key, recipe)) == value_text(member_of(key, defaults))) continue;
+    const auto line = std::ranges::find_if(table, [&](const IgnoredKey& one) {
+      const bool is_read = use == Use::plan && one.plans_read_it;
+      return names(one, key.path) && !is_read && (!one.applies || one.applies(recipe));
+    });
+    if (line != table.end()) found.push_back({.key = key.path, .reason = line->decides});
+  }
+  return found;
+}
+
+}  // namespace megacpp::recipe
