@@ -41,7 +41,7 @@ struct RouterStats {
   ValueId counts;           // f32[experts]: requests per expert before dropping
   ValueId probability_sum;  // f32[experts]: router probability summed over tokens
   ValueId square_lse_mean;  // f32[]: mean over tokens of logsumexp(logits)^2
-  ValueId dropped;          // f32[]: requests beyond capacity
+  ValueId dropped;          // f32[experts]: those of them beyond capacity
   ValueId logits;           // f32[batch, sequence, experts]
 };
 

@@ -331,7 +331,7 @@ void report(const BuildContext& context, const Routing& routing, ValueId logits,
                               .counts = counts,
                               .probability_sum = b.reduce_sum(probabilities, {0, 1}),
                               .square_lse_mean = b.scale(b.sum_all(b.square(lse)), 1.0 / tokens),
-                              .dropped = b.sum_all(dropped),
+                              .dropped = b.reduce_sum(dropped, {0, 1}),
                               .logits = logits});
 }
 

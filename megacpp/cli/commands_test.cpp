@@ -232,6 +232,26 @@ TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {
   EXPECT_EQ(first["fallbacks"], 0);
 }
 
+TEST(CommandsTest, TrainingReportsTheLoadOfEveryExpert) {
+  const Result run = megacpp(tiny("train", {"--json"}));
+  const Json steps = Json::parse(run.out)["experts"];
+  ASSERT_EQ(steps.size(), 3U);
+  for (const Json& blocks : steps) {
+    ASSERT_EQ(blocks.size(), 5U) << "the E blocks of AEMEAEMEAEMR";
+    EXPECT_EQ(blocks[0]["block"], "block01");
+    for (const Json& block : blocks) {
+      double sum = 0;
+      for (const Json& share : block["share"]) sum += share.get<double>();
+      EXPECT_NEAR(sum, 1, 1e-12);
+      EXPECT_EQ(block["dropped"].size(), 4U);
+    }
+  }
+  EXPECT_NE(run.err.find("  experts 1."), std::string::npos) << run.err;
+  const Result dense = megacpp(tiny("train", {"--json", "--set", "model.pattern=A", "--set", "train.steps=1"}));
+  EXPECT_TRUE(Json::parse(dense.out)["experts"].is_null());
+  EXPECT_EQ(dense.err.find("  experts "), std::string::npos) << dense.err;
+}
+
 // The last stage has the logits of a large vocabulary: more than chip 0 needs.
 TEST(CommandsTest, ThePeakIsThatOfTheWorstChip) {
   const std::vector<std::string> layout = {"--set", "layout.pipeline_parallel=2",

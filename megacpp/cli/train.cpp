@@ -56,12 +56,18 @@ class Progress {
     fmt::print(stderr, "step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}{}{}{}{}\n", report.step + 1,
                recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
                is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
-               peak_text(), report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "",
-               is_warm ? fmt::format("  {:.0f}s left", left) : "");
+               peak_text(), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
     std::fflush(stderr);
   }
 
  private:
+  // The busiest expert over the mean, of the block where that is most; and what all blocks dropped.
+  static std::string experts_text(const train::StepReport& report) {
+    const train::ExpertShares* const worst = train::most_uneven(report.experts);
+    return (worst != nullptr ? fmt::format("  experts {:.1f}x", worst->imbalance()) : "") +
+           (report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "");
+  }
+
   std::string peak_text() const {
     const std::optional<int64_t> peak = launch::worst_first(run_).front().memory.measured_peak_bytes;
     return peak ? "  peak " + memory::human_bytes(*peak) : "";

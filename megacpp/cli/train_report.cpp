@@ -53,6 +53,22 @@ Json parts_json(const std::optional<runtime::StepParts>& parts) {
       {"arithmetic", parts->arithmetic}, {"memory", parts->memory}, {"links", parts->links}, {"bubble", parts->bubble}};
 }
 
+// By logged step and block; null where the model has no experts and where the backend does not measure them.
+Json experts_json(const std::vector<train::StepReport>& reports) {
+  Json steps = Json::array();
+  for (const train::StepReport& report : reports) {
+    if (report.experts.empty()) return {};
+    Json blocks = Json::array();
+    for (const train::ExpertShares& block : report.experts)
+      blocks.push_back({{"block", block.block},
+                        {"share", block.share},
+                        {"dropped", block.dropped},
+                        {"imbalance", block.imbalance()}});
+    steps.push_back(std::move(blocks));
+  }
+  return steps;
+}
+
 std::string prediction_text(const fit::Estimate& estimate, double seconds) {
   const double predicted = estimate.time.seconds();
   if (!(predicted > 0)) return fmt::format("a step took {}\n", human_seconds(seconds));
@@ -109,6 +125,7 @@ Json train_json(const TrainedRun& trained) {
                   {"steps", train::steps_in(reports)},
                   {"logged_steps", logged},
                   {"losses", losses},
+                  {"experts", experts_json(reports)},
                   {"tokens_per_second", pace.tokens_per_second()},
                   {"path", run.path()},
                   {"compile_seconds", compile_seconds(compiled)},

@@ -28,6 +28,7 @@ ModelStage part_from(partition::Stage& stage, const ModelStage& model, bool is_l
                        [&](const blocks::Parameter& parameter) { return inputs.contains(parameter.name); });
   for (model::ExpertLoad load : model.expert_loads) {
     load.counts = stage.values[load.counts.index];
+    load.dropped = stage.values[load.dropped.index];
     const bool is_made_here = load.counts.index != UINT32_MAX && stage.graph.producer(load.counts).op != ir::kInputOp;
     if (is_made_here) part.expert_loads.push_back(load);
   }

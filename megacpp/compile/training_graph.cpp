@@ -116,7 +116,8 @@ void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& lo
   for (const model::ExpertLoad& load : loads) {
     builder.set_scope(load.scope);
     if (load.steers_bias()) accumulate(builder, count_name(load.block), load.counts, sharding_of_waiting_sums(plan));
-    graph.add_output({.name = "expert_load." + load.block, .value = load.counts});
+    graph.add_output({.name = load.counts_name(), .value = load.counts});
+    graph.add_output({.name = load.dropped_name(), .value = load.dropped});
   }
 }
 

@@ -46,7 +46,8 @@ autodiff::Options autodiff_options(const recipe::Recipe& recipe);
 /// Returns the gradients of `ends.targets`.
 std::vector<ir::ValueId> append_backward(ir::Graph& graph, const BackwardEnds& ends, const BackwardContext& context);
 
-/// Reports how often each expert was asked, and adds it up where a bias is steered by it.
+/// Outputs of how often each expert was requested and how many requests it dropped; adds up the requests where a bias
+/// is steered by them.
 void append_expert_counts(ir::Graph& graph, const std::vector<model::ExpertLoad>& loads, const plan::Plan& plan);
 
 ir::Graph build_update(const UpdateContext& context);

@@ -3,6 +3,7 @@
 
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"
+#include "megacpp/train/expert_shares.h"
 #include "megacpp/train/run_state.h"
 
 namespace megacpp::launch {
@@ -20,6 +21,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = options.transport;
+  if (runtime::backend_named(recipe.backend).runs_node_by_node) load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
   if (options.after_load) options.after_load(*started.run);
   train::confirm_start(estimate.plan, *started.compiled, *started.run);

@@ -211,6 +211,7 @@ class ModelBuilder {
     result_.expert_loads.push_back({.block = stats.block,
                                     .scope = scope,
                                     .counts = stats.counts,
+                                    .dropped = stats.dropped,
                                     .experts = router.experts,
                                     .bias_rate = router.bias_rate,
                                     .bias = scope + "." + router.bias_name});

@@ -20,16 +20,20 @@ struct Batch {
   ir::DType compute = ir::DType::f32;
 };
 
-/// Per-expert request counts of one block with experts, added up over micro-steps.
+/// How the tokens of one micro-step chose among the experts of one block.
 struct ExpertLoad {
-  std::string block;   // "block03"
-  std::string scope;   // "block03.E"
-  ir::ValueId counts;  // f32[experts]
+  std::string block;    // "block03"
+  std::string scope;    // "block03.E"
+  ir::ValueId counts;   // f32[experts]: requests, before any is dropped
+  ir::ValueId dropped;  // f32[experts]: those of them beyond capacity
   int64_t experts = 0;
   double bias_rate = 0;   // 0: they steer nothing
   std::string bias = {};  // the parameter they steer
 
   bool steers_bias() const { return bias_rate > 0; }
+  /// The outputs of a training program that hold them.
+  std::string counts_name() const { return "expert_load." + block; }
+  std::string dropped_name() const { return "expert_dropped." + block; }
 };
 
 struct ForwardModel {

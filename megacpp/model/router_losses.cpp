@@ -46,7 +46,7 @@ void RouterLosses::add(char letter, const blocks::RouterStats& stats) {
                                  tokens_ * tokens_ * static_cast<double>(router.top_k)));
   }
   if (router.z_loss > 0) add_to(sums.z, stats.square_lse_mean);
-  add_to(dropped_, stats.dropped);
+  add_to(dropped_, builder_.sum_all(stats.dropped));
   sums.blocks += 1;
 }
 

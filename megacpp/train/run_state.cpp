@@ -83,22 +83,51 @@ void RunState::stage_bytes(const std::string& input, int64_t micro, std::span<co
   }
 }
 
+const partition::Placement& RunState::placement_of_output(const std::string& name, int64_t chip) const {
+  const partition::Placement* placement = nullptr;
+  for (const compile::Program& program : compiled_.programs_of(chip).programs)
+    if (const auto at = program.outputs.find(name); at != program.outputs.end()) placement = &at->second;
+  MEGACPP_CHECK(placement != nullptr) << "no program says how '" << name << "' is sharded";
+  return *placement;
+}
+
 std::map<size_t, std::vector<float>> RunState::output(const std::string& name) const {
   std::map<size_t, std::vector<float>> by_stage;
   for (const int64_t chip : run_.local_chips()) {
     if (!run_.fetches(name, chip)) continue;
-    const partition::Placement* placement = nullptr;
-    for (const compile::Program& program : compiled_.programs_of(chip).programs)
-      if (const auto at = program.outputs.find(name); at != program.outputs.end()) placement = &at->second;
-    MEGACPP_CHECK(placement != nullptr) << "no program says how '" << name << "' is sharded";
+    const partition::Placement& placement = placement_of_output(name, chip);
     const std::vector<float> values = run_.fetch_f32(name, chip);
     const auto count = static_cast<size_t>(
-        ir::num_elements(ir::local_shape(placement->whole.shape, placement->sharding, compiled_.mesh)));
+        ir::num_elements(ir::local_shape(placement.whole.shape, placement.sharding, compiled_.mesh)));
     std::vector<float>& whole = by_stage[compiled_.stage_of(chip)];
-    whole.resize(static_cast<size_t>(placement->whole.elements()));
-    copy_out(*placement, chip, std::as_bytes(std::span(values).last(count)), std::as_writable_bytes(std::span(whole)));
+    whole.resize(static_cast<size_t>(placement.whole.elements()));
+    copy_out(placement, chip, std::as_bytes(std::span(values).last(count)), std::as_writable_bytes(std::span(whole)));
   }
   return by_stage;
+}
+
+std::vector<double> RunState::summed_output(const std::string& name) const {
+  std::vector<double> whole;
+  std::vector<bool> is_known;
+  for (const int64_t chip : run_.local_chips()) {
+    if (!run_.fetches(name, chip)) continue;
+    const partition::Placement& placement = placement_of_output(name, chip);
+    whole.resize(static_cast<size_t>(placement.whole.elements()));
+    is_known.resize(whole.size());
+    const std::vector<float> values = run_.fetch_f32(name, chip);  // [micro-steps, the chip's part]
+    const auto count = static_cast<size_t>(
+        ir::num_elements(ir::local_shape(placement.whole.shape, placement.sharding, compiled_.mesh)));
+    for (const ir::LocalRun& piece : ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
+      for (int64_t i = 0; i < piece.count; ++i) {
+        const auto to = static_cast<size_t>(piece.whole + i);
+        if (is_known[to]) continue;  // replicated
+        is_known[to] = true;
+        for (size_t at = static_cast<size_t>(piece.local + i); at < values.size(); at += count)
+          whole[to] += static_cast<double>(values[at]);
+      }
+  }
+  if (!std::ranges::all_of(is_known, [](bool known) { return known; })) return {};
+  return whole;
 }
 
 std::span<const std::byte> RunState::part_of(const compile::StateTensor& tensor, int64_t chip,

@@ -45,8 +45,12 @@ class RunState {
   }
   /// An f32 output as the last step left it, put together from the local chips, by the pipeline stages that make it.
   std::map<size_t, std::vector<float>> output(const std::string& name) const;
+  /// The same added up over the micro-steps of the last step, of an output that one pipeline stage makes. Empty where
+  /// local chips do not fetch all of it.
+  std::vector<double> summed_output(const std::string& name) const;
 
  private:
+  const partition::Placement& placement_of_output(const std::string& name, int64_t chip) const;
   void require_all_local(const compile::StateTensor& tensor) const;
   const compile::StateTensor& state_named(const std::string& name) const;
   void write_bytes(const std::string& name, std::span<const std::byte> whole);

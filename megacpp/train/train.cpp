@@ -84,6 +84,7 @@ class Trainer {
     if (!compiled_.expert_loads.empty()) {
       report.balance = mean(fetch("aux"));
       for (const float count : fetch("dropped")) report.dropped += static_cast<double>(count);
+      report.experts = read_expert_shares(compiled_, state_);
     }
     report.grad_norm = static_cast<double>(fetch("grad_norm").at(0));
     if (!std::isfinite(report.grad_norm))

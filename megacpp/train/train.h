@@ -14,6 +14,7 @@
 #include "megacpp/data/batches.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/train/expert_shares.h"
 
 namespace megacpp::train {
 
@@ -29,9 +30,10 @@ struct StepReport {
   double dropped = 0;    // expert requests beyond capacity, all micro-steps
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  int64_t steps = 0;   // since the log before, this one included
-  double seconds = 0;  // of these
-  int64_t tokens = 0;  // in these
+  int64_t steps = 0;                       // since the log before, this one included
+  double seconds = 0;                      // of these
+  int64_t tokens = 0;                      // in these
+  std::vector<ExpertShares> experts = {};  // by block; empty where not measured
 };
 
 struct Hooks {

@@ -40,12 +40,13 @@ recipe::Recipe small_recipe(const std::vector<std::string>& overrides) {
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", all);
 }
 
-ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend)
+ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend, Fetches fetches)
     : recipe_(std::move(recipe)),
       plan_(plan::make_plan(recipe_)),
-      compiled_(compile::compile_training(recipe_, plan_, backend.target(recipe_, plan_.parallel.mesh))),
-      executable_(
-          runtime::load_on(backend, recipe_, compiled_, runtime::load_options(recipe_, compiled_.mesh.chips()))) {
+      compiled_(compile::compile_training(recipe_, plan_, backend.target(recipe_, plan_.parallel.mesh))) {
+  runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
+  if (fetches == Fetches::experts) options.fetches = train::expert_fetches(compiled_);
+  executable_ = runtime::load_on(backend, recipe_, compiled_, options);
   train::confirm_start(plan_, compiled_, *executable_);
   train::RunState(compiled_, *executable_).initialise_weights(static_cast<uint64_t>(recipe_.train.seed));
 }

@@ -21,7 +21,8 @@ recipe::Recipe small_recipe(const std::vector<std::string>& overrides = {});
 /// A recipe compiled and loaded on a backend, weights drawn.
 class ContractRun {
  public:
-  ContractRun(recipe::Recipe recipe, const runtime::Backend& backend);
+  enum class Fetches { metrics, experts };  // the latter: and the load of single experts
+  ContractRun(recipe::Recipe recipe, const runtime::Backend& backend, Fetches fetches = Fetches::metrics);
 
   std::vector<train::StepReport> train(const train::Hooks& hooks = {});
   runtime::Executable& executable() { return *executable_; }

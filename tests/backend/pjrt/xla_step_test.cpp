@@ -6,6 +6,7 @@
 
 #include "tests/backend/executable_contract.h"
 #include "tests/support/cpu_plugin.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::testing_support {
 namespace {
@@ -63,6 +64,17 @@ TEST_F(XlaStepTest, LossesFollowTheCpuBackend) {
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step].loss, wanted[step].loss, 1e-4 * wanted[step].loss) << "step " << step;
+}
+
+TEST_F(XlaStepTest, TheLoadOfSingleExpertsIsNotMeasured) {
+  const std::vector<std::string> experts = {"model.pattern=E", "model.depth=1", "model.feed_forward.experts=4",
+                                            "model.feed_forward.top_k=2", "train.steps=1"};
+  ContractRun run(on_plugin(experts), xla_);
+  EXPECT_TRUE(run.train().at(0).experts.empty()) << "absent, not zeros";
+  const std::vector<std::string> fetches = train::expert_fetches(run.compiled());
+  EXPECT_EQ(fetches, (std::vector<std::string>{"expert_load.block00", "expert_dropped.block00"}));
+  problem_of(base::Code::E1505,
+             [&] { runtime::load_on(xla_, on_plugin(experts), run.compiled(), {.fetches = fetches}); });
 }
 
 }  // namespace
