@@ -8,8 +8,8 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/fit/lane.h"
-#include "megacpp/hw/tiled_layout.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/hw/tiled_layout.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/runtime/backend.h"
