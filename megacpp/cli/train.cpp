@@ -108,7 +108,7 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
-                                   fmt::print(stderr, "{}", loaded_text(run));
+                                   if (launch.recipe().backend == "xla") fmt::print(stderr, "{}", loaded_text(run));
                                    progress.emplace(launch.recipe(), run);
                                  }};
   return {.start = std::move(start),

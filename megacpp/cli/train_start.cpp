@@ -88,7 +88,7 @@ std::string loaded_text(const runtime::Executable& run) {
   for (const auto& [cause, count] : counters.compiles)
     text += fmt::format("xla        compiled in {:.1f} s ({})\n", counters.compile_seconds, cause);
   if (counters.cache_hits > 0) text += "xla        compiled before, loaded from the cache\n";
-  return text.empty() ? text : text + fmt::format("           {}\n", run.path());
+  return text + fmt::format("           {}\n", run.path());
 }
 
 }  // namespace megacpp::cli

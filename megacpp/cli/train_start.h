@@ -17,8 +17,7 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
 /// The resolved recipe and the whole memory plan.
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled);
 
-/// What a plugin did with the program: compiled it, and why, or found it compiled; what runs it. Empty for a backend
-/// that compiles nothing further.
+/// What a plugin did with the program: compiled it, and why, or found it compiled; what runs it.
 std::string loaded_text(const runtime::Executable& run);
 
 }  // namespace megacpp::cli

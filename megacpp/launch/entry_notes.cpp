@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/blocks/block.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
@@ -62,6 +63,16 @@ void check_hardware(const std::string& hardware, Notes& notes) {
   }
 }
 
+/// Recipes may define letters of their own, so that any letter is a key; only families are known here.
+void check_families(const std::string& shape, Notes& notes) {
+  constexpr std::string_view kRecompute = "recompute.";
+  std::istringstream text(shape);
+  for (std::string word; text >> word;)
+    if (word.starts_with(kRecompute) && blocks::find_block(word[kRecompute.size()]) == nullptr)
+      notes.add(
+          fmt::format("names train.{}, a letter of its recipe or a block family that this build does not have", word));
+}
+
 void check_features(const std::string& features, Notes& notes) {
   std::istringstream text(features);
   for (std::string word; text >> word;)
@@ -98,6 +109,7 @@ std::vector<std::string> notes_of(const catalog::Entry& entry) {
   check_hardware(signature.hardware, notes);
   notes.check_settings("layout.", signature.layout);
   notes.check_settings("train.", signature.shape);
+  check_families(signature.shape, notes);
   check_features(signature.features, notes);
   for (const catalog::Sample& sample : entry.samples)
     notes.check_setting("backend=" + sample.lane.substr(0, sample.lane.find(' ')));
