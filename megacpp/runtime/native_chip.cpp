@@ -80,6 +80,9 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
     MEGACPP_CHECK(workspace >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
     call.end_offset = std::max(call.end_offset, workspace + aligned(call.device.workspace_bytes));
   }
+  MEGACPP_CHECK(call.end_offset <= device_->arena_bytes())
+      << node.op << " @" << node.scope << " needs memory up to byte " << call.end_offset << " of an arena of "
+      << device_->arena_bytes();
   return call;
 }
 

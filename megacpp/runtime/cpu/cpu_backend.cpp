@@ -76,7 +76,8 @@ schedule::Target cpu_target(int threads, const collectives::Transport& transport
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
   const std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(), .wait_limit = options.wait_limit});
-  const auto device = [&compiled, world, threads = threads_per_chip(options.threads, std::ssize(world->local_chips())),
+  // As many as the plan was made for, wherever the other chips are: the workspace of kernels depends on it.
+  const auto device = [&compiled, world, threads = threads_per_chip(options.threads, compiled.mesh.chips()),
                        transport = options.transport](int64_t chip) -> std::unique_ptr<ChipDevice> {
     return std::make_unique<CpuDevice>(
         Link{compiled.mesh, chip, world->communicator(chip)},
