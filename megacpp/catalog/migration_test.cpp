@@ -102,14 +102,19 @@ TEST_F(MigrationTest, AnOldLaunchThatRanInsteadIsStillRemembered) {
   EXPECT_EQ(faults, 1);
 }
 
-// Some wrote today's words into a file of version 1: both are the same launch.
+// Some wrote today's words into a file of version 1, under the key that the older words get now: both are the same
+// launch.
 TEST_F(MigrationTest, SignaturesThatBecomeTheSameKeepTheRowsOfBoth) {
-  const fs::path file = stored(
-      1,
-      "INSERT INTO signature SELECT 100, 'k', 's', code_version, hardware, model, model_hash, "
-      "replace(layout, 'lane=', 'policy='), features, shape FROM signature WHERE id = 1;"
-      "INSERT INTO outcome SELECT 100, 100, at, fits, oom_class, stage, rung, chip, predicted_bytes, measured_bytes, "
-      "limit_bytes, predicted_seconds, measured_seconds, 'twin' FROM outcome WHERE signature = 1;");
+  const fs::path other = stored(1);
+  const std::string key = key_text(Catalog::open(other).entry(1)->signature);
+  fs::remove(other);
+  const fs::path file =
+      stored(1, "INSERT INTO signature SELECT 100, '" + key +
+                    "', 's', code_version, hardware, model, model_hash, "
+                    "replace(layout, 'lane=', 'policy='), features, shape FROM signature WHERE id = 1;"
+                    "INSERT INTO outcome SELECT 100, 100, at, fits, oom_class, stage, rung, chip, predicted_bytes, "
+                    "measured_bytes, "
+                    "limit_bytes, predicted_seconds, measured_seconds, 'twin' FROM outcome WHERE signature = 1;");
   const Catalog catalog = Catalog::open(file);
   expect_whole(catalog);
   EXPECT_FALSE(catalog.entry(100));

@@ -34,18 +34,19 @@ void rewrite_signatures(const Database& database) {
   Statement rows = database.prepare(fmt::format("SELECT id, {} FROM signature ORDER BY id", kSignatureColumns));
   while (rows.step()) signatures.emplace_back(rows.integer(0), read_signature(rows, 1));
   std::map<std::string, int64_t> ids;  // by new key
-  for (auto& [id, signature] : signatures) {
+  std::erase_if(signatures, [&](auto& row) {
+    auto& [id, signature] = row;
     signature.layout = with_word(signature.layout, "lane=", "policy=");
     signature.hardware = with_word(signature.hardware, "drill chip ", "fault chip ");
     const auto [known, is_new] = ids.emplace(key_text(signature), id);
-    if (!is_new) {
-      give_rows(database, id, known->second);
-      continue;
-    }
+    if (!is_new) give_rows(database, id, known->second);
+    return !is_new;
+  });
+  // Only now: a key is unique, and may have been that of a row which is gone.
+  for (const auto& [id, signature] : signatures)
     database.prepare("UPDATE signature SET key = ?, subject = ?, layout = ?, hardware = ? WHERE id = ?")
-        .bind(known->first, subject_text(signature), signature.layout, signature.hardware, id)
+        .bind(key_text(signature), subject_text(signature), signature.layout, signature.hardware, id)
         .run();
-  }
 }
 
 }  // namespace megacpp::catalog
