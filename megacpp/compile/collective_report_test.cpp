@@ -203,7 +203,7 @@ TEST(CollectiveReportTest, ZeroThreeGathersTwiceAndScattersOncePerParameter) {
   EXPECT_EQ(find(rows, {Phase::update, "reduce_scatter", ""}).calls, 0);
 }
 
-TEST(CollectiveReportTest, LaneFsdpGathersTwiceAndScattersOncePerBlock) {
+TEST(CollectiveReportTest, PolicyFsdpGathersTwiceAndScattersOncePerBlock) {
   const auto rows = report_of({"layout.policy=fsdp", "layout.data_parallel=2"});
   for (const char* family : {"block*.A", "block*.E"}) {
     const Found forward = find(rows, {Phase::forward, "all_gather", family});

@@ -23,7 +23,7 @@ TEST(PipelineTimeTest, SchedulesTakeWhatTheyAreKnownFor) {
 }
 
 // Against the simulation of schedules that finds out whether they are legal.
-TEST(PipelineTimeTest, AgreesWithTheScheduleOnPaper) {
+TEST(PipelineTimeTest, AgreesWithTheSchedule) {
   const StepCosts costs{.forward = 1, .backward = 2.5, .backward_input = 1.25, .backward_weight = 0.75};
   for (const int64_t stages : {2, 3, 4, 8})
     for (const int64_t micros : {1, 2, 7, 16})

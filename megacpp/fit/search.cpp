@@ -23,8 +23,8 @@ using recipe::Recipe;
 
 constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a sequence is a choice of its own
 constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
-constexpr double kSlack = 1.1;            // an quick_estimate so far above the limit may still fit
-constexpr double kHopeless = 2;           // an quick_estimate so many times that of what fits is not looked at
+constexpr double kSlack = 1.1;            // a quick estimate so far above the limit may still fit
+constexpr double kHopeless = 2;           // a quick estimate so many times that of what fits is not looked at
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
 /// One way to run a layout.

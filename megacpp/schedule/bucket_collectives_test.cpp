@@ -168,7 +168,7 @@ TEST(BucketCollectivesTest, StartsInABucketAreRoundedUpWhenCounting) {
             (std::vector<size_t>{2, 1, 1}));
 }
 
-TEST(BucketCollectivesTest, FewNumbersAreReducedTogetherInAnyLane) {
+TEST(BucketCollectivesTest, FewNumbersAreReducedTogetherWithAnyPolicy) {
   EXPECT_EQ(counts_of(collectives_of(update_of({2, 30, 10}), {}), "all_reduce"), (std::vector<size_t>{3}));
 }
 

@@ -254,7 +254,7 @@ class Splitter {
 
   void start(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    InFlight& in_flight = under_way_[node.attrs.text("axes")];
+    InFlight& in_flight = in_flight_[node.attrs.text("axes")];
     while (!in_flight.open.empty() && in_flight.started - in_flight.open.begin()->first >= kMaxStarted)
       finish(in_flight.open.begin()->second);
     const int64_t number = in_flight.started++;
@@ -279,7 +279,7 @@ class Splitter {
     const ir::NodeId id = rewriter_.graph().append(std::move(done), graph_.result_types(node));
     for (size_t r = 0; r < node.results.size(); ++r)
       rewriter_.set(node.results[r], rewriter_.graph().node(id).results[r]);
-    under_way_[node.attrs.text("axes")].open.erase(number_.at(n));
+    in_flight_[node.attrs.text("axes")].open.erase(number_.at(n));
     started_[n] = {};
   }
 
@@ -289,7 +289,7 @@ class Splitter {
   std::vector<bool> is_idle_;                  // by node
   std::vector<ir::NodeId> started_;            // by node: its start, until it is done
   std::map<uint32_t, int64_t> number_;         // by node: in the order of starts over its axes
-  std::map<std::string, InFlight> under_way_;  // by axes
+  std::map<std::string, InFlight> in_flight_;  // by axes
 };
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST_P(FaultInjectionTest, AFailureToLoadLeavesNothingBehind) {
   }
 }
 
-TEST_P(FaultInjectionTest, ADrillForCompilingIsRaisedOnPaper) {
+TEST_P(FaultInjectionTest, AFaultInCompilingIsRaisedBeforeLoading) {
   const runtime::Faults faults = {{.chip = GetParam().victim, .cls = OomClass::compile}};
   EXPECT_NO_THROW(runtime::raise_faults(faults, OomClass::load, compiled_, {})) << "another moment";
   const std::vector<int64_t> limits(static_cast<size_t>(compiled_.mesh.chips()), 1000);

@@ -3,6 +3,7 @@
 // local. The chips of all of them are those of one in-process world.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
