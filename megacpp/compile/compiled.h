@@ -47,7 +47,6 @@ struct Action {
   int64_t micro = 0;         // micro-batch it works on; the update: the last
   std::string prefix = {};   // of the names of this micro-batch's state: "" or, in a pipeline, "chunk0.slot1."
   bool reads_batch = false;  // whether inputs <prefix>batch.* must hold the micro-batch
-  bool reports = false;      // whether its outputs hold the loss
 };
 
 /// One tensor that the chips of a stage hold between programs.

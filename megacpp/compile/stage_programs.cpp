@@ -197,7 +197,6 @@ class Assembler {
         if (!is_first) exchange(action, step.chunk, {ProgramKind::receive_activations, part.carried_in, index - 1, -1});
         Action forward = action;
         forward.reads_batch = true;
-        forward.reports = is_last;
         compute(forward, step.chunk, ProgramKind::forward);
         if (!is_last) exchange(action, step.chunk, {ProgramKind::send_activations, part.carried_out, index, 1});
         return;
@@ -286,7 +285,7 @@ StagePrograms assemble_whole(Compilation& run) {
   const ProgramKind kind = run.recipe == nullptr ? ProgramKind::gradients : ProgramKind::micro_step;
   const size_t program = chip.index_of(kind);
   for (int64_t micro = 0; micro < run.micro_steps(); ++micro)
-    chip.step.push_back({.program = program, .micro = micro, .reads_batch = true, .reports = true});
+    chip.step.push_back({.program = program, .micro = micro, .reads_batch = true});
   if (chip.has(ProgramKind::update))
     chip.step.push_back({.program = chip.index_of(ProgramKind::update), .micro = run.micro_steps() - 1});
   return chip;

@@ -32,7 +32,7 @@ struct Loaded {
     compiled.mesh = mesh;
     compile::StagePrograms& stage = compiled.stages.emplace_back();
     stage.programs.push_back({.graph = std::move(source)});
-    stage.step = {{.program = 0, .reads_batch = true, .reports = true}};
+    stage.step = {{.program = 0, .reads_batch = true}};
     stage.memory = memory::plan_memory({&graph()}, cpu_target(options.threads));
     stage.state = compile::state_table(stage, {});
     for (compile::StateTensor& tensor : stage.state) {
