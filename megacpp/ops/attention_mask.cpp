@@ -50,6 +50,16 @@ std::array<KeyRange, 2> AttentionMask::visible_keys(int64_t query, int64_t keys)
   return {intersect(band, global), intersect(band, local)};
 }
 
+KeyRange AttentionMask::queries_seeing(KeyRange keys, int64_t queries) const {
+  KeyRange band{0, queries};
+  if (causal) band.begin = keys.begin;
+  if (window > 0) band.end = keys.end - 1 + window;
+  band = intersect({0, queries}, band);
+  if (sparse_block == 0 || keys.begin < sparse_global * sparse_block) return band;
+  const PositionRange blocks = blocks_of({keys.begin, keys.end - 1}, sparse_block);
+  return intersect(band, {(blocks.low - sparse_local + 1) * sparse_block, (blocks.high + sparse_local) * sparse_block});
+}
+
 Cover AttentionMask::cover(PositionRange queries, PositionRange keys) const {
   Cover cover = Cover::all;
   if (causal) cover = both(cover, cover_of(keys.high <= queries.low, keys.low > queries.high));

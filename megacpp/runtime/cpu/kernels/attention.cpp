@@ -58,26 +58,26 @@ class Attention {
 
   void run(const KernelArgs& args) const {
     const int64_t groups = sizes_.batch * sizes_.kv_heads;
-    const int64_t tasks = groups * static_cast<int64_t>(plan_.by_query_block().size());
+    const int64_t tasks = groups * static_cast<int64_t>(plan_.query_blocks().size());
     args.pool.for_each(tasks, [&](int64_t task, int worker) {
-      const TileList& block = plan_.by_query_block()[static_cast<size_t>(task / groups)];
+      const TokenBlock& block = plan_.query_blocks()[static_cast<size_t>(task / groups)];
       attend(args, block, HeadGroup(sizes_, task % groups), layout_.of(args, worker));
     });
   }
 
  private:
-  void attend(const KernelArgs& args, const TileList& block, const HeadGroup& at, const Scratch& scratch) const {
+  void attend(const KernelArgs& args, const TokenBlock& block, const HeadGroup& at, const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
-    const int64_t queries = block.end - block.begin, rows = queries * z.group();
+    const int64_t queries = block.size(), rows = queries * z.group();
     const TokenMask tokens(mask_, tokens_, z, args, at.b);
     copy_rows(args.in(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(), scratch.q, z.group_dim(),
               queries, z.group_dim());
     row_fill(0.0F, scratch.out, rows * z.dim);
     row_fill(static_cast<float>(ops::kHiddenScore), scratch.highest, rows);
     row_fill(0.0F, scratch.sum, rows);
-    for (Tile tile : block.tiles) {
+    plan_.for_each_tile_of_queries(block, [&](Tile tile) {
       const ops::Cover cover = tokens.trim(tile);
-      if (cover == ops::Cover::none) continue;
+      if (cover == ops::Cover::none) return;
       const int64_t keys = z.key_at(at.b, at.kv_head, tile.key_begin);
       gemm({.transpose_b = true,
             .m = rows,
@@ -101,7 +101,7 @@ class Attention {
             .beta = 1.0F,
             .c = scratch.out,
             .ldc = z.dim});
-    }
+    });
     finish(args, block, at, scratch);
   }
 
@@ -136,7 +136,7 @@ class Attention {
       if (begin < end) scratch.sum[row] += row_exp_sum(scores + begin, highest, scores + begin, end - begin);
   }
 
-  void finish(const KernelArgs& args, const TileList& block, const HeadGroup& at, const Scratch& scratch) const {
+  void finish(const KernelArgs& args, const TokenBlock& block, const HeadGroup& at, const Scratch& scratch) const {
     for (int64_t query = block.begin; query < block.end; ++query)
       for (int64_t g = 0; g < sizes_.group(); ++g) {
         const int64_t row = (query - block.begin) * sizes_.group() + g, head = at.first_head + g;

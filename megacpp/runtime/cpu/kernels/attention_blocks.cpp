@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "megacpp/runtime/cpu/simd.h"
 
@@ -17,21 +18,19 @@ int64_t query_block(int64_t group) {
   return std::clamp(kRows / group / kLeast * kLeast, kLeast, kMost);
 }
 
-int64_t work_of(const TileList& list) {
-  int64_t pairs = 0;
-  for (const Tile& tile : list.tiles) pairs += tile.queries() * tile.width();
-  return pairs;
+std::vector<TokenBlock> blocks_of(int64_t size, int64_t block) {
+  std::vector<TokenBlock> blocks;
+  for (int64_t begin = 0; begin < size; begin += block) blocks.push_back({begin, std::min(size, begin + block)});
+  return blocks;
 }
 
-void most_work_first(std::vector<TileList>& lists) {
-  std::stable_sort(lists.begin(), lists.end(),
-                   [](const TileList& a, const TileList& b) { return work_of(a) > work_of(b); });
-}
-
-std::vector<TileList> blocks_of(int64_t size, int64_t block) {
-  std::vector<TileList> lists;
-  for (int64_t begin = 0; begin < size; begin += block) lists.push_back({begin, std::min(size, begin + block), {}});
-  return lists;
+// The work of a block is a function of the block.
+template <typename Work>
+void most_work_first(std::vector<TokenBlock>& blocks, Work&& work_of) {
+  std::vector<std::pair<int64_t, TokenBlock>> by_work;
+  for (const TokenBlock& block : blocks) by_work.emplace_back(work_of(block), block);
+  std::stable_sort(by_work.begin(), by_work.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::transform(by_work.begin(), by_work.end(), blocks.begin(), [](const auto& entry) { return entry.second; });
 }
 
 ops::PositionRange range_of(const int32_t* first, const int32_t* end) {
@@ -56,19 +55,42 @@ AttentionSizes::AttentionSizes(const ops::NodeView& view)
 
 TilePlan::TilePlan(const ir::Attrs& attrs, const AttentionSizes& sizes, int64_t key_block)
     : mask_(attrs.flag("placed") ? ops::AttentionMask{} : ops::AttentionMask::from(attrs)),
+      queries_(sizes.queries),
       keys_(sizes.keys),
-      block_rows_(std::min(query_block(sizes.group()), sizes.queries) * sizes.group()),
-      by_query_block_(blocks_of(sizes.queries, query_block(sizes.group()))),
-      by_key_block_(blocks_of(sizes.keys, key_block)) {
-  for (TileList& row : by_query_block_)
-    for (TileList& column : by_key_block_) {
-      Tile tile{row.begin, row.end, column.begin, column.end, true};
-      if (!trim(tile)) continue;
-      row.tiles.push_back(tile);
-      column.tiles.push_back(tile);
+      group_(sizes.group()),
+      query_block_(std::min(query_block(sizes.group()), sizes.queries)),
+      key_block_(key_block),
+      query_blocks_(blocks_of(queries_, query_block_)),
+      key_blocks_(blocks_of(keys_, key_block_)) {
+  most_work_first(query_blocks_, [&](const TokenBlock& queries) { return pairs_in_tiles(queries); });
+  most_work_first(key_blocks_, [&](const TokenBlock& keys) {
+    const ops::KeyRange queries = mask_.queries_seeing({keys.begin, keys.end}, queries_);
+    return (queries.end - queries.begin) * keys.size();
+  });
+}
+
+// Each of the two ranges without gaps: what neighbouring queries see overlaps or touches.
+std::array<ops::KeyRange, 2> TilePlan::keys_seen_by(const TokenBlock& queries) const {
+  std::array<ops::KeyRange, 2> seen{};
+  for (int64_t query = queries.begin; query < queries.end; ++query) {
+    const std::array<ops::KeyRange, 2> keys = mask_.visible_keys(query, keys_);
+    for (size_t part = 0; part < seen.size(); ++part) {
+      if (keys[part].begin == keys[part].end) continue;
+      const bool is_first = seen[part].begin == seen[part].end;
+      seen[part].begin = is_first ? keys[part].begin : std::min(seen[part].begin, keys[part].begin);
+      seen[part].end = std::max(seen[part].end, keys[part].end);
     }
-  most_work_first(by_query_block_);
-  most_work_first(by_key_block_);
+  }
+  return seen;
+}
+
+// Of the trimmed tiles: a tile that holds the end of the first range and the start of the second spans what is between.
+int64_t TilePlan::pairs_in_tiles(const TokenBlock& queries) const {
+  const auto [first, second] = keys_seen_by(queries);
+  int64_t keys = (first.end - first.begin) + (second.end - second.begin);
+  const bool both = first.begin < first.end && second.begin < second.end;
+  if (both && (first.end - 1) / key_block_ == second.begin / key_block_) keys += second.begin - first.end;
+  return queries.size() * keys;
 }
 
 // False when nothing in the tile is visible.

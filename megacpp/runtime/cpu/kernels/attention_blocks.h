@@ -7,6 +7,7 @@
 // elements, so that every product is tall and K and V are packed once a group. Row r belongs to query r / group.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -50,35 +51,67 @@ struct Tile {
   int64_t width() const { return key_end - key_begin; }
 };
 
-/// Tiles of one query block or of one key block.
-struct TileList {
-  int64_t begin, end;  // of the block, in positions
-  std::vector<Tile> tiles;
+/// Consecutive queries or keys.
+struct TokenBlock {
+  int64_t begin, end;  // positions
+
+  int64_t size() const { return end - begin; }
 };
 
+/// Which blocks and tiles there are. Tiles are found when they are visited: their number grows with the square of the
+/// sequence, the blocks' with its length.
 class TilePlan {
  public:
-  /// A tile is at most `key_block` keys wide. Of a `placed` node every tile is planned, as if all were visible.
+  /// A tile is at most `key_block` keys wide. Of a `placed` node every tile is visited, as if all were visible.
   TilePlan(const ir::Attrs& attrs, const AttentionSizes& sizes, int64_t key_block);
 
   /// Most rows of a query block, all heads of the group counted.
-  int64_t block_rows() const { return block_rows_; }
+  int64_t block_rows() const { return query_block_ * group_; }
 
   /// Most work first.
-  const std::vector<TileList>& by_query_block() const { return by_query_block_; }
-  const std::vector<TileList>& by_key_block() const { return by_key_block_; }
+  const std::vector<TokenBlock>& query_blocks() const { return query_blocks_; }
+  const std::vector<TokenBlock>& key_blocks() const { return key_blocks_; }
+
+  /// Calls visit(Tile) for each tile with a visible pair: of a query block by ascending keys, of a key block by
+  /// ascending queries.
+  template <typename Visit>
+  void for_each_tile_of_queries(const TokenBlock& queries, Visit&& visit) const {
+    int64_t unvisited = 0;  // key block
+    for (const ops::KeyRange keys : keys_seen_by(queries)) {
+      if (keys.begin == keys.end) continue;
+      int64_t at = std::max(unvisited, keys.begin / key_block_);
+      for (; at * key_block_ < keys.end; ++at) visit_if_visible(queries, block_of(keys_, key_block_, at), visit);
+      unvisited = at;
+    }
+  }
+  template <typename Visit>
+  void for_each_tile_of_keys(const TokenBlock& keys, Visit&& visit) const {
+    const ops::KeyRange queries = mask_.queries_seeing({keys.begin, keys.end}, queries_);
+    for (int64_t at = queries.begin / query_block_; at * query_block_ < queries.end; ++at)
+      visit_if_visible(block_of(queries_, query_block_, at), keys, visit);
+  }
 
   /// Columns of the tile that `query` sees: 0 <= [0].begin <= [0].end <= [1].begin <= [1].end <= width.
   std::array<ops::KeyRange, 2> visible_columns(const Tile& tile, int64_t query) const;
 
  private:
+  static TokenBlock block_of(int64_t size, int64_t block, int64_t index) {
+    return {index * block, std::min(size, (index + 1) * block)};
+  }
+  template <typename Visit>
+  void visit_if_visible(const TokenBlock& queries, const TokenBlock& keys, Visit&& visit) const {
+    Tile tile{queries.begin, queries.end, keys.begin, keys.end, true};
+    if (trim(tile)) visit(tile);
+  }
+
+  std::array<ops::KeyRange, 2> keys_seen_by(const TokenBlock& queries) const;
+  int64_t pairs_in_tiles(const TokenBlock& queries) const;
   bool trim(Tile& tile) const;
 
   ops::AttentionMask mask_;
-  int64_t keys_;
-  int64_t block_rows_;
-  std::vector<TileList> by_query_block_;
-  std::vector<TileList> by_key_block_;
+  int64_t queries_, keys_, group_;
+  int64_t query_block_, key_block_;
+  std::vector<TokenBlock> query_blocks_, key_blocks_;
 };
 
 /// What tokens of one batch row hide by themselves: keys of another segment and, of a placed node, what the mask says

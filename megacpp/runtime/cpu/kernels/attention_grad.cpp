@@ -86,46 +86,47 @@ class AttentionGrad {
     args.pool.for_each(groups(), [&](int64_t task, int worker) {
       const HeadGroup at(sizes_, task);
       clear_keys(args, at, 0, sizes_.keys);
-      for (const TileList& block : plan_.by_query_block())
+      for (const TokenBlock& block : plan_.query_blocks())
         add_query_block(args, at, block, Want::all, layout_.of(args, worker));
     });
   }
 
   void by_query_block(const KernelArgs& args) const {
-    const int64_t tasks = groups() * static_cast<int64_t>(plan_.by_query_block().size());
+    const int64_t tasks = groups() * static_cast<int64_t>(plan_.query_blocks().size());
     args.pool.for_each(tasks, [&](int64_t task, int worker) {
-      const TileList& block = plan_.by_query_block()[static_cast<size_t>(task / groups())];
+      const TokenBlock& block = plan_.query_blocks()[static_cast<size_t>(task / groups())];
       add_query_block(args, HeadGroup(sizes_, task % groups()), block, Want::query, layout_.of(args, worker));
     });
   }
 
   void by_key_block(const KernelArgs& args) const {
-    const int64_t tasks = groups() * static_cast<int64_t>(plan_.by_key_block().size());
+    const int64_t tasks = groups() * static_cast<int64_t>(plan_.key_blocks().size());
     args.pool.for_each(tasks, [&](int64_t task, int worker) {
-      const TileList& block = plan_.by_key_block()[static_cast<size_t>(task / groups())];
+      const TokenBlock& block = plan_.key_blocks()[static_cast<size_t>(task / groups())];
       const HeadGroup at(sizes_, task % groups());
       const Scratch scratch = layout_.of(args, worker);
       clear_keys(args, at, block.begin, block.end);
       const TokenMask tokens(mask_, tokens_, sizes_, args, at.b);
-      for (Tile tile : block.tiles) {
+      plan_.for_each_tile_of_keys(block, [&](Tile tile) {
         const ops::Cover cover = tokens.trim(tile);
-        if (cover == ops::Cover::none) continue;
+        if (cover == ops::Cover::none) return;
         gather(args, at, tile.query_begin, tile.query_end, scratch);
         add_tile(args, at, tile, cover == ops::Cover::some ? &tokens : nullptr, Want::key_value, scratch);
-      }
+      });
     });
   }
 
-  void add_query_block(const KernelArgs& args, const HeadGroup& at, const TileList& block, Want want,
+  void add_query_block(const KernelArgs& args, const HeadGroup& at, const TokenBlock& block, Want want,
                        const Scratch& scratch) const {
     const AttentionSizes& z = sizes_;
-    const int64_t queries = block.end - block.begin;
+    const int64_t queries = block.size();
     gather(args, at, block.begin, block.end, scratch);
     row_fill(0.0F, scratch.dq, queries * z.group_dim());
     const TokenMask tokens(mask_, tokens_, z, args, at.b);
-    for (Tile tile : block.tiles)
+    plan_.for_each_tile_of_queries(block, [&](Tile tile) {
       if (const ops::Cover cover = tokens.trim(tile); cover != ops::Cover::none)
         add_tile(args, at, tile, cover == ops::Cover::some ? &tokens : nullptr, want, scratch);
+    });
     copy_rows(scratch.dq, z.group_dim(), args.out(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(),
               queries, z.group_dim());
   }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles that a plan visits, against every pair of a small score matrix.
+#include "megacpp/runtime/cpu/kernels/attention_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace megacpp::runtime::cpu {
+namespace {
+
+struct Case {
+  std::string name;
+  int64_t queries, keys, key_block;
+  ir::Attrs mask;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+ir::Attrs mask_of(int64_t causal, int64_t window, int64_t block = 0, int64_t local = 0, int64_t global = 0) {
+  return {{"causal", causal},      {"window", window},        {"sparse_block", block},
+          {"sparse_local", local}, {"sparse_global", global}, {"scale", 1.0}};
+}
+
+class TilePlanTest : public testing::TestWithParam<Case> {
+ protected:
+  TilePlanTest() {
+    const ops::Types types = {{ir::DType::f32, {1, GetParam().queries, 2, 4}},
+                              {ir::DType::f32, {1, GetParam().keys, 1, 4}}};
+    const AttentionSizes sizes({types, types, GetParam().mask});
+    plan_ = std::make_unique<TilePlan>(GetParam().mask, sizes, GetParam().key_block);
+  }
+
+  // The tile's visible keys from the first to the last, and whether all pairs in between are visible.
+  Tile slow_trim(Tile tile) const {
+    int64_t first = tile.key_end, last = tile.key_begin, pairs = 0;
+    for (int64_t query = tile.query_begin; query < tile.query_end; ++query)
+      for (int64_t key = tile.key_begin; key < tile.key_end; ++key) {
+        if (!mask_.visible(query, key)) continue;
+        first = std::min(first, key);
+        last = std::max(last, key + 1);
+        ++pairs;
+      }
+    tile.key_begin = first;
+    tile.key_end = std::max(first, last);
+    tile.masked = pairs < tile.queries() * tile.width();
+    return tile;
+  }
+
+  static std::string text(const Tile& tile) {
+    return std::to_string(tile.query_begin) + "-" + std::to_string(tile.query_end) + " x " +
+           std::to_string(tile.key_begin) + "-" + std::to_string(tile.key_end) + (tile.masked ? " masked" : "");
+  }
+
+  std::vector<std::string> slow_tiles(const std::vector<TokenBlock>& queries,
+                                      const std::vector<TokenBlock>& keys) const {
+    std::vector<std::string> tiles;
+    for (const TokenBlock& q : queries)
+      for (const TokenBlock& k : keys)
+        if (const Tile tile = slow_trim({q.begin, q.end, k.begin, k.end, true}); tile.width() > 0)
+          tiles.push_back(text(tile));
+    return tiles;
+  }
+
+  static std::vector<TokenBlock> in_order(std::vector<TokenBlock> blocks) {
+    std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    return blocks;
+  }
+
+  ops::AttentionMask mask_ = ops::AttentionMask::from(GetParam().mask);
+  std::unique_ptr<TilePlan> plan_;
+};
+
+TEST_P(TilePlanTest, VisitsTheVisibleTilesOfEachBlockInOrder) {
+  for (const TokenBlock& queries : plan_->query_blocks()) {
+    std::vector<std::string> visited;
+    plan_->for_each_tile_of_queries(queries, [&](const Tile& tile) { visited.push_back(text(tile)); });
+    EXPECT_EQ(visited, slow_tiles({queries}, in_order(plan_->key_blocks())));
+  }
+  for (const TokenBlock& keys : plan_->key_blocks()) {
+    std::vector<std::string> visited;
+    plan_->for_each_tile_of_keys(keys, [&](const Tile& tile) { visited.push_back(text(tile)); });
+    EXPECT_EQ(visited, slow_tiles(in_order(plan_->query_blocks()), {keys}));
+  }
+}
+
+// The order decides in which order a task that makes several blocks sums: it must not change.
+TEST_P(TilePlanTest, QueryBlocksWithMostPairsInTheirTilesComeFirst) {
+  const auto pairs_of = [&](const TokenBlock& queries) {
+    int64_t pairs = 0;
+    plan_->for_each_tile_of_queries(queries, [&](const Tile& tile) { pairs += tile.queries() * tile.width(); });
+    return pairs;
+  };
+  std::vector<TokenBlock> expected = in_order(plan_->query_blocks());
+  std::stable_sort(expected.begin(), expected.end(),
+                   [&](const auto& a, const auto& b) { return pairs_of(a) > pairs_of(b); });
+  ASSERT_EQ(expected.size(), plan_->query_blocks().size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(plan_->query_blocks()[i].begin, expected[i].begin) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Masks, TilePlanTest,
+                         testing::Values(Case{"none", 200, 300, 64, mask_of(0, 0)},
+                                         Case{"causal", 330, 330, 64, mask_of(1, 0)},
+                                         Case{"causal_more_keys", 130, 400, 64, mask_of(1, 0)},
+                                         Case{"causal_more_queries", 400, 130, 64, mask_of(1, 0)},
+                                         Case{"window", 330, 330, 64, mask_of(1, 70)},
+                                         Case{"narrow_window", 330, 200, 64, mask_of(1, 1)},
+                                         Case{"window_both_ways", 330, 330, 64, mask_of(0, 90)},
+                                         Case{"sparse", 600, 600, 64, mask_of(1, 0, 24, 3, 2)},
+                                         Case{"sparse_both_ways", 600, 600, 64, mask_of(0, 0, 24, 3, 2)},
+                                         Case{"sparse_window", 600, 600, 64, mask_of(1, 100, 24, 3, 2)},
+                                         Case{"sparse_local_only", 600, 600, 64, mask_of(1, 0, 40, 1, 0)},
+                                         Case{"sparse_global_only", 600, 600, 64, mask_of(1, 0, 40, 0, 2)},
+                                         Case{"sparse_wide_blocks", 600, 600, 64, mask_of(1, 0, 200, 1, 1)}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace megacpp::runtime::cpu
