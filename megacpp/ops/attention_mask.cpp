@@ -20,6 +20,15 @@ PositionRange blocks_of(PositionRange positions, int64_t block) {
   return {positions.low / block, positions.high / block};
 }
 
+// Sum over i in `of` of i + shift - within.begin, each brought into 0 .. the range's length.
+int64_t sum_clamped(KeyRange of, int64_t shift, KeyRange within) {
+  const int64_t first = of.begin + shift, end = of.end + shift;
+  const int64_t rising_begin = std::clamp(within.begin, first, end), rising_end = std::clamp(within.end, first, end);
+  const int64_t rising = rising_end - rising_begin;
+  return rising * (rising_begin - within.begin) + rising * (rising - 1) / 2 +
+         (end - rising_end) * (within.end - within.begin);
+}
+
 }  // namespace
 
 AttentionMask AttentionMask::from(const ir::Attrs& attrs) {
@@ -42,12 +51,19 @@ std::array<KeyRange, 2> AttentionMask::visible_keys(int64_t query, int64_t keys)
   KeyRange band{0, keys};
   if (causal) band.end = std::min(band.end, query + 1);
   if (window > 0) band.begin = std::max(band.begin, query - window + 1);
-  if (sparse_block == 0) return {intersect(band, {0, keys}), KeyRange{}};
+  std::array<KeyRange, 2> ranges = sparse_keys(query, keys);
+  for (KeyRange& range : ranges) range = intersect(band, range);
+  return ranges;
+}
+
+std::array<KeyRange, 2> AttentionMask::sparse_keys(int64_t query, int64_t keys) const {
+  const KeyRange all{0, keys};
+  if (sparse_block == 0) return {all, KeyRange{}};
   const int64_t block = query / sparse_block;
   const KeyRange global{0, sparse_global * sparse_block};
   const KeyRange local{std::max(global.end, (block - sparse_local + 1) * sparse_block),
                        (block + sparse_local) * sparse_block};
-  return {intersect(band, global), intersect(band, local)};
+  return {intersect(all, global), intersect(all, local)};
 }
 
 KeyRange AttentionMask::queries_seeing(KeyRange keys, int64_t queries) const {
@@ -73,11 +89,23 @@ Cover AttentionMask::cover(PositionRange queries, PositionRange keys) const {
   return both(cover, either(global, local));
 }
 
+// By runs of queries whose sparse blocks are the same ones: the work does not grow with the tokens of a run.
 int64_t AttentionMask::visible_pairs(int64_t queries, int64_t keys) const {
+  const int64_t run = sparse_block == 0 ? queries : sparse_block;
   int64_t pairs = 0;
-  for (int64_t query = 0; query < queries; ++query)
-    for (const KeyRange range : visible_keys(query, keys)) pairs += range.end - range.begin;
+  for (int64_t begin = 0; begin < queries; begin += run) {
+    const KeyRange of_queries{begin, std::min(queries, begin + run)};
+    for (const KeyRange range : sparse_keys(begin, keys)) pairs += pairs_in(of_queries, range);
+  }
   return pairs;
+}
+
+// A query's band of keys moves with it: [query - window + 1, query + 1).
+int64_t AttentionMask::pairs_in(KeyRange queries, KeyRange keys) const {
+  const int64_t all = (queries.end - queries.begin) * (keys.end - keys.begin);
+  const int64_t ended = causal ? sum_clamped(queries, 1, keys) : 0;  // of the band's ends, from keys.begin
+  const int64_t begun = window > 0 ? sum_clamped(queries, 1 - window, keys) : 0;
+  return (causal ? ended : all) - begun;
 }
 
 int64_t AttentionMask::expected_pairs(int64_t queries, int64_t keys) const {

@@ -58,6 +58,12 @@ struct AttentionMask {
   /// The same for runs from unknown places: a causal query sees half of the keys, and never more than its window or its
   /// sparse blocks hold.
   int64_t expected_pairs(int64_t queries, int64_t keys) const;
+
+ private:
+  /// As visible_keys, by sparse blocks alone.
+  std::array<KeyRange, 2> sparse_keys(int64_t query, int64_t keys) const;
+  /// Visible pairs of queries that see all of `keys` by sparse blocks.
+  int64_t pairs_in(KeyRange queries, KeyRange keys) const;
 };
 
 /// Where the operands that describe tokens stand, behind `first` others: i32 segments of the queries [b,s] and of the

@@ -48,7 +48,23 @@ TEST(AttentionMaskTest, CoverOfOnePairIsExact) {
 }
 
 TEST(AttentionMaskTest, CountsEqualThePairs) {
-  for (const AttentionMask& mask : masks()) EXPECT_EQ(mask.visible_pairs(9, 9), pairs_seen(mask, {0, 8}, {0, 8}));
+  for (const AttentionMask& mask : masks())
+    for (const int64_t queries : {1, 2, 5, 9, 12})
+      for (const int64_t keys : {1, 3, 6, 9, 14})
+        EXPECT_EQ(mask.visible_pairs(queries, keys), pairs_seen(mask, {0, queries - 1}, {0, keys - 1}))
+            << queries << " queries, " << keys << " keys, window " << mask.window << ", block " << mask.sparse_block;
+}
+
+TEST(AttentionMaskTest, QueriesThatSeeAKeyAreInTheRange) {
+  for (const AttentionMask& mask : masks())
+    for (int64_t key = 0; key < 12; ++key)
+      for (const int64_t length : {1, 2, 5}) {
+        const KeyRange range = mask.queries_seeing({key, key + length}, 12);
+        for (int64_t query = 0; query < 12; ++query)
+          if (pairs_seen(mask, {query, query}, {key, key + length - 1}) > 0) {
+            EXPECT_TRUE(range.begin <= query && query < range.end) << query << " of " << key << " + " << length;
+          }
+      }
 }
 
 TEST(AttentionMaskTest, RunsFromUnknownPlacesAreExpectedToSeeHalfOrTheirWindow) {
