@@ -50,12 +50,12 @@ Measurement measure(const recipe::Recipe& recipe, Placement placement) {
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
   for (const compile::PassTime& pass : compiled.passes) best.compile_seconds += pass.seconds;
   const compile::StagePrograms& chip = compiled.stages[0];
+  const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
-    const emit::Module module =
-        emit::write_step({chip.find(compile::ProgramKind::micro_step).graph,
-                          chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps, chip.inputs},
-                         compiled.mesh, placement);
+    const emit::Module module = emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph,
+                                                  recipe.train.micro_steps, chip.inputs, micro_step.outputs},
+                                                 compiled.mesh, placement);
     best.seconds = std::min(best.seconds, seconds_since(start));
     best.bytes = module.text.size();
   }

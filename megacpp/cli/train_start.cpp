@@ -45,13 +45,9 @@ std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled&
   if (recipe.backend != "xla")
     return fmt::format("backend    {}, {} threads, compiled in {:.0f} ms, {} fallbacks\n", recipe.backend,
                        runtime::threads_for(recipe), milliseconds, compiled.fallbacks.size());
-  const char* const experts =
-      compiled.expert_loads.empty()
-          ? ""
-          : "experts    load of single experts is not measured: a step on XLA leaves state and scalars only\n";
   return fmt::format("backend    xla, plugin {}, collectives placed by {}, emitted in {:.0f} ms\n", recipe.xla.plugin,
                      recipe.xla.placement, milliseconds) +
-         runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel) + experts;
+         runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel);
 }
 
 std::string recompute_line(const fit::Estimate& estimate) {

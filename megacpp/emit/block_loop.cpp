@@ -145,6 +145,20 @@ class PassFinder {
   const BlockLoop& loop_;
 };
 
+// The names of a pass's values, one for each iteration.
+template <typename NameOf>
+std::vector<std::string> in_order_of_blocks(const Pass& pass, const std::vector<ir::ValueId>& values,
+                                            const NameOf& name_of) {
+  std::vector<std::string> names(pass.count);
+  for (size_t j = 0; j < pass.count; ++j) names[pass.place(j)] = name_of(values[j]);
+  return names;
+}
+
+bool are_distinct(const std::vector<std::string>& names) {
+  const std::set<std::string> distinct(names.begin(), names.end());
+  return distinct.size() == names.size() && !distinct.contains("");
+}
+
 }  // namespace
 
 Outlined outlined(const ir::Graph& graph) { return {graph, outline(graph)}; }
@@ -168,13 +182,28 @@ std::vector<std::vector<std::string>> stacked_inputs(const Outlined& outlined, s
     for (const std::vector<PassRead>& reads : pass.reads)
       for (const PassRead& read : reads) {
         if (read.from != PassRead::From::each) continue;
-        std::vector<std::string> names(pass.count);
-        for (size_t j = 0; j < pass.count; ++j) {
-          const ir::Node& maker = outlined.graph.producer(read.values[j]);
-          if (maker.op == ir::kInputOp) names[pass.place(j)] = maker.attrs.text("name");
-        }
-        const std::set<std::string> distinct(names.begin(), names.end());
-        if (distinct.size() == names.size() && !distinct.contains("")) stacks.push_back(std::move(names));
+        std::vector<std::string> names = in_order_of_blocks(pass, read.values, [&](ir::ValueId value) {
+          const ir::Node& maker = outlined.graph.producer(value);
+          return maker.op == ir::kInputOp ? maker.attrs.text("name") : "";
+        });
+        if (are_distinct(names)) stacks.push_back(std::move(names));
+      }
+  return stacks;
+}
+
+std::vector<std::vector<std::string>> stacked_reports(const Outlined& outlined, std::span<const Pass> passes) {
+  std::unordered_map<uint32_t, std::string> reports;  // by value
+  for (const ir::Output& output : outlined.graph.outputs())
+    if (output.donated.empty()) reports.emplace(output.value.index, output.name);
+  std::vector<std::vector<std::string>> stacks;
+  for (const Pass& pass : passes)
+    for (const std::vector<PassLeaf>& leaves : pass.leaves)
+      for (const PassLeaf& leaf : leaves) {
+        std::vector<std::string> names = in_order_of_blocks(pass, leaf.values, [&](ir::ValueId value) {
+          const auto at = reports.find(value.index);
+          return at == reports.end() ? "" : at->second;
+        });
+        if (are_distinct(names)) stacks.push_back(std::move(names));
       }
   return stacks;
 }

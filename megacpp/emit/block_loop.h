@@ -69,4 +69,8 @@ std::vector<Pass> passes_of(const Outlined& outlined, const BlockLoop& loop);
 /// Names of inputs that the passes read one of in each iteration, in the order of blocks.
 std::vector<std::vector<std::string>> stacked_inputs(const Outlined& outlined, std::span<const Pass> passes);
 
+/// Names of outputs that are no state (Output::donated) and that the passes make one of in each iteration, in the order
+/// of blocks.
+std::vector<std::vector<std::string>> stacked_reports(const Outlined& outlined, std::span<const Pass> passes);
+
 }  // namespace megacpp::emit

@@ -95,6 +95,25 @@ TEST(BlockLoopTest, TheShortestPeriodOfTheMostBlocksIsTaken) {
   EXPECT_FALSE(loop->places.contains("block08"));
 }
 
+// Of the products that leave the backward pass some are state: those are no reports.
+TEST(BlockLoopTest, ReportsOfAPassAreNamedInTheOrderOfBlocks) {
+  ir::Graph graph = there_and_back(5);
+  const Outlined all_state = outlined(graph);
+  EXPECT_TRUE(stacked_reports(all_state, passes_of(all_state, *loop_of(all_state))).empty());
+  std::string text = ir::print(graph);
+  for (int b = 0; b < 5; ++b) {
+    const std::string donation = fmt::format(" donates \"w{}\"", b);
+    text.erase(text.find(donation), donation.size());
+  }
+  graph = ir::parse(text);
+  const Outlined program = outlined(graph);
+  const std::vector<Pass> passes = passes_of(program, *loop_of(program));
+  const std::vector<Names> stacks = stacked_reports(program, passes);
+  ASSERT_EQ(stacks.size(), 1u);
+  EXPECT_EQ(stacks[0].size(), passes[1].count) << "made by the backward pass, which descends";
+  EXPECT_LT(stacks[0].front(), stacks[0].back());
+}
+
 std::string function_text(const ir::Graph& graph, const std::vector<Slot>& inputs, const std::vector<Slot>& outputs) {
   const Outlined program = outlined(graph);
   int64_t channel = 1;

@@ -20,11 +20,12 @@ enum class Placement : uint8_t { xla, megacpp };
 /// dimension, split over them.
 struct Port {
   std::string name;
-  std::vector<std::string> stacked;  // names along a new first dimension, `name` the first of them; empty: none
-  bool is_per_micro_step = false;    // one for each micro-step, along the first dimension
-  ir::TensorType whole;              // as the module sees it, padding of all chips included
-  ir::TensorType local;              // bytes of one chip
-  ir::Sharding sharding;             // of `whole`
+  /// Names along a new first dimension, `name` the first of them; empty: none. Batches and reports of a step have one
+  /// more before it, for its micro-steps.
+  std::vector<std::string> stacked;
+  ir::TensorType whole;   // as the module sees it, padding of all chips included
+  ir::TensorType local;   // bytes of one chip
+  ir::Sharding sharding;  // of `whole`
 };
 
 struct Module {

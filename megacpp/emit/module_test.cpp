@@ -176,26 +176,68 @@ constexpr const char* kUpdate = R"(graph "update" {
 }
 )";
 
-Module step_of(int64_t micro_steps, const ir::Mesh& mesh, Placement placement, const partition::Placements& inputs) {
-  return write_step({ir::parse(kMicroStep), ir::parse(kUpdate), micro_steps, inputs}, mesh, placement);
+Module step_of(int64_t micro_steps, const ir::Mesh& mesh, Placement placement, const partition::Placements& inputs,
+               const partition::Placements& reports = {}) {
+  return write_step({ir::parse(kMicroStep), ir::parse(kUpdate), micro_steps, inputs, reports}, mesh, placement);
 }
 
 TEST(ModuleTest, AStepKeepsItsStateAndHidesItsGradients) {
   const Module module = step_of(3, ir::Mesh(), Placement::megacpp, {});
   EXPECT_EQ(names_of(module.arguments), (Names{"batch.ids", "w", "lr"}));
-  EXPECT_EQ(names_of(module.results), (Names{"norm", "w", "loss"}));
+  EXPECT_EQ(names_of(module.results), (Names{"norm", "w", "loss", "counts"}));
   EXPECT_EQ(donations_of(module), (Names{"w -> w"}));
 }
 
-TEST(ModuleTest, MicroBatchesEnterStackedAndScalarReportsLeaveStacked) {
+TEST(ModuleTest, MicroBatchesEnterStackedAndReportsLeaveStacked) {
   for (const int64_t micro_steps : {1, 3}) {
     const Module module = step_of(micro_steps, ir::Mesh(), Placement::megacpp, {});
     EXPECT_EQ(module.arguments[0].whole.shape, (ir::Shape{micro_steps, 2, 4}));
     EXPECT_EQ(module.results[2].whole.shape, (ir::Shape{micro_steps}));
+    EXPECT_EQ(module.results[3].whole.shape, (ir::Shape{micro_steps, 4}));
     EXPECT_EQ(count_of(module.text, "stablehlo.while"), micro_steps > 1 ? 1u : 0u);
     EXPECT_EQ(count_of(module.text, "func.call @micro_step("), 1u);
     EXPECT_EQ(count_of(module.text, "func.func"), 3u);
   }
+}
+
+TEST(ModuleTest, ReportsLeaveAsTheyAreSharded) {
+  const partition::Placements reports = {{"counts", placed({ir::DType::f32, {4}}, "model")}};
+  const Module whole = step_of(2, kMesh, Placement::xla, {}, reports);
+  EXPECT_EQ(whole.results[3].whole.shape, (ir::Shape{2, 6}));
+  EXPECT_EQ(whole.results[3].local.shape, (ir::Shape{2, 2}));
+  const Module of_one_chip = step_of(2, kMesh, Placement::megacpp, {}, reports);
+  EXPECT_EQ(of_one_chip.results[3].whole.shape, (ir::Shape{2, 12}));
+  EXPECT_EQ(of_one_chip.results[3].local.shape, (ir::Shape{2, 4}));
+}
+
+// Every block counts something: {blocks} weights of four, and nothing to update.
+Module counting_step(int blocks, bool is_rolled) {
+  std::string text = "graph \"micro_step\" {\n", outputs;
+  for (int b = 0; b < blocks; ++b)
+    text += fmt::format("  %{} = input() {{dtype=\"f32\", name=\"w{}\", shape=[4]}} : f32[4] @block{:02}.E #weight\n",
+                        b, b, b);
+  text += fmt::format("  %{} = constant() {{dtype=\"f32\", shape=[4], value=1.0}} : f32[4] @embed\n", blocks);
+  for (int b = 0; b < blocks; ++b) {
+    const int sum = blocks + 1 + 2 * b, before = b == 0 ? blocks : sum - 2;
+    text += fmt::format("  %{} = add(%{}, %{}) : f32[4] @block{:02}.E\n", sum, before, b, b);
+    text += fmt::format("  %{} = exp(%{}) : f32[4] @block{:02}.E\n", sum + 1, sum, b);
+    outputs += fmt::format("  output \"load{}\" = %{}\n", b, sum + 1);
+  }
+  text += fmt::format("  %{} = exp(%{}) : f32[4] @head\n  output \"y\" = %{}\n", 3 * blocks + 1, 3 * blocks - 1,
+                      3 * blocks + 1);
+  const ir::Graph micro_step = ir::parse(text + outputs + "}\n"), update = ir::parse("graph \"update\" {\n}\n");
+  return write_step({micro_step, update, 3, {}, {}}, ir::Mesh(), Placement::megacpp, {.is_rolled = is_rolled});
+}
+
+TEST(ModuleTest, ReportsOfBlocksInALoopLeaveAsOneStack) {
+  const Module rolled = counting_step(4, true), unrolled = counting_step(4, false);
+  ASSERT_EQ(names_of(rolled.results), (Names{"y", "load0"}));
+  EXPECT_EQ(rolled.results[1].stacked, (Names{"load0", "load1", "load2", "load3"}));
+  EXPECT_EQ(rolled.results[1].whole.shape, (ir::Shape{3, 4, 4})) << "micro-steps, blocks, elements";
+  EXPECT_EQ(count_of(rolled.text, "stablehlo.concatenate"), 0u) << "the loop's own stack leaves";
+  EXPECT_EQ(names_of(unrolled.results), (Names{"y", "load0", "load1", "load2", "load3"}));
+  EXPECT_EQ(unrolled.results[4].whole.shape, (ir::Shape{3, 4}));
+  EXPECT_TRUE(unrolled.results[4].stacked.empty());
 }
 
 // Micro-batches are padded where they are split, not where they are stacked.

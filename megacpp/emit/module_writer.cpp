@@ -19,7 +19,7 @@ void ModuleWriter::add_function(const FunctionRequest& request) {
 Port ModuleWriter::port(const std::string& name, const ir::TensorType& type,
                         const partition::Placements& placements) const {
   const auto at = placements.find(name);
-  Port port{name, {}, false, type, type, ir::Sharding::replicated(type.shape.size())};
+  Port port{name, {}, type, type, ir::Sharding::replicated(type.shape.size())};
   if (at == placements.end()) return port;
   port.sharding = at->second.sharding;
   if (placement_ == Placement::xla) {

@@ -18,7 +18,7 @@ using ops::HloType;
 using ops::HloValue;
 using ops::HloWriter;
 
-// Both programs of a step, cut alike, and which of their state is stacked.
+// Both programs of a step, cut alike, and which of their state and reports is stacked.
 struct RolledStep {
   Outlined micro_step, update;
   std::vector<Pass> micro_passes = {}, update_passes = {};
@@ -32,7 +32,8 @@ struct RolledStep {
     micro_passes = passes_of(micro_step, *loop);
     update_passes = passes_of(update, *loop);
     std::set<std::string> taken;
-    for (auto stacks_of_program : {stacked_inputs(micro_step, micro_passes), stacked_inputs(update, update_passes)})
+    for (auto stacks_of_program : {stacked_inputs(micro_step, micro_passes), stacked_inputs(update, update_passes),
+                                   stacked_reports(micro_step, micro_passes)})
       for (std::vector<std::string>& names : stacks_of_program) {
         if (std::ranges::any_of(names, [&](const std::string& name) { return taken.contains(name); })) continue;
         taken.insert(names.begin(), names.end());
@@ -71,6 +72,7 @@ class StepWriter {
     }
     run_micro_steps(micro_step);
     leave(update, call(writer_.body(), update, values_));
+    leave_reports(micro_step);
     return writer_.finish();
   }
 
@@ -85,15 +87,12 @@ class StepWriter {
     return names;
   }
 
-  // What a step needs of a program: state it replaces, unless it begins every step as zeros anyway, and reports.
+  // What a step needs of a program: reports and the state it replaces, unless the update sets it to zero.
   std::vector<std::string> names_of_outputs(const ir::Graph& graph) const {
     const bool is_update = &graph == &step_.update;
     std::vector<std::string> names;
-    for (const ir::Output& output : graph.outputs()) {
-      const bool is_scalar = graph.type(output.value).shape.empty();
-      if (is_update ? !transient_.contains(output.name) : !output.donated.empty() || is_scalar)
-        names.push_back(output.name);
-    }
+    for (const ir::Output& output : graph.outputs())
+      if (!is_update || !transient_.contains(output.name)) names.push_back(output.name);
     return names;
   }
 
@@ -129,7 +128,7 @@ class StepWriter {
         values_[name] = writer_.argument(writer_.stack_port({name}, step_.micro_steps, type, step_.inputs), stacked);
       } else {
         argument_of_[name] = next_argument_;
-        values_[name] = writer_.argument(port_of(slot, type), slot_type(slot, type));
+        values_[name] = writer_.argument(port_of(slot, type, step_.inputs), slot_type(slot, type));
       }
       ++next_argument_;
     }
@@ -139,9 +138,13 @@ class StepWriter {
     return graph.type(*graph.find_output(name));
   }
 
-  Port port_of(const Slot& slot, const ir::TensorType& type) const {
-    return slot.is_stack() ? writer_.stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, step_.inputs)
-                           : writer_.port(slot.names[0], type, step_.inputs);
+  static ir::TensorType type_of_result(const FunctionRequest& request, const Slot& slot) {
+    return slot_type(slot, type_of_output(request.program.graph, slot.names[0]));
+  }
+
+  Port port_of(const Slot& slot, const ir::TensorType& type, const partition::Placements& placements) const {
+    return slot.is_stack() ? writer_.stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, placements)
+                           : writer_.port(slot.names[0], type, placements);
   }
 
   // One constant for all of a type.
@@ -155,8 +158,7 @@ class StepWriter {
     std::vector<HloValue> operands;
     std::vector<HloType> types;
     for (const Slot& slot : request.inputs) operands.push_back(values.at(slot.names[0]));
-    for (const Slot& slot : request.outputs)
-      types.push_back(ops::hlo_type(slot_type(slot, type_of_output(request.program.graph, slot.names[0]))));
+    for (const Slot& slot : request.outputs) types.push_back(ops::hlo_type(type_of_result(request, slot)));
     const std::vector<HloValue> results = w.call(request.name, operands, types);
     Values left;
     for (size_t i = 0; i < results.size(); ++i) left[request.outputs[i].names[0]] = results[i];
@@ -168,11 +170,13 @@ class StepWriter {
     HloWriter& w = writer_.body();
     std::vector<std::string> reported, state;
     std::vector<HloValue> carried;
-    for (const Slot& slot : request.outputs)
-      (values_.contains(slot.names[0]) ? state : reported).push_back(slot.names[0]);
-    for (const std::string& name : reported)
-      carried.push_back(
-          w.constant(0, {ops::hlo_type(type_of_output(step_.micro_step, name)).element, {step_.micro_steps}}));
+    for (const Slot& slot : request.outputs) {
+      const bool is_state = values_.contains(slot.names[0]);
+      (is_state ? state : reported).push_back(slot.names[0]);
+      if (is_state) continue;
+      const HloType one = ops::hlo_type(type_of_result(request, slot));
+      carried.push_back(w.constant(0, {one.element, with_first(step_.micro_steps, one.shape)}));
+    }
     for (const std::string& name : state) carried.push_back(values_.at(name));
     const auto body = [&](const HloValue& micro, const std::vector<HloValue>& given) {
       Values values = values_;
@@ -194,27 +198,33 @@ class StepWriter {
     for (const Slot& slot : update.outputs) {
       const std::string& name = slot.names[0];
       const auto donor = argument_of_.find(name);
-      writer_.result(port_of(slot, type_of_output(step_.update, name)), left.at(name),
+      writer_.result(port_of(slot, type_of_output(step_.update, name), step_.inputs), left.at(name),
                      donor == argument_of_.end() ? std::nullopt : std::optional(donor->second));
     }
-    for (const auto& [name, value] : reports_) {
-      const ir::TensorType type{type_of_output(step_.micro_step, name).dtype, value.type.shape};
-      Port port = writer_.port(name, type, {});
-      port.is_per_micro_step = true;
-      writer_.result(port, value, std::nullopt);
+  }
+
+  void leave_reports(const FunctionRequest& micro_step) {
+    for (const Slot& slot : micro_step.outputs) {
+      const auto report = reports_.find(slot.names[0]);
+      if (report == reports_.end()) continue;
+      Port port = port_of(slot, type_of_output(step_.micro_step, slot.names[0]), step_.reports);
+      for (ir::TensorType* seen : {&port.whole, &port.local})
+        seen->shape = with_first(step_.micro_steps, std::move(seen->shape));
+      port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
+      writer_.result(port, report->second, std::nullopt);
     }
   }
 
   const Step& step_;
   RolledStep rolled_;
   ModuleWriter writer_;
-  std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state
+  std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state or report
   std::set<std::string> transient_;  // set to zero by the update: begins a step as zeros
   Values values_;
   std::map<std::string, HloValue> zeros_;      // by type
   std::map<std::string, size_t> argument_of_;  // state
   size_t next_argument_ = 0;
-  Values reports_;
+  Values reports_;  // of all micro-steps
 };
 
 }  // namespace

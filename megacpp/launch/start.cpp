@@ -21,7 +21,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = options.transport;
-  if (runtime::backend_named(recipe.backend).runs_node_by_node) load.fetches = train::expert_fetches(*started.compiled);
+  load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
   if (options.after_load) options.after_load(*started.run);
   train::confirm_start(estimate.plan, *started.compiled, *started.run);

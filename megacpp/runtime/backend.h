@@ -36,8 +36,8 @@ struct Backend {
   std::function<std::unique_ptr<Executable>(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&)> load;
   /// Ways in which its chips exchange tensors; empty: its compiler's own.
   std::vector<std::string> transports = {};
-  /// Whether it runs one node after the other, and so can check values, profile ops, trace, and leave outputs that are
-  /// no scalars: per-expert load.
+  /// Whether it runs one node after the other, and so can check values, profile ops and trace. One that does not runs
+  /// a step as one program.
   bool runs_node_by_node = true;
   /// What of a recipe it cannot run.
   std::function<base::Decision(const recipe::Recipe&)> runs;

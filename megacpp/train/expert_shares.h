@@ -20,8 +20,7 @@ struct ExpertShares {
   double imbalance() const;
 };
 
-/// The outputs to fetch for them: LoadOptions::fetches, on backends that leave more than scalars. Empty without
-/// experts.
+/// The outputs to fetch for them: LoadOptions::fetches. Empty without experts.
 std::vector<std::string> expert_fetches(const compile::Compiled& compiled);
 
 /// Of the step that ran last, in the order of the model. Without blocks whose outputs were not fetched, or are made by

@@ -114,13 +114,18 @@ std::vector<double> RunState::summed_output(const std::string& name) const {
     const partition::Placement& placement = placement_of_output(name, chip);
     whole.resize(static_cast<size_t>(placement.whole.elements()));
     is_known.resize(whole.size());
+    const std::vector<ir::LocalRun> pieces =
+        ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip);
+    const bool is_copy = std::ranges::all_of(
+        pieces, [&](const ir::LocalRun& piece) { return is_known[static_cast<size_t>(piece.whole)]; });
+    if (is_copy) continue;                                         // replicated: no second transfer from the devices
     const std::vector<float> values = run_.fetch_f32(name, chip);  // [micro-steps, the chip's part]
     const auto count = static_cast<size_t>(
         ir::num_elements(ir::local_shape(placement.whole.shape, placement.sharding, compiled_.mesh)));
-    for (const ir::LocalRun& piece : ir::local_runs(placement.whole.shape, placement.sharding, compiled_.mesh, chip))
+    for (const ir::LocalRun& piece : pieces)
       for (int64_t i = 0; i < piece.count; ++i) {
         const auto to = static_cast<size_t>(piece.whole + i);
-        if (is_known[to]) continue;  // replicated
+        if (is_known[to]) continue;
         is_known[to] = true;
         for (size_t at = static_cast<size_t>(piece.local + i); at < values.size(); at += count)
           whole[to] += static_cast<double>(values[at]);

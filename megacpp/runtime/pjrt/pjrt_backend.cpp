@@ -36,6 +36,30 @@ struct ReadStack {
   Bytes bytes;
 };
 
+// Where the tensors of a module's arguments or results are, by name: which of them, and which member of a stack.
+using Places = std::map<std::string, std::pair<size_t, size_t>>;
+
+Places places_of(const std::vector<emit::Port>& ports) {
+  Places places;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    places[ports[i].name] = {i, 0};
+    for (size_t k = 0; k < ports[i].stacked.size(); ++k) places[ports[i].stacked[k]] = {i, k};
+  }
+  return places;
+}
+
+// Refused before XLA compiles anything.
+emit::Module require_reports(emit::Module module, const std::vector<FetchedOutput>& fetched) {
+  const Places arguments = places_of(module.arguments), results = places_of(module.results);
+  for (const FetchedOutput& output : fetched)
+    MEGACPP_REQUIRE(results.contains(output.name) && !arguments.contains(output.name), E1505,
+                    {.where = "fetched output '" + output.name + "'",
+                     .got = "backend xla, whose training step keeps state and sums of gradients to itself",
+                     .wanted = "an output that is no state",
+                     .next = "fetch loss or another metric, or set backend: cpu"});
+  return module;
+}
+
 LoadedProgram load_program(const Client& client, const std::string& text, const CompileOptions& options,
                            const std::filesystem::path& cache) {
   if (cache.empty()) return compile(client, text, options, "no cache");
@@ -46,7 +70,9 @@ class PjrtExecutable : public Executable {
  public:
   PjrtExecutable(const compile::Compiled& compiled, const PluginOptions& plugin, const LoadOptions& options)
       : Executable(compiled, options.fetches),
-        module_(module_of(compiled, plugin.placement, plugin.plugin)),
+        module_(require_reports(module_of(compiled, plugin.placement, plugin.plugin), ports(0).outputs)),
+        argument_(places_of(module_.arguments)),
+        result_(places_of(module_.results)),
         plugin_(Plugin::load(plugin.plugin)),
         client_(client_for(plugin_, compiled.mesh.chips())),
         program_(load_program(client_, module_.text,
@@ -60,13 +86,6 @@ class PjrtExecutable : public Executable {
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
     require_fit();
     raise_faults(faults_, memory::OomClass::load, compiled, limits_);
-    for (size_t i = 0; i < module_.arguments.size(); ++i) {
-      const emit::Port& port = module_.arguments[i];
-      argument_[port.name] = {i, 0};
-      for (size_t k = 0; k < port.stacked.size(); ++k) argument_[port.stacked[k]] = {i, k};
-    }
-    for (size_t i = 0; i < module_.results.size(); ++i) result_[module_.results[i].name] = i;
-    for (const FetchedOutput& output : ports(0).outputs) require_left(output);
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
       arguments_[chip].resize(module_.arguments.size());
       host_.emplace_back(module_.arguments.size());
@@ -169,8 +188,22 @@ class PjrtExecutable : public Executable {
 
   void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const override {
     MEGACPP_CHECK(steps_ > 0) << "'" << output.name << "' is fetched before the first step";
-    const Buffer& buffer = *results_[static_cast<size_t>(chip)][result_.at(output.name)];
-    in_step(steps_ - 1, [&] { buffer.to_host(values); });
+    const auto [index, place] = result_.at(output.name);
+    const Buffer& buffer = *results_[static_cast<size_t>(chip)][index];
+    const size_t members = module_.results[index].stacked.size();
+    if (members == 0) {
+      in_step(steps_ - 1, [&] { buffer.to_host(values); });
+      return;
+    }
+    // [micro-steps, members, ...]: blocks are fetched one after the other, so the stack is copied to the host once.
+    Bytes& stack = fetched_[{chip, index}];
+    if (stack.empty()) {
+      stack.resize(values.size() * members);
+      in_step(steps_ - 1, [&] { buffer.to_host(stack); });
+    }
+    const size_t size = values.size() / output.actions.size();
+    for (size_t micro = 0; micro < output.actions.size(); ++micro)
+      std::memcpy(values.data() + micro * size, stack.data() + (micro * members + place) * size, size);
   }
 
  private:
@@ -190,14 +223,6 @@ class PjrtExecutable : public Executable {
     const std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(chips()), &needed);
     const memory::FitCheck fit = memory::check_fit(plans, {.of_chips = limits_});
     if (fit.misfit) throw memory::misfit_error(fit, compiled().mesh, host_name());
-  }
-
-  void require_left(const FetchedOutput& output) const {
-    MEGACPP_REQUIRE(result_.contains(output.name) && !argument_.contains(output.name), E1505,
-                    {.where = "fetched output '" + output.name + "'",
-                     .got = "backend xla, whose training step leaves state and scalars only",
-                     .wanted = "an output that its program leaves",
-                     .next = "fetch a scalar, or set backend: cpu"});
   }
 
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
@@ -238,6 +263,7 @@ class PjrtExecutable : public Executable {
         given[chip].push_back(&*arguments_[chip][i]);
       }
     read_.chip = -1;
+    fetched_.clear();
     Execution execution = program_.execute(given);
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
       results_[chip].clear();
@@ -255,12 +281,11 @@ class PjrtExecutable : public Executable {
   }
 
   emit::Module module_;
+  Places argument_, result_;
   const Plugin& plugin_;
   Client client_;
   LoadedProgram program_;
-  std::map<std::string, std::pair<size_t, size_t>> argument_;  // by name: where, and which of a stack
-  std::map<std::string, size_t> result_;                       // by name
-  std::vector<int64_t> limits_;                                // by chip, as LoadOptions
+  std::vector<int64_t> limits_;  // by chip, as LoadOptions
   Faults faults_;
   std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   int64_t steps_ = 0;                                          // run so far
@@ -268,7 +293,8 @@ class PjrtExecutable : public Executable {
   std::vector<std::vector<HostCopy>> host_;                    // [chip][argument]: on its way to the device
   std::vector<std::vector<std::optional<Buffer>>> results_;    // [chip][result] of the last step; state has moved on
   mutable ReadStack read_;
-  std::optional<int64_t> planned_bytes_;  // of a chip; nothing where the plugin keeps no account
+  mutable std::map<std::pair<int64_t, size_t>, Bytes> fetched_;  // by chip and result: stacks of the last step
+  std::optional<int64_t> planned_bytes_;                         // of a chip; nothing where the plugin keeps no account
 };
 
 }  // namespace

@@ -23,10 +23,13 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
     const compile::Program& program = chip.find(ProgramKind::gradients);
     return emit::write_program(program.graph, compiled.mesh, chip.inputs, program.outputs, placement, options);
   }
-  const int64_t micro_steps = static_cast<int64_t>(chip.step.size()) - 1;
-  return emit::write_step(
-      {chip.find(ProgramKind::micro_step).graph, chip.find(ProgramKind::update).graph, micro_steps, chip.inputs},
-      compiled.mesh, placement, options);
+  const compile::Program& micro_step = chip.find(ProgramKind::micro_step);
+  return emit::write_step({.micro_step = micro_step.graph,
+                           .update = chip.find(ProgramKind::update).graph,
+                           .micro_steps = static_cast<int64_t>(chip.step.size()) - 1,
+                           .inputs = chip.inputs,
+                           .reports = micro_step.outputs},
+                          compiled.mesh, placement, options);
 }
 
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,

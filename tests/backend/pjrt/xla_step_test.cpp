@@ -2,7 +2,7 @@
 // Steps on XLA's CPU plugin: the contract of all backends, and what the host asks of the devices between two logs.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <ostream>
 
 #include "tests/backend/executable_contract.h"
 #include "tests/support/cpu_plugin.h"
@@ -19,6 +19,14 @@ class XlaStepTest : public CpuPluginTest {
 recipe::Recipe on_plugin(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), {"backend=xla", std::string("xla.plugin=") + MEGACPP_PJRT_CPU_PLUGIN});
   return small_recipe(overrides);
+}
+
+// Four experts, so tight that some requests are dropped.
+std::vector<std::string> with_experts(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(),
+                   {"train.steps=2", "model.pattern=AE", "model.feed_forward.experts=4", "model.feed_forward.top_k=2",
+                    "model.feed_forward.routing=token_choice", "model.feed_forward.capacity_factor=1.0"});
+  return overrides;
 }
 
 TEST_F(XlaStepTest, KeepsTheContract) {
@@ -66,16 +74,73 @@ TEST_F(XlaStepTest, LossesFollowTheCpuBackend) {
     EXPECT_NEAR(got[step].loss, wanted[step].loss, 1e-4 * wanted[step].loss) << "step " << step;
 }
 
-TEST_F(XlaStepTest, TheLoadOfSingleExpertsIsNotMeasured) {
-  const std::vector<std::string> experts = {"model.pattern=E", "model.depth=1", "model.feed_forward.experts=4",
-                                            "model.feed_forward.top_k=2", "train.steps=1"};
-  ContractRun run(on_plugin(experts), xla_);
-  EXPECT_TRUE(run.train().at(0).experts.empty()) << "absent, not zeros";
-  const std::vector<std::string> fetches = train::expert_fetches(run.compiled());
-  EXPECT_EQ(fetches, (std::vector<std::string>{"expert_load.block00", "expert_dropped.block00"}));
-  problem_of(base::Code::E1505,
-             [&] { runtime::load_on(xla_, on_plugin(experts), run.compiled(), {.fetches = fetches}); });
+TEST_F(XlaStepTest, TheLoadOfExpertsIsFetchedOnceForAllBlocksOfALoop) {
+  ContractRun run(on_plugin(with_experts({"model.depth=8", "train.steps=5", "train.log_every=4"})), xla_,
+                  ContractRun::Fetches::experts);
+  std::vector<int64_t> after_log, before_step;
+  const auto syncs = [&] { return run.executable().counters().host_syncs; };
+  const auto reports = run.train({.after_log = [&](const train::StepReport&) { after_log.push_back(syncs()); },
+                                  .should_stop =
+                                      [&] {
+                                        before_step.push_back(syncs());
+                                        return false;
+                                      }});
+  ASSERT_EQ(reports.size(), 2U);  // steps 0, 4
+  EXPECT_EQ(reports[1].experts.size(), 4U);
+  for (size_t step = 1; step <= 4; ++step) EXPECT_EQ(before_step[step], after_log[0]) << "step " << step;
+  EXPECT_EQ(after_log[1] - after_log[0], 5 + 2) << "five metrics, and the requests and drops of four blocks";
 }
+
+TEST_F(XlaStepTest, StateAndSumsOfAStepCannotBeFetched) {
+  const recipe::Recipe recipe = on_plugin({});
+  const compile::Compiled compiled = compile::compile_training(recipe, xla_.target(recipe, ir::Mesh()));
+  for (const std::string name : {"final_norm.weight", "grad.final_norm.weight"})
+    problem_of(base::Code::E1505, [&] { runtime::load_on(xla_, recipe, compiled, {.fetches = {name}}); });
+}
+
+struct LoadRow {
+  std::string name;
+  std::vector<std::string> overrides;
+  std::vector<std::string> placements = {"megacpp"};  // of collectives
+};
+void PrintTo(const LoadRow& row, std::ostream* out) { *out << row.name; }
+
+class XlaExpertLoadTest : public CpuPluginTest, public testing::WithParamInterface<LoadRow> {};
+
+// Requests are whole numbers, so both backends count the same to the last one.
+TEST_P(XlaExpertLoadTest, IsWhatTheCpuBackendCounts) {
+  const LoadRow& row = GetParam();
+  const std::vector<std::string> overrides = with_experts(row.overrides);
+  const auto wanted =
+      ContractRun(small_recipe(overrides), runtime::backend_named("cpu"), ContractRun::Fetches::experts).train();
+  ASSERT_GT(wanted.at(0).dropped, 0);
+  for (const std::string& placement : row.placements) {
+    SCOPED_TRACE(placement);
+    std::vector<std::string> placed = overrides;
+    placed.push_back("xla.placement=" + placement);
+    const auto got =
+        ContractRun(on_plugin(placed), runtime::backend_named("xla"), ContractRun::Fetches::experts).train();
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t step = 0; step < wanted.size(); ++step) {
+      ASSERT_EQ(got[step].experts.size(), wanted[step].experts.size());
+      for (size_t i = 0; i < wanted[step].experts.size(); ++i) {
+        SCOPED_TRACE(wanted[step].experts[i].block);
+        EXPECT_EQ(got[step].experts[i].block, wanted[step].experts[i].block);
+        EXPECT_EQ(got[step].experts[i].share, wanted[step].experts[i].share) << "step " << step;
+        EXPECT_EQ(got[step].experts[i].dropped, wanted[step].experts[i].dropped) << "step " << step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, XlaExpertLoadTest,
+                         testing::Values(LoadRow{"OneBlock", {"model.depth=2", "train.micro_steps=1"}},
+                                         LoadRow{"LoopAndBlocksOutside", {"model.pattern=AEE", "model.depth=8"}},
+                                         LoadRow{"DataAndExpertParallel",
+                                                 {"model.depth=6", "layout.data_parallel=2", "layout.expert_parallel=2",
+                                                  "train.batch=4"},
+                                                 {"megacpp", "xla"}}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace megacpp::testing_support

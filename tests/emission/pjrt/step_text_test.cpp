@@ -32,8 +32,9 @@ emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), overrides);
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
   const compile::StagePrograms& chip = compiled.stages[0];
-  return emit::write_step({chip.find(compile::ProgramKind::micro_step).graph,
-                           chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps, chip.inputs},
+  const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
+  return emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps,
+                           chip.inputs, micro_step.outputs},
                           compiled.mesh, placement);
 }
 
@@ -49,6 +50,7 @@ TEST_P(StepTextTest, GrowsWithDistinctBlocksAndNotWithDepth) {
       EXPECT_EQ(count_of(deeper.text, "func.func"), count_of(first.text, "func.func")) << row.depths[i];
       EXPECT_EQ(count_of(deeper.text, "func.call"), count_of(first.text, "func.call")) << row.depths[i];
       EXPECT_EQ(deeper.arguments.size(), first.arguments.size()) << row.depths[i];
+      EXPECT_EQ(deeper.results.size(), first.results.size()) << row.depths[i];
       // Only numbers get longer: the lengths of stacks.
       EXPECT_NEAR(static_cast<double>(deeper.text.size()), static_cast<double>(first.text.size()),
                   5e-3 * static_cast<double>(first.text.size()))
