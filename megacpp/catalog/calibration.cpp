@@ -46,7 +46,7 @@ std::vector<std::string> part_names(const Samples& samples) {
 }
 
 /// Parts as shares of what was measured, so that small and large models count alike.
-std::vector<FitRow> rows_of(const Samples& samples, const std::vector<std::string>& names) {
+std::vector<FitRow> fit_rows(const Samples& samples, const std::vector<std::string>& names) {
   std::vector<FitRow> rows;
   for (const Sample* sample : samples) {
     FitRow row = {.values = std::vector<double>(names.size(), 0), .target = 1};
@@ -87,7 +87,7 @@ Correction fit_without_errors(const Samples& samples) {
   const std::vector<std::string> names = part_names(samples);
   correction.method = samples.size() < names.size() ? Method::median_ratio : Method::parts;
   if (correction.method == Method::median_ratio) return correction;
-  const std::vector<double> fitted = robust_factors(rows_of(samples, names), names.size());
+  const std::vector<double> fitted = robust_factors(fit_rows(samples, names), names.size());
   for (size_t i = 0; i < names.size(); ++i) correction.factors.emplace_back(names[i], fitted[i]);
   return correction;
 }

@@ -29,7 +29,7 @@ TensorMap small_tensors() {
           {"conv", {{3, 1, 2}, {1, 2, 3, 4, 5, 6}}}};
 }
 
-base::Problem refusal(const TensorMap& theirs) {
+base::Problem import_refusal(const TensorMap& theirs) {
   return testing_support::problem_of(base::Code::E1203, [&] { import_tensors(small_map(), theirs); });
 }
 
@@ -52,13 +52,13 @@ TEST(NameMapTest, ExportUndoesImport) {
 TEST(NameMapTest, MissingMisshapenAndStrangeTensorsAreRefusedByName) {
   TensorMap theirs = small_tensors();
   theirs.erase("e.1");
-  EXPECT_EQ(refusal(theirs).where, "tensor e.1");
+  EXPECT_EQ(import_refusal(theirs).where, "tensor e.1");
   theirs = small_tensors();
   theirs["conv"].shape = {2, 2};
-  EXPECT_EQ(refusal(theirs).got, "[2,2]");
+  EXPECT_EQ(import_refusal(theirs).got, "[2,2]");
   theirs = small_tensors();
   theirs["bias"] = {{1}, {0}};
-  EXPECT_EQ(refusal(theirs).where, "tensor bias");
+  EXPECT_EQ(import_refusal(theirs).where, "tensor bias");
 }
 
 TEST(NameMapTest, TiedHeadsAndRopeTablesArePassedOver) {

@@ -18,7 +18,7 @@ std::string numbers(const std::vector<ir::ValueId>& values) {
 }
 
 // A line for each piece: "[3,5) kind 0 repeated reads %0 %1 leaves %4".
-std::string outlined(const std::string& text) {
+std::string outlined_text(const std::string& text) {
   std::string lines;
   for (const Piece& piece : outline(ir::parse(text)))
     lines += fmt::format("[{},{}) kind {}{} reads {} leaves {}\n", piece.nodes.front(), piece.nodes.back() + 1,
@@ -27,7 +27,7 @@ std::string outlined(const std::string& text) {
 }
 
 TEST(OutlineTest, BlocksOfAKindArePiecesThatDifferInWhatTheyReadOnly) {
-  EXPECT_EQ(outlined(R"(graph "m" {
+  EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
   %1 = neg(%0) : f32[3] @embed
   %2 = input() {dtype="f32", name="a", shape=[3]} : f32[3] @block00.A #weight
@@ -49,7 +49,7 @@ TEST(OutlineTest, BlocksOfAKindArePiecesThatDifferInWhatTheyReadOnly) {
 // A table stands before its first use, in the middle of a block: the block stays whole, and is of the other's kind.
 // Tables and other constants are one piece, whatever their scopes.
 TEST(OutlineTest, TablesOfPositionsComeBeforeAllBlocks) {
-  EXPECT_EQ(outlined(R"(graph "m" {
+  EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="w", shape=[3]} : f32[3] @embed #weight
   %1 = neg(%0) : f32[3] @embed
   %2 = exp(%1) : f32[3] @block00.A
@@ -72,7 +72,7 @@ TEST(OutlineTest, TablesOfPositionsComeBeforeAllBlocks) {
 
 // Accumulators of gradients are read where they are first needed.
 TEST(OutlineTest, InputsAmongTheNodesOfAPieceAreReadByIt) {
-  EXPECT_EQ(outlined(R"(graph "m" {
+  EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @block00.A #batch
   %1 = exp(%0) : f32[3] @block00.A
   %2 = input() {dtype="f32", name="w", shape=[3]} : f32[3] @block00.A #weight
@@ -84,7 +84,7 @@ TEST(OutlineTest, InputsAmongTheNodesOfAPieceAreReadByIt) {
 }
 
 TEST(OutlineTest, ValuesLeaveForOutputsAndForLaterPieces) {
-  EXPECT_EQ(outlined(R"(graph "m" {
+  EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
   %1 = exp(%0) : f32[3] @block00.A
   %2 = neg(%1) : f32[3] @block00.A
@@ -132,7 +132,7 @@ TEST(OutlineTest, KindsDifferInOpsAttributesTypesAndOperandsButNotInRemarks) {
 }
 
 TEST(OutlineTest, AGraphOfInputsHasNoPieces) {
-  EXPECT_EQ(outlined(R"(graph "m" {
+  EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch
   output "y" = %0
 }

@@ -32,7 +32,7 @@ struct Written {
   Steps joined, padded;
 };
 
-Written written(const ir::Shape& shape, const std::string& text) {
+Written written_padding(const ir::Shape& shape, const std::string& text) {
   const ir::Sharding sharding = ir::parse_sharding(text, kUnevenMesh);
   const ir::Shape padded = padded_shape(shape, sharding, kUnevenMesh);
   int64_t channel = 1;
@@ -43,20 +43,20 @@ Written written(const ir::Shape& shape, const std::string& text) {
 }
 
 TEST(PaddingTest, SizesThatDivideStayAsTheyAre) {
-  const Written none = written({6, 12}, "a,b");
+  const Written none = written_padding({6, 12}, "a,b");
   EXPECT_EQ(none.joined, Steps{});
   EXPECT_EQ(none.padded, Steps{});
 }
 
 TEST(PaddingTest, OneAxisLeavesPaddingAtTheEnd) {
-  const Written one = written({5, 7}, "a,b");
+  const Written one = written_padding({5, 7}, "a,b");
   EXPECT_EQ(one.joined, (Steps{"slice 5x9", "slice 5x7"}));
   EXPECT_EQ(one.padded, (Steps{"pad 6x7", "pad 6x9"}));
 }
 
 // 7 rows over a: 4 and 3; each share over b: 2, 2 and none, or 2, 1 and none.
 TEST(PaddingTest, AxesInTurnLeavePaddingAtTheEndOfEachShare) {
-  const Written both = written({7}, "a+b");
+  const Written both = written_padding({7}, "a+b");
   EXPECT_EQ(both.joined, (Steps{"reshape 2x6", "slice 2x4", "reshape 8", "slice 7"}));
   EXPECT_EQ(both.padded, (Steps{"pad 8", "reshape 2x4", "pad 2x6", "reshape 12"}));
 }
@@ -73,7 +73,7 @@ TEST(PaddingTest, WhatIsCutAwayIsWhatChipsHoldAsPadding) {
         const int64_t first = kUnevenMesh.index_in_group(chip, sharding.dims[0]) * local;
         for (int64_t i = 0; i < real.count; ++i) rows[static_cast<size_t>(first + i)] = real.first + i;
       }
-      for (const std::string& step : written({size}, text).joined) {
+      for (const std::string& step : written_padding({size}, text).joined) {
         if (step.rfind("slice", 0) != 0) continue;
         const size_t by = step.find('x'), shares = by == std::string::npos ? 1 : std::stoul(step.substr(6));
         const size_t kept = std::stoul(step.substr(by == std::string::npos ? 6 : by + 1)), had = rows.size() / shares;

@@ -18,7 +18,7 @@ int64_t corrected_bytes(const memory::MemoryPlan& plan, const catalog::Correctio
   return std::llround(correction.corrected(parts_of(plan)));
 }
 
-std::string part_name(const memory::Item& item) {
+std::string memory_part_name(const memory::Item& item) {
   const std::string role(ir::role_name(item.role));
   if (item.role != ir::Role::temporary) return role;
   return role + (item.family.empty() ? " outside blocks" : " of " + item.family);
@@ -35,7 +35,7 @@ int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind:
 
 std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
   std::map<std::string, double> sums;
-  for (const memory::Item& item : plan.items) sums[part_name(item)] += static_cast<double>(item.bytes);
+  for (const memory::Item& item : plan.items) sums[memory_part_name(item)] += static_cast<double>(item.bytes);
   std::vector<catalog::Part> parts;
   for (const auto& [name, bytes] : sums) parts.push_back({name, bytes});
   parts.push_back({"padding", static_cast<double>(plan.padding_bytes)});

@@ -63,11 +63,14 @@ struct Tiles {
   int64_t largest_vector;  // elements of the largest tile of a vector
 };
 
-int64_t count(Shape shape) { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
+int64_t element_count(Shape shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
 
 int64_t padded_elements(const Tiles& tiles, Shape shape, int64_t minor, int64_t second) {
   const int64_t rows = shape[static_cast<size_t>(second)], lanes = shape[static_cast<size_t>(minor)];
-  return count(shape) / (rows * lanes) * rounded_up(rows, tiles.tile_rows(rows)) * rounded_up(lanes, tiles.lanes);
+  return element_count(shape) / (rows * lanes) * rounded_up(rows, tiles.tile_rows(rows)) *
+         rounded_up(lanes, tiles.lanes);
 }
 
 Order row_major(size_t rank) {
@@ -107,7 +110,7 @@ std::string joined(Shape numbers) {
 std::string tile_text(const Tiles& tiles, Shape shape, const Order& order) {
   const std::string packed = tiles.pack > 1 ? "(" + std::to_string(tiles.pack) + ",1)" : "";
   if (order.size() < 2) {
-    const std::string tile = "T(" + std::to_string(tiles.vector_tile(count(shape))) + ")";
+    const std::string tile = "T(" + std::to_string(tiles.vector_tile(element_count(shape))) + ")";
     return order.empty() || packed.empty() ? tile : tile + "(" + std::to_string(tiles.lanes) + ")" + packed;
   }
   const int64_t rows = tiles.tile_rows(shape[static_cast<size_t>(order[1])]);
@@ -115,8 +118,8 @@ std::string tile_text(const Tiles& tiles, Shape shape, const Order& order) {
 }
 
 int64_t tiled_elements(const Tiles& tiles, Shape shape, const Order& order) {
-  if (count(shape) == 0) return 0;
-  if (order.size() < 2) return rounded_up(count(shape), tiles.vector_tile(count(shape)));
+  if (element_count(shape) == 0) return 0;
+  if (order.size() < 2) return rounded_up(element_count(shape), tiles.vector_tile(element_count(shape)));
   return padded_elements(tiles, shape, order[0], order[1]);
 }
 
@@ -145,7 +148,7 @@ void require_sizes(Shape shape) {
 }
 
 int64_t bytes_in(const Chip& chip, int bits, Shape shape, const Order& order) {
-  if (!chip.tiling.exists()) return rounded_up(count(shape) * bits / 8, chip.alignment);
+  if (!chip.tiling.exists()) return rounded_up(element_count(shape) * bits / 8, chip.alignment);
   return tiled_elements(Tiles(chip.tiling, bits), shape, order) * bits / 8;
 }
 
@@ -158,7 +161,7 @@ TensorLayout layout_in(const Chip& chip, const ElementType& type, Shape shape, O
 }
 
 Order argument_order(const Chip& chip, int bits, Shape shape) {
-  const bool has_choice = chip.tiling.exists() && shape.size() >= 2 && count(shape) > 0;
+  const bool has_choice = chip.tiling.exists() && shape.size() >= 2 && element_count(shape) > 0;
   return has_choice ? compact_order(Tiles(chip.tiling, bits), shape) : row_major(shape.size());
 }
 

@@ -13,7 +13,7 @@ namespace megacpp::ops {
 namespace {
 
 // The position that tap k reads for result position t; outside [0, s) it reads zero.
-int64_t source(int64_t t, int64_t k, int64_t width, bool reverse) {
+int64_t tap_position(int64_t t, int64_t k, int64_t width, bool reverse) {
   return reverse ? t + (width - 1) - k : t - (width - 1) + k;
 }
 
@@ -40,7 +40,7 @@ void for_each_product(const ir::TensorType& x, int64_t width, bool reverse, cons
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < seq; ++t)
       for (int64_t k = 0; k < width; ++k) {
-        const int64_t from = source(t, k, width, reverse);
+        const int64_t from = tap_position(t, k, width, reverse);
         if (from < 0 || from >= seq) continue;
         for (int64_t c = 0; c < channels; ++c)
           body((b * seq + from) * channels + c, (b * seq + t) * channels + c, c * width + k);

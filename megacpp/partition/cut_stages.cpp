@@ -40,7 +40,7 @@ int64_t neighbouring_block(const ir::Node& node, int64_t blocks) {
   return part == "final_norm" || part == "head" || part == "loss" ? blocks - 1 : 0;
 }
 
-std::vector<bool> repeated_nodes(const ir::Graph& graph) {
+std::vector<bool> repeated_in_stages(const ir::Graph& graph) {
   std::vector<bool> repeated = depends_on_inputs_alone(graph);
   for (size_t n = 0; n < repeated.size(); ++n) {
     const ir::Node& node = graph.nodes()[n];
@@ -138,7 +138,7 @@ StageCut cut_stages(const ir::Graph& graph, ValueId loss, const std::vector<int6
                     first_blocks.end() &&
                 std::all_of(first_blocks.begin(), first_blocks.end(), is_legal))
       << "stages begin at ascending blocks inside (0, " << blocks << ")";
-  Division division{.parts = {}, .part_of = {}, .is_repeated = repeated_nodes(graph), .prefix = "carry."};
+  Division division{.parts = {}, .part_of = {}, .is_repeated = repeated_in_stages(graph), .prefix = "carry."};
   for (size_t s = 0; s <= first_blocks.size(); ++s) division.parts.push_back("stage" + std::to_string(s));
   for (const ir::Node& node : graph.nodes()) {
     const auto after = std::upper_bound(first_blocks.begin(), first_blocks.end(), neighbouring_block(node, blocks));

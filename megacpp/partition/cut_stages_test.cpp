@@ -37,7 +37,7 @@ constexpr const char* kTwoBlocks = R"(graph "m" {
 }
 )";
 
-std::string printed(const StageCut& cut) {
+std::string printed_stages(const StageCut& cut) {
   std::string text;
   for (const Stage& stage : cut.stages) text += ir::print(stage.graph);
   return text;
@@ -45,7 +45,7 @@ std::string printed(const StageCut& cut) {
 
 TEST(CutStagesTest, CarriesWhatCrossesAndRepeatsWhatIsShared) {
   const StageCut cut = cut_stages(ir::parse(kTwoBlocks), ValueId{13}, {1});
-  EXPECT_EQ(printed(cut), R"(graph "m.stage0" {
+  EXPECT_EQ(printed_stages(cut), R"(graph "m.stage0" {
   %0 = input() {dtype="i32", name="batch.ids", shape=[3]} : i32[3] @batch #batch
   %1 = iota() {dim=0, dtype="f32", shape=[3,4]} : f32[3,4] @rope
   %2 = cos(%1) : f32[3,4] @rope
@@ -87,7 +87,7 @@ TEST(CutStagesTest, OneStageIsTheWholeGraph) {
   const StageCut cut = cut_stages(ir::parse(kTwoBlocks), ValueId{13}, {});
   std::string whole = kTwoBlocks;
   whole.replace(whole.find("\"m\""), 3, "\"m.stage0\"");
-  EXPECT_EQ(printed(cut), whole);
+  EXPECT_EQ(printed_stages(cut), whole);
   EXPECT_TRUE(cut.shared.empty());
 }
 

@@ -37,14 +37,14 @@ Division three_parts(HandOver hand_over) {
           .hand_over = hand_over};
 }
 
-std::string printed(const Divided& divided) {
+std::string printed_parts(const Divided& divided) {
   std::string text;
   for (const Part& part : divided.parts) text += ir::print(part.graph);
   return text;
 }
 
 TEST(DivideGraphTest, RelayedValuesPassThroughPartsThatDoNotReadThem) {
-  EXPECT_EQ(printed(divide_graph(ir::parse(kThreeParts), three_parts(HandOver::relayed))), R"(graph "g.a" {
+  EXPECT_EQ(printed_parts(divide_graph(ir::parse(kThreeParts), three_parts(HandOver::relayed))), R"(graph "g.a" {
   %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
   %1 = constant() {dtype="f32", shape=[4], value=2.0} : f32[4]
   %2 = exp(%0) : f32[4] @early

@@ -58,7 +58,8 @@ std::vector<Tensor> draw(const ops::Sample& sample) {
 }
 
 // The op alone between inputs sharded as `inputs` says and outputs pinned to `outputs` where given.
-ir::Graph program(const Case& c, const std::vector<ir::Sharding>& inputs, const std::vector<ir::Sharding>& outputs) {
+ir::Graph sample_program(const Case& c, const std::vector<ir::Sharding>& inputs,
+                         const std::vector<ir::Sharding>& outputs) {
   ir::Graph graph("sample");
   ops::Builder b(graph);
   std::vector<ir::ValueId> operands;
@@ -77,7 +78,7 @@ ir::Graph program(const Case& c, const std::vector<ir::Sharding>& inputs, const 
 }
 
 void expect_same(const Case& c, const std::vector<ir::Sharding>& inputs, const std::vector<ir::Sharding>& outputs) {
-  const ir::Graph whole = program(c, inputs, outputs);
+  const ir::Graph whole = sample_program(c, inputs, outputs);
   const Partitioned parts = partition(whole, kMesh);
   const std::vector<Tensor> operands = draw(c.sample);
   std::map<std::string, Tensor> whole_inputs;

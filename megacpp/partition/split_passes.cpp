@@ -19,7 +19,7 @@ std::vector<bool> leads_to_cotangents(const ir::Graph& graph) {
 
 // Where a gather is to be made again, autodiff has put a second one into the backward pass. One that both passes read
 // is meant to last.
-std::vector<bool> repeated_nodes(const ir::Graph& graph, size_t forward_nodes) {
+std::vector<bool> repeated_in_passes(const ir::Graph& graph, size_t forward_nodes) {
   std::vector<bool> repeated = depends_on_inputs_alone(graph);
   const std::vector<bool> is_of_weights = depends_on_weights_alone(graph);
   for (size_t n = 0; n < repeated.size(); ++n) {
@@ -36,7 +36,7 @@ std::vector<bool> repeated_nodes(const ir::Graph& graph, size_t forward_nodes) {
 Divided split_passes(const ir::Graph& graph, size_t forward_nodes, Backward backward) {
   Division division{.parts = {"forward", "backward"},
                     .part_of = std::vector<size_t>(graph.nodes().size(), 0),
-                    .is_repeated = repeated_nodes(graph, forward_nodes),
+                    .is_repeated = repeated_in_passes(graph, forward_nodes),
                     .prefix = std::string(kKeptPrefix),
                     .hand_over = HandOver::direct};
   if (backward == Backward::in_two_parts) division.parts = {"forward", "backward_input", "backward_weight"};

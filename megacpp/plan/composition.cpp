@@ -16,7 +16,7 @@ namespace {
 
 using recipe::Recipe;
 
-std::string joined(const std::vector<std::string>& parts, const char* separator) {
+std::string joined_or_none(const std::vector<std::string>& parts, const char* separator) {
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, separator));
 }
 
@@ -36,7 +36,7 @@ std::string tensor_parallel(const Plan& plan) {
   if (layout.context_parallel > 1)
     parts.push_back(fmt::format("sequences over {} chips, attention by {}{}", layout.context_parallel,
                                 layout.context_attention, layout.load_balance ? ", early and late runs paired" : ""));
-  return joined(parts, "; ");
+  return joined_or_none(parts, "; ");
 }
 
 std::string recompute(const Recipe& recipe) {
@@ -45,7 +45,7 @@ std::string recompute(const Recipe& recipe) {
     if (const std::string& level = recipe::recompute_level(recipe, letter);
         level != "none" && level != recipe::kAutoRecompute)
       parts.push_back(fmt::format("{} {}", letter, level));
-  return joined(parts, ", ");
+  return joined_or_none(parts, ", ");
 }
 
 std::string compilation(const Plan& plan) {

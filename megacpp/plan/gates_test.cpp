@@ -20,15 +20,15 @@ namespace {
 using base::Code;
 using recipe::Recipe;
 
-struct Gate {
+struct RefusedLayout {
   const char* name;
   Code code;
   std::function<void(Recipe&)> spoil;
   std::string next;
 };
 
-void expect_refused(const std::vector<Gate>& gates) {
-  for (const Gate& gate : gates) {
+void expect_refused(const std::vector<RefusedLayout>& gates) {
+  for (const RefusedLayout& gate : gates) {
     Recipe recipe = testing_support::hybrid_recipe();
     gate.spoil(recipe);
     const base::Error error = testing_support::error_of([&recipe] { make_plan(recipe); });

@@ -39,10 +39,10 @@ Plan plan_of(
   return make_plan(recipe);
 }
 
-std::string to_text(const Plan& plan) { return "mesh: " + to_string(plan.parallel.mesh) + "\n" + axes_text(plan); }
+std::string plan_text(const Plan& plan) { return "mesh: " + to_string(plan.parallel.mesh) + "\n" + axes_text(plan); }
 
 // Each part that differs from the one in products, local shape first.
-std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
+std::string plan_text(const Plan& plan, const blocks::Parameter& parameter, const ParameterSpec& spec) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   std::string text =
       fmt::format("{} {} computed {}", parameter.name,
@@ -59,14 +59,14 @@ std::string to_text(const Plan& plan, const blocks::Parameter& parameter, const 
 
 std::string specs(const Plan& plan, const std::vector<Parameter>& parameters) {
   std::string text = "\n";
-  for (const Parameter& parameter : parameters) text += to_text(plan, parameter, spec_of(plan, parameter)) + "\n";
+  for (const Parameter& parameter : parameters) text += plan_text(plan, parameter, spec_of(plan, parameter)) + "\n";
   return text;
 }
 
 TEST(PlanTest, OneChipSpreadsNothing) {
   const Plan plan = plan_of({});
   EXPECT_TRUE(plan.parallel.is_one_chip());
-  EXPECT_EQ(to_text(plan), "mesh: one chip\n");
+  EXPECT_EQ(plan_text(plan), "mesh: one chip\n");
   EXPECT_EQ(specs(plan, {kWq, kUp}), R"(
 wq 64x64 computed -,-
 w_up 8x64x96 computed -,-,-
@@ -76,7 +76,7 @@ w_up 8x64x96 computed -,-,-
 }
 
 TEST(PlanTest, TensorAndSequenceParallel) {
-  EXPECT_EQ(to_text(plan_of({.tensor_parallel = 2})), R"(mesh: model=2
+  EXPECT_EQ(plan_text(plan_of({.tensor_parallel = 2})), R"(mesh: model=2
 tokens between mixers: model
 query heads: model
 KV heads: model
@@ -113,8 +113,8 @@ TEST(PlanTest, LettersOfOneFamilyMayBeSplitOtherwise) {
     r.model.pattern = "AGE";
     r.model.letters['G'] = {.family = "A", .settings = {{"attention.kv_heads", "2"}}};
   });
-  EXPECT_NE(to_text(plan).find("KV heads: model.0+model.1\n"), std::string::npos) << to_text(plan);
-  EXPECT_NE(to_text(plan).find("KV heads of G blocks: model.0\n"), std::string::npos) << to_text(plan);
+  EXPECT_NE(plan_text(plan).find("KV heads: model.0+model.1\n"), std::string::npos) << plan_text(plan);
+  EXPECT_NE(plan_text(plan).find("KV heads of G blocks: model.0\n"), std::string::npos) << plan_text(plan);
   Parameter of_g = kWk;
   of_g.letter = 'G';
   EXPECT_EQ(to_string(spec_of(plan, kWk).computed, plan.parallel.mesh), "-,model.0+model.1");
@@ -126,7 +126,7 @@ TEST(PlanTest, LettersOfOneFamilyMayBeSplitOtherwise) {
 TEST(PlanTest, EightChipsShareTwoKvHeads) {
   const Plan plan =
       plan_of({.tensor_parallel = 8}, [](Recipe& r) { r.model.config<blocks::Attention>().kv_heads = 2; });
-  EXPECT_EQ(to_text(plan), R"(mesh: model.0=2, model.1=2, model.2=2
+  EXPECT_EQ(plan_text(plan), R"(mesh: model.0=2, model.1=2, model.2=2
 tokens between mixers: model.0+model.1+model.2
 query heads: model.0+model.1+model.2
 KV heads: model.0
@@ -160,7 +160,7 @@ wk 3584x64 computed -,model
 
 TEST(PlanTest, ContextInARingPairsEarlyAndLateRuns) {
   const Plan plan = plan_of({.context_parallel = 4});
-  EXPECT_EQ(to_text(plan), R"(mesh: context=4
+  EXPECT_EQ(plan_text(plan), R"(mesh: context=4
 tokens between mixers: context
 tokens in mixers: context
 tokens among experts: context
@@ -186,7 +186,7 @@ TEST(PlanTest, AllToAllAttentionSplitsHeadsOverContext) {
 
 TEST(PlanTest, ExpertsShareTheBatchOutsideTheirBlocks) {
   const Plan plan = plan_of({.data_parallel = 2, .expert_parallel = 4, .dispatcher = "allgather"});
-  EXPECT_EQ(to_text(plan), R"(mesh: data=2, expert=4
+  EXPECT_EQ(plan_text(plan), R"(mesh: data=2, expert=4
 batch: data+expert
 batch beside experts: data
 experts: expert
@@ -225,7 +225,7 @@ TEST(PlanTest, MixedLayoutUsesEveryAxisInOrder) {
                              .tensor_parallel = 2,
                              .pipeline_parallel = 2,
                              .zero = 3});
-  EXPECT_EQ(to_text(plan), R"(mesh: stage=2, data=2, expert=2, context=2, model=2
+  EXPECT_EQ(plan_text(plan), R"(mesh: stage=2, data=2, expert=2, context=2, model=2
 batch: data+expert
 batch beside experts: data
 tokens between mixers: context+model
@@ -322,7 +322,7 @@ TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {
   recipe.layout = plan.layout;
   const Plan again = make_plan(recipe);
   EXPECT_EQ(again.layout, plan.layout);
-  EXPECT_EQ(to_text(again), to_text(plan));
+  EXPECT_EQ(plan_text(again), plan_text(plan));
   recipe.layout = {.tensor_parallel = 2};
   recipe.model.config<blocks::FeedForward>().experts = 0;
   recipe.layout = make_plan(recipe).layout;

@@ -33,7 +33,7 @@ class Degrees {
   std::vector<ir::MeshAxis> axes_;
 };
 
-Axes joined(Axes first, const Axes& second) {
+Axes concatenated(Axes first, const Axes& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
 }
@@ -68,7 +68,8 @@ std::map<Dim, Axes> axes_of_type(const recipe::BlockType& type, const NamedAxes&
   for (const blocks::Split& split : type.traits().splits) {
     const bool is_padded = split.how == blocks::Split::How::padded;
     Axes over = is_padded ? named.model : cut_at(named.model, parts_of(split.count, degree), parallel.mesh).leading;
-    if (!parallel.ring_attention && split.swapped != Dim::whole) axes[split.swapped] = joined(over, named.context);
+    if (!parallel.ring_attention && split.swapped != Dim::whole)
+      axes[split.swapped] = concatenated(over, named.context);
     axes[split.dim] = std::move(over);
   }
   return axes;
@@ -89,7 +90,8 @@ void spread_experts(blocks::Parallel& parallel, const NamedAxes& named, const re
   const Cut cut = cut_at(named.model, lead, parallel.mesh);
   parallel.axes[Dim::experts] = named.expert;
   parallel.axes[Dim::expert_mlp] = cut.trailing;
-  parallel.axes[Dim::tokens] = token_parts(model, layout) > 1 ? joined(named.context, cut.leading) : named.context;
+  parallel.axes[Dim::tokens] =
+      token_parts(model, layout) > 1 ? concatenated(named.context, cut.leading) : named.context;
 }
 
 }  // namespace
@@ -137,10 +139,10 @@ blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout
   parallel.gathers_tokens = layout.dispatcher == "allgather";
   parallel.sequence_chunks = layout.context_parallel * (parallel.balanced_order ? 2 : 1);
   parallel.token_chunks = parallel.sequence_chunks * token_parts(model, layout);
-  parallel.axes[Dim::batch] = joined(named.data, named.expert);
+  parallel.axes[Dim::batch] = concatenated(named.data, named.expert);
   parallel.axes[Dim::data] = named.data;
   parallel.axes[Dim::sequence] = named.context;
-  parallel.axes[Dim::stream] = layout.sequence_parallel ? joined(named.context, named.model) : named.context;
+  parallel.axes[Dim::stream] = layout.sequence_parallel ? concatenated(named.context, named.model) : named.context;
   parallel.axes[Dim::vocab] = named.model;
   spread_types(parallel, named, model);
   if (recipe::has_experts(model)) spread_experts(parallel, named, model, layout);

@@ -19,32 +19,34 @@ train: {batch: 4, sequence: 8, steps: 5}
 layout: {data_parallel: 4}
 )";
 
-Recipe with(const std::vector<std::string>& overrides) { return parse(kFourChips, "four.yaml", overrides); }
+Recipe four_chips_with(const std::vector<std::string>& overrides) { return parse(kFourChips, "four.yaml", overrides); }
 base::Problem refused(Code code, const std::string& assignment) {
-  return problem_of(code, [&] { with({assignment}); });
+  return problem_of(code, [&] { four_chips_with({assignment}); });
 }
 
 TEST(ChipSettingsTest, OneChipsLimitStandsBeforeThatOfAll) {
-  EXPECT_TRUE(chip_limits(with({}).hardware, 4).empty()) << "nothing said: the machine's memory is shared";
-  const Recipe recipe = with({"hardware.limit=1.5GiB", "hardware.limits=[3=256MiB, 0=2GB]"});
+  EXPECT_TRUE(chip_limits(four_chips_with({}).hardware, 4).empty()) << "nothing said: the machine's memory is shared";
+  const Recipe recipe = four_chips_with({"hardware.limit=1.5GiB", "hardware.limits=[3=256MiB, 0=2GB]"});
   EXPECT_EQ(recipe.hardware.limit.bytes, int64_t{3} << 29);
   const std::vector<int64_t> wanted = {2'000'000'000, int64_t{3} << 29, int64_t{3} << 29, int64_t{256} << 20};
   EXPECT_EQ(chip_limits(recipe.hardware, 4), wanted);
-  EXPECT_EQ(chip_limits(with({"hardware.limits=[1=4096]"}).hardware, 3), (std::vector<int64_t>{0, 4096, 0}));
+  EXPECT_EQ(chip_limits(four_chips_with({"hardware.limits=[1=4096]"}).hardware, 3), (std::vector<int64_t>{0, 4096, 0}));
 }
 
 TEST(ChipSettingsTest, FaultsNameAChipAndAMoment) {
-  const Recipe recipe = with({"hardware.fail_allocation=[chip 3 step 2, chip 0 step load, chip 1 step compile]"});
+  const Recipe recipe =
+      four_chips_with({"hardware.fail_allocation=[chip 3 step 2, chip 0 step load, chip 1 step compile]"});
   using At = FailAllocation::At;
   const std::vector<FailAllocation> wanted = {{3, At::step, 2}, {0, At::load, -1}, {1, At::compile, -1}};
   EXPECT_EQ(fail_allocations(recipe.hardware), wanted);
 }
 
 TEST(ChipSettingsTest, PrintedSettingsReadBack) {
-  const Recipe recipe = with({"hardware.target=v6e:16x16", "hardware.limit=1.5GiB", "hardware.limits=[3=256MiB]",
-                              "hardware.fail_allocation=[chip 3 step 2]"});
+  const Recipe recipe = four_chips_with({"hardware.target=v6e:16x16", "hardware.limit=1.5GiB",
+                                         "hardware.limits=[3=256MiB]", "hardware.fail_allocation=[chip 3 step 2]"});
   EXPECT_EQ(parse(print(recipe), "printed"), recipe);
-  EXPECT_EQ(with({"hardware.target=v6e:2x2", "hardware.target="}), with({})) << "an empty target is this machine";
+  EXPECT_EQ(four_chips_with({"hardware.target=v6e:2x2", "hardware.target="}), four_chips_with({}))
+      << "an empty target is this machine";
 }
 
 TEST(ChipSettingsTest, SizesThatAreUnclearGetASuggestion) {
@@ -60,7 +62,7 @@ TEST(ChipSettingsTest, SizesThatAreUnclearGetASuggestion) {
 }
 
 TEST(ChipSettingsTest, ChipsAndStepsThatAreNotThereAreRefused) {
-  const Recipe fifth = with({"hardware.limits=[4=1MiB]"});
+  const Recipe fifth = four_chips_with({"hardware.limits=[4=1MiB]"});
   EXPECT_EQ(problem_of(Code::E1003, [&] { chip_limits(fifth.hardware, 4); }).wanted, "a chip from 0 to 3: there are 4");
   EXPECT_EQ(chip_limits(fifth.hardware, 8)[4], 1 << 20) << "a plan for more hardware than the layout has chips";
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 4 step 0]").wanted,
@@ -74,7 +76,7 @@ TEST(ChipSettingsTest, ChipsAndStepsThatAreNotThereAreRefused) {
 TEST(ChipSettingsTest, NothingIsSaidTwice) {
   EXPECT_EQ(refused(Code::E1003, "hardware.limits=[1=1MiB, 1=2MiB]").wanted, "one limit for chip 1");
   EXPECT_EQ(refused(Code::E1003, "hardware.fail_allocation=[chip 1 step 2, chip 1 step 2]").wanted, "each fault once");
-  EXPECT_NO_THROW(with({"hardware.fail_allocation=[chip 1 step 2, chip 1 step 3]"}));
+  EXPECT_NO_THROW(four_chips_with({"hardware.fail_allocation=[chip 1 step 2, chip 1 step 3]"}));
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ Recipe parsed(const std::string& pattern, const std::string& letters, const std:
   return parse(text(pattern, letters), "r.yaml", overrides);
 }
 
-base::Error refused(const std::string& pattern, const std::string& letters,
-                    const std::vector<std::string>& overrides = {}) {
+base::Error letters_error(const std::string& pattern, const std::string& letters,
+                          const std::vector<std::string>& overrides = {}) {
   return testing_support::error_of([&] { parsed(pattern, letters, overrides); });
 }
 
@@ -112,7 +112,7 @@ TEST(LettersTest, EveryWrongDefinitionIsRefusedWithItsPlace) {
   };
   for (const Bad& bad : all) {
     SCOPED_TRACE(bad.what);
-    const base::Error error = refused(bad.pattern, bad.letters);
+    const base::Error error = letters_error(bad.pattern, bad.letters);
     EXPECT_EQ(error.code(), bad.code) << error.what();
     EXPECT_NE(error.problem().where.find(bad.where), std::string::npos) << error.problem().where;
     EXPECT_NE(error.problem().next.find(bad.next), std::string::npos) << error.problem().next;
@@ -120,11 +120,11 @@ TEST(LettersTest, EveryWrongDefinitionIsRefusedWithItsPlace) {
 }
 
 TEST(LettersTest, RecomputeOfALetterNeedsTheLetter) {
-  const base::Error error = refused("AE", "", {"train.recompute.Q=full"});
+  const base::Error error = letters_error("AE", "", {"train.recompute.Q=full"});
   EXPECT_EQ(error.code(), Code::E1006);
   EXPECT_EQ(error.problem().where, "--set train.recompute.Q");
-  EXPECT_EQ(refused("ADGE", kDense, {"train.recompute.D=fulll"}).problem().next, "did you mean 'full'?");
-  EXPECT_EQ(refused("AE", "", {"model.letters.D=E"}).code(), Code::E1002) << "a group of keys";
+  EXPECT_EQ(letters_error("ADGE", kDense, {"train.recompute.D=fulll"}).problem().next, "did you mean 'full'?");
+  EXPECT_EQ(letters_error("AE", "", {"model.letters.D=E"}).code(), Code::E1002) << "a group of keys";
 }
 
 TEST(LettersTest, ALetterInTheFamilysPlaceNeedsNoBlockOfTheFamily) {

@@ -31,7 +31,7 @@ train:
   steps: 10
 )";
 
-base::Error error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+base::Error parse_error(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   return testing_support::error_of([&] { parse(yaml, "r.yaml", overrides); });
 }
 
@@ -83,7 +83,7 @@ TEST(ParseTest, SectionsOfUnusedFamiliesAreNotPrinted) {
 }
 
 TEST(ParseTest, UnknownKeyIsRefusedWithLineAndNearestName) {
-  const base::Error error = error_of(with("hidden: 32", "hiden: 32"));
+  const base::Error error = parse_error(with("hidden: 32", "hiden: 32"));
   EXPECT_EQ(error.code(), base::Code::E1001);
   EXPECT_EQ(error.problem().where, "r.yaml:5");
   EXPECT_EQ(error.problem().got, "'model.hiden'");
@@ -91,41 +91,41 @@ TEST(ParseTest, UnknownKeyIsRefusedWithLineAndNearestName) {
 }
 
 TEST(ParseTest, WrongKindsAreRefusedWithLineAndWantedKind) {
-  const base::Error error = error_of(with("hidden: 32", "hidden: wide"));
+  const base::Error error = parse_error(with("hidden: 32", "hidden: wide"));
   EXPECT_EQ(error.code(), base::Code::E1002);
   EXPECT_EQ(error.problem().where, "r.yaml:5 model.hidden");
   EXPECT_EQ(error.problem().got, "'wide'");
   EXPECT_EQ(error.problem().wanted, "an integer");
   for (const char* hidden : {"1.5", "[1]", "{a: 1}", "", "1e3", "true"}) {
-    EXPECT_EQ(error_of(with("hidden: 32", std::string("hidden: ") + hidden)).code(), base::Code::E1002) << hidden;
+    EXPECT_EQ(parse_error(with("hidden: 32", std::string("hidden: ") + hidden)).code(), base::Code::E1002) << hidden;
   }
-  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  tie_embeddings: maybe")).problem().wanted, "true or false");
-  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  norm_eps: nan")).code(), base::Code::E1002);
-  EXPECT_EQ(error_of(with("train:\n  batch: 2\n  sequence: 16\n  steps: 10\n", "train: 5\n")).code(),
+  EXPECT_EQ(parse_error(with("hidden: 32", "hidden: 32\n  tie_embeddings: maybe")).problem().wanted, "true or false");
+  EXPECT_EQ(parse_error(with("hidden: 32", "hidden: 32\n  norm_eps: nan")).code(), base::Code::E1002);
+  EXPECT_EQ(parse_error(with("train:\n  batch: 2\n  sequence: 16\n  steps: 10\n", "train: 5\n")).code(),
             base::Code::E1002);
-  EXPECT_EQ(error_of(std::string(kSmall) + "data:\n  text: [[a]]\n").code(), base::Code::E1002);
+  EXPECT_EQ(parse_error(std::string(kSmall) + "data:\n  text: [[a]]\n").code(), base::Code::E1002);
 }
 
 TEST(ParseTest, IntegersBeyondSixtyFourBitsAreOutOfRange) {
-  const base::Error high = error_of(kSmall, {"layout.data_parallel=99999999999999999999"});
+  const base::Error high = parse_error(kSmall, {"layout.data_parallel=99999999999999999999"});
   EXPECT_EQ(high.code(), base::Code::E1003);
   EXPECT_EQ(high.problem().where, "--set layout.data_parallel");
   EXPECT_EQ(high.problem().got, "99999999999999999999");
   EXPECT_EQ(high.problem().next, "set layout.data_parallel: 65536");
-  EXPECT_EQ(error_of(kSmall, {"layout.zero=-99999999999999999999"}).problem().next, "set layout.zero: -1");
-  const base::Error seed = error_of(kSmall, {"train.seed=99999999999999999999"});
+  EXPECT_EQ(parse_error(kSmall, {"layout.zero=-99999999999999999999"}).problem().next, "set layout.zero: -1");
+  const base::Error seed = parse_error(kSmall, {"train.seed=99999999999999999999"});
   EXPECT_EQ(seed.code(), base::Code::E1003);
   EXPECT_EQ(seed.problem().wanted, "at least 0, in 64 bits");
-  EXPECT_EQ(error_of(kSmall, {"layout.zero=99999999999999999999x"}).code(), base::Code::E1002);
+  EXPECT_EQ(parse_error(kSmall, {"layout.zero=99999999999999999999x"}).code(), base::Code::E1002);
 }
 
 TEST(ParseTest, TextThatIsNoMappingIsRefused) {
-  EXPECT_EQ(error_of("").code(), base::Code::E1004);
-  EXPECT_EQ(error_of("- a\n- b\n").code(), base::Code::E1004);
-  const base::Error error = error_of("name: x\nmodel: [1, 2\n");
+  EXPECT_EQ(parse_error("").code(), base::Code::E1004);
+  EXPECT_EQ(parse_error("- a\n- b\n").code(), base::Code::E1004);
+  const base::Error error = parse_error("name: x\nmodel: [1, 2\n");
   EXPECT_EQ(error.code(), base::Code::E1004);
   EXPECT_EQ(error.problem().where.rfind("r.yaml:", 0), 0u);
-  EXPECT_EQ(error_of(with("hidden: 32", "hidden: 32\n  hidden: 64")).code(), base::Code::E1004);
+  EXPECT_EQ(parse_error(with("hidden: 32", "hidden: 32\n  hidden: 64")).code(), base::Code::E1004);
 }
 
 TEST(ParseTest, OverridesAloneCheckKeysKindsAndRangesOnly) {
@@ -144,14 +144,14 @@ TEST(ParseTest, OverridesAloneCheckKeysKindsAndRangesOnly) {
 
 TEST(ParseTest, OverridesWinAndAreCheckedLikeTheText) {
   EXPECT_EQ(parse(kSmall, "r.yaml", std::vector<std::string>{"train.steps=3", "train.steps=4"}).train.steps, 4);
-  const base::Error unknown = error_of(kSmall, {"train.stepz=3"});
+  const base::Error unknown = parse_error(kSmall, {"train.stepz=3"});
   EXPECT_EQ(unknown.code(), base::Code::E1001);
   EXPECT_EQ(unknown.problem().where, "--set train.stepz=3");
   EXPECT_EQ(unknown.problem().next, "did you mean 'train.steps'?");
-  EXPECT_EQ(error_of(kSmall, {"train.steps=many"}).code(), base::Code::E1002);
-  EXPECT_EQ(error_of(kSmall, {"train.steps=0"}).problem().where, "--set train.steps");
-  EXPECT_EQ(error_of(kSmall, {"train.steps"}).code(), base::Code::E1007);
-  EXPECT_EQ(error_of(kSmall, {"train=3"}).code(), base::Code::E1002);
+  EXPECT_EQ(parse_error(kSmall, {"train.steps=many"}).code(), base::Code::E1002);
+  EXPECT_EQ(parse_error(kSmall, {"train.steps=0"}).problem().where, "--set train.steps");
+  EXPECT_EQ(parse_error(kSmall, {"train.steps"}).code(), base::Code::E1007);
+  EXPECT_EQ(parse_error(kSmall, {"train=3"}).code(), base::Code::E1002);
 }
 
 TEST(ParseTest, ASingleTextServesAsAList) {

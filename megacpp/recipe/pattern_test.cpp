@@ -13,7 +13,7 @@ std::string letters(std::string_view pattern, int64_t depth) {
   return {expanded.letters.begin(), expanded.letters.end()};
 }
 
-base::Error error_of(std::string_view pattern, int64_t depth) {
+base::Error pattern_error(std::string_view pattern, int64_t depth) {
   SCOPED_TRACE(pattern);
   return testing_support::error_of([&] { expand(pattern, depth); });
 }
@@ -37,18 +37,18 @@ TEST(PatternTest, ACutAtTheEndOfTheTileSeparatesTilesButNotTheLast) {
 TEST(PatternTest, LettersOfTheRecipesOwnAreBlocks) {
   const ExpandedPattern expanded = expand("MDME", 4, "D");
   EXPECT_EQ(std::string(expanded.letters.begin(), expanded.letters.end()), "MDME");
-  const base::Error unknown = error_of("MDME", 4);
+  const base::Error unknown = pattern_error("MDME", 4);
   EXPECT_EQ(unknown.problem().got, "'D' at place 2");
   EXPECT_NE(unknown.problem().next.find("or define model.letters.D"), std::string::npos) << unknown.problem().next;
 }
 
 TEST(PatternTest, RefusalsNameThePlaceAndTheRemedy) {
-  EXPECT_EQ(error_of("AXE", 2).code(), base::Code::E1006);
-  EXPECT_EQ(error_of("AXE", 2).problem().got, "'X' at place 2");
-  EXPECT_EQ(error_of("Ae", 2).problem().next, "write 'E'");
+  EXPECT_EQ(pattern_error("AXE", 2).code(), base::Code::E1006);
+  EXPECT_EQ(pattern_error("AXE", 2).problem().got, "'X' at place 2");
+  EXPECT_EQ(pattern_error("Ae", 2).problem().next, "write 'E'");
   for (const char* pattern : {"", "|", "|AE", "A||E"})
-    EXPECT_EQ(error_of(pattern, 2).code(), base::Code::E1006) << pattern;
-  EXPECT_EQ(error_of("AE", 0).code(), base::Code::E1003);
+    EXPECT_EQ(pattern_error(pattern, 2).code(), base::Code::E1006) << pattern;
+  EXPECT_EQ(pattern_error("AE", 0).code(), base::Code::E1003);
 }
 
 }  // namespace

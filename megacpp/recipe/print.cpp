@@ -63,7 +63,7 @@ std::vector<Line> lines_of(const Recipe& recipe) {
   return lines;
 }
 
-std::vector<std::string> words_of(const std::string& path) {
+std::vector<std::string> path_words(const std::string& path) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
@@ -79,7 +79,7 @@ std::string print(const Recipe& recipe) {
   std::string text;
   std::vector<std::string> open;  // sections the last printed key stands in
   for (const Line& line : lines_of(recipe)) {
-    const std::vector<std::string> words = words_of(line.path);
+    const std::vector<std::string> words = path_words(line.path);
     const size_t depth = words.size() - 1;
     size_t shared = 0;
     while (shared < std::min(open.size(), depth) && open[shared] == words[shared]) ++shared;

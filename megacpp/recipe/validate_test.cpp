@@ -36,7 +36,7 @@ struct Gate {
   std::string next;  // expected, when not empty
 };
 
-base::Error error_of(const Recipe& recipe, const Origins& origins = {}) {
+base::Error validate_error(const Recipe& recipe, const Origins& origins = {}) {
   return testing_support::error_of([&] { validate(recipe, origins); });
 }
 
@@ -157,7 +157,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
   for (const Gate& gate : gates) {
     Recipe recipe = small();
     gate.spoil(recipe);
-    const base::Error error = error_of(recipe);
+    const base::Error error = validate_error(recipe);
     EXPECT_EQ(error.code(), gate.code) << gate.name << ": " << error.what();
     EXPECT_FALSE(error.problem().next.empty()) << gate.name;
     if (!gate.next.empty()) {
@@ -177,10 +177,10 @@ TEST(ValidateTest, SectionsOfAbsentFamiliesAreNotLookedAt) {
 TEST(ValidateTest, OriginsNameLinesAndMissingKeys) {
   Recipe recipe = small();
   recipe.model.config<blocks::Attention>().kv_heads = 3;
-  EXPECT_EQ(error_of(recipe, {{"model.attention.kv_heads", "r.yaml:9"}}).problem().where,
+  EXPECT_EQ(validate_error(recipe, {{"model.attention.kv_heads", "r.yaml:9"}}).problem().where,
             "r.yaml:9 model.attention.kv_heads");
   recipe.model.config<blocks::Attention>().kv_heads = 0;
-  const base::Error missing = error_of(recipe, {{"name", "r.yaml:1"}});
+  const base::Error missing = validate_error(recipe, {{"name", "r.yaml:1"}});
   EXPECT_EQ(missing.problem().where, "model.attention.kv_heads");
   EXPECT_EQ(missing.problem().got, "nothing: the key is not given");
   EXPECT_EQ(missing.problem().next, meaning_of(*find_key("model.attention.kv_heads"))) << "no value is near to none";

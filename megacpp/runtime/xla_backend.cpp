@@ -15,11 +15,11 @@
 namespace megacpp::runtime {
 namespace {
 
-plugins::PluginKind kind_of(const recipe::Recipe& recipe) { return plugins::choose_plugin(recipe.xla.plugin).kind; }
+plugins::PluginKind plugin_kind(const recipe::Recipe& recipe) { return plugins::choose_plugin(recipe.xla.plugin).kind; }
 
 // XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
 bool has_fused_attention(const recipe::Recipe& recipe, int64_t chips) {
-  return kind_of(recipe) == plugins::PluginKind::cuda && (recipe.xla.placement == "megacpp" || chips == 1);
+  return plugin_kind(recipe) == plugins::PluginKind::cuda && (recipe.xla.placement == "megacpp" || chips == 1);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -86,7 +86,7 @@ bool has_no_fused_attention(const recipe::Recipe& recipe) {
   return !has_fused_attention(recipe, recipe::chips_of(recipe.layout));
 }
 
-bool is_this_machine(const recipe::Recipe& recipe) { return kind_of(recipe) == plugins::PluginKind::cpu; }
+bool is_this_machine(const recipe::Recipe& recipe) { return plugin_kind(recipe) == plugins::PluginKind::cpu; }
 
 // layout.max_replicated_bytes is none of them even where XLA places collectives: the estimate of a launch is held
 // against it.
@@ -109,7 +109,7 @@ std::vector<recipe::IgnoredKey> ignores() {
 }  // namespace
 
 plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
-  return plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(kind_of(recipe)));
+  return plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(plugin_kind(recipe)));
 }
 
 Backend xla_backend() {

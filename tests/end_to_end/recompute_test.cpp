@@ -33,7 +33,7 @@ int64_t temporaries(const std::string& policy, int64_t depth) {
   return chip.memory.programs[chip.index_of(compile::ProgramKind::micro_step)].temporary_bytes;
 }
 
-std::vector<double> losses(const std::string& policy, const std::string& precision) {
+std::vector<double> recompute_losses(const std::string& policy, const std::string& precision) {
   const recipe::Recipe recipe = hybrid(policy, precision, 12);
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
   const data::TextCorpus corpus =
@@ -65,11 +65,11 @@ TEST(RecomputeTest, FullKeepsAboutOneResidualPerBlock) {
 
 TEST(RecomputeTest, PoliciesTrainAlike) {
   for (const char* precision : {"f32", "bf16"}) {
-    const std::vector<double> none = losses("none", precision);
+    const std::vector<double> none = recompute_losses("none", precision);
     ASSERT_EQ(none.size(), 3U);
     EXPECT_LT(none.back(), none.front());
-    EXPECT_EQ(losses("selective", precision), none) << precision;
-    EXPECT_EQ(losses("full", precision), none) << precision;
+    EXPECT_EQ(recompute_losses("selective", precision), none) << precision;
+    EXPECT_EQ(recompute_losses("full", precision), none) << precision;
   }
 }
 

@@ -34,7 +34,8 @@ std::vector<Tensor> operands_of(const Program& program) {
 }
 
 // `in_place`: the operand that result 0 overwrites; -1: none.
-std::vector<Tensor> run(const Program& program, const std::vector<Tensor>& operands, int threads, int in_place = -1) {
+std::vector<Tensor> run_tiles(const Program& program, const std::vector<Tensor>& operands, int threads,
+                              int in_place = -1) {
   const ops::Types results = ops::op_def("fused").infer(program.operands, program.attrs());
   const ir::Attrs attrs = program.attrs();
   const TileMachine machine({program.operands, results, attrs}, threads);
@@ -59,10 +60,10 @@ void expect_reference(const Program& program, double tolerance = 1e-5, int in_pl
   SCOPED_TRACE(program.text + " over " + ir::to_string(program.shape));
   const std::vector<Tensor> operands = operands_of(program);
   const std::vector<Tensor> wanted = ops::evaluate_op("fused", operands, program.attrs());
-  const std::vector<Tensor> one = run(program, operands, 1, in_place);
+  const std::vector<Tensor> one = run_tiles(program, operands, 1, in_place);
   for (size_t r = 0; r < wanted.size(); ++r) EXPECT_TRUE(is_close(one[r], wanted[r], tolerance)) << "result " << r;
   for (const int threads : {2, 3}) {
-    const std::vector<Tensor> more = run(program, operands, threads, in_place);
+    const std::vector<Tensor> more = run_tiles(program, operands, threads, in_place);
     for (size_t r = 0; r < wanted.size(); ++r)
       EXPECT_TRUE(is_close(more[r], one[r], 0.0)) << "bits change with threads";
   }
