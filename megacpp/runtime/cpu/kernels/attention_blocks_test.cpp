@@ -10,20 +10,20 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-struct Case {
+struct TileCase {
   std::string name;
   int64_t queries, keys, key_block;
   ir::Attrs mask;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const TileCase& c, std::ostream* out) { *out << c.name; }
 
 ir::Attrs mask_of(int64_t causal, int64_t window, int64_t block = 0, int64_t local = 0, int64_t global = 0) {
   return {{"causal", causal},      {"window", window},        {"sparse_block", block},
           {"sparse_local", local}, {"sparse_global", global}, {"scale", 1.0}};
 }
 
-class TilePlanTest : public testing::TestWithParam<Case> {
+class TilePlanTest : public testing::TestWithParam<TileCase> {
  protected:
   TilePlanTest() {
     const ops::Types types = {{ir::DType::f32, {1, GetParam().queries, 2, 4}},
@@ -100,19 +100,19 @@ TEST_P(TilePlanTest, QueryBlocksWithMostPairsInTheirTilesComeFirst) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Masks, TilePlanTest,
-                         testing::Values(Case{"none", 200, 300, 64, mask_of(0, 0)},
-                                         Case{"causal", 330, 330, 64, mask_of(1, 0)},
-                                         Case{"causal_more_keys", 130, 400, 64, mask_of(1, 0)},
-                                         Case{"causal_more_queries", 400, 130, 64, mask_of(1, 0)},
-                                         Case{"window", 330, 330, 64, mask_of(1, 70)},
-                                         Case{"narrow_window", 330, 200, 64, mask_of(1, 1)},
-                                         Case{"window_both_ways", 330, 330, 64, mask_of(0, 90)},
-                                         Case{"sparse", 600, 600, 64, mask_of(1, 0, 24, 3, 2)},
-                                         Case{"sparse_both_ways", 600, 600, 64, mask_of(0, 0, 24, 3, 2)},
-                                         Case{"sparse_window", 600, 600, 64, mask_of(1, 100, 24, 3, 2)},
-                                         Case{"sparse_local_only", 600, 600, 64, mask_of(1, 0, 40, 1, 0)},
-                                         Case{"sparse_global_only", 600, 600, 64, mask_of(1, 0, 40, 0, 2)},
-                                         Case{"sparse_wide_blocks", 600, 600, 64, mask_of(1, 0, 200, 1, 1)}),
+                         testing::Values(TileCase{"none", 200, 300, 64, mask_of(0, 0)},
+                                         TileCase{"causal", 330, 330, 64, mask_of(1, 0)},
+                                         TileCase{"causal_more_keys", 130, 400, 64, mask_of(1, 0)},
+                                         TileCase{"causal_more_queries", 400, 130, 64, mask_of(1, 0)},
+                                         TileCase{"window", 330, 330, 64, mask_of(1, 70)},
+                                         TileCase{"narrow_window", 330, 200, 64, mask_of(1, 1)},
+                                         TileCase{"window_both_ways", 330, 330, 64, mask_of(0, 90)},
+                                         TileCase{"sparse", 600, 600, 64, mask_of(1, 0, 24, 3, 2)},
+                                         TileCase{"sparse_both_ways", 600, 600, 64, mask_of(0, 0, 24, 3, 2)},
+                                         TileCase{"sparse_window", 600, 600, 64, mask_of(1, 100, 24, 3, 2)},
+                                         TileCase{"sparse_local_only", 600, 600, 64, mask_of(1, 0, 40, 1, 0)},
+                                         TileCase{"sparse_global_only", 600, 600, 64, mask_of(1, 0, 40, 0, 2)},
+                                         TileCase{"sparse_wide_blocks", 600, 600, 64, mask_of(1, 0, 200, 1, 1)}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
