@@ -186,7 +186,7 @@ struct Routing {
   ValueId weights;   // f32[batch, chunks, length, choices]
   ValueId requests;  // i32[batch, chunks, experts], before dropping
   ValueId used;      // i32[batch, chunks, experts]: rows that hold a token
-  ir::Shape rows;    // [batch, chunks, experts, room, hidden], or packed [batch, chunks, length * top_k, hidden]
+  ir::Shape rows;    // [batch, chunks, experts, rows, hidden], or packed [batch, chunks, length * top_k, hidden]
 };
 
 // Requests of the same sequence in chunks earlier in time, whatever order they are stored in; shaped like `requests`.
@@ -205,29 +205,30 @@ ValueId requests_before(const BuildContext& context, ValueId requests) {
 }
 
 struct Limits {
-  int64_t capacity;  // requests of a sequence that each expert takes, the earliest; 0: all
-  int64_t room;      // rows for each expert in one chunk; 0: packed, as many as are asked for
+  int64_t capacity;         // requests of a sequence that each expert takes, the earliest; 0: all
+  int64_t rows_per_expert;  // in one chunk; 0: packed, as many as are requested
 };
 
 Limits limits_of(const BuildContext& context) {
   const FeedForward& f = context.config.as<FeedForward>();
   const int64_t length = tokens_of(context).length;
   // Room for all would be mostly empty: only experts that go to other chips get it.
-  if (f.is_dropless()) return {.capacity = 0, .room = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
+  if (f.is_dropless())
+    return {.capacity = 0, .rows_per_expert = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
   const int64_t capacity = f.capacity(context.dims.sequence);
   // Experts that choose take no more than that by themselves.
-  return {.capacity = f.routing == "expert_choice" ? 0 : capacity, .room = std::min(capacity, length)};
+  return {.capacity = f.routing == "expert_choice" ? 0 : capacity, .rows_per_expert = std::min(capacity, length)};
 }
 
-ir::Shape row_shape(const BuildContext& context, int64_t room) {
+ir::Shape row_shape(const BuildContext& context, int64_t rows_per_expert) {
   const FeedForward& f = context.config.as<FeedForward>();
   const Tokens tokens = tokens_of(context);
   const int64_t hidden = context.dims.hidden;
-  if (room == 0) return {tokens.batch, tokens.chunks, tokens.length * f.top_k, hidden};
-  return {tokens.batch, tokens.chunks, f.experts, room, hidden};
+  if (rows_per_expert == 0) return {tokens.batch, tokens.chunks, tokens.length * f.top_k, hidden};
+  return {tokens.batch, tokens.chunks, f.experts, rows_per_expert, hidden};
 }
 
-// A row for each of `experts`, i32[batch, chunks, length, choices], as far as there is room.
+// A row for each of `experts`, i32[batch, chunks, length, choices], up to `rows_per_expert`.
 Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
   ops::Builder& b = context.builder;
   const int64_t num_experts = context.config.as<FeedForward>().experts;
@@ -244,9 +245,10 @@ Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
     }
     used = b.min(requests, left);
   }
-  const ValueId slot = b.one("token_choice_slots", std::move(operands),
-                             {{"num_experts", num_experts}, {"capacity", limits.capacity}, {"room", limits.room}});
-  return {slot, weights, requests, used, row_shape(context, limits.room)};
+  const ValueId slot =
+      b.one("token_choice_slots", std::move(operands),
+            {{"num_experts", num_experts}, {"capacity", limits.capacity}, {"rows_per_expert", limits.rows_per_expert}});
+  return {slot, weights, requests, used, row_shape(context, limits.rows_per_expert)};
 }
 
 Routing route_tokens(const BuildContext& context, ValueId scores) {

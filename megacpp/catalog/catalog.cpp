@@ -61,7 +61,7 @@ std::optional<Entry> newest_of_subject(const Database& database, const Signature
   return Entry{.id = row.integer(0), .signature = read_signature(row, 1)};
 }
 
-/// The newest start, unless the signature has run as asked since it was written.
+/// The newest start, unless the signature has run as requested since it was written.
 std::optional<Start> start_of(const Database& database, int64_t signature) {
   Statement row = database.prepare(
       fmt::format("SELECT {} FROM start WHERE signature = ?1 AND after_outcome >= "
@@ -118,12 +118,12 @@ void Catalog::record(const Outcome& outcome) {
   transaction.commit();
 }
 
-void Catalog::remember_start(const Signature& asked, const Start& start) {
+void Catalog::remember_start(const Signature& requested, const Start& start) {
   Transaction transaction(database_);
   const int64_t after = database_.integer("SELECT coalesce(max(id), 0) FROM outcome");
   database_
       .prepare(fmt::format("INSERT INTO start (signature, {}, after_outcome) VALUES (?, ?, ?, ?, ?, ?)", kStartColumns))
-      .bind(id_of(asked), start.at, start.rung, settings_text(start.settings), reasons_text(start.reasons), after)
+      .bind(id_of(requested), start.at, start.rung, settings_text(start.settings), reasons_text(start.reasons), after)
       .run();
   transaction.commit();
 }

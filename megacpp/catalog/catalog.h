@@ -49,8 +49,8 @@ class Catalog {
   const std::filesystem::path& path() const { return path_; }
 
   void record(const Outcome& outcome);
-  /// For the next launch that asks for `asked`: `start` is what worked instead.
-  void remember_start(const Signature& asked, const Start& start);
+  /// For the next launch of `requested`: `start` is what worked instead.
+  void remember_start(const Signature& requested, const Start& start);
   /// What this very build learnt of the signature; where it never tried it, what the last other build did.
   std::optional<Remembered> remembered(const Signature& signature) const;
 

@@ -82,11 +82,11 @@ TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
 }
 
 TEST_F(CatalogTest, TheLastOutcomeAndHowOftenEachCame) {
-  const Signature asked = launch("data=2");
-  catalog_.record({.signature = asked, .at = "1", .measured_seconds = 0.5});
-  catalog_.record({.signature = asked, .at = "2", .ending = Ending::fails});
-  catalog_.record({.signature = asked, .at = "3"});
-  const Remembered remembered = *catalog_.remembered(asked);
+  const Signature requested = launch("data=2");
+  catalog_.record({.signature = requested, .at = "1", .measured_seconds = 0.5});
+  catalog_.record({.signature = requested, .at = "2", .ending = Ending::fails});
+  catalog_.record({.signature = requested, .at = "3"});
+  const Remembered remembered = *catalog_.remembered(requested);
   EXPECT_EQ(remembered.last->at, "3");
   EXPECT_EQ(remembered.fits, 2);
   EXPECT_EQ(remembered.fails, 1);
@@ -94,15 +94,15 @@ TEST_F(CatalogTest, TheLastOutcomeAndHowOftenEachCame) {
 }
 
 TEST_F(CatalogTest, TheSecondLaunchStartsWhereTheFirstEnded) {
-  const Signature asked = launch("data=2");
-  catalog_.record({.signature = asked, .at = "1", .ending = Ending::fails});
+  const Signature requested = launch("data=2");
+  catalog_.record({.signature = requested, .at = "1", .ending = Ending::fails});
   catalog_.record({.signature = launch("data=2 smaller"), .at = "2", .rung = 1});
   const Start start = {.at = "2",
                        .rung = 1,
                        .settings = {{"train.micro_steps", "2"}, {"train.batch", "4"}},
                        .reasons = {"activations overflow by 3 GiB", "a \"quoted\" reason"}};
-  catalog_.remember_start(asked, start);
-  const Remembered remembered = *catalog_.remembered(asked);
+  catalog_.remember_start(requested, start);
+  const Remembered remembered = *catalog_.remembered(requested);
   ASSERT_TRUE(remembered.start);
   EXPECT_EQ(remembered.start->at, "2");
   EXPECT_EQ(remembered.start->rung, 1);
@@ -111,12 +111,12 @@ TEST_F(CatalogTest, TheSecondLaunchStartsWhereTheFirstEnded) {
   EXPECT_EQ(remembered.last->ending, Ending::fails);
   EXPECT_FALSE(catalog_.remembered(launch("data=2 smaller"))->start);
 
-  catalog_.remember_start(asked, {.at = "3", .rung = 4});
-  EXPECT_EQ(catalog_.remembered(asked)->start->rung, 4);
-  catalog_.record({.signature = asked, .at = "4", .ending = Ending::fails});
-  EXPECT_TRUE(catalog_.remembered(asked)->start);
-  catalog_.record({.signature = asked, .at = "5"});
-  EXPECT_FALSE(catalog_.remembered(asked)->start) << "it runs as asked, nothing else is needed";
+  catalog_.remember_start(requested, {.at = "3", .rung = 4});
+  EXPECT_EQ(catalog_.remembered(requested)->start->rung, 4);
+  catalog_.record({.signature = requested, .at = "4", .ending = Ending::fails});
+  EXPECT_TRUE(catalog_.remembered(requested)->start);
+  catalog_.record({.signature = requested, .at = "5"});
+  EXPECT_FALSE(catalog_.remembered(requested)->start) << "it runs as requested, nothing else is needed";
 }
 
 TEST_F(CatalogTest, AStartAloneIsRemembered) {
@@ -164,9 +164,9 @@ TEST_F(CatalogTest, AMeasurementOfNothingIsOurDefect) {
 }
 
 TEST_F(CatalogTest, ARowThatCannotBeOursNamesTheFile) {
-  const Signature asked = launch("a");
-  catalog_.remember_start(asked, {.at = "1", .settings = {{"train.batch", "4"}}, .reasons = {"r"}});
-  catalog_.record_calibration(sample(asked, 10, 11));
+  const Signature requested = launch("a");
+  catalog_.remember_start(requested, {.at = "1", .settings = {{"train.batch", "4"}}, .reasons = {"r"}});
+  catalog_.record_calibration(sample(requested, 10, 11));
   struct Row {
     const char* damage;
     const char* got;

@@ -24,7 +24,7 @@ struct Outcome {
   Ending ending = Ending::fits;
   std::string oom_class = {};                    // of a failure: "compile", "load", "runtime", "host"
   std::string stage = {};                        // "compile", "load", "run step 3"
-  int64_t rung = 0;                              // of the ladder; 0: as asked
+  int64_t rung = 0;                              // of the ladder; 0: as requested
   std::string chip = {};                         // the worst one: "chip 3 (data 1, model 1) on host a"
   std::optional<int64_t> predicted_bytes = {};   // peak of that chip
   std::optional<int64_t> measured_bytes = {};    //
@@ -37,7 +37,7 @@ struct Outcome {
 
 using Setting = std::pair<std::string, std::string>;  // recipe key, value
 
-/// Where the ladder ended for a launch: settings that worked in place of those asked for.
+/// Where the ladder ended for a launch: settings that worked in place of those requested.
 struct Start {
   std::string at = {};  // UTC
   int64_t rung = 0;
@@ -52,7 +52,7 @@ struct Remembered {
   int64_t fits = 0;                         // launches that ended so
   int64_t fails = 0;                        //
   std::optional<double> step_seconds = {};  // the last that was measured
-  /// Absent when the signature has run as asked since.
+  /// Absent when the signature has run as requested since.
   std::optional<Start> start = {};
 };
 

@@ -140,10 +140,10 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
 
 // ---- The largest batch or sequence
 
-int grow(const Flags& flags, const recipe::Recipe& asked, const fit::Assumptions& assumptions) {
+int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumptions& assumptions) {
   const fit::Grown what = flags.grow == "batch" ? fit::Grown::batch : fit::Grown::sequence;
-  const plan::Changes filling = fit::filling_changes(asked, assumptions.slice.devices());
-  const recipe::Recipe recipe = fit::with_changes(asked, filling);
+  const plan::Changes filling = fit::filling_changes(requested, assumptions.slice.devices());
+  const recipe::Recipe recipe = fit::with_changes(requested, filling);
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled) {
     if (seconds_since(start) > 1) fmt::print(stderr, "compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));

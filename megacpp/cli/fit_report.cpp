@@ -276,7 +276,7 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
                   is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
   if (!growth.best) return text + "\nnot even the smallest fits\n";
   const Found& best = growth.tried[*growth.best];
-  text += fmt::format("\nlargest {}: {} (asked for: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
+  text += fmt::format("\nlargest {}: {} (requested: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
                       is_batch ? recipe.train.batch : recipe.train.sequence, set_words(best.changes));
   if (is_batch)
     text += fmt::format("the global batch becomes {} sequences: lower train.micro_steps to keep it\n",

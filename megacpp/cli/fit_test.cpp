@@ -166,7 +166,7 @@ TEST_F(FitCommandTest, WhatNothingMeetsEndsWithTheFrontierAndTheRoles) {
   };
   const int64_t least = Json::parse(grown_in("4KiB").out)["tried"][0]["needed_bytes"];
   const CommandResult tight = grown_in(std::to_string(least - 1));
-  EXPECT_EQ(tight.status, 3) << "what stays has room, one sequence beside it has not";
+  EXPECT_EQ(tight.status, 3) << "state fits, one sequence beside it does not";
   EXPECT_NE(tight.err.find("error E2001"), std::string::npos) << tight.err;
   EXPECT_EQ(grown_in(std::to_string(least)).status, 0);
 }

@@ -105,12 +105,12 @@ TEST_F(LaunchTest, WhatFitsByEstimateTodayIsTriedAsRequested) {
                    std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
   launch::Launch today(recipe, {});
   today.prepare();
-  const catalog::Signature asked = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
+  const catalog::Signature requested = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
   const auto launch_after = [&](const char* stage) {
     catalog.record(
-        {.signature = asked, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .stage = stage});
-    catalog.remember_start(asked, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
+        {.signature = requested, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .stage = stage});
+    catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
     launch::Launch next(recipe, {});
     next.prepare();
     return next.rung();
@@ -266,7 +266,7 @@ TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {
 }
 
 TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
-  // What stays leaves the batch some room, but not enough for one sequence.
+  // State leaves the batch some memory, but not enough for one sequence.
   const CommandResult result = train({"ladder.rungs=[batch]", "train.batch=1", peak_less(0.45)});
   EXPECT_EQ(result.status, 3);
   for (const char* part : {"rung 1 batch      skipped", "nothing fits; the least is ", "error E2001"})
@@ -302,11 +302,11 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
     launch::Launch launch(recipe, {});
     launch.prepare();
     ASSERT_EQ(launch.rung(), 0u) << "by estimate it fits";
-    const double asked = static_cast<double>(launch.estimate().fit.worst().needed());
+    const double requested = static_cast<double>(launch.estimate().fit.worst().needed());
     const double too_much = static_cast<double>(*message.used) / static_cast<double>(*message.limit);
     launch.step_down(plugins::out_of_memory(message, recipe.name));
     EXPECT_EQ(launch.rung(), 1u);
-    EXPECT_LT(static_cast<double>(launch.estimate().fit.worst().needed()), asked / too_much);
+    EXPECT_LT(static_cast<double>(launch.estimate().fit.worst().needed()), requested / too_much);
     EXPECT_EQ(launch.recipe().train.batch * launch.recipe().train.micro_steps, 2048);
   }
   const auto entries = catalog::Catalog::open(folder_ / "catalog.sqlite").entries();

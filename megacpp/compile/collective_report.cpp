@@ -76,7 +76,7 @@ class ProgramReader {
                           .phase = phase_.value_or(in_forward_[index] ? Phase::forward : Phase::backward),
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,
-                          .asked = schedule::first_cause(cause).starts_with("annotation")};
+                          .requested = schedule::first_cause(cause).starts_with("annotation")};
     facts.of_weight = moves_weight(node);
     if (facts.phase == Phase::backward) add_gradients(facts, node);
     if (facts.phase == Phase::update) add_sharing(facts, node);

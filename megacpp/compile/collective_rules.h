@@ -25,7 +25,7 @@ struct CollectiveFacts {
   /// Axes of the layout without their steps: "model" for model.0 and model.1.
   std::vector<std::string> axes;
   std::string_view scope;
-  bool asked = false;        // by an annotation; otherwise the reader's split made it necessary
+  bool requested = false;    // by an annotation; otherwise the reader's split made it necessary
   bool of_weight = false;    // it moves a weight as it is stored
   bool of_gradient = false;  // it moves a gradient to where it is added up
   bool is_scalar = false;

@@ -75,13 +75,13 @@ std::vector<fs::path> files_of(const std::string& source) {
 
 /// Appends one document, cut at the cap; false when the corpus is full.
 bool append(TextCorpus& corpus, const fs::path& file, int64_t max_bytes) {
-  const int64_t room = max_bytes - static_cast<int64_t>(corpus.bytes.size());
-  if (room <= 0) return false;
+  const int64_t free_bytes = max_bytes - static_cast<int64_t>(corpus.bytes.size());
+  if (free_bytes <= 0) return false;
   const std::string text = base::read_file(file);
   if (text.empty()) return true;
   corpus.document_begins.push_back(static_cast<int64_t>(corpus.bytes.size()));
   corpus.files.push_back(file.string());
-  const std::string_view taken = std::string_view(text).substr(0, static_cast<size_t>(room));
+  const std::string_view taken = std::string_view(text).substr(0, static_cast<size_t>(free_bytes));
   corpus.bytes.insert(corpus.bytes.end(), taken.begin(), taken.end());
   return true;
 }

@@ -80,7 +80,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),
                    .samples = correction.samples};
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
-  // Chips that share a machine have the same room: of these the one that needs most comes first.
+  // Chips that share a machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(),
                            [](const ChipGroup& group) { return std::pair(group.free_bytes(), -group.needed()); });
   return report;

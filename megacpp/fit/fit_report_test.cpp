@@ -86,7 +86,7 @@ TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
 TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
   const FitReport report = fit_report(two_stages(), four(hw::ChipKind::host, 100), {});
   ASSERT_EQ(report.groups.size(), 2u);
-  EXPECT_EQ(report.groups[0].stage, 0u) << "as little room as the other, and needs more";
+  EXPECT_EQ(report.groups[0].stage, 0u) << "as little free memory as the other, and needs more";
   EXPECT_EQ(report.groups[0].limit, 400 - (320 - 100));
   EXPECT_EQ(report.groups[0].free_bytes(), 80);
   EXPECT_EQ(report.groups[1].free_bytes(), 80);

@@ -88,13 +88,10 @@ Growth grow(const Recipe& recipe, Grown what, const Assumptions& assumptions,
   const bool is_batch = what == Grown::batch;
   Growth growth{.what = what,
                 .unit = is_batch ? recipe.layout.data_parallel * recipe.layout.expert_parallel : sequence_unit(recipe),
-                .asked = {},
                 .tried = {},
                 .best = {},
                 .next = {},
                 .why = {}};
-  const int64_t now = is_batch ? recipe.train.batch : recipe.train.sequence;
-  if (now % growth.unit == 0) growth.asked = now / growth.unit;
   Bisection(recipe, assumptions, growth, progress).run();
   return growth;
 }

@@ -16,12 +16,11 @@ enum class Grown { batch, sequence };
 
 struct Growth {
   Grown what = Grown::batch;
-  int64_t unit = 1;              // sequences over all chips, or tokens; only multiples are legal
-  std::optional<int64_t> asked;  // multiples the recipe has; nothing: it is none
-  std::vector<Found> tried;      // in the order tried; the largest that fits is `best`
-  std::optional<size_t> best;    // nothing: not even one unit fits
-  std::optional<size_t> next;    // the next multiple, which does not fit; nothing: `why` says what ends it
-  std::string why;               // "train.batch: ..." where a limit of the recipe ends it before memory does
+  int64_t unit = 1;            // sequences over all chips, or tokens; only multiples are legal
+  std::vector<Found> tried;    // in the order tried; the largest that fits is `best`
+  std::optional<size_t> best;  // nothing: not even one unit fits
+  std::optional<size_t> next;  // the next multiple, which does not fit; nothing: `why` says what ends it
+  std::string why;             // "train.batch: ..." where a limit of the recipe ends it before memory does
 };
 
 /// The layout must fill the hardware (E1401) and be legal for one unit (E1401 to E1407).

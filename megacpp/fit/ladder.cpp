@@ -48,8 +48,8 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
 
 class LadderWalk {
  public:
-  LadderWalk(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling)
-      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(asked.requested()), now_(&asked) {
+  LadderWalk(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling)
+      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(estimate.requested()), now_(&estimate) {
     path_.least_needed = needed();
   }
 
@@ -119,7 +119,7 @@ class LadderWalk {
     }
   }
 
-  // The first layout that fits; failing that, the smallest, if it makes room at all.
+  // The first layout that fits; failing that, the smallest, if it saves memory at all.
   void take_one(const Rung& rung) {
     std::optional<Estimate> best;
     plan::Changes best_changes;
@@ -251,8 +251,8 @@ std::string_view verdict_name(Verdict verdict) {
   return "";
 }
 
-LadderPath walk_ladder(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
-  return LadderWalk(asked, make_estimate, ceiling).run();
+LadderPath walk_ladder(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
+  return LadderWalk(estimate, make_estimate, ceiling).run();
 }
 
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {

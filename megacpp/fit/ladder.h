@@ -2,7 +2,7 @@
 // From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer estimated
 // before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
 // stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
-// skipped are then gone through again, as long as another one can make the room they cannot. At the end stands a plan
+// skipped are then gone through again, as long as another one can free the memory they cannot. At the end stands a plan
 // that fits, or the least memory that all rungs together lead to, helpful or not.
 #pragma once
 
@@ -42,19 +42,19 @@ struct LadderPath {
   plan::Changes least_changes;
 };
 
-/// What a plan must meet beside its own limits: after an allocation failed, less than what was asked for then.
+/// What a plan must meet beside its own limits: after an allocation failed, less than what was requested then.
 struct Ceiling {
   int64_t bytes = INT64_MAX;  // the worst chip must need less
 };
 
 /// Below what failed, of a plan that needs `needed` bytes. Where the backend says in all what it wanted and had, our
-/// number is scaled by how far it was off; where it speaks of one allocation, that much less is asked for.
+/// number is scaled by how far it was off; where it speaks of one allocation, that much less is requested.
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts);
 
 using MakeEstimate = std::function<Estimate(const recipe::Recipe&)>;
 
-/// `asked` does not fit, or failed at `ceiling`.
-LadderPath walk_ladder(const Estimate& asked, const MakeEstimate& make_estimate, const Ceiling& ceiling = {});
+/// `estimate` does not fit, or failed at `ceiling`.
+LadderPath walk_ladder(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling = {});
 
 /// "train.batch=2 train.micro_steps=4"
 std::string to_text(const plan::Changes& changes);

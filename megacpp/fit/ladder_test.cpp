@@ -80,12 +80,12 @@ TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
     return estimate_here(recipe);
   };
   const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB"});
-  const Estimate asked = estimate_here(recipe);
-  const LadderPath path = fit::walk_ladder(asked, counted);
+  const Estimate first = estimate_here(recipe);
+  const LadderPath path = fit::walk_ladder(first, counted);
   EXPECT_FALSE(path.found);
   EXPECT_TRUE(path.changes.empty()) << "nothing was taken";
   for (const Attempt& attempt : path.attempts) EXPECT_NE(attempt.verdict, Verdict::fits) << attempt.name;
-  EXPECT_LT(path.least_needed, asked.fit.worst().needed() / 4);
+  EXPECT_LT(path.least_needed, first.fit.worst().needed() / 4);
   const recipe::Recipe least = with_changes(recipe, path.least_changes);
   EXPECT_EQ(least.train.batch, 1);
   EXPECT_EQ(least.train.micro_steps, recipe.train.micro_steps * recipe.train.batch) << "the global batch stays";
@@ -162,9 +162,9 @@ TEST(LadderTest, ThePolicyOrdersTheRungs) {
 }
 
 TEST(LadderTest, AfterAFailureLessIsAskedForThanFailed) {
-  const Estimate asked = estimate_here(recipe_with({}));
-  const int64_t needed = asked.fit.worst().needed();
-  const LadderPath path = fit::walk_ladder(asked, estimate_here, {needed});
+  const Estimate first = estimate_here(recipe_with({}));
+  const int64_t needed = first.fit.worst().needed();
+  const LadderPath path = fit::walk_ladder(first, estimate_here, {needed});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_LT(path.found->fit.worst().needed(), needed);
 }
@@ -178,15 +178,15 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   const int64_t needed = estimate_here(even).fit.worst().needed();
   std::vector<std::string> hot = settings;
   hot.push_back("hardware.limits=[1=" + std::to_string(needed - 1) + ", 3=" + std::to_string(needed - 1) + "]");
-  const Estimate asked = estimate_here(recipe_with(hot, "nam56r-tiny"));
-  ASSERT_FALSE(asked.fit.fits());
-  EXPECT_EQ(asked.fit.worst().place, "chip 1: data 0, expert 1");
-  EXPECT_EQ(asked.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
-  ASSERT_EQ(asked.fit.groups.size(), 2u);
-  EXPECT_GE(asked.fit.groups[1].free_bytes(), 0) << "the others have room";
-  EXPECT_EQ(asked.fit.groups[1].chip, 0);
+  const Estimate first = estimate_here(recipe_with(hot, "nam56r-tiny"));
+  ASSERT_FALSE(first.fit.fits());
+  EXPECT_EQ(first.fit.worst().place, "chip 1: data 0, expert 1");
+  EXPECT_EQ(first.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
+  ASSERT_EQ(first.fit.groups.size(), 2u);
+  EXPECT_GE(first.fit.groups[1].free_bytes(), 0) << "the others have memory left";
+  EXPECT_EQ(first.fit.groups[1].chip, 0);
 
-  const LadderPath path = fit::walk_ladder(asked, estimate_here);
+  const LadderPath path = fit::walk_ladder(first, estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(to_text(path.changes), "train.batch=4 train.micro_steps=2");
@@ -198,10 +198,10 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
 TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
   const std::vector<std::string> settings = {"train.recompute.A=auto", "train.recompute.E=auto",
                                              "hardware.limit=40MiB"};
-  const Estimate asked = estimate_here(recipe_with(settings));
-  ASSERT_FALSE(asked.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "full") << "the least is what is reported";
-  const LadderPath path = walk_ladder(asked, estimate_here);
+  const Estimate first = estimate_here(recipe_with(settings));
+  ASSERT_FALSE(first.fit.fits());
+  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "full") << "the least is what is reported";
+  const LadderPath path = walk_ladder(first, estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(to_text(path.changes).find("recompute"), std::string::npos) << to_text(path);
@@ -209,11 +209,11 @@ TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
 }
 
 TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
-  const Estimate asked =
+  const Estimate first =
       estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", "ladder.rungs=[recompute]"}));
-  ASSERT_TRUE(asked.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "none");
-  const LadderPath path = walk_ladder(asked, estimate_here, {asked.fit.worst().needed()});
+  ASSERT_TRUE(first.fit.fits());
+  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "none");
+  const LadderPath path = walk_ladder(first, estimate_here, {first.fit.worst().needed()});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(to_text(path.changes), "train.recompute.E=selective");
 }

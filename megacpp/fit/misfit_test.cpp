@@ -39,7 +39,7 @@ TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   EXPECT_TRUE(has(error.problem().wanted, "a limit of at least " + std::to_string(stays) + " bytes")) << error.what();
   EXPECT_TRUE(has(error.problem().wanted, "not 10485760 bytes")) << error.what();
 
-  // With the limit that the error asks for it is another error: what comes and goes has no room.
+  // With the limit that the error asks for it is another error: temporaries do not fit.
   EXPECT_EQ(misfit_code(with_limits({0, stays - 1, 0, 0}).fit.worst()), Code::E1605);
   EXPECT_EQ(misfit_code(with_limits({0, stays, 0, 0}).fit.worst()), Code::E2001);
 }

@@ -45,7 +45,7 @@ Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts) 
   if (facts.late_compiles > 0) return {RegimeKind::unstable, counted(facts.late_compiles, "compile") + " after step 0"};
   if (facts.fallbacks > 0) return {RegimeKind::unstable, counted(facts.fallbacks, "fallback")};
   if (!facts.fits) return {RegimeKind::memory_or_context, "it does not fit"};
-  if (facts.was_shrunk) return {RegimeKind::memory_or_context, "what was asked for did not fit"};
+  if (facts.was_shrunk) return {RegimeKind::memory_or_context, "the requested recipe did not fit"};
   return time ? by_time(*time) : Regime{RegimeKind::not_measured, "nothing says where the time of a step went"};
 }
 

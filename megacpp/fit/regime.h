@@ -29,7 +29,7 @@ struct RegimeFacts {
   size_t fallbacks = 0;      // ops without a kernel, run as their parts
   bool fits = true;          // every chip
   size_t late_compiles = 0;  // after step 0
-  bool was_shrunk = false;   // memory did not suffice for what was asked for, and the ladder found less
+  bool was_shrunk = false;   // memory did not suffice for what was requested, and the ladder found less
 };
 
 /// The first that holds: a program that changes or falls back makes predictions worth little; without memory nothing

@@ -29,7 +29,7 @@ TEST(RegimeTest, AProgramThatIsNotWhatItShouldBeComesFirst) {
 TEST(RegimeTest, WhatMemoryHeldBackIsLimitedByIt) {
   const StepTime busy{.compute = 1};
   EXPECT_EQ(text(busy, {.fits = false}), "memory or context (it does not fit)");
-  EXPECT_EQ(text(busy, {.was_shrunk = true}), "memory or context (what was asked for did not fit)");
+  EXPECT_EQ(text(busy, {.was_shrunk = true}), "memory or context (the requested recipe did not fit)");
 }
 
 TEST(RegimeTest, APlanIsJudgedByItsFallbacksAndItsRoom) {

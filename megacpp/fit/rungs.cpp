@@ -87,7 +87,7 @@ const std::vector<Rung>& table() {
        .keys = {"train.batch", "train.micro_steps"},
        .changes = smaller_batch},
       {.name = "sequence",
-       .does = "halve the sequence: another experiment than was asked for",
+       .does = "halve the sequence: another experiment than requested",
        .may_reduce = kOfTokens,
        .keys = {"train.sequence"},
        .changes_experiment = true,

@@ -16,7 +16,7 @@
 namespace megacpp::fit {
 
 enum class Offers : uint8_t {
-  steps,         // each makes more room than the one before, and is offered again to what it made
+  steps,         // each saves more memory than the one before, and is offered again to what it made
   alternatives,  // one of several layouts
 };
 
@@ -26,7 +26,7 @@ struct Rung {
   std::vector<ir::Role> may_reduce;
   std::vector<std::string_view> keys;  // that it changes
   Offers offers = Offers::steps;
-  bool changes_experiment = false;  // its results cannot be compared with those asked for
+  bool changes_experiment = false;  // its results cannot be compared with those requested
   /// Mildest first; empty: nothing is left to change. Gates may still refuse.
   std::function<std::vector<plan::Changes>(const recipe::Recipe&)> changes;
 
@@ -40,7 +40,7 @@ std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder);
 
 /// Whether rungs of the policy may make these changes.
 bool offers(const recipe::Ladder& ladder, const plan::Changes& changes);
-/// Whether results with these changes cannot be compared with those asked for.
+/// Whether results with these changes cannot be compared with those requested.
 bool changes_experiment(const plan::Changes& changes);
 
 }  // namespace megacpp::fit

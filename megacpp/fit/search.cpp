@@ -274,8 +274,8 @@ double Found::tokens_per_second() const {
   return static_cast<double>(recipe.train.batch * recipe.train.micro_steps * recipe.train.sequence) / time.seconds();
 }
 
-Found compile_candidate(const Recipe& asked, const plan::Changes& changes, const Assumptions& assumptions) {
-  Estimate estimate = make_estimate(with_changes(asked, changes), assumptions);
+Found compile_candidate(const Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions) {
+  Estimate estimate = make_estimate(with_changes(requested, changes), assumptions);
   const memory::MemoryPlan& worst = estimate.worst_memory();
   const Regime regime = regime_of(estimate);
   return {.recipe = std::move(estimate.recipe),

@@ -21,7 +21,7 @@ namespace megacpp::fit {
 /// One plan that was compiled, without its programs.
 struct Found {
   recipe::Recipe recipe;
-  plan::Changes changes;  // against the recipe that was asked for
+  plan::Changes changes;  // against the requested recipe
   std::string layout;     // plan::layout_line
   FitReport fit;
   StepTime time;
@@ -34,7 +34,7 @@ struct Found {
 };
 
 /// With nothing but what a result keeps.
-Found compile_candidate(const recipe::Recipe& asked, const plan::Changes& changes, const Assumptions& assumptions);
+Found compile_candidate(const recipe::Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions);
 
 struct SearchOptions {
   int64_t tries = 48;  // layouts to compile at most

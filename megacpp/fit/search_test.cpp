@@ -38,7 +38,7 @@ int64_t least_bytes(const std::vector<Found>& found) {
   return bytes;
 }
 
-// With room for all, and with limits that only some meet: a quarter of the layouts is compiled and the best is there.
+// With memory for all, and with limits that only some meet: a quarter of the layouts is compiled and the best is there.
 TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
   const recipe::Recipe recipe = test_recipe({"model.depth=4", "train.micro_steps=2"});
   const std::vector<Found> all = all_of(recipe, test_assumptions("host:4"));

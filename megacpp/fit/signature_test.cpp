@@ -32,19 +32,19 @@ TEST(FitSignatureTest, SaysWhatDecidesMemoryAndTime) {
 }
 
 TEST(FitSignatureTest, WhatIsTheSameLaunchHasTheSameSignature) {
-  const catalog::Signature asked = signature_of(small(), "host:1");
+  const catalog::Signature requested = signature_of(small(), "host:1");
   for (const char* same : {"train.seed=9", "train.steps=7", "layout.chips=1", "layout.zero=1", "model.mamba.heads=4",
                            "train.recompute.R=full", "train.log_every=3", "layout.data_parallel=1"})
-    EXPECT_EQ(signature_of(small({same}), "host:1"), asked) << same;
+    EXPECT_EQ(signature_of(small({same}), "host:1"), requested) << same;
 }
 
 TEST(FitSignatureTest, WhatDiffersHasAnother) {
-  const catalog::Signature asked = signature_of(small(), "host:1");
+  const catalog::Signature requested = signature_of(small(), "host:1");
   for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8",
                             "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
                             "train.recompute.E=selective", "layout.dispatcher=allgather", "optimizer.name=sgd"})
-    EXPECT_NE(signature_of(small({other}), "host:1"), asked) << other;
-  EXPECT_NE(signature_of(small(), "host:2"), asked);
+    EXPECT_NE(signature_of(small({other}), "host:1"), requested) << other;
+  EXPECT_NE(signature_of(small(), "host:2"), requested);
   const catalog::Signature on_xla = signature_of(small({"backend=xla"}), "host:1");
   for (const char* other : {"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})
     EXPECT_NE(signature_of(small({"backend=xla", other}), "host:1"), on_xla) << other;
@@ -53,7 +53,7 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                          "host:1")
                 .hardware,
             "host:1 limit 1GiB chip 0=512MiB fault chip 0 step load");
-  EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, asked.model_hash);
+  EXPECT_NE(signature_of(small({"model.hidden=32"}), "host:1").model_hash, requested.model_hash);
   const auto with_letter = [](const std::string& width) {
     return signature_of(small({"model.pattern=ADE", "model.depth=3", "model.letters.D.family=E",
                                "model.letters.D.feed_forward.intermediate=" + width, "train.recompute.D=full"}),

@@ -106,7 +106,7 @@ class ModelBuilder {
   }
 
   // The weight as products see it: stored, gathered to what stays between forward and backward, gathered to what is
-  // computed with. The last step is made again in the backward pass, so nothing larger is kept.
+  // computed with. The last step is recomputed in the backward pass, so nothing larger is kept.
   ValueId parameter(Parameter parameter) {
     const plan::ParameterSpec spec = plan::spec_of(plan_, parameter);
     const ValueId stored = input(parameter.name, {DType::f32, parameter.shape}, ir::Role::weight, spec.stored);

@@ -47,7 +47,7 @@ struct AttentionMask {
   /// The keys of [0, keys) that `query` sees: two disjoint ascending ranges, either of which may be empty.
   std::array<KeyRange, 2> visible_keys(int64_t query, int64_t keys) const;
 
-  /// Every query of [0, queries) that sees one of `keys` lies in the range; not all in it need to.
+  /// Every query of [0, queries) that sees one of `keys` is in the range; not all in it need to.
   KeyRange queries_seeing(KeyRange keys, int64_t queries) const;
 
   /// Of queries and keys anywhere in these ranges. `none` and `all` are certain, `some` is not.

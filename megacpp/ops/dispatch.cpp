@@ -145,9 +145,9 @@ void reference_slot_dots(std::span<const Tensor> operands, std::span<Tensor> res
 ir::ValueId own_slots(PartitionContext& context, ir::ValueId slot, const ir::TensorType& rows, const ir::Axes& axes) {
   Builder& b = context.builder();
   const RuntimeRange experts = runtime_range(b, rows.dim(kExperts), axes, context.mesh());
-  const double room = static_cast<double>(rows.dim(3));
-  const ir::ValueId counted = b.sub(slot, b.scale(experts.first, room));
-  const ir::ValueId end = b.scale(experts.count, room);
+  const double rows_per_expert = static_cast<double>(rows.dim(3));
+  const ir::ValueId counted = b.sub(slot, b.scale(experts.first, rows_per_expert));
+  const ir::ValueId end = b.scale(experts.count, rows_per_expert);
   const ir::ValueId none = b.constant(-1.0, {}, DType::i32);
   const ir::ValueId is_before_end = b.compare(counted, end, "lt");
   return b.max(b.select(is_before_end, counted, none), none);  // slots of earlier chips are negative now
@@ -290,7 +290,7 @@ HloResults hlo_slot_dots(HloWriter& w, const HloArgs& args) {
 
 // ---- Samples ----
 
-// In each chunk every third choice is dropped; the others take the rows from the last down, so with room to spare row 0
+// In each chunk every third choice is dropped; the others take the rows from the last down, so with rows to spare row 0
 // stays free.
 void fill_slots(Tensor& slot, int64_t rows) {
   const int64_t choices = slot.type.dim(2) * slot.type.dim(3);
@@ -304,21 +304,22 @@ void fill_slots(Tensor& slot, int64_t rows) {
 struct DispatchSizes {
   int64_t batch, chunks, tokens, choices;
   int64_t experts;  // 0: rows are packed
-  int64_t room, width;
+  int64_t rows_per_expert, width;
 
   ir::Shape token_shape() const { return {batch, chunks, tokens, width}; }
   ir::Shape slot_shape() const { return {batch, chunks, tokens, choices}; }
   ir::Shape row_shape() const {
-    return experts == 0 ? ir::Shape{batch, chunks, room, width} : ir::Shape{batch, chunks, experts, room, width};
+    return experts == 0 ? ir::Shape{batch, chunks, rows_per_expert, width}
+                        : ir::Shape{batch, chunks, experts, rows_per_expert, width};
   }
 };
 
 constexpr DispatchSizes kRoomy = {
-    .batch = 2, .chunks = 2, .tokens = 6, .choices = 2, .experts = 2, .room = 5, .width = 4};
+    .batch = 2, .chunks = 2, .tokens = 6, .choices = 2, .experts = 2, .rows_per_expert = 5, .width = 4};
 constexpr DispatchSizes kOdd = {
-    .batch = 1, .chunks = 3, .tokens = 5, .choices = 3, .experts = 7, .room = 1, .width = 3};
+    .batch = 1, .chunks = 3, .tokens = 5, .choices = 3, .experts = 7, .rows_per_expert = 1, .width = 3};
 constexpr DispatchSizes kPacked = {
-    .batch = 2, .chunks = 1, .tokens = 6, .choices = 2, .experts = 0, .room = 12, .width = 4};
+    .batch = 2, .chunks = 1, .tokens = 6, .choices = 2, .experts = 0, .rows_per_expert = 12, .width = 4};
 
 enum class Source { tokens, rows };
 

@@ -219,8 +219,8 @@ HloValue matrix_of_expert(HloWriter& w, const HloValue& matrices, int64_t expert
   return w.reshape(w.slice(matrices, 0, expert, 1), {matrices.type.shape[1], matrices.type.shape[2]});
 }
 
-// XLA has no grouped product on every device. With a room for each expert it is a batched one; packed rows meet every
-// expert's matrix, zeros where they are not its own.
+// XLA has no grouped product on every device. With the same number of rows for each expert it is a batched one; packed
+// rows meet every expert's matrix, zeros where they are not its own.
 HloResults hlo_ragged_dot(HloWriter& w, const HloArgs& args) {
   const HloValue &x = args.operands[0], &matrices = args.operands[1], &counts = args.operands[2];
   const int64_t summed = args.attrs().flag("transpose_w") ? 2 : 1;

@@ -32,12 +32,12 @@ Types infer_token_choice(const Types& operands, const ir::Attrs& attrs) {
   const std::string_view op = "token_choice_slots";
   require_at_least(op, attrs, "num_experts", 1);
   require_at_least(op, attrs, "capacity", 0);
-  require_at_least(op, attrs, "room", 0);
+  require_at_least(op, attrs, "rows_per_expert", 0);
   const bool fits = (operands.size() == 1 || operands.size() == 2) && is_experts(operands[0]);
   require_operands(fits && (operands.size() == 1 || operands[1] == per_expert(operands[0], attrs)), op, operands,
                    "i32 experts[b,c,l,k], optional i32 before[b,c,num_experts]");
-  require_operands(attrs.integer("room") > 0 || attrs.integer("capacity") == 0, op, operands,
-                   "capacity 0 where rows are packed (room 0)");
+  require_operands(attrs.integer("rows_per_expert") > 0 || attrs.integer("capacity") == 0, op, operands,
+                   "capacity 0 where rows are packed (rows_per_expert 0)");
   return {operands[0]};
 }
 
@@ -68,7 +68,7 @@ void reference_counts(std::span<const Tensor> operands, std::span<Tensor> result
 void reference_token_choice(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const int64_t num_experts = attrs.integer("num_experts");
   const double capacity = static_cast<double>(attrs.integer("capacity"));
-  const double room = static_cast<double>(attrs.integer("room"));
+  const double rows_per_expert = static_cast<double>(attrs.integer("rows_per_expert"));
   const int64_t choices = operands[0].type.dim(2) * operands[0].type.dim(3);  // of one chunk
   for (int64_t i = 0; i < operands[0].elements(); ++i) {
     const int64_t chunk = i / choices, expert = checked_expert(operands[0][i], num_experts);
@@ -80,8 +80,8 @@ void reference_token_choice(std::span<const Tensor> operands, std::span<Tensor> 
     }
     const double before = operands.size() == 2 && expert >= 0 ? operands[1][chunk * num_experts + expert] : 0;
     const bool too_many = capacity > 0 && before + position >= capacity;
-    const bool too_far = room > 0 && position >= room;
-    const double first = room > 0 ? static_cast<double>(expert) * room : of_lower_experts;
+    const bool too_far = rows_per_expert > 0 && position >= rows_per_expert;
+    const double first = rows_per_expert > 0 ? static_cast<double>(expert) * rows_per_expert : of_lower_experts;
     results[0][i] = expert < 0 || too_many || too_far ? -1 : first + position;
   }
 }
@@ -121,7 +121,7 @@ Sample count_sample(std::string name, ir::Shape shape, int64_t num_experts) {
 }
 
 struct Limits {
-  int64_t num_experts, capacity, room;
+  int64_t num_experts, capacity, rows_per_expert;
   bool has_before = false;
 };
 
@@ -130,7 +130,9 @@ Sample token_sample(std::string name, const ir::Shape& shape, const Limits& limi
   if (limits.has_before) operands.push_back({DType::i32, {shape[0], shape[1], limits.num_experts}});
   return {.name = std::move(name),
           .operands = std::move(operands),
-          .attrs = {{"num_experts", limits.num_experts}, {"capacity", limits.capacity}, {"room", limits.room}},
+          .attrs = {{"num_experts", limits.num_experts},
+                    {"capacity", limits.capacity},
+                    {"rows_per_expert", limits.rows_per_expert}},
           .low = 0.0,
           .high = 4.0,
           .fill = [num_experts = limits.num_experts](std::vector<Tensor>& values) {
@@ -158,7 +160,7 @@ HloValue chosen(HloWriter& w, const HloArgs& args) {
 HloResults hlo_counts(HloWriter& w, const HloArgs& args) { return {w.reduce(chosen(w, args), {2}, "add")}; }
 
 HloResults hlo_token_choice(HloWriter& w, const HloArgs& args) {
-  const int64_t capacity = args.attrs().integer("capacity"), room = args.attrs().integer("room");
+  const int64_t capacity = args.attrs().integer("capacity"), rows_per_expert = args.attrs().integer("rows_per_expert");
   const HloValue one_hot = chosen(w, args);
   const ir::Shape shape = {one_hot.type.shape[0], one_hot.type.shape[1], one_hot.type.shape[2]};
   const HloType type{"i32", shape};
@@ -171,14 +173,14 @@ HloResults hlo_token_choice(HloWriter& w, const HloArgs& args) {
   const HloValue position = w.binary("subtract", so_far, number(1));
   HloValue is_placed = w.compare(expert, number(0), "GE");
   if (capacity > 0) {
-    const HloValue asked =
+    const HloValue requested =
         args.operands.size() == 2 ? w.binary("add", position, of_expert(args.operands[1])) : position;
-    is_placed = w.binary("and", is_placed, w.compare(asked, number(capacity), "LT"));
+    is_placed = w.binary("and", is_placed, w.compare(requested, number(capacity), "LT"));
   }
   HloValue first;
-  if (room > 0) {
-    is_placed = w.binary("and", is_placed, w.compare(position, number(room), "LT"));
-    first = w.binary("multiply", expert, number(room));
+  if (rows_per_expert > 0) {
+    is_placed = w.binary("and", is_placed, w.compare(position, number(rows_per_expert), "LT"));
+    first = w.binary("multiply", expert, number(rows_per_expert));
   } else {
     const HloValue counts = w.reduce(one_hot, {2}, "add");
     first = of_expert(w.binary("subtract", w.cumsum(counts, 2, false), counts));
@@ -238,8 +240,9 @@ OpDef token_choice_slots_def() {
   return {
       .name = "token_choice_slots",
       .doc =
-          "row of each choice in its chunk: place p of expert e is row e * room + p (room 0: behind the rows of lower "
-          "experts), -1 past the room or where p + before reaches the capacity (0 drops none)",
+          "row of each choice in its chunk: place p of expert e is row e * rows_per_expert + p (rows_per_expert 0: "
+          "behind the rows of lower "
+          "experts), -1 past the rows_per_expert or where p + before reaches the capacity (0 drops none)",
       .infer = infer_token_choice,
       .factors = [](const NodeView& view) { return factors_from(view, "b c l k, b c x -> b c l k", "l k x"); },
       .no_grad = "integer valued",
@@ -249,11 +252,12 @@ OpDef token_choice_slots_def() {
       .samples =
           [] {
             return std::vector<Sample>{
-                token_sample("packed", {2, 2, 8, 2}, {.num_experts = 4, .capacity = 0, .room = 0}),
-                token_sample("dropless", {2, 1, 8, 2}, {.num_experts = 4, .capacity = 0, .room = 8}),
-                token_sample("drops", {3, 1, 9, 2}, {.num_experts = 5, .capacity = 3, .room = 3}),
-                token_sample("chunks", {2, 4, 5, 2}, {.num_experts = 4, .capacity = 4, .room = 4, .has_before = true}),
-                token_sample("one_expert", {2, 1, 7, 1}, {.num_experts = 1, .capacity = 4, .room = 4})};
+                token_sample("packed", {2, 2, 8, 2}, {.num_experts = 4, .capacity = 0, .rows_per_expert = 0}),
+                token_sample("dropless", {2, 1, 8, 2}, {.num_experts = 4, .capacity = 0, .rows_per_expert = 8}),
+                token_sample("drops", {3, 1, 9, 2}, {.num_experts = 5, .capacity = 3, .rows_per_expert = 3}),
+                token_sample("chunks", {2, 4, 5, 2},
+                             {.num_experts = 4, .capacity = 4, .rows_per_expert = 4, .has_before = true}),
+                token_sample("one_expert", {2, 1, 7, 1}, {.num_experts = 1, .capacity = 4, .rows_per_expert = 4})};
           },
   };
 }

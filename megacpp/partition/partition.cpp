@@ -30,8 +30,8 @@ struct Version {
 
 // What is known of a global value.
 struct State {
-  bool flexible = false;          // made again in whatever sharding is asked for
-  Sharding preferred;             // its sharding, or what it would be if nobody asked otherwise
+  bool flexible = false;          // recomputed in every sharding that is requested
+  Sharding preferred;             // its sharding, or what it would be if nobody requests another
   std::vector<Version> versions;  // the first is the value as it was made
 };
 
@@ -164,8 +164,8 @@ class Partitioner {
 
   static bool pins(const ir::Node& reshard) { return reshard.attrs.text("from") == reshard.attrs.text("to"); }
 
-  // How an explicit reshard leaves a value: dimensions as asked, partial sums added up or, where it says so, as they
-  // are.
+  // How an explicit reshard leaves a value: dimensions as requested, partial sums added up or, where it says so, as
+  // they are.
   Sharding target(const ir::Node& reshard, const Sharding& from) const {
     Sharding to = ir::parse_sharding(reshard.attrs.text("to"), mesh_);
     if (!reshard.attrs.flag("partial")) return to;
@@ -490,7 +490,7 @@ class Partitioner {
 
   // ---- Getting values ----
 
-  // The chip's part of a value in the sharding asked for: a version that is there, one made for it, or a reshard.
+  // The chip's part of a value in the requested sharding: a version that is there, one made for it, or a reshard.
   ValueId local(ValueId value, const Sharding& sharding, const ir::Node& reader) {
     if (const Version* known = find_version(value, sharding)) return known->local;
     if (state(value).flexible) {

@@ -17,7 +17,7 @@ std::vector<bool> leads_to_cotangents(const ir::Graph& graph) {
   return leads;
 }
 
-// Where a gather is to be made again, autodiff has put a second one into the backward pass. One that both passes read
+// Where a gather is to be repeated, autodiff has put a second one into the backward pass. One that both passes read
 // is meant to last.
 std::vector<bool> repeated_in_passes(const ir::Graph& graph, size_t forward_nodes) {
   std::vector<bool> repeated = depends_on_inputs_alone(graph);

@@ -9,7 +9,7 @@
 namespace megacpp::partition {
 namespace {
 
-// y = tanh(x w) with w stored wider than computed with: the converted weight is made again, the view of the result is
+// y = tanh(x w) with w stored wider than computed with: the converted weight is recomputed, the view of the result is
 // kept as what it shows, and the weight's gradient is nothing the stage before waits for.
 constexpr const char* kStage = R"(graph "s" {
   %0 = input() {dtype="f32", name="carry.0", shape=[2,3]} : f32[2,3] #activation

@@ -95,7 +95,7 @@ struct MarkPlace {
   double x, y, bar_height;
 };
 
-/// Its words end at the line, or stand behind it where the bar's own words leave no room before it.
+/// Its words end at the line, or stand behind it where the bar's own words leave no space before it.
 std::string draw_mark(const BarChart& chart, const Bar& bar, const Mark& mark, const MarkPlace& place) {
   const std::string label = mark.label + " " + chart.text(mark.value);
   const double own_end = kMargin + text_width(bar_label(chart, bar)) + 14;
@@ -108,15 +108,15 @@ std::string draw_mark(const BarChart& chart, const Bar& bar, const Mark& mark, c
               "soft");
 }
 
-/// One axis of a scatter from the least to the most of its numbers, with some room.
+/// One axis of a scatter from the least to the most of its numbers, with a margin.
 struct Scale {
   Scale(const std::vector<double>& numbers, double at_low, double at_high) : pixel_low(at_low), pixel_high(at_high) {
     if (numbers.empty()) return;
     const auto [least, most] = std::ranges::minmax(numbers);
     low = least, high = most;
-    const double room = high > low ? 0.08 * (high - low) : std::max(std::abs(high) * 0.1, 1e-12);
-    low = low >= 0 ? std::max(0.0, low - room) : low - room;
-    high += room;
+    const double margin = high > low ? 0.08 * (high - low) : std::max(std::abs(high) * 0.1, 1e-12);
+    low = low >= 0 ? std::max(0.0, low - margin) : low - margin;
+    high += margin;
   }
   double pixel(double value) const { return pixel_low + (value - low) / (high - low) * (pixel_high - pixel_low); }
 
@@ -176,7 +176,7 @@ bool overlap(const Box& a, const Box& b) {
   return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 }
 
-/// Labels of points in their order, where the ones before leave room: every tooltip has its own anyway.
+/// Labels of points in their order, where the ones before leave space: every tooltip has its own anyway.
 std::string labels_beside(const std::vector<Point>& points, const Scale& x, const Scale& y) {
   constexpr double kHeight = 14;
   std::string text;

@@ -40,7 +40,7 @@ std::string stacked_bars(const BarChart& chart);
 struct Point {
   double x = 0;
   double y = 0;
-  std::string label;            // of the tooltip; written beside a point of the frontier where there is room
+  std::string label;            // of the tooltip; written beside a point of the frontier where there is space
   size_t series = 0;            // of the chart; without any: blue
   bool is_on_frontier = false;  // these are joined by a line, in order of x
 };

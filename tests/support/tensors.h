@@ -105,12 +105,12 @@ inline ::testing::AssertionResult is_close(const ops::Tensor& got, const ops::Te
   double scale = 1e-6;
   for (const double element : wanted.data)
     if (std::isfinite(element)) scale = std::max(scale, std::fabs(element));
-  const double room = ir::is_float(wanted.type.dtype) ? tolerance * scale : 0.0;
+  const double allowed = ir::is_float(wanted.type.dtype) ? tolerance * scale : 0.0;
   for (int64_t i = 0; i < wanted.elements(); ++i) {
     const bool equal = got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]));
-    if (!equal && !(std::fabs(got[i] - wanted[i]) <= room))
+    if (!equal && !(std::fabs(got[i] - wanted[i]) <= allowed))
       return ::testing::AssertionFailure() << "element " << i << " of " << to_string(wanted.type) << " is " << got[i]
-                                           << ", wanted " << wanted[i] << " within " << room;
+                                           << ", wanted " << wanted[i] << " within " << allowed;
   }
   return ::testing::AssertionSuccess();
 }

@@ -73,7 +73,7 @@ int64_t inverse_modulo(int64_t a, int64_t m) {
 
 // For each place of the window, the places of the output that meet an element are evenly spaced: from the first on
 // one in every `period`.
-int64_t meetings(const WindowDim& window, int64_t input, int64_t output) {
+int64_t window_products(const WindowDim& window, int64_t input, int64_t output) {
   const int64_t common = std::gcd(window.stride, window.base_dilation);
   const int64_t period = window.base_dilation / common;
   const int64_t inverse = inverse_modulo(window.stride / common, period);
@@ -130,7 +130,7 @@ double convolution_flops(std::string_view instruction, const Dims& lhs, const Di
     const double output = size_of(result, dims.output_spatial[i], reader);
     if (std::max(input, output) > static_cast<double>(kLargest)) reader.fail("a dimension larger than any");
     if (window[i].size > kLargestWindow) reader.fail("a window of " + std::to_string(window[i].size));
-    flops *= static_cast<double>(meetings(window[i], static_cast<int64_t>(input), static_cast<int64_t>(output)));
+    flops *= static_cast<double>(window_products(window[i], static_cast<int64_t>(input), static_cast<int64_t>(output)));
   }
   return flops;
 }

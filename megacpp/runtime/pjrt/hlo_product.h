@@ -24,6 +24,6 @@ struct WindowDim {
   int64_t base_dilation = 1;
 };
 /// Pairs of a place in the output and a place in the window that meet an element of the input.
-int64_t meetings(const WindowDim& window, int64_t input, int64_t output);
+int64_t window_products(const WindowDim& window, int64_t input, int64_t output);
 
 }  // namespace megacpp::runtime::pjrt

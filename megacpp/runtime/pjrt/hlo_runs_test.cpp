@@ -135,7 +135,7 @@ TEST(HloProductTest, MeetingsAreCountedAsOneByOne) {
                            .window_dilation = 1 + up_to(3),
                            .base_dilation = 1 + up_to(3)};
     const int64_t input = 1 + up_to(12), output = 1 + up_to(12);
-    EXPECT_EQ(meetings(window, input, output), one_by_one(window, input, output)) << "round " << round;
+    EXPECT_EQ(window_products(window, input, output), one_by_one(window, input, output)) << "round " << round;
   }
 }
 
@@ -144,7 +144,7 @@ TEST(HloProductTest, ABatchWrittenAsAWindowCountsOnce) {
   const int64_t batch = 64;
   const WindowDim window{
       .size = batch, .stride = batch - 1, .padding_low = 0, .window_dilation = 1, .base_dilation = batch};
-  EXPECT_EQ(meetings(window, batch, batch), batch);
+  EXPECT_EQ(window_products(window, batch, batch), batch);
 }
 
 }  // namespace

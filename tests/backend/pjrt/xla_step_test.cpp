@@ -22,7 +22,7 @@ recipe::Recipe on_plugin(std::vector<std::string> overrides) {
 }
 
 // Four experts, so tight that some requests are dropped.
-std::vector<std::string> with_experts(std::vector<std::string> overrides) {
+std::vector<std::string> expert_overrides(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(),
                    {"train.steps=2", "model.pattern=AE", "model.feed_forward.experts=4", "model.feed_forward.top_k=2",
                     "model.feed_forward.routing=token_choice", "model.feed_forward.capacity_factor=1.0"});
@@ -75,7 +75,7 @@ TEST_F(XlaStepTest, LossesFollowTheCpuBackend) {
 }
 
 TEST_F(XlaStepTest, TheLoadOfExpertsIsFetchedOnceForAllBlocksOfALoop) {
-  ContractRun run(on_plugin(with_experts({"model.depth=8", "train.steps=5", "train.log_every=4"})), xla_,
+  ContractRun run(on_plugin(expert_overrides({"model.depth=8", "train.steps=5", "train.log_every=4"})), xla_,
                   ContractRun::Fetches::experts);
   std::vector<int64_t> after_log, before_step;
   const auto syncs = [&] { return run.executable().counters().host_syncs; };
@@ -110,7 +110,7 @@ class XlaExpertLoadTest : public CpuPluginTest, public testing::WithParamInterfa
 // Requests are whole numbers, so both backends count the same to the last one.
 TEST_P(XlaExpertLoadTest, IsWhatTheCpuBackendCounts) {
   const LoadRow& row = GetParam();
-  const std::vector<std::string> overrides = with_experts(row.overrides);
+  const std::vector<std::string> overrides = expert_overrides(row.overrides);
   const auto wanted =
       ContractRun(small_recipe(overrides), runtime::backend_named("cpu"), ContractRun::Fetches::experts).train();
   ASSERT_GT(wanted.at(0).dropped, 0);

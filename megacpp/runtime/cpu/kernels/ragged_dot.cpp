@@ -19,8 +19,8 @@ struct Group {
 // How the rows of all chunks belong to experts: packed one group behind the other, or each in its own places.
 struct Layout {
   int64_t chunks, experts;
-  int64_t chunk_rows;  // with those not in use
-  int64_t room;        // places of an expert; 0: packed
+  int64_t chunk_rows;       // with those not in use
+  int64_t rows_per_expert;  // places of an expert; 0: packed
 
   int64_t workspace_bytes() const { return chunks * experts * static_cast<int64_t>(sizeof(Group)); }
 };
@@ -30,7 +30,7 @@ Layout layout_of(const ir::TensorType& rows, const ir::TensorType& counts) {
   return {.chunks = rows.dim(0) * rows.dim(1),
           .experts = counts.dim(2),
           .chunk_rows = packed ? rows.dim(2) : rows.dim(2) * rows.dim(3),
-          .room = packed ? 0 : rows.dim(3)};
+          .rows_per_expert = packed ? 0 : rows.dim(3)};
 }
 
 // Where every group is, worked out from the counts of a run.
@@ -41,9 +41,9 @@ class Groups {
       int64_t start = c * layout.chunk_rows;
       for (int64_t e = 0; e < layout.experts; ++e) {
         const int64_t count = counts[c * layout.experts + e];
-        const int64_t rows = layout.room > 0 ? std::min(count, layout.room) : count;
+        const int64_t rows = layout.rows_per_expert > 0 ? std::min(count, layout.rows_per_expert) : count;
         memory[e * layout.chunks + c] = {start, rows};
-        start += layout.room > 0 ? layout.room : rows;
+        start += layout.rows_per_expert > 0 ? layout.rows_per_expert : rows;
         used_ += rows;
       }
     }

@@ -36,11 +36,11 @@ Prepared prepare_counts(const ops::NodeView& view, int) {
 // Row numbers of one chunk, in one pass of a few instructions a choice.
 struct Placement {
   Chunk chunk;
-  int32_t capacity, room;
+  int32_t capacity, rows_per_expert;
 
   // next[e]: the row the next choice of expert e takes; end[e]: the first row it may not take.
   void start(const int32_t* experts_of, const int32_t* before, int32_t* next, int32_t* end) const {
-    if (room == 0) {
+    if (rows_per_expert == 0) {
       chunk.count(experts_of, end);
       for (int64_t e = 0; e < chunk.experts; ++e) {
         next[e] = e == 0 ? 0 : end[e - 1];
@@ -50,8 +50,8 @@ struct Placement {
     }
     for (int64_t e = 0; e < chunk.experts; ++e) {
       const int32_t taken = before == nullptr ? 0 : before[e];
-      const int32_t free = capacity == 0 ? room : std::clamp(capacity - taken, 0, room);
-      next[e] = static_cast<int32_t>(e) * room;
+      const int32_t free = capacity == 0 ? rows_per_expert : std::clamp(capacity - taken, 0, rows_per_expert);
+      next[e] = static_cast<int32_t>(e) * rows_per_expert;
       end[e] = next[e] + free;
     }
   }
@@ -66,7 +66,7 @@ struct Placement {
 
 Prepared prepare_token_choice(const ops::NodeView& view, int threads) {
   const Placement placement = {chunk_of(view), static_cast<int32_t>(view.attrs.integer("capacity")),
-                               static_cast<int32_t>(view.attrs.integer("room"))};
+                               static_cast<int32_t>(view.attrs.integer("rows_per_expert"))};
   const Chunk& chunk = placement.chunk;
   const int64_t chunks = view.operands[0].dim(0) * view.operands[0].dim(1);
   const bool has_before = view.operands.size() == 2;

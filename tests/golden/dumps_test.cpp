@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler leaves of the tiny recipes, cut down to a few blocks, against the files in tests/golden/stages: its
+// What the compiler leaves of the tiny recipes, cut down to a few blocks, against the files in tests/golden/dumps: its
 // dumps on one chip, and on meshes the collectives of the finished programs.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,17 +37,17 @@ std::vector<Case> all_cases() {
           {"nam56r-tiny", {"model.pattern=AEMR", "model.depth=4"}, {"01-model.ir", "15-order.ir", "18-memory.txt"}}};
 }
 
-const fs::path kGolden = kSourceRoot / "tests" / "golden" / "stages";
+const fs::path kGolden = kSourceRoot / "tests" / "golden" / "dumps";
 
-class StageDumpsTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Recipes, StageDumpsTest, testing::ValuesIn(all_cases()),
+class DumpsTest : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, DumpsTest, testing::ValuesIn(all_cases()),
                          [](const testing::TestParamInfo<Case>& info) {
                            std::string name = info.param.recipe;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
-TEST_P(StageDumpsTest, EqualTheGoldenFiles) {
+TEST_P(DumpsTest, EqualTheGoldenFiles) {
   const Case& c = GetParam();
   const fs::path dumped = fs::temp_directory_path() / ("megacpp_golden_" + c.recipe + "_" + std::to_string(getpid()));
   fs::create_directories(dumped);
