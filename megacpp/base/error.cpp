@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "megacpp/base/utf8.h"
+
 namespace megacpp::base {
 namespace {
 
@@ -33,6 +35,16 @@ std::string message(Code code, const Problem& problem) {
   return text;
 }
 
+/// Parts come from arguments and files, with whatever bytes these hold. Where the next step is the same for every error
+/// of a code, its documentation has it.
+Problem complete(Code code, const Problem& problem) {
+  return {.where = printable(problem.where),
+          .got = printable(problem.got),
+          .wanted = printable(problem.wanted),
+          .next = problem.next.empty() ? "see " + std::string(code_name(code)) + " in docs/errors.md"
+                                       : printable(problem.next)};
+}
+
 }  // namespace
 
 std::string_view code_name(Code code) { return record(code).name; }
@@ -54,7 +66,7 @@ int exit_status(ErrorClass cls) {
 }
 
 Error::Error(Code code, Problem problem)
-    : std::runtime_error(message(code, problem)), code_(code), problem_(std::move(problem)) {}
+    : std::runtime_error(message(code, complete(code, problem))), code_(code), problem_(complete(code, problem)) {}
 
 void raise(Code code, Problem problem) { throw Error(code, std::move(problem)); }
 
@@ -63,8 +75,8 @@ CheckFailure::CheckFailure(const char* file, int line, const char* condition)
 
 void CheckFailure::raise() const {
   base::raise(Code::E9001, {.where = where_,
-                            .got = text_.str(),
-                            .wanted = "",
+                            .got = text_.str().empty() ? "it does not hold" : text_.str(),
+                            .wanted = "a condition that always holds",
                             .next = "this is a defect of megacpp: please report it with the command and the recipe"});
 }
 

@@ -26,7 +26,8 @@ ErrorClass class_of(Code code);
 int exit_status(ErrorClass cls);
 inline constexpr int kInterruptedStatus = 130;
 
-/// What went wrong, in the order a user needs it. Empty fields are left out of the message.
+/// What went wrong, in the order a user needs it. No field is empty when a user reads it: an empty next step becomes
+/// the one that docs/errors.md has for the code. Bytes that are no UTF-8, and control characters, are escaped.
 struct Problem {
   std::string where = {};  // recipe line, op name, file
   std::string got = {};

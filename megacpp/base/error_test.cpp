@@ -13,6 +13,14 @@ TEST(ErrorTest, MessageNamesCodePlaceGotWantedAndNextStepInThatOrder) {
   EXPECT_EQ(error.exit_status(), 2);
 }
 
+TEST(ErrorTest, PartsArePrintableAndTheNextStepIsNeverEmpty) {
+  const Error error(Code::E1301, {.where = std::string("a\0b", 3), .got = "\xff", .wanted = "x"});
+  EXPECT_EQ(error.problem().where, "a\\x00b");
+  EXPECT_EQ(error.problem().got, "\\xff");
+  EXPECT_EQ(error.problem().next, "see E1301 in docs/errors.md");
+  EXPECT_NE(std::string(error.what()).find("where:  a\\x00b\n  got:    \\xff\n"), std::string::npos) << error.what();
+}
+
 TEST(ErrorTest, EveryClassHasItsOwnExitStatus) {
   EXPECT_EQ(exit_status(ErrorClass::user), 2);
   EXPECT_EQ(exit_status(ErrorClass::does_not_fit), 3);

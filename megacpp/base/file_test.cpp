@@ -2,11 +2,13 @@
 #include "megacpp/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <functional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/output_path.h"
 
 namespace megacpp::base {
 namespace {
@@ -66,6 +68,78 @@ TEST(FileTest, AnEmptyFileMapsToNothing) {
   write_file_atomically(path, "");
   EXPECT_TRUE(MappedFile(path).bytes().empty());
   EXPECT_EQ(read_file(path), "");
+}
+
+TEST(FileTest, DevicesAndFifosAreNotReadAndDoNotHang) {
+  const auto fifo = fresh_folder("fifo") / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::filesystem::path& path : {std::filesystem::path("/dev/zero"), fifo, std::filesystem::path()}) {
+    EXPECT_EQ(code_of([&] { read_file(path); }), Code::E1008);
+    EXPECT_EQ(code_of([&] { MappedFile{path}; }), Code::E1008);
+  }
+}
+
+TEST(FileTest, AFileLargerThanMemoryIsRefused) {
+  const auto path = fresh_folder("large") / "a";
+  write_file_atomically(path, "x");
+  std::error_code error;
+  std::filesystem::resize_file(path, uintmax_t{1} << 43, error);  // sparse
+  if (error) GTEST_SKIP() << "no sparse file of 8 TiB here: " << error.message();
+  EXPECT_EQ(code_of([&] { read_file(path); }), Code::E1008);
+}
+
+TEST(FileTest, DevicesAndFifosAreWrittenThroughAndStay) {
+  const auto fifo = fresh_folder("through") / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  write_file_atomically("/dev/null", "text");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(code_of([] { write_file_atomically("/dev/full", "text"); }), Code::E3001);
+  EXPECT_EQ(code_of([&] { write_file_atomically(fifo, "text"); }), Code::E3001) << "nobody reads it";
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  require_writable("/dev/null");
+  require_writable(fifo);
+}
+
+TEST(FileTest, ALinkStaysAndWhatItLeadsToIsWritten) {
+  const auto folder = fresh_folder("link");
+  std::filesystem::create_directories(folder / "sub");
+  write_file_atomically(folder / "sub" / "a", "old");
+  std::filesystem::create_symlink("sub/a", folder / "link");
+  std::filesystem::create_symlink("link", folder / "second");
+  std::filesystem::create_symlink("sub/new", folder / "dangling");
+  std::filesystem::create_symlink("circle", folder / "circle");
+  write_file_atomically(folder / "second", "new");
+  write_file_atomically(folder / "dangling", "made");
+  EXPECT_EQ(read_file(folder / "sub" / "a"), "new");
+  EXPECT_EQ(read_file(folder / "sub" / "new"), "made");
+  for (const char* name : {"link", "second", "dangling"}) EXPECT_TRUE(std::filesystem::is_symlink(folder / name));
+  EXPECT_EQ(code_of([&] { write_file_atomically(folder / "circle", "x"); }), Code::E3001);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "sub"), {}), 2) << "no temporary is left";
+}
+
+TEST(FileTest, WhatCannotBeWrittenIsKnownBeforehand) {
+  const auto folder = fresh_folder("beforehand");
+  require_writable(folder / "new");
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "asking leaves nothing behind";
+  for (const std::filesystem::path& path : {folder / "no" / "such", folder, std::filesystem::path()})
+    EXPECT_EQ(code_of([&] { require_writable(path); }), Code::E3001) << path;
+}
+
+// A folder of compiled programs may be named by any text.
+TEST(FileTest, AFolderThatCannotBeMadeLeavesNoneBehind) {
+  const auto folder = fresh_folder("folders");
+  write_file_atomically(folder / "file", "");
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  const std::string long_name(300, 'x');
+  for (const std::filesystem::path& path :
+       {folder / "a" / "b" / long_name, folder / "a" / ".." / "b", folder / "a" / ".." / ".." / "outside",
+        folder / "file" / "b", folder / "dangling", folder / "dangling" / "b", std::filesystem::path()})
+    EXPECT_EQ(code_of([&] { make_folder(path); }), Code::E3001) << path;
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2) << "as before";
+  make_folder(folder / "a" / "." / "b" / "");
+  make_folder(folder / "a" / ".." / "c");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a" / "b"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "c"));
 }
 
 }  // namespace

@@ -60,10 +60,11 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
-  sigset_t interrupt;
-  ::sigemptyset(&interrupt);
-  ::sigaddset(&interrupt, SIGINT);
-  ::posix_spawnattr_setsigdefault(&attributes, &interrupt);
+  sigset_t ours;  // what this process ignores is the program's to be ended by
+  ::sigemptyset(&ours);
+  ::sigaddset(&ours, SIGINT);
+  ::sigaddset(&ours, SIGPIPE);
+  ::posix_spawnattr_setsigdefault(&attributes, &ours);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, words[0].c_str(), &actions, &attributes, pointers_to(words).data(),
@@ -104,7 +105,7 @@ ProgramEnd run_program(const ProgramRun& run) {
   MEGACPP_REQUIRE(::pipe2(ends, O_CLOEXEC) == 0, E3002,
                   {.where = run.words[0],
                    .got = std::string("no pipe: ") + std::strerror(errno),
-                   .wanted = "",
+                   .wanted = "a pipe to the program",
                    .next = "close other programs and try again"});
   const InterruptsIgnored ours;
   const auto [pid, error] = start(run, ends[1]);

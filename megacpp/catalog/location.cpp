@@ -21,7 +21,7 @@ std::filesystem::path default_path() {
   MEGACPP_REQUIRE(home.is_absolute(), E3001,
                   {.where = "the catalog's file",
                    .got = "none of MEGACPP_CATALOG, XDG_DATA_HOME and HOME names a place",
-                   .wanted = "",
+                   .wanted = "one of them, as an absolute path",
                    .next = "name a file with --catalog or MEGACPP_CATALOG"});
   return home / ".local/share/megacpp/catalog.sqlite";
 }

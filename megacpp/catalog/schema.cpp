@@ -179,7 +179,7 @@ Database open_for_writing(const std::filesystem::path& path, const Database::Opt
   MEGACPP_REQUIRE(!database.is_read_only(), E3001,
                   {.where = path.string(),
                    .got = "a file that may only be read",
-                   .wanted = "",
+                   .wanted = "a file that may be written",
                    .next = "allow writing, or name another file with --catalog or MEGACPP_CATALOG"});
   bring_up_to_date(database, path);
   check_content(database, path, kSchemaVersion);

@@ -208,7 +208,7 @@ const StoredTensor& SafetensorsFile::at(std::string_view name) const {
   MEGACPP_REQUIRE(tensor != nullptr, E1203,
                   {.where = path_,
                    .got = fmt::format("no tensor '{}'", name),
-                   .wanted = "",
+                   .wanted = "a tensor of that name",
                    .next = "check that the file belongs to this model"});
   return *tensor;
 }

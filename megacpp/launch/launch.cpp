@@ -193,7 +193,7 @@ void Launch::follow_down() {
   descend({base::Code::E2004,
            {.where = recipe().name,
             .got = "memory ran out on another process",
-            .wanted = "",
+            .wanted = "memory that suffices on every process",
             .next = "mend what the other process reports"},
            {.cls = memory::OomClass::runtime, .stage = "another process"}},
           {});

@@ -129,7 +129,7 @@ void InprocWorld::State::check_alive(Lock& lock, int64_t chip, const std::string
   base::raise(base::Code::E3101,
               {.where = chip_text(chip) + ", " + where,
                .got = chip_text(failure_->chip) + " failed: " + failure_->reason,
-               .wanted = "",
+               .wanted = "every chip to run until the end",
                .next = "mend what " + chip_text(failure_->chip) + " reports; the other chips stopped because of it"});
 }
 

@@ -64,6 +64,7 @@ base::Error error_of(const Failure& failure, Phase phase, const std::string& plu
   return {code,
           {.where = place_of(phase, plugin),
            .got = std::string(status_name(failure.code)) + ": " + failure.message,
+           .wanted = "a call that succeeds",
            .next = next_step(code, failure, phase)}};
 }
 

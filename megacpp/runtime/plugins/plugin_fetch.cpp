@@ -32,7 +32,7 @@ class LockedFolder {
     MEGACPP_REQUIRE(fd_ >= 0 && ::flock(fd_, LOCK_EX) == 0, E3001,
                     {.where = path.string(),
                      .got = std::string("cannot lock: ") + std::strerror(errno),
-                     .wanted = "",
+                     .wanted = "a folder that this user may lock",
                      .next = "set XDG_CACHE_HOME to a folder of yours"});
   }
   ~LockedFolder() { ::close(fd_); }
@@ -125,7 +125,7 @@ fs::path download(const FetchRequest& request, const PluginPackage& package, con
       pip.status == 0, E3203,
       {.where = wanted,
        .got = pip.status == 127 ? pip.output : "pip says: " + last_lines(pip.output, 3),
-       .wanted = "",
+       .wanted = "a download that succeeds",
        .next = "see that python3 has pip and a network; or fetch the wheel elsewhere (pip download --no-deps " +
                wanted + ") and give it with --wheel"});
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "wheels"))
@@ -166,7 +166,7 @@ void sync_file(const fs::path& path) {
   MEGACPP_REQUIRE(synced, E3001,
                   {.where = path.string(),
                    .got = std::string("cannot sync: ") + std::strerror(error),
-                   .wanted = "",
+                   .wanted = "a file that reaches the disk",
                    .next = "check the free space"});
 }
 
@@ -175,9 +175,11 @@ void move_into_place(const fs::path& from, const fs::path& to) {
   sync_file(from);
   std::error_code error;
   fs::rename(from, to, error);
-  MEGACPP_REQUIRE(
-      !error, E3001,
-      {.where = to.string(), .got = error.message(), .wanted = "", .next = "check the folder's permissions"});
+  MEGACPP_REQUIRE(!error, E3001,
+                  {.where = to.string(),
+                   .got = error.message(),
+                   .wanted = "a folder that may be written",
+                   .next = "check the folder's permissions"});
 }
 
 }  // namespace

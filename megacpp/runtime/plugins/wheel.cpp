@@ -93,7 +93,7 @@ class WheelReader {
     MEGACPP_REQUIRE(!file.fail(), E3001,
                     {.where = to.string(),
                      .got = std::string("cannot write: ") + std::strerror(errno),
-                     .wanted = "",
+                     .wanted = "a file that can be written whole",
                      .next = "check the free space"});
   }
 
