@@ -81,9 +81,9 @@ base::Code misfit_code(const ChipGroup& worst) {
 
 std::string wanted_bytes(const ChipGroup& worst) {
   if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit));
-  return fmt::format("a limit of at least {}, which stay from step to step{}, not {}",
-                     memory::exact_bytes(worst.least_limit()), worst.code > 0 ? " with the code" : "",
-                     memory::exact_bytes(worst.limit));
+  return fmt::format("a limit of at least {}, with which it runs as planned ({} stay from step to step{}), not {}",
+                     memory::exact_bytes(worst.needed()), human_bytes(worst.least_limit()),
+                     worst.code > 0 ? " with the code" : "", memory::exact_bytes(worst.limit));
 }
 
 memory::OutOfMemory misfit_error(const Estimate& estimate) {

@@ -36,10 +36,12 @@ TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   const memory::OutOfMemory error = misfit_error(estimate);
   EXPECT_EQ(error.code(), Code::E1605);
   EXPECT_EQ(error.exit_status(), 2);
-  EXPECT_TRUE(has(error.problem().wanted, "a limit of at least " + std::to_string(stays) + " bytes")) << error.what();
+  const std::string needed = std::to_string(worst.needed());
+  EXPECT_TRUE(has(error.problem().wanted, "a limit of at least " + needed + " bytes")) << error.what();
   EXPECT_TRUE(has(error.problem().wanted, "not 10485760 bytes")) << error.what();
 
-  // With the limit that the error asks for it is another error: temporaries do not fit.
+  EXPECT_TRUE(with_limits({0, worst.needed(), 0, 0}).fit.fits()) << "the number that is wanted works";
+  // Between the two it is another error: temporaries do not fit.
   EXPECT_EQ(misfit_code(with_limits({0, stays - 1, 0, 0}).fit.worst()), Code::E1605);
   EXPECT_EQ(misfit_code(with_limits({0, stays, 0, 0}).fit.worst()), Code::E2001);
 }

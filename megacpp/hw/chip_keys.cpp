@@ -17,7 +17,10 @@ using schema::Range;
 // Far above any chip, so that what is beyond them is a slip of the pen.
 Range count() { return between(1, 1e6); }
 Range memory() { return between(1, 1e15); }
-Range positive() { return {.low = 0, .high = 1e21, .low_excluded = true, .choices = {}}; }
+// Also below: what is divided by them stays finite.
+Range rate() { return between(1, 1e21); }         // a second
+Range latency() { return between(1e-12, 1000); }  // seconds
+Range gaps() { return between(1, 100); }
 
 template <auto field>
 bool store_bytes(Chip& chip, const FileValue& value) {
@@ -93,7 +96,7 @@ bool store_rate(Chip& chip, const FileValue& value) {
 }
 template <size_t... rates>
 void add_rates(std::vector<ChipKey>& keys, std::index_sequence<rates...>) {
-  (keys.push_back(fact({std::string("compute.") + kRates[rates], Kind::number, positive(),
+  (keys.push_back(fact({std::string("compute.") + kRates[rates], Kind::number, rate(),
                         std::string("Dense operations a second in ") + kRates[rates] + "."},
                        store_rate<rates>)),
    ...);
@@ -123,9 +126,9 @@ void add_memory(std::vector<ChipKey>& keys) {
   bytes("memory.code_least", "The least a compiled training step takes of the same memory.",
         store_bytes<&Chip::code_bytes_least>);
   bytes("memory.code_most", "The most it takes.", store_bytes<&Chip::code_bytes_most>);
-  keys.push_back(fact({"memory.bandwidth", Kind::number, positive(), "Bytes a second."},
+  keys.push_back(fact({"memory.bandwidth", Kind::number, rate(), "Bytes a second."},
                       store_number<&Chip::memory_bytes_per_second>));
-  keys.push_back(fact({"memory.gaps_most", Kind::number, schema::at_least(1),
+  keys.push_back(fact({"memory.gaps_most", Kind::number, gaps(),
                        "The most a compiler reserves for a step, over what is alive at its peak."},
                       store_number<&Chip::gaps_most>));
 }
@@ -183,7 +186,7 @@ std::vector<FileKey<Link>> make_link_keys() {
              return true;
            }},
           {{"scope", Kind::text, one_of("slice", "node", "cluster"), "What it reaches."}, store_scope},
-          {{"bytes_per_second", Kind::number, positive(), "What a chip sends in one direction, over all its ports."},
+          {{"bytes_per_second", Kind::number, rate(), "What a chip sends in one direction, over all its ports."},
            [](Link& link, const FileValue& value) {
              link.bytes_per_second = value.number;
              return true;
@@ -195,7 +198,7 @@ std::vector<FileKey<Link>> make_link_keys() {
              return true;
            },
            true},
-          {{"latency", Kind::number, positive(), "Seconds, to the next chip."},
+          {{"latency", Kind::number, latency(), "Seconds, to the next chip."},
            [](Link& link, const FileValue& value) {
              link.latency = value.number;
              return true;

@@ -159,7 +159,7 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
     return text.replace(text.find(old), old.size(), replacement);
   };
   const std::vector<Case> cases = {
-      {"kind: [", ":1", "", "docs/hardware.md"},
+      {"kind: [", ":1", "", "indentation"},
       {"", "", "nothing", "docs/hardware.md"},
       {"- a list", ":1", "a list", "docs/hardware.md"},
       {with("memory:", "memroy:"), ":3", "'memroy'", "did you mean 'memory'?"},

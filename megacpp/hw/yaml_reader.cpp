@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/schema/yaml_text.h"
 
 namespace megacpp::hw {
 std::string YamlReader::kind_of(const YAML::Node& node) {
@@ -25,17 +26,9 @@ void YamlReader::refuse(const YAML::Node& node, std::string got, std::string wan
 }
 
 YAML::Node YamlReader::parse(const std::string& text) const {
-  try {
-    YAML::Node root = YAML::Load(text);
-    require_map(root, "the file");
-    return root;
-  } catch (const YAML::Exception& error) {
-    const std::string line = error.mark.is_null() ? "" : ":" + std::to_string(error.mark.line + 1);
-    base::raise(base::Code::E1603, {.where = file_ + line,
-                                    .got = error.msg,
-                                    .wanted = "YAML",
-                                    .next = "mend the line; docs/hardware.md has a whole file"});
-  }
+  YAML::Node root = schema::load_yaml(text, base::Code::E1603, file_);
+  require_map(root, "the file");
+  return root;
 }
 
 void YamlReader::require_map(const YAML::Node& node, const std::string& name) const {

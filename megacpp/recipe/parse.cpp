@@ -8,11 +8,14 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/recipe/letters.h"
+#include "megacpp/recipe/other_inputs.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/recipe/validate.h"
+#include "megacpp/schema/yaml_text.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -164,14 +167,7 @@ void read_section(Draft& draft, const YAML::Node& section, const std::string& pr
 }
 
 YAML::Node load_yaml(std::string_view yaml, const std::string& file) {
-  try {
-    return YAML::Load(std::string(yaml));
-  } catch (const YAML::Exception& error) {
-    base::raise(base::Code::E1004, {.where = fmt::format("{}:{}", file, error.mark.line + 1),
-                                    .got = error.msg,
-                                    .wanted = "YAML",
-                                    .next = "check the indentation and the quotes of that line"});
-  }
+  return schema::load_yaml(std::string(yaml), base::Code::E1004, file);
 }
 
 void apply_override(Draft& draft, const std::string& assignment) {
@@ -180,6 +176,11 @@ void apply_override(Draft& draft, const std::string& assignment) {
   MEGACPP_REQUIRE(
       equals != std::string::npos && equals > 0, E1007,
       {.where = where, .got = "'" + assignment + "'", .wanted = "key=value", .next = "e.g. --set train.steps=100"});
+  MEGACPP_REQUIRE(base::printable(assignment) == assignment, E1003,
+                  {.where = where,
+                   .got = "'" + assignment.substr(equals + 1) + "'",
+                   .wanted = "text in UTF-8 without control characters",
+                   .next = "remove what is shown as \\x.."});
   const std::string path = assignment.substr(0, equals);
   const std::string value = assignment.substr(equals + 1);
   const Key* key = find_key(path);
@@ -229,7 +230,10 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
 }
 
 Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  return parse_named(base::read_file(path), path.string(), overrides, path.stem().string());
+  refuse_model_folder(path);
+  const std::string text = base::read_file(path);
+  refuse_model_file(path, text);
+  return parse_named(text, path.string(), overrides, path.stem().string());
 }
 
 }  // namespace megacpp::recipe

@@ -117,6 +117,10 @@ std::string suggest_key(std::string_view unknown) {
   return base::did_you_mean(unknown, all_paths(), "see the recipe keys in the documentation");
 }
 
+bool is_required(const Key& key) {
+  return !contains(key.range, member_of(key, Recipe())) || key.path == "name" || key.path == "model.pattern";
+}
+
 std::string key_table() {
   const Recipe defaults;
   std::string table = "| key | kind | default | range | meaning |\n| --- | --- | --- | --- | --- |\n";
@@ -125,8 +129,7 @@ std::string key_table() {
   };
   for (const Key& key : keys()) {
     const Member member = member_of(key, defaults);
-    const bool required = !contains(key.range, member) || key.path == "name" || key.path == "model.pattern";
-    table += schema::table_row(key, required ? "required" : "`" + value_text(member) + "`");
+    table += schema::table_row(key, is_required(key) ? "required" : "`" + value_text(member) + "`");
     if (is_last_of(key, "model.")) table += letter_rows();
     if (is_last_of(key, "train.recompute.")) table += letter_recompute_row();
   }

@@ -14,6 +14,7 @@
 namespace megacpp::recipe {
 
 using schema::Kind;
+using schema::kind_name;
 using schema::Member;
 using schema::member_of;
 using schema::Range;
@@ -27,6 +28,9 @@ const Key* find_key(std::string_view path);
 bool is_section(std::string_view path);
 /// The letter of the family whose settings the key belongs to, or nothing for keys every recipe has.
 std::optional<char> family_of(const Key& key);
+
+/// Whether a recipe has to give the key: what it has by default will not do.
+bool is_required(const Key& key);
 
 /// "did you mean 'model.hidden'?" for an unknown path, or where to find the keys.
 std::string suggest_key(std::string_view unknown);
