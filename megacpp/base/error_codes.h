@@ -21,6 +21,7 @@
   X(E1203, user,        "tensor is missing or misshapen")                           \
   X(E1301, user,        "program text or node is not valid")                        \
   X(E1302, user,        "loss is not finite")                                       \
+  X(E1303, user,        "results differ from golden file")                          \
   X(E1401, user,        "degrees do not multiply to chips")                         \
   X(E1402, user,        "heads or groups cannot be split")                          \
   X(E1403, user,        "experts cannot be split")                                  \

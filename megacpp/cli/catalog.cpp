@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "megacpp/cli/catalog_report.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 
 namespace megacpp::cli {
 namespace {
@@ -64,9 +64,9 @@ int list(const CatalogFlags& flags) {
     object.update(list_json(entries, corrections));
     print_json(object);
   } else if (entries.empty()) {
-    fmt::print(stderr, "{}: nothing is remembered yet\n", flags.path().string());
+    print_err("{}: nothing is remembered yet\n", flags.path().string());
   } else {
-    fmt::print("{}", list_text(entries, corrections));
+    print_out("{}", list_text(entries, corrections));
   }
   return 0;
 }
@@ -78,7 +78,7 @@ int show(const CatalogFlags& flags) {
   for (const catalog::Sample& sample : entry.samples)
     corrected.push_back(catalog->correction(sample.lane, sample.quantity, entry.signature).corrected(sample.parts));
   if (flags.json) print_json(entry_json(entry, corrected));
-  if (!flags.json) fmt::print("{}", entry_text(entry, corrected));
+  if (!flags.json) print_out("{}", entry_text(entry, corrected));
   return 0;
 }
 
@@ -86,11 +86,11 @@ int forget_everything(const CatalogFlags& flags) {
   MEGACPP_REQUIRE(flags.yes, E1007,
                   {.where = "megacpp catalog forget --all",
                    .got = "no --yes",
-                   .wanted = "",
+                   .wanted = "a confirmation",
                    .next = "add --yes to remove every entry of " + flags.path().string()});
   std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::write);
   const catalog::Forgotten gone = catalog ? catalog->forget_all() : catalog::Forgotten{};
-  fmt::print("forgot everything: {}, {}\n", counted(gone.signatures, "signature"), counts_text(gone));
+  print_out("forgot everything: {}, {}\n", counted(gone.signatures, "signature"), counts_text(gone));
   return 0;
 }
 
@@ -104,7 +104,7 @@ int forget(const CatalogFlags& flags) {
   std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::write);
   const catalog::Entry entry = entry_or_refuse(catalog, flags);
   const catalog::Forgotten gone = catalog->forget(entry.id);
-  fmt::print("forgot {}: {}: {}\n", entry.id, subject_line(entry.signature), counts_text(gone));
+  print_out("forgot {}: {}: {}\n", entry.id, subject_line(entry.signature), counts_text(gone));
   return 0;
 }
 

@@ -2,15 +2,18 @@
 #include "megacpp/cli/command.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <map>
+#include <new>
+#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/launch/build.h"
 
 namespace megacpp::cli {
@@ -86,14 +89,19 @@ std::string advice(const CLI::App& app, const CLI::App& command, const std::stri
   return word.empty() ? help : base::did_you_mean(word, known, help);
 }
 
-[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
+std::string command_line(int argc, const char* const* argv) {
   std::string line = "megacpp";
   for (int i = 1; i < argc; ++i) line += " " + std::string(argv[i]);
+  return line;
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error, const std::string& line) {
   const CLI::App& command = speaker(app);
   const std::string help = "see " + full_name(command) + " --help";
-  base::raise(
-      base::Code::E1007,
-      {.where = line, .got = error.what(), .wanted = "", .next = advice(app, command, unexpected_word(app), help)});
+  base::raise(base::Code::E1007, {.where = line,
+                                  .got = error.what(),
+                                  .wanted = "words and flags of " + full_name(command),
+                                  .next = advice(app, command, unexpected_word(app), help)});
 }
 
 int parse_and_run(int argc, const char* const* argv) {
@@ -109,33 +117,71 @@ int parse_and_run(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(speaker(app).help().c_str(), stdout);
+    write_output(speaker(app).help());
     return 0;
   } catch (const CLI::CallForVersion&) {
-    std::printf("%s\n", app.version().c_str());
+    write_output(app.version() + "\n");
     return 0;
   } catch (const CLI::ParseError& error) {
-    refuse(app, error, argc, argv);
+    refuse(app, error, command_line(argc, argv));
   }
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
-    std::fputs(app.help().c_str(), stdout);
+    write_output(app.help());
     return 0;
   }
   return bodies.at(chosen[0]->get_name())();
 }
 
+// Also where the line itself is refused, and nobody has parsed the flag.
+bool wants_json(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc,
+                     [](std::string_view word) { return word == "--json" || word.starts_with("--json="); });
+}
+
+int report(const base::Error& error, bool as_json) {
+  write_message("error " + std::string(error.what()) + "\n");
+  try {
+    if (as_json) end_json(&error);
+    flush_output();
+  } catch (const base::Error&) {
+    // stderr has the error already, whatever stdout takes.
+  }
+  return error.exit_status();
+}
+
+base::Error host_memory_error(const std::string& line) {
+  return {base::Code::E2005,
+          {.where = line,
+           .got = "the system refused an allocation",
+           .wanted = "memory for what the command keeps beside its plan",
+           .next = "free memory, raise the limit of the process or container, or make the plan smaller"}};
+}
+
+base::Error unexpected_error(const std::string& line, const std::string& words) {
+  return {base::Code::E9001,
+          {.where = line,
+           .got = words,
+           .wanted = "an error with a code of its own",
+           .next = "this is a defect of megacpp: please report it with the command and the recipe"}};
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
+  const bool as_json = wants_json(argc, argv);
+  begin_output();
   try {
-    return parse_and_run(argc, argv);
+    const int status = parse_and_run(argc, argv);
+    end_json(nullptr);
+    flush_output();
+    return status;
   } catch (const base::Error& error) {
-    std::fprintf(stderr, "error %s\n", error.what());
-    return error.exit_status();
+    return report(error, as_json);
+  } catch (const std::bad_alloc&) {
+    return report(host_memory_error(command_line(argc, argv)), as_json);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error E9001 %s\n", error.what());
-    return base::exit_status(base::ErrorClass::internal);
+    return report(unexpected_error(command_line(argc, argv), error.what()), as_json);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
@@ -55,16 +56,15 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
 }
 
 void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
-  fmt::print("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
-             memory::human_bytes(compiled.largest().memory.total_bytes));
-  fmt::print("{:<20} {:>9} {:>10}\n", "pass", "nodes", "ms");
+  print_out("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+  print_out("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
+            memory::human_bytes(compiled.largest().memory.total_bytes));
+  print_out("{:<20} {:>9} {:>10}\n", "pass", "nodes", "ms");
   for (const compile::PassTime& pass : compiled.passes)
-    fmt::print("{:<20} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
-  fmt::print("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
-             compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
-             compiled.fallbacks.size());
-  fmt::print("{}", memory::to_text(compiled.largest().memory));
+    print_out("{:<20} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
+  print_out("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
+            compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9, compiled.fallbacks.size());
+  print_out("{}", memory::to_text(compiled.largest().memory));
 }
 
 void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
@@ -86,7 +86,7 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
   const fit::Estimate estimate =
       fit::make_estimate(recipe, launch::assumptions_for(recipe, *compilation.choice.tpu, catalog));
   catalog.use([&](catalog::Catalog& open) { remember_compilation(open, estimate, compilation); });
-  if (catalog.why_not().empty()) fmt::print(stderr, "catalog    told\n");
+  if (catalog.why_not().empty()) print_err("catalog    told\n");
 }
 
 // What would run there: train.recompute as a plan for that hardware decides it.
@@ -94,7 +94,7 @@ recipe::Recipe planned_for(const hw::Slice& slice, const recipe::Recipe& recipe,
                            const launch::CatalogChoice& catalog_choice) {
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
   const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, slice, catalog));
-  if (!estimate.recompute.empty()) fmt::print(stderr, "recompute  {}\n", fit::to_text(estimate.recompute));
+  if (!estimate.recompute.empty()) print_err("recompute  {}\n", fit::to_text(estimate.recompute));
   return estimate.recipe;
 }
 
@@ -113,13 +113,13 @@ void compile_by_xla(const Flags& flags, const recipe::Recipe& given, const plan:
                 {"micro_steps", recipe.train.micro_steps},
                 {"xla", xla_json(compilation)}});
   } else {
-    fmt::print("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
-    fmt::print("mesh       {}  chips {}, collectives placed by {}\n", to_string(plan.parallel.mesh), plan.chips,
-               recipe.xla.placement);
+    print_out("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
+    print_out("mesh       {}  chips {}, collectives placed by {}\n", to_string(plan.parallel.mesh), plan.chips,
+              recipe.xla.placement);
     print_xla_report(compilation);
     if (!compilation.failure) print_xla_collectives(compilation);
   }
-  std::fflush(stdout);
+  flush_output();
   tell_catalog(flags.catalog, recipe, compilation);
   if (compilation.failure) throw base::Error(*compilation.failure);
 }
@@ -130,7 +130,7 @@ int run_compile(const Flags& flags) {
   require_xla_for(flags.xla, recipe);
   print_without_effect(without_effect(recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan);
-  if (flags.options.dump_dir) fmt::print(stderr, "passes written to {}\n", flags.options.dump_dir->string());
+  if (flags.options.dump_dir) print_err("passes written to {}\n", flags.options.dump_dir->string());
   return 0;
 }
 

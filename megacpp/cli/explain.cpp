@@ -11,6 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/cli/without_effect.h"
@@ -114,31 +115,30 @@ Explanation explain(const recipe::Recipe& recipe, const XlaFlags& xla_flags) {
 // ---- Text ----
 
 void print_header(const Explanation& e) {
-  fmt::print("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe.name, e.recipe.model.pattern,
-             e.recipe.model.depth, static_cast<double>(e.parameters) / 1e6);
-  fmt::print("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
-  fmt::print("layout  {}\n", plan::layout_line(e.plan));
-  fmt::print("decided {}\n", decided_text(e.recipe, e.plan));
-  fmt::print("peak    {} per chip{}\n\n",
-             e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
-             e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
-  fmt::print("Composition, in this order for every model:\n{}", composition_text(e.composition));
+  print_out("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe.name, e.recipe.model.pattern,
+            e.recipe.model.depth, static_cast<double>(e.parameters) / 1e6);
+  print_out("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
+  print_out("layout  {}\n", plan::layout_line(e.plan));
+  print_out("decided {}\n", decided_text(e.recipe, e.plan));
+  print_out("peak    {} per chip{}\n\n", e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
+            e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
+  print_out("Composition, in this order for every model:\n{}", composition_text(e.composition));
   const std::string axes = plan::axes_text(e.plan);
-  if (!axes.empty()) fmt::print("\nAxes of the mesh behind each dimension:\n{}", axes);
+  if (!axes.empty()) print_out("\nAxes of the mesh behind each dimension:\n{}", axes);
 }
 
 void print_state(const Explanation& e) {
   const StageSummary& all = e.stages[0];
-  fmt::print("{} parameters; per chip: weights {}, of which replicated {}; gradients {}; optimizer {}", e.parameters,
-             human_bytes(all.state.weights), human_bytes(all.replicated_bytes), human_bytes(all.state.gradients),
-             human_bytes(all.state.optimizer));
-  if (all.state.kept > 0) fmt::print("; weights kept from forward to backward {}", human_bytes(all.state.kept));
-  fmt::print("\n");
+  print_out("{} parameters; per chip: weights {}, of which replicated {}; gradients {}; optimizer {}", e.parameters,
+            human_bytes(all.state.weights), human_bytes(all.replicated_bytes), human_bytes(all.state.gradients),
+            human_bytes(all.state.optimizer));
+  if (all.state.kept > 0) print_out("; weights kept from forward to backward {}", human_bytes(all.state.kept));
+  print_out("\n");
 }
 
 void print_stages(const Explanation& e) {
   const recipe::Layout& layout = e.plan.layout;
-  fmt::print("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
+  print_out("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
   TextTable table({">stage", ">peak", ">weights", ">replicated", ">kept", ">gradients", ">optimizer", ">idle",
                    "micro-batches in flight"});
   for (const StageSummary& s : e.stages)
@@ -146,8 +146,8 @@ void print_stages(const Explanation& e) {
                human_bytes(s.replicated_bytes), human_bytes(s.state.kept), human_bytes(s.state.gradients),
                human_bytes(s.state.optimizer), fmt::format("{:.1f}%", 100 * s.idle),
                fmt::format("{}", fmt::join(s.in_flight, " + "))});
-  fmt::print("{}", table.to_text());
-  fmt::print(
+  print_out("{}", table.to_text());
+  print_out(
       "Idle by schedule {} of {} micro-batches, were all chunks alike and backward twice as long as forward: then a\n"
       "step takes {:g} forward passes.\n",
       layout.schedule, e.recipe.train.micro_steps, e.step_time);
@@ -165,8 +165,8 @@ std::string removal_text(const CollectiveRow& row) {
 
 // Rows that go away together stand together, under what removes them.
 void print_collectives(const Explanation& e) {
-  if (e.collectives.empty()) return fmt::print("\nCollectives: none.\n");
-  fmt::print("\nCollectives: bytes one chip sends; forward and backward once per micro-step, update once per step.\n");
+  if (e.collectives.empty()) return print_out("\nCollectives: none.\n");
+  print_out("\nCollectives: bytes one chip sends; forward and backward once per micro-step, update once per step.\n");
   const int64_t stages = e.plan.stages;
   TextTable table(
       {stages > 1 ? "  phase, stage" : "  phase", "kind", "axes", ">calls", ">bytes/call", ">bytes", "where", "cause"});
@@ -185,8 +185,8 @@ void print_collectives(const Explanation& e) {
                  row.where, row.cause});
     }
   }
-  fmt::print("{}", table.to_text());
-  fmt::print(
+  print_out("{}", table.to_text());
+  print_out(
       "A chip sends {}{} per step of {} micro-steps. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
       "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, the others all.\n",
       stages > 1 ? "at most " : "", human_bytes(step_bytes(e.collectives, e.recipe.train.micro_steps)),
@@ -268,7 +268,7 @@ void print_as_json(const Explanation& e) {
 }
 
 void print_xla(const XlaCompilation& xla, const std::string& placement) {
-  fmt::print("\nThe same step compiled by XLA, collectives placed by {}.\n", placement);
+  print_out("\nThe same step compiled by XLA, collectives placed by {}.\n", placement);
   print_xla_report(xla);
   if (!xla.failure) print_xla_collectives(xla);
 }
@@ -280,12 +280,12 @@ int run_explain(const Flags& flags) {
     print_as_json(e);
   } else {
     print_header(e);
-    fmt::print("\n{}", parameters_text(e.rows, e.plan));
+    print_out("\n{}", parameters_text(e.rows, e.plan));
     e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
     if (e.xla) print_xla(*e.xla, e.recipe.xla.placement);
   }
-  std::fflush(stdout);
+  flush_output();
   if (e.xla && e.xla->failure) throw base::Error(*e.xla->failure);
   return 0;
 }

@@ -8,11 +8,13 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/output_path.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
@@ -94,7 +96,7 @@ void confirm(const Flags& flags, const fit::Assumptions& assumptions, launch::Us
   for (const size_t index : answer.order()) {
     const fit::Found& one = answer.search.found[index];
     if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
-    fmt::print(stderr, "running {}\n", one.layout);
+    print_err("running {}\n", one.layout);
     answer.confirmed.push_back(launch::confirm_on_host(one, assumptions, catalog));
     answer.confirmed.back().found = index;
   }
@@ -117,7 +119,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
     if (seconds_since(start) > 1)
-      fmt::print(stderr, "compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
+      print_err("compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
   };
   FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
   answer.search = fit::search_layouts(
@@ -128,11 +130,11 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
   confirm(flags, assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
-  if (!flags.json) fmt::print("{}", fit_text(answer, flags.top));
-  std::fflush(stdout);
+  if (!flags.json) print_out("{}", fit_text(answer, flags.top));
+  flush_output();
   if (!flags.html.empty()) {
     base::write_file_atomically(flags.html, fit_page(answer));
-    fmt::print(stderr, "page written to {}\n", flags.html);
+    print_err("page written to {}\n", flags.html);
   }
   if (!answer.search.fits()) throw nothing_fits(answer.hardware, answer.search.found.front());
   return 0;
@@ -146,14 +148,14 @@ int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumpt
   const recipe::Recipe recipe = fit::with_changes(requested, filling);
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled) {
-    if (seconds_since(start) > 1) fmt::print(stderr, "compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
+    if (seconds_since(start) > 1) print_err("compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
   };
   fit::Growth growth = fit::grow(recipe, what, assumptions, progress);
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
   if (flags.json) print_json(growth_json(assumptions.slice.name, recipe, growth));
-  if (!flags.json) fmt::print("{}", growth_text(assumptions.slice.name, recipe, growth));
+  if (!flags.json) print_out("{}", growth_text(assumptions.slice.name, recipe, growth));
   if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }
@@ -164,6 +166,7 @@ int run_fit(const Flags& flags) {
                    .got = flags.html.empty() ? "--confirm" : "--html",
                    .wanted = "it with a search over layouts only",
                    .next = "leave one of the two out"});
+  if (!flags.html.empty()) base::require_writable(flags.html);
   const recipe::Recipe recipe = flags.recipe->load();
   launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read,
                                print_line);

@@ -11,6 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/hw_text.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/hw/chip_library.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/hw/tiled_layout.h"
@@ -28,7 +29,7 @@ int list(bool json) {
   std::vector<hw::ListedChip> chips = hw::all_chips();
   chips.push_back({.name = "host", .chip = chip_of("host")});
   if (!json) {
-    fmt::print("{}", chip_table(chips));
+    print_out("{}", chip_table(chips));
     return 0;
   }
   Json rows = Json::array();
@@ -45,7 +46,7 @@ int show(const std::string& name, bool json) {
     slice = hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
   const hw::Chip chip = slice ? slice->chip : chip_of(name);
   if (!json) {
-    fmt::print("{}", chip_text(chip, slice));
+    print_out("{}", chip_text(chip, slice));
     return 0;
   }
   Json object = chip_json(chip);
@@ -100,11 +101,11 @@ int bytes(const BytesFlags& flags, bool json) {
                 {"unpadded_bytes", unpadded}});
     return 0;
   }
-  fmt::print("{}\n{} bytes, {}", layout.text, layout.bytes, memory::human_bytes(layout.bytes));
+  print_out("{}\n{} bytes, {}", layout.text, layout.bytes, memory::human_bytes(layout.bytes));
   if (layout.bytes > unpadded)
-    fmt::print("; {} without padding, {:.2f} times as much", unpadded,
-               static_cast<double>(layout.bytes) / static_cast<double>(unpadded));
-  fmt::print("\n");
+    print_out("; {} without padding, {:.2f} times as much", unpadded,
+              static_cast<double>(layout.bytes) / static_cast<double>(unpadded));
+  print_out("\n");
   return 0;
 }
 
@@ -113,7 +114,7 @@ int bytes(const BytesFlags& flags, bool json) {
 int measure(bool json) {
   const hw::HostRates rates = runtime::cpu::renew_host_rates();
   if (json) print_json(rates_json(rates));
-  if (!json) fmt::print("{}kept in {}\n", rates_text(rates), runtime::cpu::host_rates_file().string());
+  if (!json) print_out("{}kept in {}\n", rates_text(rates), runtime::cpu::host_rates_file().string());
   return 0;
 }
 

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --json prints. Files that make such objects include <nlohmann/json.hpp> by themselves: it is a large header.
+// What --json prints: one object a command, whether it succeeds or fails. Files that make such objects include
+// <nlohmann/json.hpp> by themselves: it is a large header.
 #pragma once
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
 
 namespace megacpp::cli {
 
 using base::Json;
 
-/// One object on stdout.
+/// The object of the command that runs. It is printed when the command ends, so that one which fails after all can say
+/// so in it.
 void print_json(const Json& object);
+
+/// Prints the object, if there is one; with an `error`, also without, and under "error": code, title, where, got,
+/// wanted, next and exit_status.
+void end_json(const base::Error* error);
 
 }  // namespace megacpp::cli

@@ -7,6 +7,7 @@
 
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cpu/kernel.h"
 
@@ -23,7 +24,7 @@ std::string cpu_form(const ops::OpDef& op) {
 
 int list(bool json) {
   Json rows = Json::array();
-  if (!json) fmt::print("{:<20} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
+  if (!json) print_out("{:<20} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
   for (const ops::OpDef& op : ops::all_ops()) {
     const std::string kind = op.is_composite() ? "composite" : "primitive", grad = op.grad ? "yes" : "none",
                       cpu = cpu_form(op);
@@ -35,7 +36,7 @@ int list(bool json) {
                           {"cpu", cpu},
                           {"doc", op.doc}});
     } else {
-      fmt::print("{:<20} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
+      print_out("{:<20} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
     }
   }
   if (json) print_json({{"ops", rows}});

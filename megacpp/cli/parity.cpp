@@ -11,6 +11,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/recipe/schema.h"
@@ -19,7 +20,6 @@
 namespace megacpp::cli {
 namespace {
 
-constexpr int kMismatchStatus = 1;
 constexpr const char* kThreadsKey = "train.threads";
 constexpr const char* kBackendKey = "backend";
 constexpr const char* kXlaKeys = "xla.";
@@ -62,11 +62,11 @@ recipe::Recipe settings_of(const std::vector<std::string>& overrides) {
 }
 
 void print_table(const train::ParityReport& report) {
-  fmt::print("{} pattern {}\n", report.model_class, report.pattern);
-  fmt::print("{:<58} {:>12} {:>12} {:>9}  {}\n", "tensor", "max abs", "relative", "allowed", "");
+  print_out("{} pattern {}\n", report.model_class, report.pattern);
+  print_out("{:<58} {:>12} {:>12} {:>9}  {}\n", "tensor", "max abs", "relative", "allowed", "");
   for (const train::ParityRow& row : report.rows)
-    fmt::print("{:<58} {:>12.3e} {:>12.3e} {:>9.0e}  {}\n", row.name, row.max_abs_error, row.relative_error,
-               row.tolerance, row.passed ? "ok" : "OVER");
+    print_out("{:<58} {:>12.3e} {:>12.3e} {:>9.0e}  {}\n", row.name, row.max_abs_error, row.relative_error,
+              row.tolerance, row.passed ? "ok" : "OVER");
 }
 
 void print_report_json(const train::ParityReport& report) {
@@ -80,6 +80,25 @@ void print_report_json(const train::ParityReport& report) {
   print_json({{"class", report.model_class}, {"pattern", report.pattern}, {"passed", report.passed()}, {"rows", rows}});
 }
 
+// The table is printed either way; the error ends the command after that.
+void require_match(const std::string& file, const train::ParityReport& report) {
+  size_t over = 0;
+  const train::ParityRow* worst = nullptr;
+  for (const train::ParityRow& row : report.rows) {
+    if (row.passed) continue;
+    ++over;
+    if (worst == nullptr || !(row.relative_error <= worst->relative_error)) worst = &row;
+  }
+  print_err("{} of {} tensors within tolerance\n", report.rows.size() - over, report.rows.size());
+  MEGACPP_REQUIRE(over == 0, E1303,
+                  {.where = file,
+                   .got = fmt::format("{} of {} tensors differ, the most {}: {:.3e} relative", over, report.rows.size(),
+                                      worst->name, worst->relative_error),
+                   .wanted = fmt::format("at most {:.0e} relative", worst->tolerance),
+                   .next = "run it with --without PASS for each optional pass, or with another layout or backend, to "
+                           "find what is at fault"});
+}
+
 int run_parity(const Flags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
   const train::ParityReport report =
@@ -88,10 +107,8 @@ int run_parity(const Flags& flags) {
     print_report_json(report);
   else
     print_table(report);
-  size_t over = 0;
-  for (const train::ParityRow& row : report.rows) over += row.passed ? 0 : 1;
-  fmt::print(stderr, "{} of {} tensors within tolerance\n", report.rows.size() - over, report.rows.size());
-  return report.passed() ? 0 : kMismatchStatus;
+  require_match(flags.file, report);
+  return 0;
 }
 
 }  // namespace

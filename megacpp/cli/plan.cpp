@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
@@ -7,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/base/output_path.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/fit/misfit.h"
@@ -26,16 +27,17 @@ struct Flags {
 
 // A plan that does not fit is printed like any other; the error ends the command after that.
 int run_plan(const Flags& flags) {
+  if (!flags.html.empty()) base::require_writable(flags.html);
   const PlanReport report = make_plan_report(flags.recipe->load(), flags.wishes);
   print_without_effect(report.without_effect);
   if (flags.json)
     print_json(plan_json(report));
   else
-    fmt::print("{}", plan_text(report));
-  std::fflush(stdout);
+    print_out("{}", plan_text(report));
+  flush_output();
   if (!flags.html.empty()) {
     base::write_file_atomically(flags.html, plan_page(report));
-    fmt::print(stderr, "page written to {}\n", flags.html);
+    print_err("page written to {}\n", flags.html);
   }
   if (!report.estimate.fit.fits()) throw fit::misfit_error(report.estimate);
   return 0;

@@ -15,6 +15,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"
@@ -73,7 +74,7 @@ int list(bool json) {
     notes += fmt::format("{}: {} ({})\n", info.name, info.note, joined(info.variables));
   }
   if (json) print_json({{"plugins", kinds}});
-  if (!json) fmt::print("{}\n{}", table.to_text(), notes);
+  if (!json) print_out("{}\n{}", table.to_text(), notes);
   return 0;
 }
 
@@ -95,11 +96,11 @@ class Progress {
     const std::string line =
         begins ? "plugins: " + what
                : fmt::format("plugins: {}: {:.1f} MB, {} s", what, static_cast<double>(bytes) / 1e6, seconds);
-    if (terminal_) fmt::print(stderr, "\r{:<78}", line), std::fflush(stderr);
-    if (!terminal_) fmt::print(stderr, "{}\n", line);
+    if (terminal_) print_err("\r{:<78}", line);
+    if (!terminal_) print_err("{}\n", line);
   }
   ~Progress() {
-    if (terminal_ && !what_.empty()) fmt::print(stderr, "\n");
+    if (terminal_ && !what_.empty()) print_err("\n");
   }
 
  private:
@@ -126,7 +127,7 @@ plugins::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
 
 int fetch(const FetchFlags& flags) {
   const plugins::FetchedPlugin fetched = fetch_with_progress(flags);
-  fmt::print("{} {} in {}\n", fetched.package, fetched.version, fetched.library.string());
+  print_out("{} {} in {}\n", fetched.package, fetched.version, fetched.library.string());
   return 0;
 }
 
@@ -167,8 +168,8 @@ int show_profile(const plugins::FlagProfile& profile, bool json) {
                 {"source", profile.source},
                 {"flags", values}});
   } else {
-    fmt::print("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, plugins::info_of(profile.platform).name,
-               joined(profile.generations), profile.doc, profile.source, table.to_text());
+    print_out("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, plugins::info_of(profile.platform).name,
+              joined(profile.generations), profile.doc, profile.source, table.to_text());
   }
   return 0;
 }
@@ -200,8 +201,8 @@ int list_flags(const std::optional<plugins::PluginKind>& platform, bool json) {
                             {"source", profile.source}});
   }
   if (json) print_json({{"flags", flags}, {"profiles", profiles}});
-  if (!json) fmt::print("{}", flag_table.to_text());
-  if (!json && !profiles.empty()) fmt::print("\n{}", profile_table.to_text());
+  if (!json) print_out("{}", flag_table.to_text());
+  if (!json && !profiles.empty()) print_out("\n{}", profile_table.to_text());
   return 0;
 }
 

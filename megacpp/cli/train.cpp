@@ -12,9 +12,11 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/output_path.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"
@@ -53,11 +55,10 @@ class Progress {
     const bool is_warm = report.step > 0;
     const double left =
         report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    fmt::print(stderr, "step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}{}{}{}{}\n", report.step + 1,
-               recipe_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-               is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
-               peak_text(), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
-    std::fflush(stderr);
+    print_err("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
+              report.loss, report.grad_norm, report.learning_rate,
+              is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
+              peak_text(), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
   }
 
  private:
@@ -79,11 +80,11 @@ class Progress {
 
 void print_summary(const Flags& flags, const TrainedRun& trained) {
   if (flags.profile)
-    for (const auto& [op, seconds] : trained.run.op_seconds()) fmt::print(stderr, "{:<22} {:>9.3f} s\n", op, seconds);
+    for (const auto& [op, seconds] : trained.run.op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
   if (flags.json)
     print_json(train_json(trained));
   else
-    fmt::print("{}", train_text(trained));
+    print_out("{}", train_text(trained));
 }
 
 // What runs a step as one program shows neither what its nodes compute nor when: said before anything is compiled.
@@ -103,12 +104,12 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
-                                   if (flags.verbose) fmt::print(stderr, "{}", verbose_text(launch, compiled));
-                                   fmt::print(stderr, "{}", start_text(launch, compiled, corpus));
+                                   if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
+                                   print_err("{}", start_text(launch, compiled, corpus));
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
-                                   if (launch.recipe().backend == "xla") fmt::print(stderr, "{}", loaded_text(run));
+                                   if (launch.recipe().backend == "xla") print_err("{}", loaded_text(run));
                                    progress.emplace(launch.recipe(), run);
                                  }};
   return {.start = std::move(start),
@@ -120,6 +121,7 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
 int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
+  if (!flags.trace.empty()) base::require_writable(flags.trace);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   print_without_effect(without_effect(recipe));
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
@@ -134,7 +136,7 @@ int run_train(const Flags& flags) {
     base::write_file_atomically(flags.trace,
                                 train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));
   if (!interrupted.load()) return 0;
-  fmt::print(stderr, "interrupted after {} steps\n", train::steps_in(reports));
+  print_err("interrupted after {} steps\n", train::steps_in(reports));
   return base::kInterruptedStatus;
 }
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/hw/tiled_layout.h"
@@ -158,8 +159,8 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
     plugins::apply_to_environment(choice.xla_flags);
   };
   const auto say = [&choice](std::chrono::milliseconds elapsed) {
-    fmt::print(stderr, "XLA compiles for {}: {} s\n", choice.flags.target,
-               std::chrono::duration_cast<std::chrono::seconds>(elapsed).count());
+    print_err("XLA compiles for {}: {} s\n", choice.flags.target,
+              std::chrono::duration_cast<std::chrono::seconds>(elapsed).count());
   };
   return pjrt::compile_in_child(
       request, {.prepare = prepare, .limit = std::chrono::seconds(choice.flags.time_limit), .waiting = {.say = say}});

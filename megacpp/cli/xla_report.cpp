@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
 
@@ -46,16 +47,16 @@ std::string ratio_text(double theirs, double ours) { return ours > 0 ? fmt::form
 
 void print_place(const XlaCompilation& c) {
   if (c.choice.tpu)
-    fmt::print("target     {}  {} chips, {} devices\n", c.choice.flags.target, c.choice.tpu->chips(),
-               c.choice.tpu->devices());
-  fmt::print("plugin     {}\n", c.choice.plugin.string());
-  if (!c.report.plugin.empty()) fmt::print("           {}\n           {}\n", c.report.plugin, c.report.platform);
+    print_out("target     {}  {} chips, {} devices\n", c.choice.flags.target, c.choice.tpu->chips(),
+              c.choice.tpu->devices());
+  print_out("plugin     {}\n", c.choice.plugin.string());
+  if (!c.report.plugin.empty()) print_out("           {}\n           {}\n", c.report.plugin, c.report.platform);
   if (!c.report.device_kind.empty())
-    fmt::print("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
-               c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
-  fmt::print("{}", plugins::to_text(c.choice.xla_flags, kFlagLabel));
-  fmt::print("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
-  if (c.report.compile_seconds > 0) fmt::print("compile    {:.1f} s\n", c.report.compile_seconds);
+    print_out("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
+              c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
+  print_out("{}", plugins::to_text(c.choice.xla_flags, kFlagLabel));
+  print_out("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
+  if (c.report.compile_seconds > 0) print_out("compile    {:.1f} s\n", c.report.compile_seconds);
 }
 
 void print_memory(const XlaCompilation& c) {
@@ -72,10 +73,10 @@ void print_memory(const XlaCompilation& c) {
   add("peak, gaps left out", m.peak);
   add("code", m.code);
   add("needed, code included", c.report.needed_bytes().value_or(0));
-  fmt::print("\n{}", table.to_text());
+  print_out("\n{}", table.to_text());
   if (const std::optional<double> share = share_of(c))
-    fmt::print("{:.1f}% of a chip's {}: it {}\n", 100 * *share, human_bytes(*c.report.memory_limit),
-               *share <= 1 ? "fits" : "does not fit");
+    print_out("{:.1f}% of a chip's {}: it {}\n", 100 * *share, human_bytes(*c.report.memory_limit),
+              *share <= 1 ? "fits" : "does not fit");
 }
 
 void print_cost(const XlaCompilation& c) {
@@ -87,23 +88,23 @@ void print_cost(const XlaCompilation& c) {
   if (c.report.bytes_accessed)
     table.add({has_loops ? "bytes accessed, loops taken once" : "bytes accessed",
                fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
-  fmt::print("\n{}", table.to_text());
+  print_out("\n{}", table.to_text());
   if (const std::optional<Roofline> roofline = roofline_of(c))
-    fmt::print("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
-               roofline->seconds() * 1e3, roofline->compute_seconds * 1e3, roofline->memory_seconds * 1e3);
+    print_out("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
+              roofline->seconds() * 1e3, roofline->compute_seconds * 1e3, roofline->memory_seconds * 1e3);
 }
 
 std::string size_or_unknown(const plugins::Bytes& bytes) { return bytes ? human_bytes(*bytes) : "not said"; }
 
 void print_failure(const XlaCompilation& c) {
   if (c.out_of_memory)
-    fmt::print("\nout of memory: {}; wanted {}, there {}, too much {}\n", plugins::oom_class_name(c.out_of_memory->cls),
-               size_or_unknown(c.out_of_memory->used), size_or_unknown(c.out_of_memory->limit),
-               size_or_unknown(c.out_of_memory->exceeded));
+    print_out("\nout of memory: {}; wanted {}, there {}, too much {}\n", plugins::oom_class_name(c.out_of_memory->cls),
+              size_or_unknown(c.out_of_memory->used), size_or_unknown(c.out_of_memory->limit),
+              size_or_unknown(c.out_of_memory->exceeded));
   else
-    fmt::print("\nfailed: {} {}\n", base::code_name(c.failure->code()), base::code_title(c.failure->code()));
-  fmt::print("planned arguments {} bytes ({}), our FLOPs {:.4e} per chip and step\n", c.argument_bytes,
-             human_bytes(c.argument_bytes), c.flops);
+    print_out("\nfailed: {} {}\n", base::code_name(c.failure->code()), base::code_title(c.failure->code()));
+  print_out("planned arguments {} bytes ({}), our FLOPs {:.4e} per chip and step\n", c.argument_bytes,
+            human_bytes(c.argument_bytes), c.flops);
 }
 
 // ---- JSON ----
@@ -153,9 +154,9 @@ void print_xla_report(const XlaCompilation& c) {
 }
 
 void print_xla_collectives(const XlaCompilation& c) {
-  if (!c.report.unread.empty()) return fmt::print("\nXLA's collectives: not read: {}\n", c.report.unread);
-  if (c.collectives.empty()) return fmt::print("\nXLA's collectives: none, and none of ours.\n");
-  fmt::print("\nCollectives of a step, XLA's beside ours: calls, and bytes one chip sends.\n");
+  if (!c.report.unread.empty()) return print_out("\nXLA's collectives: not read: {}\n", c.report.unread);
+  if (c.collectives.empty()) return print_out("\nXLA's collectives: none, and none of ours.\n");
+  print_out("\nCollectives of a step, XLA's beside ours: calls, and bytes one chip sends.\n");
   TextTable table({"kind", "axes", ">XLA calls", ">XLA bytes", ">our calls", ">our bytes", "differs"});
   CollectiveCount xla, ours;
   for (const CollectiveComparison& row : c.collectives) {
@@ -169,7 +170,7 @@ void print_xla_collectives(const XlaCompilation& c) {
   }
   table.add({"all", "", std::to_string(xla.calls), human_bytes(xla.bytes), std::to_string(ours.calls),
              human_bytes(ours.bytes), ""});
-  fmt::print("{}", table.to_text());
+  print_out("{}", table.to_text());
 }
 
 Json xla_json(const XlaCompilation& c) {

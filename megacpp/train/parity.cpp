@@ -26,19 +26,22 @@ namespace {
 using checkpoint::FloatTensor;
 using checkpoint::TensorMap;
 
+constexpr const char* kMetadata =
+    "take a golden file, which holds {\"cls\": ..., \"config\": ...} under the metadata key 'meta'";
+
 checkpoint::HfModel describe(const checkpoint::SafetensorsFile& file, const std::string& path) {
   const auto meta = file.metadata().find("meta");
   MEGACPP_REQUIRE(meta != file.metadata().end(), E1202,
                   {.where = path,
                    .got = "no metadata key 'meta'",
                    .wanted = "the model class and its configuration",
-                   .next = "golden files hold {\"cls\": ..., \"config\": ...} under the metadata key 'meta'"});
+                   .next = kMetadata});
   const base::Json json = base::parse_json(meta->second, base::Code::E1202, path);
   const base::Json* cls = base::find_member(json, "cls");
   const base::Json* config = base::find_member(json, "config");
   const std::string* name = cls == nullptr ? nullptr : base::as_text(*cls);
   MEGACPP_REQUIRE(name != nullptr && config != nullptr, E1202,
-                  {.where = path, .got = "metadata without 'cls' or 'config'", .wanted = "both"});
+                  {.where = path, .got = "metadata without 'cls' or 'config'", .wanted = "both", .next = kMetadata});
   return checkpoint::import_hf_config(*name, *config);
 }
 

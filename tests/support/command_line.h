@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command as the user would type it, run in this process.
+// A command as the user would type it, run in this process; how it ends is judged by the error contract.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "megacpp/cli/command.h"
+#include "tests/support/error_contract.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::testing_support {
@@ -19,6 +21,20 @@ struct CommandResult {
   std::string err;
 };
 
+/// Whether stdout has to be JSON.
+inline bool wants_json(const std::vector<std::string>& words) {
+  const auto has = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  return has("--json") && !has("--help") && !has("--version");
+}
+
+/// A test failure for each breach of the error contract.
+inline void expect_contract(const std::vector<std::string>& words, const Ending& ending) {
+  std::string line = "megacpp";
+  for (const std::string& word : words) line += " " + word;
+  for (const std::string& breach : breaches_of(ending))
+    ADD_FAILURE() << line << "\nbreaks the error contract: " << breach << "\n" << ending.err;
+}
+
 /// The command finds a catalog of this process, unless the test has named another: never the user's own.
 inline CommandResult run_command(const std::vector<std::string>& words) {
   static const TemporaryFolder folder;
@@ -28,8 +44,10 @@ inline CommandResult run_command(const std::vector<std::string>& words) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = cli::run(static_cast<int>(argv.size()), argv.data());
-  std::string err = testing::internal::GetCapturedStderr();
-  return {status, testing::internal::GetCapturedStdout(), std::move(err)};
+  CommandResult result{
+      .status = status, .out = testing::internal::GetCapturedStdout(), .err = testing::internal::GetCapturedStderr()};
+  expect_contract(words, {.status = status, .json = wants_json(words), .out = result.out, .err = result.err});
+  return result;
 }
 
 /// A recipe of the source tree with keys set: {"train.steps=3"}.

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/cli/output.h"
+
+#include <stdio_ext.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::cli {
+namespace {
+
+bool any_output = false;  // of the command that runs
+
+[[noreturn]] void fail_writing(int error) {
+  // What the stream still holds would fail again at the process's end.
+  ::__fpurge(stdout);
+  std::clearerr(stdout);
+  base::raise(base::Code::E3001, {.where = "standard output",
+                                  .got = std::string("cannot write: ") + std::strerror(error),
+                                  .wanted = "a file, pipe or terminal that takes all of it",
+                                  .next = "check the free space and what reads the output"});
+}
+
+}  // namespace
+
+void begin_output() { any_output = false; }
+bool has_output() { return any_output; }
+
+void write_output(std::string_view text) {
+  any_output |= !text.empty();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_writing(errno);
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0) fail_writing(errno);
+}
+
+void write_message(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stderr) != text.size()) std::clearerr(stderr);
+}
+
+}  // namespace megacpp::cli

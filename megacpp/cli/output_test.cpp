@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where output goes and what happens when it cannot: full disks, readers that left, devices, links, missing folders.
+#include "megacpp/cli/output.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/file.h"
+#include "megacpp/base/process.h"
+#include "megacpp/cli/json.h"
+#include "tests/support/child_command.h"
+#include "tests/support/command_line.h"
+
+namespace megacpp::cli {
+namespace {
+
+using testing_support::ChildCommand;
+using testing_support::CommandResult;
+using testing_support::Ending;
+
+std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
+  return testing_support::on_recipe(
+      command, "nam52-tiny.yaml",
+      {"model.depth=2", "train.sequence=32", "train.batch=2", "train.steps=2", "train.log_every=1"}, more);
+}
+
+std::string golden() { return std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors"; }
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(OutputTest, AFullDiskBehindStdoutIsE3001ForEveryCommand) {
+  const std::vector<std::vector<std::string>> commands = {tiny("compile"),
+                                                          tiny("compile", {"--json"}),
+                                                          tiny("train"),
+                                                          tiny("train", {"--json"}),
+                                                          tiny("plan"),
+                                                          tiny("plan", {"--json"}),
+                                                          tiny("explain"),
+                                                          tiny("explain", {"--json"}),
+                                                          tiny("fit"),
+                                                          {"parity", golden()},
+                                                          {"keys"},
+                                                          {"keys", "--json"},
+                                                          {"hw"},
+                                                          {"hw", "show", "v6e"},
+                                                          {"ops"},
+                                                          {"ops", "--json"},
+                                                          {"--help"},
+                                                          {"--version"},
+                                                          {"plugins", "list"},
+                                                          {"catalog", "list", "--json"}};
+  for (const std::vector<std::string>& words : commands) {
+    const Ending ending = testing_support::run_child({.words = words, .out = "/dev/full"});
+    testing_support::expect_contract(words, ending);
+    EXPECT_EQ(ending.status, 1) << words[0];
+    EXPECT_TRUE(has(ending.err, "error E3001") && has(ending.err, "No space left")) << words[0] << "\n" << ending.err;
+  }
+}
+
+TEST(OutputTest, AReaderThatLeftIsE3001AndNoSignal) {
+  const base::ProgramEnd end =
+      base::run_program({.words = {"sh", "-c", "(sleep 0.5; " MEGACPP_PROGRAM " ops; echo status $? >&2) | true"}});
+  EXPECT_TRUE(has(end.output, "error E3001")) << end.output;
+  EXPECT_TRUE(has(end.output, "status 1\n")) << end.output;
+}
+
+TEST(OutputTest, TrainingGoesOnWhenStderrIsOnAFullDisk) {
+  const Ending ending = testing_support::run_child({.words = tiny("train", {"--json"}), .err = "/dev/full"});
+  EXPECT_EQ(ending.signal, 0);
+  EXPECT_EQ(ending.status, 0);
+  EXPECT_EQ(Json::parse(ending.out)["losses"].size(), 2u);
+}
+
+// Each is a place where a file of the same name would be wrong.
+TEST(OutputTest, DevicesFifosAndLinksAreWrittenThrough) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EQ(testing_support::run_command(tiny("train", {"--trace", "/dev/null"})).status, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+
+  base::write_file_atomically(folder / "page.html", "old");
+  std::filesystem::create_symlink("page.html", folder / "link.html");
+  EXPECT_EQ(testing_support::run_command(tiny("plan", {"--html", (folder / "link.html").string()})).status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.html"));
+  EXPECT_TRUE(has(base::read_file(folder / "page.html"), "<html")) << "the file behind the link";
+
+  const std::string fifo = (folder / "fifo").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { read = base::run_program({.words = {"cat", fifo}}).output; });
+  // Its reader may not have opened it yet; without one it is refused.
+  CommandResult result{.status = 1, .out = "", .err = ""};
+  for (int i = 0; i < 100 && result.status == 1; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    result = testing_support::run_command(tiny("plan", {"--html", fifo}));
+  }
+  EXPECT_EQ(result.status, 0) << result.err;
+  reader.join();
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_TRUE(has(read, "<html"));
+  EXPECT_TRUE(has(testing_support::run_command(tiny("plan", {"--html", fifo})).err, "error E3001")) << "no reader";
+}
+
+TEST(OutputTest, ATraceThatCannotBeWrittenIsRefusedBeforeStepZero) {
+  const testing_support::TemporaryFolder folder;
+  for (const std::string& path : {(folder / "no/such/trace.json").string(), folder.path().string()}) {
+    const CommandResult result = testing_support::run_command(tiny("train", {"--trace", path}));
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(has(result.err, "error E3001")) << result.err;
+    EXPECT_FALSE(has(result.err, "step ")) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(testing_support::run_command(tiny("train", {"--trace", (folder / "trace.json").string()})).status, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "only the trace";
+}
+
+// Also where a command has printed its report before it fails.
+TEST(OutputTest, AFailingCommandSaysItsErrorAsJson) {
+  for (const std::vector<std::string>& words :
+       {tiny("train", {"--json", "--set", "train.batch=0"}), tiny("train", {"--json", "--set", "hardware.limit=1MiB"}),
+        tiny("plan", {"--json", "--set", "hardware.limit=1MiB"}), tiny("fit", {"--json", "--hardware", "host:0"}),
+        tiny("compile", {"--json", "--dump-dir", "/proc/no/such"}), std::vector<std::string>{"keys", "--json", "--jsn"},
+        std::vector<std::string>{"parity", "/no/such", "--json"},
+        std::vector<std::string>{"catalog", "show", "7", "--json"}}) {
+    const CommandResult result = testing_support::run_command(words);
+    EXPECT_NE(result.status, 0) << words[0];
+    const Json error = Json::parse(result.out)["error"];
+    EXPECT_EQ(error["exit_status"], result.status) << result.out;
+    EXPECT_TRUE(has(result.err, "error " + error["code"].get<std::string>())) << result.err;
+  }
+  const Json plan =
+      Json::parse(testing_support::run_command(tiny("plan", {"--json", "--set", "hardware.limit=1MiB"})).out);
+  EXPECT_EQ(plan["name"], "nam52-tiny") << "the plan is there beside the error";
+}
+
+TEST(OutputTest, KeysAreListedAsJson) {
+  const Json keys = Json::parse(testing_support::run_command({"keys", "--json"}).out)["keys"];
+  EXPECT_GT(keys.size(), 50u);
+  bool found = false;
+  for (const Json& key : keys) {
+    EXPECT_FALSE(key["meaning"].get<std::string>().empty()) << key;
+    EXPECT_EQ(key["required"].get<bool>(), key["default"].is_null()) << key;
+    if (key["key"] == "train.batch") found = key["kind"] == "an integer" && !key["range"].get<std::string>().empty();
+  }
+  EXPECT_TRUE(found) << "train.batch";
+}
+
+}  // namespace
+}  // namespace megacpp::cli
