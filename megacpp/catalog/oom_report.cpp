@@ -50,6 +50,7 @@ void visit_report(const Visit& visit, Record& report) {
   visit("class", report.oom_class);
   visit("stage", report.stage);
   visit("step", report.step);
+  visit("first_step", report.first_step);
   visit("chip", report.chip);
   visit("wanted_bytes", report.wanted_bytes);
   visit("limit_bytes", report.limit_bytes);

@@ -51,7 +51,8 @@ struct OomReport {
   std::string code = {};       // "E2004"
   std::string oom_class = {};  // "runtime allocation"
   std::string stage = {};      // "planning", "loading"
-  int64_t step = -1;           // from 0; -1: before step 0
+  int64_t step = -1;           // from 0, the last it may come from; -1: before step 0
+  int64_t first_step = -1;     // it may come from, where devices ran ahead of the host; -1: `step` alone
   std::string chip = {};       // "chip 3: data 1 on host tpu-7"
   std::optional<int64_t> wanted_bytes = {};
   std::optional<int64_t> limit_bytes = {};

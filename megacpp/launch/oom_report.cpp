@@ -62,7 +62,7 @@ std::string reduction_text(const Reduction& reduction) {
 
 std::string failure_text(const OomReport& report) {
   std::string text = fmt::format("{} ({})", report.oom_class, report.code);
-  text += report.step >= 0 ? fmt::format(" in step {}", report.step) : " while " + report.stage;
+  text += report.step >= 0 ? " in " + memory::steps_text(report.first_step, report.step) : " while " + report.stage;
   if (!report.chip.empty()) text += " on " + report.chip;
   if (report.wanted_bytes) text += fmt::format(": {} wanted", memory::exact_bytes(*report.wanted_bytes));
   if (report.limit_bytes)
@@ -87,6 +87,7 @@ OomReport make_report(const fit::Estimate& estimate, const memory::OutOfMemory& 
                    .oom_class = std::string(memory::oom_class_name(facts.cls)),
                    .stage = facts.stage,
                    .step = facts.step,
+                   .first_step = facts.first_step,
                    .chip = facts.place,
                    .wanted_bytes = facts.wanted,
                    .limit_bytes = facts.limit,
@@ -98,8 +99,14 @@ OomReport make_report(const fit::Estimate& estimate, const memory::OutOfMemory& 
     report.roles.push_back({.what = std::string(ir::role_name(role.role)), .bytes = role.bytes});
   for (const memory::OomPiece& piece : facts.largest.empty() ? memory::pieces_of(plan) : facts.largest)
     report.largest.push_back({.what = piece.what, .scope = piece.scope, .bytes = piece.bytes});
-  for (const fit::Attempt& attempt : tried) report.reductions.push_back(reduction_of(attempt));
+  report.reductions = reductions_of(tried);
   return report;
+}
+
+std::vector<Reduction> reductions_of(const std::vector<fit::Attempt>& tried) {
+  std::vector<Reduction> reductions;
+  for (const fit::Attempt& attempt : tried) reductions.push_back(reduction_of(attempt));
+  return reductions;
 }
 
 std::vector<std::string> lines_of(const OomReport& report) {

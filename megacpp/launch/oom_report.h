@@ -17,6 +17,8 @@ namespace megacpp::launch {
 catalog::OomReport make_report(const fit::Estimate& estimate, const memory::OutOfMemory& failure,
                                const std::vector<fit::Attempt>& tried);
 
+std::vector<catalog::Reduction> reductions_of(const std::vector<fit::Attempt>& tried);
+
 /// Model and pattern, shape, layout, where it failed, what the bytes were for, every reduction, how it ended.
 std::vector<std::string> lines_of(const catalog::OomReport& report);
 

@@ -63,7 +63,7 @@ void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, 
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.ending = catalog::Ending::fails;
   outcome.oom_class = report.oom_class;
-  outcome.stage = report.step >= 0 ? fmt::format("run step {}", report.step) : report.stage;
+  outcome.stage = report.step >= 0 ? "run " + memory::steps_text(report.first_step, report.step) : report.stage;
   if (!report.chip.empty()) outcome.chip = report.chip;
   if (report.limit_bytes) outcome.limit_bytes = report.limit_bytes;
   // Only a compiler has measured the whole program; plans and faults have measured nothing.

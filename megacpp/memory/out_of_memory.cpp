@@ -13,11 +13,17 @@ std::string_view oom_class_name(OomClass cls) {
   return kNames[static_cast<size_t>(cls)];
 }
 
-OutOfMemory OutOfMemory::in_step(int64_t step) const {
+std::string steps_text(int64_t first, int64_t last) {
+  if (first < 0 || first == last) return "step " + std::to_string(last);
+  return "steps " + std::to_string(first) + " to " + std::to_string(last);
+}
+
+OutOfMemory OutOfMemory::in_steps(int64_t first, int64_t last) const {
   OomFacts facts = facts_;
-  facts.step = step;
+  facts.step = last;
+  facts.first_step = first == last ? -1 : first;
   base::Problem same = problem();
-  same.where += ", step " + std::to_string(step);
+  same.where += ", " + steps_text(first, last);
   return {code(), std::move(same), std::move(facts)};
 }
 

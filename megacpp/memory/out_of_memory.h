@@ -42,7 +42,8 @@ struct OomFacts {
   std::string stage;                   // what was being done: "planning", "loading", "step", "libtpu.so, compiling"
   int64_t chip = -1;                   // of the mesh
   std::string place = {};              // "chip 3: data 1 on host tpu-7", or the device in a plugin's words
-  int64_t step = -1;                   // from 0; -1: before step 0
+  int64_t step = -1;                   // from 0, the last it may come from; -1: before step 0
+  int64_t first_step = -1;             // it may come from, where devices run ahead of the host; -1: `step` alone
   std::optional<int64_t> wanted = {};  // bytes
   std::optional<int64_t> limit = {};
   std::vector<RoleBytes> roles = {};   // what the wanted bytes are for, most first
@@ -51,13 +52,16 @@ struct OomFacts {
   bool is_injected = false;            // somebody asked for it
 };
 
+/// "step 4", or "steps 11 to 20" where a device ran ahead of the host and it may be any of these.
+std::string steps_text(int64_t first, int64_t last);
+
 class OutOfMemory : public base::Error {
  public:
   OutOfMemory(base::Code code, base::Problem problem, OomFacts facts)
       : base::Error(code, std::move(problem)), facts_(std::move(facts)) {}
   const OomFacts& facts() const { return facts_; }
-  /// The same, once it is known in which step it happened.
-  OutOfMemory in_step(int64_t step) const;
+  /// The same, once it is known in which steps it may have happened.
+  OutOfMemory in_steps(int64_t first, int64_t last) const;
   /// The same, with what was running: model, pattern, shape and layout in words.
   OutOfMemory running(const std::string& subject) const;
 

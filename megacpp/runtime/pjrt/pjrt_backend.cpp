@@ -111,7 +111,7 @@ class PjrtExecutable : public Executable {
     for (const Fault& fault : faults_)
       if (fault == Fault{.chip = fault.chip, .step = step} && fault.chip < chips())
         throw injected_error(fault, compiled(), memory(fault.chip).limit_bytes.value_or(0));
-    in_step(step, [this] { execute(); });
+    in_pending_steps([this] { execute(); });
   }
 
   ChipMemory memory(int64_t chip) const override {
@@ -192,14 +192,14 @@ class PjrtExecutable : public Executable {
     const Buffer& buffer = *results_[static_cast<size_t>(chip)][index];
     const size_t members = module_.results[index].stacked.size();
     if (members == 0) {
-      in_step(steps_ - 1, [&] { buffer.to_host(values); });
+      await([&] { buffer.to_host(values); });
       return;
     }
     // [micro-steps, members, ...]: blocks are fetched one after the other, so the stack is copied to the host once.
     Bytes& stack = fetched_[{chip, index}];
     if (stack.empty()) {
       stack.resize(values.size() * members);
-      in_step(steps_ - 1, [&] { buffer.to_host(stack); });
+      await([&] { buffer.to_host(stack); });
     }
     const size_t size = values.size() / output.actions.size();
     for (size_t micro = 0; micro < output.actions.size(); ++micro)
@@ -207,13 +207,21 @@ class PjrtExecutable : public Executable {
   }
 
  private:
+  // Devices run ahead of the host: what fails now may have failed in any step since the host last waited for one.
   template <typename Body>
-  static void in_step(int64_t step, const Body& body) {
+  void in_pending_steps(const Body& body) const {
     try {
       body();
     } catch (const memory::OutOfMemory& error) {
-      throw error.in_step(step);
+      throw error.in_steps(std::min(awaited_, steps_ - 1), steps_ - 1);
     }
+  }
+
+  // A copy to the host, after which every step so far has ended well.
+  template <typename Copy>
+  void await(const Copy& copy) const {
+    in_pending_steps(copy);
+    awaited_ = steps_;
   }
 
   // By the compiler's own account, since it and not our plan decides what a chip needs.
@@ -289,6 +297,7 @@ class PjrtExecutable : public Executable {
   Faults faults_;
   std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   int64_t steps_ = 0;                                          // run so far
+  mutable int64_t awaited_ = 0;                                // of these, steps whose results the host has seen
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
   std::vector<std::vector<HostCopy>> host_;                    // [chip][argument]: on its way to the device
   std::vector<std::vector<std::optional<Buffer>>> results_;    // [chip][result] of the last step; state has moved on

@@ -71,8 +71,10 @@ TEST(StatusTest, RunningOutOfMemoryIsTheErrorOfAllBackends) {
   EXPECT_EQ(error.problem().got, "compile-time HBM: " + message);
   EXPECT_EQ(error.facts().text, message);
   EXPECT_EQ(error.facts().cls, memory::OomClass::compile);
-  EXPECT_EQ(error.in_step(4).facts().step, 4);
-  EXPECT_EQ(error.in_step(4).problem().where, "libtpu.so, compiling, step 4");
+  EXPECT_EQ(error.in_steps(4, 4).facts().step, 4);
+  EXPECT_EQ(error.in_steps(4, 4).problem().where, "libtpu.so, compiling, step 4");
+  EXPECT_EQ(error.in_steps(11, 20).facts().first_step, 11);
+  EXPECT_EQ(error.in_steps(11, 20).problem().where, "libtpu.so, compiling, steps 11 to 20");
   EXPECT_THROW(raise_failure({StatusCode::resource_exhausted, message}, Phase::query, "libtpu.so"), PluginError)
       << "nothing was being placed";
 }
