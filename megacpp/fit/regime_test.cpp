@@ -11,6 +11,7 @@ std::string text(const StepTime& time, const RegimeFacts& facts = {}) { return t
 TEST(RegimeTest, TheLargestPartOfTheStepDecides) {
   EXPECT_EQ(text({.compute = 6, .memory = 4}), "enough work (arithmetic: 60% of the step)");
   EXPECT_EQ(text({.compute = 1, .memory = 3}), "memory or context (memory: 75% of the step)");
+  EXPECT_EQ(text({.compute = 3, .other = 7}), "enough work (arithmetic: 30% of the step)") << "what is not explained";
   EXPECT_EQ(text({.compute = 1, .memory = 1, .exposed = 2}), "communication (links: 50% of the step)");
   EXPECT_EQ(text({.compute = 1, .exposed = 1, .bubble = 2}), "communication (pipeline bubble: 50% of the step)");
 }
@@ -24,6 +25,9 @@ TEST(RegimeTest, AProgramThatIsNotWhatItShouldBeComesFirst) {
   const StepTime busy{.compute = 1};
   EXPECT_EQ(text(busy, {.fallbacks = 1, .fits = false}), "unstable compile or fallback (1 fallback)");
   EXPECT_EQ(text(busy, {.fallbacks = 2, .late_compiles = 3}), "unstable compile or fallback (3 compiles after step 0)");
+  EXPECT_EQ(text(busy, {.late_cache_hits = 1}), "unstable compile or fallback (1 program from the cache after step 0)");
+  EXPECT_EQ(text(busy, {.late_compiles = 1, .late_cache_hits = 2}),
+            "unstable compile or fallback (1 compile and 2 programs from the cache after step 0)");
 }
 
 TEST(RegimeTest, WhatMemoryHeldBackIsLimitedByIt) {

@@ -36,12 +36,13 @@ struct StepTime {
   double memory = 0;            // in nodes that memory traffic bounds
   double exposed = 0;           // waiting for collectives
   double bubble = 0;            // waiting for other stages of a pipeline
+  double other = 0;             // of a run that was measured: in none of these
   double arithmetic = 0;        // all of it at the chip's peak, whatever bounds the nodes: not part of the sum
   double overlapped = 0;        // on the wire while something is computed: not part of the sum
   std::vector<LinkTime> links;  // that carry something, most seconds first
   double mfu = 0;               // model FLOPs over what all chips could do in that time
 
-  double seconds() const { return compute + memory + exposed + bubble; }
+  double seconds() const { return compute + memory + exposed + bubble + other; }
   /// What takes the largest share; of equal ones the first.
   StepPart largest() const;
 };

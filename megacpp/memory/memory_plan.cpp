@@ -96,7 +96,8 @@ class Planner {
     for (const Buffer& buffer : buffers.buffers)
       if (buffer.state.empty())
         intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
-    ProgramPlan program{.value_offset = {}, .workspace_offset = {}, .final_copies = buffers.final_copies};
+    ProgramPlan program{
+        .value_offset = {}, .workspace_offset = {}, .workspace_bytes = {}, .final_copies = buffers.final_copies};
     const Busiest most = busiest(intervals);
     if (target_.places_itself)
       program.temporary_bytes = program.lower_bound = most.bytes;
@@ -115,8 +116,10 @@ class Planner {
                                              : offset_of_.at(buffer.state));
     for (size_t v = 0; v < buffers.buffer_of.size(); ++v)
       program.value_offset.push_back(offsets[static_cast<size_t>(buffers.buffer_of[v])] + buffers.place_in[v]);
-    for (const int b : buffers.workspace_of)
+    for (const int b : buffers.workspace_of) {
       program.workspace_offset.push_back(b < 0 ? -1 : offsets[static_cast<size_t>(b)]);
+      program.workspace_bytes.push_back(b < 0 ? 0 : buffers.buffers[static_cast<size_t>(b)].bytes);
+    }
     program.temporary_bytes = placement.bytes;
     program.lower_bound = placement.lower_bound;
   }

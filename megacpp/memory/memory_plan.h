@@ -26,6 +26,7 @@ struct StateSlot {
 struct ProgramPlan {
   std::vector<int64_t> value_offset;      // by value; every value has one, or none has
   std::vector<int64_t> workspace_offset;  // by node; -1: none
+  std::vector<int64_t> workspace_bytes;   // by node, as the target said, without alignment
   std::vector<Buffers::Copy> final_copies;
   int64_t temporary_bytes = 0;  // above the state
   int64_t lower_bound = 0;      // most temporary bytes alive at once

@@ -28,12 +28,11 @@ std::vector<std::string> names_of(const Tensors& tensors, const Name& name) {
                .next = base::did_you_mean(name, known, "use a name of the compiled run's own tables")});
 }
 
-void require_size(const std::string& where, const ir::TensorType& type, size_t bytes) {
-  MEGACPP_REQUIRE(static_cast<int64_t>(bytes) == type.bytes(), E1203,
-                  {.where = where,
-                   .got = std::to_string(bytes) + " bytes",
-                   .wanted = std::to_string(type.bytes()) + " bytes: " + ir::to_string(type),
-                   .next = "give the chip's part of the tensor, in its own dtype"});
+[[noreturn]] void refuse_size(const std::string& where, const ir::TensorType& type, size_t bytes) {
+  base::raise(base::Code::E1203, {.where = where,
+                                  .got = std::to_string(bytes) + " bytes",
+                                  .wanted = std::to_string(type.bytes()) + " bytes: " + ir::to_string(type),
+                                  .next = "give the chip's part of the tensor, in its own dtype"});
 }
 
 }  // namespace
@@ -50,26 +49,29 @@ void Executable::read_state(const std::string& name, int64_t chip, std::span<std
 }
 
 const compile::StateTensor& Executable::kept_state(const std::string& name, int64_t chip, size_t bytes) const {
-  const std::string where = "state of " + ir::chip_name(chip, compiled_.mesh);
+  const auto where = [&] { return "state of " + ir::chip_name(chip, compiled_.mesh); };
   const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(name);
   if (tensor == nullptr || !tensor->kept)
-    refuse_name(where, name,
+    refuse_name(where(), name,
                 names_of(state(chip), [](const compile::StateTensor& each) { return each.kept ? each.name : ""; }));
-  require_size(where + ", " + name, compile::local_type(*tensor, compiled_.mesh), bytes);
+  const ir::TensorType type = compile::local_type(*tensor, compiled_.mesh);
+  if (static_cast<int64_t>(bytes) != type.bytes()) refuse_size(where() + ", " + name, type, bytes);
   return *tensor;
 }
 
+// Part of every step: words are put together only for an error.
 void Executable::stage_batch(const std::string& name, int64_t micro, int64_t chip, std::span<const std::byte> part) {
-  const std::string where = "batch of " + ir::chip_name(chip, compiled_.mesh);
+  const auto where = [&] { return "batch of " + ir::chip_name(chip, compiled_.mesh); };
   const StagedInput* const input = ports(chip).find_input(name);
   if (input == nullptr)
-    refuse_name(where, name, names_of(ports(chip).inputs, [](const StagedInput& each) { return each.name; }));
+    refuse_name(where(), name, names_of(ports(chip).inputs, [](const StagedInput& each) { return each.name; }));
   MEGACPP_REQUIRE(micro >= 0 && micro < input->micro_steps, E1203,
-                  {.where = where + ", " + name,
+                  {.where = where() + ", " + name,
                    .got = "micro-step " + std::to_string(micro),
                    .wanted = "0 to " + std::to_string(input->micro_steps - 1),
                    .next = "stage one micro-batch for each of train.micro_steps"});
-  require_size(where + ", " + name, input->type, part.size());
+  if (static_cast<int64_t>(part.size()) != input->type.bytes())
+    refuse_size(where() + ", " + name, input->type, part.size());
   put_batch(*input, micro, chip, part);
 }
 

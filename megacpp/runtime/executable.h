@@ -46,14 +46,15 @@ struct TraceEvent {
   double end;
 };
 
-/// Where the time of a step went on a chip, as that chip measured it.
+/// Where the time of a step went, as a chip measured it. The parts sum to the step.
 struct StepParts {
   double arithmetic = 0;  // seconds in kernels that do many operations on each byte: products, attention, scans
-  double memory = 0;      // in all other kernels and copies
+  double memory = 0;      // in all other kernels and in copies
   double links = 0;       // in collectives, waiting for members included
   double bubble = 0;      // in sends and receives between the stages of a pipeline, waiting included
+  double other = 0;       // in none of these: handing work to the chip, waiting for slower chips at the end
 
-  double seconds() const { return arithmetic + memory + links + bubble; }
+  double seconds() const { return arithmetic + memory + links + bubble + other; }
 };
 
 enum class StepMode : uint8_t {
@@ -100,6 +101,10 @@ class Executable {
   /// something; may return before the devices are done. When a chip fails, the others stop too and its error is thrown,
   /// here or where the host next waits; the run is over then. Memory that runs out is memory::OutOfMemory.
   virtual void run_step(StepMode mode) = 0;
+
+  /// Ends the run on all processes, for one that cannot go on: whoever waits for its chips, or will, gets E3101.
+  /// Without effect where every chip is local.
+  virtual void abort(const std::string& /*reason*/) {}
 
   /// Waits for the device. The output as the last step left it: one chip's part for each micro-step, one behind the
   /// other, in order; outputs of the update once. E1203 for a name that the chip does not make or that loading did not

@@ -76,10 +76,11 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
                                   .operands = call.operands,
                                   .results = call.results,
                                   .workspace = workspace < 0 ? nullptr : device_->at(workspace)});
-  if (call.device.workspace_bytes > 0) {
-    MEGACPP_CHECK(workspace >= 0) << node.op << " @" << node.scope << " has no workspace in the plan";
-    call.end_offset = std::max(call.end_offset, workspace + aligned(call.device.workspace_bytes));
-  }
+  const int64_t planned = program.plan->workspace_bytes[n];
+  MEGACPP_CHECK(call.device.workspace_bytes <= planned)
+      << node.op << " @" << node.scope << " needs " << call.device.workspace_bytes << " bytes of workspace and has "
+      << planned << " in the plan";
+  if (planned > 0) call.end_offset = std::max(call.end_offset, workspace + aligned(call.device.workspace_bytes));
   MEGACPP_CHECK(call.end_offset <= device_->arena_bytes())
       << node.op << " @" << node.scope << " needs memory up to byte " << call.end_offset << " of an arena of "
       << device_->arena_bytes();
@@ -91,7 +92,10 @@ void NativeChip::protect_sends() {
   std::map<const std::byte*, std::function<void()>> sends;
   for (const Program& program : programs_)
     for (const Call& call : program.calls)
-      if (call.device.drain) sends.emplace(call.operands.at(0), call.device.drain);
+      if (call.device.drain) {
+        sends.emplace(call.operands.at(0), call.device.drain);
+        sends_.push_back(call.device.drain);
+      }
   for (Program& program : programs_)
     for (const ir::Output& output : program.graph->outputs()) {
       if (output.donated.empty()) continue;
@@ -170,13 +174,27 @@ ChipMemory NativeChip::memory() const {
 
 // ---- Running ----
 
+template <typename Work>
+void NativeChip::timed(double StepParts::*part, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  parts_.*part += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 void NativeChip::copy_all(const std::vector<Copy>& copies) {
-  for (const Copy& copy : copies) device_->copy(copy.to, copy.from, copy.bytes);
+  if (copies.empty()) return;
+  timed(&StepParts::memory, [&] {
+    for (const Copy& copy : copies) device_->copy(copy.to, copy.from, copy.bytes);
+  });
 }
 
 void NativeChip::start(size_t action) {
   copy_all(transfers_[action].staged);
-  for (const auto& drain : programs_[compiled_.step[action].program].drains) drain();
+  const auto& drains = programs_[compiled_.step[action].program].drains;
+  if (drains.empty()) return;
+  timed(&StepParts::bubble, [&] {
+    for (const auto& drain : drains) drain();
+  });
 }
 
 void NativeChip::run(size_t action, StepMode mode) {
@@ -197,9 +215,10 @@ void NativeChip::run_half(size_t action) {
 }
 
 void NativeChip::drain() {
-  for (const Program& program : programs_)
-    for (const Call& call : program.calls)
-      if (call.device.drain) call.device.drain();
+  if (sends_.empty()) return;
+  timed(&StepParts::bubble, [this] {
+    for (const auto& send : sends_) send();
+  });
 }
 
 void NativeChip::run_call(const Program& program, const Call& call) {

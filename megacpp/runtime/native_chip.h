@@ -49,7 +49,7 @@ class NativeChip {
   void drain();
 
   ChipMemory memory() const;
-  /// Seconds since load or since they were cleared.
+  /// Seconds since load or since they were cleared; `other` is not the chip's to know.
   const StepParts& parts() const { return parts_; }
   void clear_parts() { parts_ = {}; }
   const std::vector<std::pair<std::string, double>>& op_seconds() const { return timers_; }
@@ -89,6 +89,8 @@ class NativeChip {
   void prepare_transfers(const StepPorts& ports);
   size_t timer_of(const std::string& op);
   int64_t aligned(int64_t bytes) const;
+  template <typename Work>
+  void timed(double StepParts::*part, const Work& work);
   void copy_all(const std::vector<Copy>& copies);
   void start(size_t action);
   void run_call(const Program& program, const Call& call);
@@ -102,7 +104,8 @@ class NativeChip {
   std::map<std::string, std::byte*> staged_;   // by input: its micro-steps one behind the other
   std::map<std::string, std::byte*> fetched_;  // by output, likewise
   std::vector<Program> programs_;
-  std::vector<Transfers> transfers_;  // by action
+  std::vector<Transfers> transfers_;          // by action
+  std::vector<std::function<void()>> sends_;  // that must be fetched before the step ends
   std::vector<std::pair<std::string, double>> timers_;
   std::vector<TraceEvent> trace_;  // never more than it has capacity for from the start
   StepParts parts_;

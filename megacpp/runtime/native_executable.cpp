@@ -38,10 +38,16 @@ void NativeExecutable::run_step(StepMode mode) {
   const int64_t step = steps_++;
   counters_.executions += 1;
   counters_.host_syncs += 1;
+  const auto start = std::chrono::steady_clock::now();
   threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
-  if (step > 0) return;
+  if (step > 0) {
+    warm_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return;
+  }
   for (const auto& [number, chip] : chips_) chip->clear_parts();
 }
+
+void NativeExecutable::abort(const std::string& reason) { backend_.world->abort(local_chips().front(), reason); }
 
 std::optional<StepParts> NativeExecutable::step_parts() const {
   if (steps_ < 2) return std::nullopt;
@@ -52,7 +58,8 @@ std::optional<StepParts> NativeExecutable::step_parts() const {
   return StepParts{.arithmetic = all.arithmetic / steps,
                    .memory = all.memory / steps,
                    .links = all.links / steps,
-                   .bubble = all.bubble / steps};
+                   .bubble = all.bubble / steps,
+                   .other = (warm_seconds_ - all.seconds()) / steps};
 }
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {

@@ -37,6 +37,7 @@ class NativeExecutable : public Executable {
   const std::vector<int64_t>& local_chips() const override { return backend_.world->local_chips(); }
   std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override;
   void run_step(StepMode mode) override;
+  void abort(const std::string& reason) override;
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
   std::string path() const override { return backend_.path; }
   Counters counters() const override { return counters_; }
@@ -60,6 +61,7 @@ class NativeExecutable : public Executable {
   NativeBackend backend_;
   Faults faults_;
   int64_t steps_ = 0;                                     // run so far
+  double warm_seconds_ = 0;                               // in all of these but the first
   mutable Counters counters_;                             // changed by the host's thread only
   std::map<int64_t, std::unique_ptr<NativeChip>> chips_;  // by local chip
   ChipThreads threads_;
