@@ -47,6 +47,7 @@ std::atomic<bool> interrupted{false};
 void on_interrupt(int) { interrupted.store(true); }
 
 // A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
+// What another process measures is left out.
 class Progress {
  public:
   Progress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
@@ -55,8 +56,9 @@ class Progress {
     const bool is_warm = report.step > 0;
     const double left =
         report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    print_err("step {:>5}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
-              report.loss, report.grad_norm, report.learning_rate,
+    print_err("step {:>5}/{}{}{}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
+              report.loss ? fmt::format("  loss {:.4f}", *report.loss) : "",
+              report.grad_norm ? fmt::format("  norm {:.2f}", *report.grad_norm) : "", report.learning_rate,
               is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
               peak_text(), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
   }
@@ -66,7 +68,7 @@ class Progress {
   static std::string experts_text(const train::StepReport& report) {
     const train::ExpertShares* const worst = train::most_uneven(report.experts);
     return (worst != nullptr ? fmt::format("  experts {:.1f}x", worst->imbalance()) : "") +
-           (report.dropped > 0 ? fmt::format("  dropped {:.0f}", report.dropped) : "");
+           (report.dropped.value_or(0) > 0 ? fmt::format("  dropped {:.0f}", *report.dropped) : "");
   }
 
   std::string peak_text() const {
@@ -79,8 +81,10 @@ class Progress {
 };
 
 void print_summary(const Flags& flags, const TrainedRun& trained) {
-  if (flags.profile)
+  if (flags.profile) {
     for (const auto& [op, seconds] : trained.run.op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
+    print_err("{}", parts_text(trained));
+  }
   if (flags.json)
     print_json(train_json(trained));
   else
@@ -130,13 +134,13 @@ int run_train(const Flags& flags) {
   std::signal(SIGINT, on_interrupt);
   std::optional<Progress> progress;
   const launch::Trained trained = launch::run_training(launch, corpus, options_for(flags, corpus, launch, progress));
-  const auto& [started, reports] = trained;
-  print_summary(flags, {launch, *started.compiled, reports, *started.run});
+  const launch::StartedRun& started = trained.started;
+  print_summary(flags, {launch, *started.compiled, trained.reports, *started.run, trained.late_programs});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace,
                                 train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));
-  if (!interrupted.load()) return 0;
-  print_err("interrupted after {} steps\n", train::steps_in(reports));
+  if (!trained.was_stopped) return 0;
+  print_err("interrupted after {} steps\n", train::steps_in(trained.reports));
   return base::kInterruptedStatus;
 }
 
@@ -151,7 +155,7 @@ Command train_command() {
             flags->recipe = declare_recipe_flags(app);
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
-            app.add_flag("--profile", flags->profile, "print seconds per op at the end");
+            app.add_flag("--profile", flags->profile, "print seconds per op and the parts of a step at the end");
             app.add_flag("--verbose", flags->verbose, "print the resolved recipe and the memory plan before step 0");
             declare_catalog_flags(app, flags->catalog, "ask or tell it");
             app.add_option("--trace", flags->trace,

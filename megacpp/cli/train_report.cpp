@@ -34,23 +34,39 @@ Json counters_json(const runtime::Counters& counters) {
           {"device_to_host", transfers(counters.device_to_host)}};
 }
 
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+// The parts of a step and, as `other`, what none of them explains: the host's own work between steps included.
+std::optional<runtime::StepParts> measured_parts(const TrainedRun& trained) {
+  std::optional<runtime::StepParts> parts = trained.run.step_parts();
+  const std::optional<double> step = train::pace_of(trained.reports).step_seconds();
+  if (!parts || !step) return std::nullopt;
+  parts->other += *step - parts->seconds();
+  return parts;
+}
+
 // From what the run measured, never from what was predicted for it.
 fit::Regime regime_of(const TrainedRun& trained) {
-  size_t compiles = 0;
-  for (const auto& [cause, count] : trained.run.counters().compiles) compiles += static_cast<size_t>(count);
   std::optional<fit::StepTime> measured;
-  if (const auto parts = trained.run.step_parts())
-    measured = fit::StepTime{
-        .compute = parts->arithmetic, .memory = parts->memory, .exposed = parts->links, .bubble = parts->bubble};
+  if (const auto parts = measured_parts(trained))
+    measured = fit::StepTime{.compute = parts->arithmetic,
+                             .memory = parts->memory,
+                             .exposed = parts->links,
+                             .bubble = parts->bubble,
+                             .other = parts->other};
   return fit::regime_of(measured, {.fallbacks = trained.compiled.fallbacks.size(),
-                                   .late_compiles = compiles > 1 ? compiles - 1 : 0,
+                                   .late_compiles = static_cast<size_t>(trained.late_programs.compiles),
+                                   .late_cache_hits = static_cast<size_t>(trained.late_programs.cache_hits),
                                    .was_shrunk = trained.launch.rung() > 0});
 }
 
 Json parts_json(const std::optional<runtime::StepParts>& parts) {
   if (!parts) return {};
-  return {
-      {"arithmetic", parts->arithmetic}, {"memory", parts->memory}, {"links", parts->links}, {"bubble", parts->bubble}};
+  return {{"arithmetic", parts->arithmetic},
+          {"memory", parts->memory},
+          {"links", parts->links},
+          {"bubble", parts->bubble},
+          {"other", parts->other}};
 }
 
 // By logged step and block; null where the model has no experts and where the backend does not measure them.
@@ -82,6 +98,21 @@ std::string prediction_text(const fit::Estimate& estimate, double seconds) {
 
 }  // namespace
 
+std::string parts_text(const TrainedRun& trained) {
+  const std::optional<runtime::StepParts> parts = measured_parts(trained);
+  if (!parts) return "";
+  std::string text;
+  const auto add = [&](const char* part, double seconds) {
+    text += fmt::format("{:<22} {:>9.3f} s  {:>3.0f} % of a step\n", part, seconds, 100 * seconds / parts->seconds());
+  };
+  add("arithmetic", parts->arithmetic);
+  add("memory", parts->memory);
+  add("links", parts->links);
+  add("bubble", parts->bubble);
+  add("other", parts->other);
+  return text;
+}
+
 double compile_seconds(const compile::Compiled& compiled) {
   double seconds = 0;
   for (const compile::PassTime& pass : compiled.passes) seconds += pass.seconds;
@@ -89,7 +120,7 @@ double compile_seconds(const compile::Compiled& compiled) {
 }
 
 std::string train_text(const TrainedRun& trained) {
-  const auto& [launch, compiled, reports, run] = trained;
+  const auto& [launch, compiled, reports, run, late_programs] = trained;
   if (reports.empty()) return "";
   const launch::ChipReport worst = launch::worst_first(run).front();
   const train::Pace pace = train::pace_of(reports);
@@ -100,15 +131,16 @@ std::string train_text(const TrainedRun& trained) {
                                    : "not measured by this plugin";
   const std::string planned =
       worst.memory.planned_peak_bytes ? fmt::format("{} planned", *worst.memory.planned_peak_bytes) : "not planned";
-  std::string text = fmt::format("{}: {} steps, loss {:.4f} -> {:.4f}, {:.0f} tokens/s, peak {}, {}{}\n",
-                                 launch.recipe().name, train::steps_in(reports), reports.front().loss,
-                                 reports.back().loss, pace.tokens_per_second(), measured, planned, where);
+  const std::optional<double> first = reports.front().loss, last = reports.back().loss, rate = pace.tokens_per_second();
+  std::string text = fmt::format("{}: {} steps{}{}, peak {}, {}{}\n", launch.recipe().name, train::steps_in(reports),
+                                 first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
+                                 rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
   return text + "regime: " + to_text(regime_of(trained)) + "\n";
 }
 
 Json train_json(const TrainedRun& trained) {
-  const auto& [launch, compiled, reports, run] = trained;
+  const auto& [launch, compiled, reports, run, late_programs] = trained;
   const recipe::Recipe& recipe = launch.recipe();
   const std::vector<launch::ChipReport> chips = launch::worst_first(run);
   const launch::ChipReport& worst = chips.front();
@@ -117,7 +149,7 @@ Json train_json(const TrainedRun& trained) {
   const fit::Regime regime = regime_of(trained);
   Json losses = Json::array(), logged = Json::array();
   for (const train::StepReport& report : reports) {
-    losses.push_back(report.loss);
+    losses.push_back(number_or_null(report.loss));
     logged.push_back(report.step);
   }
   Json summary = {{"name", recipe.name},
@@ -126,11 +158,13 @@ Json train_json(const TrainedRun& trained) {
                   {"logged_steps", logged},
                   {"losses", losses},
                   {"experts", experts_json(reports)},
-                  {"tokens_per_second", pace.tokens_per_second()},
+                  {"tokens_per_second", number_or_null(pace.tokens_per_second())},
                   {"path", run.path()},
                   {"compile_seconds", compile_seconds(compiled)},
                   {"backend_compile_seconds", run.counters().compile_seconds},
                   {"counters", counters_json(run.counters())},
+                  {"late_compiles", late_programs.compiles},
+                  {"late_cache_hits", late_programs.cache_hits},
                   {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
                   {"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
                   {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
@@ -140,9 +174,9 @@ Json train_json(const TrainedRun& trained) {
                   {"changes", fit::to_text(launch.changes())},
                   {"changes_experiment", launch.changes_experiment()},
                   {"without_effect", to_json(without_effect(recipe))},
-                  {"step_seconds", pace.step_seconds() ? Json(*pace.step_seconds()) : Json()},
+                  {"step_seconds", number_or_null(pace.step_seconds())},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
-                  {"measured_parts", parts_json(run.step_parts())},
+                  {"measured_parts", parts_json(measured_parts(trained))},
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};

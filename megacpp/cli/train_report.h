@@ -8,6 +8,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/launch/launch.h"
+#include "megacpp/launch/training.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/train/train.h"
 
@@ -18,10 +19,14 @@ struct TrainedRun {
   const compile::Compiled& compiled;  // what ran
   const std::vector<train::StepReport>& reports;
   const runtime::Executable& run;
+  launch::ProgramCounts late_programs;
 };
 
 /// Seconds in all stages of our own compiler.
 double compile_seconds(const compile::Compiled& compiled);
+
+/// Where the time of a step went: parts that sum to it, what none explains as "other". Empty where it was not measured.
+std::string parts_text(const TrainedRun& trained);
 
 /// Empty where no step was made.
 std::string train_text(const TrainedRun& trained);

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "megacpp/base/error.h"
 
@@ -11,10 +14,66 @@ namespace {
 
 constexpr char kSeparator = '\0';  // a subject has none; a value may
 
-constexpr size_t kShownBytes = 200;
+constexpr size_t kShownBytes = 200;  // of a value
+constexpr size_t kShownFields = 8;   // of a process
+
+using Fields = std::map<std::string, std::string>;
+
+void append_text(std::string& bytes, const std::string& text) {
+  bytes.append(std::to_string(text.size())).append(1, ':').append(text);
+}
+
+std::string take_text(std::string_view& bytes) {
+  size_t size = 0;
+  const auto [end, error] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), size);
+  const size_t begin = static_cast<size_t>(end - bytes.data()) + 1;  // behind the colon
+  MEGACPP_CHECK(error == std::errc() && begin + size <= bytes.size()) << "not a list of fields: " << bytes;
+  std::string text(bytes.substr(begin, size));
+  bytes.remove_prefix(begin + size);
+  return text;
+}
+
+// Each name and value behind its length, so that both may hold any bytes.
+std::string encode(std::span<const Field> fields) {
+  std::string bytes;
+  for (const Field& field : fields) {
+    append_text(bytes, field.name);
+    append_text(bytes, field.value);
+  }
+  return bytes;
+}
+
+Fields decode(std::string_view bytes) {
+  Fields fields;
+  while (!bytes.empty()) {
+    std::string name = take_text(bytes);
+    fields[std::move(name)] = take_text(bytes);
+  }
+  return fields;
+}
+
+std::set<std::string> differing_names(const Fields& a, const Fields& b) {
+  std::set<std::string> names;
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    for (const auto& [name, value] : *one)
+      if (const auto at = other->find(name); at == other->end() || at->second != value) names.insert(name);
+  return names;
+}
 
 std::string shown(const std::string& value) {
   return value.size() <= kShownBytes ? value : value.substr(0, kShownBytes) + "...";
+}
+
+// "train.batch 4, layout.zero 3"
+std::string text_of(const Fields& fields, const std::set<std::string>& names) {
+  std::string text;
+  size_t count = 0;
+  for (const std::string& name : names) {
+    if (++count > kShownFields) return text + " and " + std::to_string(names.size() - kShownFields) + " more fields";
+    const auto at = fields.find(name);
+    text += (text.empty() ? "" : ", ") + name + (at == fields.end() ? " absent" : " " + shown(at->second));
+  }
+  return text;
 }
 
 int64_t number_of(const std::string& text) {
@@ -50,16 +109,28 @@ std::vector<World::Statement> World::statements(std::string_view subject, std::s
   return all;
 }
 
-void World::agree_same(std::string_view subject, std::string_view value) {
-  const std::vector<Statement> all = statements(subject, value);
+std::vector<std::string> World::share(std::string_view subject, std::string_view value) {
+  std::vector<std::string> values;
+  for (Statement& statement : statements(subject, value)) values.push_back(std::move(statement.value));
+  return values;
+}
+
+void World::agree_same(std::string_view subject, std::span<const Field> fields) {
+  const std::vector<Statement> all = statements(subject, encode(fields));
+  const Fields first = decode(all.front().value);
   std::string differ;
-  for (const Statement& other : all)
-    if (other.value != all.front().value)
-      differ += (differ.empty() ? "" : "; ") + other.process + ": " + shown(other.value);
+  std::set<std::string> names;  // of fields on which any process differs
+  for (const Statement& other : all) {
+    if (other.value == all.front().value) continue;
+    const Fields own = decode(other.value);
+    const std::set<std::string> its = differing_names(first, own);
+    differ += (differ.empty() ? "" : "; ") + other.process + ": " + text_of(own, its);
+    names.insert(its.begin(), its.end());
+  }
   MEGACPP_REQUIRE(differ.empty(), E3103,
                   {.where = std::string(subject),
                    .got = differ,
-                   .wanted = "the same as " + all.front().process + ": " + shown(all.front().value),
+                   .wanted = "the same as " + all.front().process + ": " + text_of(first, names),
                    .next = "start every process with the same command, recipe and build"});
 }
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,12 @@ struct WorldOptions {
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
 };
 
+/// One of the values that processes compare: {"train.batch", "8"}.
+struct Field {
+  std::string name;
+  std::string value;
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -48,8 +55,15 @@ class World {
   /// As Communicator::abort of a local chip, from any thread.
   virtual void abort(int64_t chip, const std::string& reason) = 0;
 
-  /// All processes have the same value (text or bytes), or all get E3103, which names who differs.
-  void agree_same(std::string_view subject, std::string_view value);
+  /// Whether this process owns chip 0. Exactly one does: it writes what all processes share.
+  bool is_coordinator() const { return local_chips().front() == 0; }
+  /// Whether no other process takes part.
+  bool has_all_chips() const { return static_cast<int64_t>(local_chips().size()) == chips(); }
+
+  /// What every process passes (text or bytes), by process; the coordinator is process 0.
+  std::vector<std::string> share(std::string_view subject, std::string_view value);
+  /// All processes have the same fields, or all get E3103, which names the processes and the fields that differ.
+  void agree_same(std::string_view subject, std::span<const Field> fields);
   /// The least of all processes' values.
   int64_t agree_min(std::string_view subject, int64_t value);
   /// Whether the value is true on any process.

@@ -38,7 +38,10 @@ TEST_P(WorldTest, TheRecordIsComplete) {
 
 TEST_P(WorldTest, AnAbortedWorldAgreesOnNothing) {
   const auto world = GetParam().make({.chips = 2});
-  world->agree_same("recipe", "same");
+  world->agree_same("recipe", std::vector<Field>{{"batch", "8"}});
+  EXPECT_EQ(world->share("text", "alone"), std::vector<std::string>{"alone"});
+  EXPECT_TRUE(world->is_coordinator());
+  EXPECT_TRUE(world->has_all_chips());
   EXPECT_EQ(world->agree_min("bytes", -5), -5);
   EXPECT_FALSE(world->agree_any("failed", false));
   EXPECT_TRUE(world->agree_any("failed", true));
@@ -69,21 +72,45 @@ TEST_F(AgreementTest, EveryProcessGetsTheSameAnswer) {
     EXPECT_EQ(world.local_chips(), process == 0 ? (std::vector<int64_t>{0, 1}) : (std::vector<int64_t>{2, 3}));
     for (int64_t round = 0; round < 50; ++round) {
       const auto own = static_cast<int64_t>(process);
-      world.agree_same("round", std::to_string(round));
+      world.agree_same("round", std::vector<Field>{{"number", std::to_string(round)}});
       EXPECT_EQ(world.agree_min("bytes", 10 * round + (round % 2 == 0 ? own : -own)), 10 * round - round % 2);
       EXPECT_EQ(world.agree_any("failed", round == 7 && process == 1), round == 7);
     }
-    world.agree_same("bytes with zeros", std::string_view("a\0b\0", 4));
+    world.agree_same("bytes with zeros", std::vector<Field>{{std::string("a\0b", 3), std::string("\0:1", 3)}});
+    EXPECT_EQ(world.is_coordinator(), process == 0);
+    EXPECT_FALSE(world.has_all_chips());
   });
 }
 
-TEST_F(AgreementTest, WhoDiffersIsNamedEverywhere) {
+TEST_F(AgreementTest, WhatProcessesShareIsInTheirOrder) {
   run([](World& world, size_t process) {
-    const base::Problem problem =
-        problem_of(Code::E3103, [&] { world.agree_same("rung", process == 0 ? "train.batch=4" : "train.batch=2"); });
-    EXPECT_EQ(problem.where, "rung");
-    EXPECT_EQ(problem.got, "process 1 (chips 2 to 3): train.batch=2");
-    EXPECT_EQ(problem.wanted, "the same as process 0 (chips 0 to 1): train.batch=4");
+    const std::string own = process == 0 ? std::string("a\0b", 3) : "";
+    EXPECT_EQ(world.share("text", own), (std::vector<std::string>{std::string("a\0b", 3), ""}));
+  });
+}
+
+TEST_F(AgreementTest, WhoDiffersAndInWhichFieldsIsNamedEverywhere) {
+  run([](World& world, size_t process) {
+    std::vector<Field> fields = {{"model.hidden", "64"}, {"train.batch", process == 0 ? "4" : "2"}};
+    if (process == 1) fields.push_back({"train.seed", "7"});
+    const base::Problem problem = problem_of(Code::E3103, [&] { world.agree_same("recipe", fields); });
+    EXPECT_EQ(problem.where, "recipe");
+    EXPECT_EQ(problem.got, "process 1 (chips 2 to 3): train.batch 2, train.seed 7");
+    EXPECT_EQ(problem.wanted, "the same as process 0 (chips 0 to 1): train.batch 4, train.seed absent");
+  });
+}
+
+// However many fields are equal before it.
+TEST_F(AgreementTest, ADifferenceBehindManyEqualFieldsIsShown) {
+  run([](World& world, size_t process) {
+    std::vector<Field> fields;
+    for (int64_t i = 0; i < 500; ++i) fields.push_back({"key" + std::to_string(i), "the same"});
+    fields.push_back({"last", process == 0 ? "1" : "2"});
+    const base::Problem problem = problem_of(Code::E3103, [&] { world.agree_same("recipe", fields); });
+    EXPECT_EQ(problem.got, "process 1 (chips 2 to 3): last 2");
+    for (size_t i = 0; i < 20; ++i) fields[i].value += process == 0 ? "a" : "b";
+    const base::Problem many = problem_of(Code::E3103, [&] { world.agree_same("recipe", fields); });
+    EXPECT_NE(many.got.find(" and 13 more fields"), std::string::npos) << many.got;
   });
 }
 

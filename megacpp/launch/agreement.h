@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a launch decide together, through a World: with how much free memory to plan, whether to start
-// where the catalog says, whether memory ran out on any of them, and which rung follows. None decides from what it
-// alone sees. All processes pass here in the same order; one that ends with an error aborts, so that none waits for it.
+// What the processes of a launch decide together, through a World: from which facts to plan, whether a run goes on
+// after a step, and which rung of the ladder follows. None decides from what it alone sees: facts that differ between
+// machines are those of the coordinator or the least of all, and what every process made of them is compared before
+// step 0. All processes pass here in the same order; one that ends with an error aborts, so that none waits for it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,10 @@
 #include <string>
 #include <string_view>
 
+#include "megacpp/catalog/signature.h"
 #include "megacpp/collectives/transport.h"
+#include "megacpp/fit/estimate.h"
+#include "megacpp/launch/build.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -22,25 +26,38 @@ namespace megacpp::launch {
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
   std::function<int64_t()> free_memory = runtime::cpu::available_memory_bytes;  // of this process's machine, in bytes
+  std::function<catalog::Build(const recipe::Recipe& recipe)> build = build_of;
+};
+
+/// How a process stands between two steps; of several processes the gravest counts.
+enum class Status : uint8_t {
+  going_on,
+  stop_requested,
+  out_of_memory,  // in the ladder's window: all go down
+  failed,         // memory ran out after the window: all end
 };
 
 class Agreement {
  public:
-  /// E3103 where processes were given different recipes.
+  /// E3103 where processes were given different recipes or are of different builds.
   Agreement(const recipe::Recipe& requested, ProcessOptions options);
 
   const collectives::Transport& transport() const { return options_.transport; }
+  /// Exactly one process is; it alone reads and writes the catalog.
+  bool is_coordinator() const { return world_->is_coordinator(); }
 
   /// The least of all processes.
   int64_t free_memory();
   int64_t least(std::string_view subject, int64_t value) { return world_->agree_min(subject, value); }
-  /// Whether it is so on every process.
-  bool everywhere(std::string_view subject, bool value) { return !world_->agree_any(subject, !value); }
-  /// Whether memory ran out on any process. Each asks once an attempt: when its step 0 is over, when its memory ran
-  /// out, or when it noticed that a chip of another process failed.
-  bool ran_out(bool here) { return world_->agree_any("whether memory ran out in the window", here); }
-  /// E3103 where processes arrived at different rungs.
-  void same_rung(size_t rung, const plan::Changes& changes);
+  /// What `make` gives on the coordinator; it is called there alone.
+  std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);
+  /// Of the first process whose text is not empty.
+  std::string first_of(std::string_view subject, std::string_view own);
+
+  /// Called before every step, after the last, and by a process whose step ended with OutOfMemory or E3101.
+  Status agree_status(Status here);
+  /// E3103 where processes arrived at different rungs, recipes, or bytes per chip.
+  void same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate);
 
   void abort(const std::string& reason) { world_->abort(world_->local_chips().front(), reason); }
   /// Aborts when `decide` throws.

@@ -4,12 +4,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+
+#include "megacpp/catalog/catalog.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/print.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::launch {
 namespace {
@@ -20,11 +27,11 @@ constexpr int64_t kPlenty = int64_t{1} << 50;
 
 class AgreementTest : public testing::Test {
  protected:
-  static recipe::Recipe recipe(std::vector<std::string> settings = {}) {
-    for (const char* setting : {"layout.data_parallel=2", "train.steps=2", "train.sequence=64", "model.depth=2",
-                                "train.threads=2", "train.wait_limit=60"})
-      settings.emplace_back(setting);
-    return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
+  static recipe::Recipe recipe(const std::vector<std::string>& settings = {}) {
+    std::vector<std::string> all = {"layout.data_parallel=2", "train.steps=2",   "train.sequence=64",
+                                    "model.depth=2",          "train.threads=2", "train.wait_limit=60"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", all);
   }
 
   static Launch alone(int64_t free_memory) {
@@ -35,10 +42,13 @@ class AgreementTest : public testing::Test {
     return {.transport = processes_.transport(process), .free_memory = [free_memory] { return free_memory; }};
   }
 
+  static data::TextCorpus corpus_of_license() {
+    return data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
+  }
+
   /// Two processes train; both end at rung 1.
   void expect_all_go_down(const std::string& fault) {
-    const data::TextCorpus corpus =
-        data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
+    const data::TextCorpus corpus = corpus_of_license();
     processes_.run([&](size_t process) {
       Launch launch(recipe({"hardware.fail_allocation=[" + fault + "]"}), {.none = true}, no_log, options(process));
       launch.prepare();
@@ -83,7 +93,7 @@ TEST_F(AgreementTest, AProcessThatIsDoneWithStepZeroLearnsThatAnotherRanOut) {
     launch.prepare();
     const int64_t needed = launch.estimate().fit.worst().needed();
     if (process == 0) {
-      EXPECT_TRUE(launch.agreement().ran_out(false));
+      EXPECT_EQ(launch.agreement().agree_status(Status::going_on), Status::out_of_memory);
       launch.follow_down();
     } else {
       launch.step_down({base::Code::E2004,
@@ -106,18 +116,161 @@ TEST_F(AgreementTest, AnotherErrorLeavesNobodyWaiting) {
     launch.prepare();
     if (process == 1) return launch.agreement().abort("loss nan");
     const base::Problem problem =
-        testing_support::problem_of(base::Code::E3101, [&] { launch.agreement().ran_out(false); });
+        testing_support::problem_of(base::Code::E3101, [&] { launch.agreement().agree_status(Status::going_on); });
     EXPECT_NE(problem.got.find("loss nan"), std::string::npos) << problem.got;
   });
 }
 
-TEST_F(AgreementTest, DifferentRecipesAreRefused) {
+TEST_F(AgreementTest, DifferentRecipesAreRefusedWithTheirKeys) {
   processes_.run([&](size_t process) {
     const recipe::Recipe own = recipe({process == 0 ? "train.batch=8" : "train.batch=4"});
     const base::Problem problem =
         testing_support::problem_of(base::Code::E3103, [&] { Agreement(own, options(process)); });
-    EXPECT_EQ(problem.where, "recipe");
+    EXPECT_EQ(problem.where, "recipe and build");
+    EXPECT_EQ(problem.got, "process 1 (chips 1 to 1): train.batch 4");
+    EXPECT_EQ(problem.wanted, "the same as process 0 (chips 0 to 0): train.batch 8");
   });
+}
+
+TEST_F(AgreementTest, DifferentBuildsAreRefused) {
+  processes_.run([&](size_t process) {
+    ProcessOptions own = options(process);
+    if (process == 1) own.build = [](const auto&) { return catalog::Build{.code_version = "0.1.0+other"}; };
+    const base::Problem problem = testing_support::problem_of(base::Code::E3103, [&] { Agreement(recipe(), own); });
+    EXPECT_EQ(problem.got, "process 1 (chips 1 to 1): build 0.1.0+other");
+  });
+}
+
+TEST_F(AgreementTest, PlansOfOtherBytesAreRefusedBeforeStepZero) {
+  processes_.run([&](size_t process) {
+    ProcessOptions own = options(process);
+    if (process == 1)
+      own.transport.workspace_bytes = [](const collectives::Call&, int64_t) { return int64_t{1} << 20; };
+    Launch launch(recipe(), {.none = true}, no_log, own);
+    const base::Problem problem = testing_support::problem_of(base::Code::E3103, [&] { launch.prepare(); });
+    EXPECT_EQ(problem.where, "plan");
+    EXPECT_NE(problem.got.find("process 1 (chips 1 to 1): bytes per chip of stage 0 "), std::string::npos)
+        << problem.got;
+  });
+}
+
+// What each machine would choose is not asked: all have what the coordinator's facts lead to.
+TEST_F(AgreementTest, AllProcessesRunTheSameResolvedRecipe) {
+  std::vector<std::string> resolved(2);
+  processes_.run([&](size_t process) {
+    Launch launch(recipe(), {.none = true}, no_log, options(process));
+    launch.prepare();
+    resolved[process] = recipe::print(launch.estimate().recipe);
+  });
+  EXPECT_EQ(resolved[0], resolved[1]);
+}
+
+TEST_F(AgreementTest, AStopOnOneProcessStopsAllAfterTheSameStep) {
+  const data::TextCorpus corpus = corpus_of_license();
+  std::vector<int64_t> steps(2);
+  processes_.run([&](size_t process) {
+    Launch launch(recipe({"train.steps=9"}), {.none = true}, no_log, options(process));
+    launch.prepare();
+    int64_t calls = 0;
+    const Trained trained = run_training(launch, corpus, {.should_stop = [&] { return process == 1 && ++calls > 3; }});
+    EXPECT_TRUE(trained.was_stopped);
+    steps[process] = train::steps_in(trained.reports);
+  });
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 3}));
+}
+
+TEST_F(AgreementTest, ARunThatNobodyStopsSaysSo) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    Launch launch(recipe(), {.none = true}, no_log, options(process));
+    launch.prepare();
+    const Trained trained = run_training(launch, corpus);
+    EXPECT_FALSE(trained.was_stopped);
+    EXPECT_EQ(trained.late_programs.compiles + trained.late_programs.cache_hits, 0);
+  });
+}
+
+// An exception that is none of ours, in a step and while a run starts.
+TEST_F(AgreementTest, AnyExceptionOfOneProcessEndsAllAtOnce) {
+  const data::TextCorpus corpus = corpus_of_license();
+  for (const bool in_step : {true, false}) {
+    const auto begin = std::chrono::steady_clock::now();
+    processes_.run([&](size_t process) {
+      const auto fail = [process](const auto&) {
+        if (process == 1) throw std::runtime_error("the disk is full");
+      };
+      TrainingOptions training;
+      if (in_step)
+        training.after_log = fail;
+      else
+        training.start.after_load = fail;
+      Launch launch(recipe({"train.steps=9"}), {.none = true}, no_log, options(process));
+      launch.prepare();
+      if (process == 1) {
+        EXPECT_THROW(run_training(launch, corpus, training), std::runtime_error);
+      } else {
+        const base::Problem problem =
+            testing_support::problem_of(base::Code::E3101, [&] { run_training(launch, corpus, training); });
+        EXPECT_NE(problem.got.find("the disk is full"), std::string::npos) << problem.got;
+      }
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50)) << "below train.wait_limit";
+  }
+}
+
+class SharedCatalogTest : public AgreementTest {
+ protected:
+  /// What two processes with a catalog each leave, by process: a launch that runs out of memory in `fault`.
+  std::vector<size_t> rungs(const std::string& fault) {
+    std::vector<size_t> rungs(2);
+    const data::TextCorpus corpus = corpus_of_license();
+    processes_.run([&](size_t process) {
+      std::vector<std::string> settings;
+      if (!fault.empty()) settings.push_back("hardware.fail_allocation=[" + fault + "]");
+      Launch launch(recipe(settings), {.file = file(process).string()}, no_log, options(process));
+      launch.prepare();
+      rungs[process] = launch.rung();
+      run_training(launch, corpus);
+    });
+    return rungs;
+  }
+  std::filesystem::path file(size_t process) { return folder_ / ("catalog" + std::to_string(process) + ".sqlite"); }
+
+  testing_support::TemporaryFolder folder_;
+};
+
+TEST_F(SharedCatalogTest, OnlyTheCoordinatorWritesAndAllStartWhereItRemembers) {
+  const std::string fault = "chip 1 step 0";  // of the other process
+  EXPECT_EQ(rungs(fault), (std::vector<size_t>{0, 0}));
+  EXPECT_TRUE(std::filesystem::exists(file(0)));
+  EXPECT_FALSE(std::filesystem::exists(file(1)));
+  const catalog::Catalog catalog = catalog::Catalog::open(file(0));
+  bool has_report = false;
+  for (const catalog::Entry& entry : catalog.entries())
+    for (const catalog::Outcome& outcome : entry.outcomes)
+      has_report = has_report || (outcome.report && outcome.report->chip.find("chip 1") == 0);
+  EXPECT_TRUE(has_report) << "of the process that failed";
+  EXPECT_EQ(rungs(fault), (std::vector<size_t>{1, 1})) << "the next launch begins there on both";
+}
+
+TEST_F(SharedCatalogTest, AFailureAfterTheWindowEndsAllAndIsRecordedOnce) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    Launch launch(recipe({"train.steps=4", "hardware.fail_allocation=[chip 1 step 2]"}),
+                  {.file = file(process).string()}, no_log, options(process));
+    launch.prepare();
+    if (process == 1) {
+      EXPECT_THROW(run_training(launch, corpus), memory::OutOfMemory);
+    } else {
+      const base::Problem problem =
+          testing_support::problem_of(base::Code::E3101, [&] { run_training(launch, corpus); });
+      EXPECT_NE(problem.got.find("chip 1"), std::string::npos) << problem.got;
+    }
+  });
+  size_t failures = 0;
+  for (const catalog::Entry& entry : catalog::Catalog::open(file(0)).entries())
+    for (const catalog::Outcome& outcome : entry.outcomes) failures += outcome.report.has_value();
+  EXPECT_EQ(failures, 1U);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   const data::Batches batches(corpus, train::batch_options(recipe));
   const StartedRun started = start(estimate);
-  const std::vector<train::StepReport> reports = train::train(recipe, *started.compiled, batches, *started.run);
+  const std::vector<train::StepReport> reports = train::train({recipe, *started.compiled, batches, *started.run});
   const train::Pace pace = train::pace_of(reports);
   const ChipReport worst = worst_first(*started.run).front();
   const Measured measured = measured_of("confirm", estimate, *started.run, pace.step_seconds());

@@ -28,6 +28,8 @@ namespace {
 
 using memory::human_bytes;
 
+constexpr const char* kAnotherProcess = "another process";  // the stage of a failure that is not this one's
+
 // What the devices of a plugin hold is known to the plugin alone.
 constexpr int64_t kUnknownMemory = int64_t{1} << 60;
 
@@ -39,11 +41,14 @@ std::optional<plugins::PluginKind> plugin_with_own_devices(const recipe::Recipe&
 }
 
 // On the devices of a plugin hardware.target; without one nothing is known of them but how many there are.
-hw::Slice slice_for(const recipe::Recipe& recipe, int64_t free_memory) {
+// Rates are those of the coordinator's machine, and the least free memory of all counts.
+hw::Slice slice_for(const recipe::Recipe& recipe, Agreement& agreement) {
+  const int64_t free_memory = agreement.free_memory();
   const auto plugin = plugin_with_own_devices(recipe);
   if (plugin && !recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
   const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
-  hw::HostRates rates = runtime::cpu::host_rates();
+  hw::HostRates rates = rates_of(
+      agreement.from_coordinator("rates of the machine", [] { return rates_text(runtime::cpu::host_rates()); }));
   rates.memory = plugin ? kUnknownMemory : std::min(rates.memory, free_memory);
   hw::Slice slice = hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
   if (plugin) {
@@ -99,12 +104,20 @@ void note_failure(std::vector<fit::Attempt>& attempts, const memory::OomFacts& f
 Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, ProcessOptions processes)
     : requested_(std::move(requested)),
       log_(std::move(log)),
-      catalog_(catalog, catalog::Access::write, log_),
       agreement_(requested_, std::move(processes)),
-      assumptions_(agreement_.together([&] {
-        return assumptions_for(requested_, slice_for(requested_, agreement_.free_memory()), catalog_,
-                               agreement_.transport());
-      })) {}
+      catalog_(agreement_.together([&] {
+        const CatalogChoice elsewhere{.none = true};
+        return UsersCatalog(agreement_.is_coordinator() ? catalog : elsewhere, catalog::Access::write, log_);
+      })),
+      assumptions_(agreement_.together([&] { return agreed_assumptions(); })) {}
+
+fit::Assumptions Launch::agreed_assumptions() {
+  fit::Assumptions assumptions =
+      assumptions_for(requested_, slice_for(requested_, agreement_), catalog_, agreement_.transport());
+  assumptions.peaks =
+      samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
+  return assumptions;
+}
 
 fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
   fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
@@ -128,14 +141,16 @@ std::optional<catalog::Remembered> Launch::remembered_start() {
   return known;
 }
 
-// A process whose catalog lacks it cannot start there, and none starts elsewhere than the others.
 void Launch::start_where_remembered() {
-  const std::optional<catalog::Remembered> known = remembered_start();
-  if (agreement_.everywhere("remembered start", known.has_value()))
-    take_remembered(*known->start, started_text(*known));
+  const std::string start = agreement_.from_coordinator("remembered start", [&] {
+    const std::optional<catalog::Remembered> known = remembered_start();
+    return known ? start_text({.start = *known->start, .ran = started_text(*known)}) : "";
+  });
+  if (!start.empty()) take_remembered(start_of(start));
 }
 
-void Launch::take_remembered(const catalog::Start& start, const std::string& ran) {
+void Launch::take_remembered(const RememberedStart& remembered) {
+  const auto& [start, ran] = remembered;
   const plan::Changes changes = changes_of(start);
   if (!fit::offers(requested_.ladder, changes)) {
     log_({"catalog", ran + ", which ladder.rungs does not offer now"});
@@ -166,7 +181,7 @@ void Launch::prepare() {
     requested_signature_ = estimate_->signature;
     start_where_remembered();
     if (!estimate_->fit.fits()) fit_by_estimate();
-    agreement_.same_rung(rung_, changes_);
+    agreement_.same_estimate(rung_, changes_, *estimate_);
   });
 }
 
@@ -175,7 +190,8 @@ void Launch::fit_by_estimate() {
   log_({"ladder",
         fmt::format("{} ({}): {} needs {} of {}: going down, every rung by estimate first", recipe().name,
                     recipe().model.pattern, worst.place, human_bytes(worst.needed()), human_bytes(worst.limit))});
-  go_down(fit::misfit_error(*estimate_), {});
+  const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
+  go_down({misfit, make_report(*estimate_, misfit, {})}, {});
 }
 
 void Launch::step_down(const memory::OutOfMemory& failure) {
@@ -183,7 +199,7 @@ void Launch::step_down(const memory::OutOfMemory& failure) {
   const std::string place = facts.place.empty() ? "" : facts.place + " ";  // a compiler speaks of no chip
   log_({"ladder", fmt::format("{} ({}): {}ran out of memory ({}): all chips go down together", recipe().name,
                               recipe().model.pattern, place, memory::oom_class_name(facts.cls))});
-  agreement_.ran_out(true);
+  agreement_.agree_status(Status::out_of_memory);
   descend(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
 }
 
@@ -195,27 +211,53 @@ void Launch::follow_down() {
             .got = "memory ran out on another process",
             .wanted = "memory that suffices on every process",
             .next = "mend what the other process reports"},
-           {.cls = memory::OomClass::runtime, .stage = "another process"}},
+           {.cls = memory::OomClass::runtime, .stage = kAnotherProcess}},
           {});
+}
+
+std::optional<catalog::OomReport> Launch::share_report(const memory::OutOfMemory* own) {
+  const std::string text = agreement_.first_of("report of the failure",
+                                               own != nullptr ? report_text(make_report(*estimate_, *own, {})) : "");
+  return text.empty() ? std::nullopt : std::optional(report_of(text));
 }
 
 // What failed on one process bounds all: the least ceiling counts.
 void Launch::descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling) {
   agreement_.together([&] {
+    const bool is_own = failure.facts().stage != kAnotherProcess;
+    const std::optional<catalog::OomReport> report = share_report(is_own ? &failure : nullptr);
     const bool is_injected = failure.facts().is_injected;
     const int64_t faulty = agreement_.least("injected fault", is_injected ? failure.facts().chip : INT64_MAX);
     requested_ = without_fault(requested_, faulty);
     estimate_->recipe = without_fault(estimate_->recipe, faulty);
     ceiling.bytes = agreement_.least("ceiling", ceiling.bytes);
-    go_down(failure, ceiling);
-    agreement_.same_rung(rung_, changes_);
+    go_down({failure, report ? *report : make_report(*estimate_, failure, {})}, ceiling);
+    agreement_.same_estimate(rung_, changes_, *estimate_);
   });
 }
 
-void Launch::go_down(const memory::OutOfMemory& failure, const fit::Ceiling& ceiling) {
+void Launch::end_with(const memory::OutOfMemory& failure) {
+  const std::optional<catalog::OomReport> report = agreement_.together([&] {
+    agreement_.agree_status(Status::failed);
+    return share_report(&failure);
+  });
+  give_up({failure, report.value()}, "");
+}
+
+void Launch::follow_end() {
+  const std::optional<catalog::OomReport> report = agreement_.together([&] { return share_report(nullptr); });
+  MEGACPP_CHECK(report.has_value()) << "a process ended the run without a report";
+  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, *report); });
+  base::raise(base::Code::E3101, {.where = recipe().name,
+                                  .got = fmt::format("{} ran out of memory ({})", report->chip, report->code),
+                                  .wanted = "",
+                                  .next = "mend what the process of that chip reports"});
+}
+
+void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
   const auto estimate = [this](const recipe::Recipe& recipe) { return make_estimate(recipe); };
   fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
-  note_failure(attempts_, failure.facts());
+  note_failure(attempts_, failure.error.facts());
   for (const fit::Attempt& attempt : path.attempts) {
     log_({"ladder", fit::to_text(attempt)});
     attempts_.push_back(attempt);
@@ -230,17 +272,21 @@ void Launch::go_down(const memory::OutOfMemory& failure, const fit::Ceiling& cei
   log_if_other_experiment();
 }
 
-void Launch::give_up(const memory::OutOfMemory& failure, const std::string& ending) {
-  for (const std::string& line : lines_of(make_report(*estimate_, failure, attempts_))) log_({"memory", line});
+void Launch::give_up(const Failure& failure, const std::string& ending) {
+  catalog::OomReport report = failure.report;
+  report.reductions = reductions_of(attempts_);
+  for (const std::string& line : lines_of(report)) log_({"memory", line});
   if (!ending.empty()) log_({"ladder", ending});
   record_failure(failure, ending);
   const std::string subject = fit::subject_text(recipe());
-  const bool is_named = failure.problem().where.find(subject) != std::string::npos;  // an estimate names it itself
-  throw is_named ? failure : failure.running(subject);
+  const memory::OutOfMemory& error = failure.error;
+  const bool is_named = error.problem().where.find(subject) != std::string::npos;  // an estimate names it itself
+  throw is_named ? error : error.running(subject);
 }
 
-void Launch::record_failure(const memory::OutOfMemory& failure, const std::string& ending) {
-  catalog::OomReport report = make_report(*estimate_, failure, attempts_);
+void Launch::record_failure(const Failure& failure, const std::string& ending) {
+  catalog::OomReport report = failure.report;
+  report.reductions = reductions_of(attempts_);
   report.ending = ending;
   catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, report); });
 }

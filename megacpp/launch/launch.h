@@ -2,7 +2,7 @@
 // One launch: from the recipe as requested to one that runs. The catalog is asked first; what does not fit by estimate
 // goes down the ladder before anything is compiled for a backend; an allocation that fails in the ladder's window sends
 // the whole mesh down the ladder again. Outcomes are recorded for the next launch. Processes of one run decide together
-// (agreement.h).
+// (agreement.h), and the coordinator's catalog is that of all.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/agreement.h"
 #include "megacpp/launch/log.h"
+#include "megacpp/launch/shared_facts.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
@@ -43,28 +44,39 @@ class Launch {
   /// own memory sufficed follow_down().
   void step_down(const memory::OutOfMemory& failure);
   void follow_down();
+  /// Ends the run on all processes: the report is logged, recorded, and the failure thrown. Processes whose own memory
+  /// sufficed follow_end(), which throws E3101.
+  [[noreturn]] void end_with(const memory::OutOfMemory& failure);
+  [[noreturn]] void follow_end();
   Agreement& agreement() { return agreement_; }
-  /// Logs and records the report of a failure that nothing answers, and throws it.
-  [[noreturn]] void give_up(const memory::OutOfMemory& failure, const std::string& ending = {});
 
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
+  /// Memory that ran out, on this process or on another whose report this one was given.
+  struct Failure {
+    const memory::OutOfMemory& error;
+    catalog::OomReport report;
+  };
+
+  fit::Assumptions agreed_assumptions();
   fit::Estimate make_estimate(const recipe::Recipe& recipe) const;
   std::optional<catalog::Remembered> remembered_start();
   void start_where_remembered();
   void fit_by_estimate();
   void descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling);
-  /// `ran` says what was remembered of it.
-  void take_remembered(const catalog::Start& start, const std::string& ran);
+  void take_remembered(const RememberedStart& remembered);
   void log_if_other_experiment() const;
-  void go_down(const memory::OutOfMemory& failure, const fit::Ceiling& ceiling);
-  void record_failure(const memory::OutOfMemory& failure, const std::string& ending);
+  /// That of the first process whose own memory ran out; nothing where none has.
+  std::optional<catalog::OomReport> share_report(const memory::OutOfMemory* own);
+  void go_down(const Failure& failure, const fit::Ceiling& ceiling);
+  [[noreturn]] void give_up(const Failure& failure, const std::string& ending);
+  void record_failure(const Failure& failure, const std::string& ending);
 
   recipe::Recipe requested_;
   Log log_;
-  UsersCatalog catalog_;
   Agreement agreement_;
+  UsersCatalog catalog_;                    // the coordinator's; none on other processes
   fit::Assumptions assumptions_;            // the same for every rung: none changes how many chips there are
   catalog::Signature requested_signature_;  // as first planned; with its faults: they teach nothing about others
   std::optional<fit::Estimate> estimate_;

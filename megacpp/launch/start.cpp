@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/start.h"
 
+#include <exception>
+
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/expert_shares.h"
@@ -23,9 +25,14 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.transport = options.transport;
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
-  if (options.after_load) options.after_load(*started.run);
-  train::confirm_start(estimate.plan, *started.compiled, *started.run);
-  train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+  try {
+    if (options.after_load) options.after_load(*started.run);
+    train::confirm_start(estimate.plan, *started.compiled, *started.run);
+    train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+  } catch (const std::exception& error) {
+    started.run->abort(error.what());
+    throw;
+  }
   return started;
 }
 

@@ -29,6 +29,7 @@ struct StartedRun {
   std::unique_ptr<runtime::Executable> run;
 };
 
+/// What fails once it is loaded aborts the run, so that no other process waits for this one.
 /// memory::OutOfMemory where it does not fit after all; E1505 where this build lacks the backend; E9001 where what was
 /// loaded differs from the plan.
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options = {});

@@ -10,66 +10,122 @@
 namespace megacpp::launch {
 namespace {
 
-// A program from a cache is allocated for like one that was compiled.
-int64_t programs_made(const runtime::Executable& run) {
+ProgramCounts programs_made(const runtime::Executable& run) {
   const runtime::Counters counters = run.counters();
-  int64_t programs = counters.cache_hits;
-  for (const auto& [cause, count] : counters.compiles) programs += count;
-  return programs;
+  ProgramCounts made{.cache_hits = counters.cache_hits};
+  for (const auto& [cause, count] : counters.compiles) made.compiles += count;
+  return made;
 }
+
+// A program from a cache is allocated for like one that was compiled.
+int64_t total(const ProgramCounts& programs) { return programs.compiles + programs.cache_hits; }
 
 // Thrown through the steps of a process whose own memory sufficed.
 struct RanOutElsewhere {};
+struct FailedElsewhere {};
 
-std::vector<train::StepReport> run_steps(Launch& launch, const data::TextCorpus& corpus, StartedRun& started,
-                                         const TrainingOptions& options, LadderWindow& window) {
-  const data::Batches batches(corpus, train::batch_options(launch.recipe()));
-  const auto end_step = [&] {
-    const bool was_first = window.phase() == LadderWindow::Phase::first_step;
-    if (was_first && launch.agreement().ran_out(false)) throw RanOutElsewhere();
-    window.end_step(programs_made(*started.run));
-  };
-  bool is_first = true;
-  // Asked before every step, so that the one before has ended.
-  const auto should_stop = [&] {
-    is_first ? window.begin_steps() : end_step();
-    is_first = false;
-    return options.should_stop && options.should_stop();
-  };
-  std::vector<train::StepReport> reports =
-      train::train(launch.recipe(), *started.compiled, batches, *started.run, {.check_nans = options.check_nans},
-                   {.after_log = options.after_log, .should_stop = should_stop});
-  if (window.phase() == LadderWindow::Phase::first_step) end_step();  // nothing came after it
-  return reports;
+/// One try to train at a rung.
+class Attempt {
+ public:
+  Attempt(Launch& launch, const TrainingOptions& options) : launch_(launch), options_(options) {}
+
+  Trained run(const data::TextCorpus& corpus) {
+    StartOptions own = options_.start;
+    own.transport = launch_.agreement().transport();
+    trained_.started = start(launch_.estimate(), own);
+    const data::Batches batches(corpus, train::batch_options(launch_.recipe()));
+    trained_.reports =
+        train::train({launch_.recipe(), *trained_.started.compiled, batches, *trained_.started.run},
+                     {.check_nans = options_.check_nans, .after_log = options_.after_log, .should_stop = [this] {
+                        return trained_.was_stopped = begin_step();
+                      }});
+    if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
+    agree_to_stop();  // none leaves while another may still need its chips, or memory
+    count_late_programs();
+    return std::move(trained_);
+  }
+
+  bool window_contains(const memory::OomFacts& failure) const {
+    const runtime::Executable* const run = trained_.started.run.get();
+    return window_.contains(failure, run != nullptr ? total(programs_made(*run)) : 0);
+  }
+
+  /// No other process waits for the chips of this one, and their memory is free.
+  void abort(const std::string& reason) {
+    if (trained_.started.run) trained_.started.run->abort(reason);
+    trained_.started.run.reset();
+  }
+
+ private:
+  // Called before every step, when the one before has ended. True: all processes stop.
+  bool begin_step() {
+    if (window_.phase() == LadderWindow::Phase::start_up)
+      window_.begin_steps();
+    else
+      end_step();
+    return agree_to_stop();
+  }
+
+  void end_step() {
+    const ProgramCounts made = programs_made(*trained_.started.run);
+    if (window_.phase() == LadderWindow::Phase::first_step) made_by_first_step_ = made;
+    window_.end_step(total(made));
+  }
+
+  bool agree_to_stop() {
+    const bool stop_here = options_.should_stop && options_.should_stop();
+    const Status all = launch_.agreement().agree_status(stop_here ? Status::stop_requested : Status::going_on);
+    if (all == Status::out_of_memory) throw RanOutElsewhere();
+    if (all == Status::failed) throw FailedElsewhere();
+    return all == Status::stop_requested;
+  }
+
+  void count_late_programs() {
+    if (window_.phase() < LadderWindow::Phase::steady) return;  // step 0 did not end
+    const ProgramCounts made = programs_made(*trained_.started.run);
+    trained_.late_programs = {.compiles = made.compiles - made_by_first_step_.compiles,
+                              .cache_hits = made.cache_hits - made_by_first_step_.cache_hits};
+  }
+
+  Launch& launch_;
+  const TrainingOptions& options_;
+  LadderWindow window_;
+  Trained trained_{};
+  ProgramCounts made_by_first_step_;  // and by loading before it
+};
+
+// A process that waited for one that ran out of memory learns of it as a chip that failed.
+Status status_of_others(Agreement& agreement, const std::exception& error) {
+  const auto* const known = dynamic_cast<const base::Error*>(&error);
+  const bool is_elsewhere = known != nullptr && known->code() == base::Code::E3101;
+  return is_elsewhere ? agreement.agree_status(Status::going_on) : Status::going_on;
 }
 
 }  // namespace
 
 Trained run_training(Launch& launch, const data::TextCorpus& corpus, const TrainingOptions& options) {
   for (;;) {
-    LadderWindow window;
-    Trained trained{};
+    Attempt attempt(launch, options);
     try {
-      StartOptions own = options.start;
-      own.transport = launch.agreement().transport();
-      trained.started = start(launch.estimate(), own);
-      trained.reports = run_steps(launch, corpus, trained.started, options, window);
+      Trained trained = attempt.run(corpus);
       if (!trained.reports.empty())
         launch.record_success(*trained.started.run, train::pace_of(trained.reports).step_seconds());
       return trained;
     } catch (const memory::OutOfMemory& failure) {
-      const int64_t programs = trained.started.run ? programs_made(*trained.started.run) : 0;
-      trained.started.run.reset();  // its arenas are free before another rung needs memory
-      if (!window.contains(failure.facts(), programs)) launch.agreement().together([&] { launch.give_up(failure); });
+      const bool is_in_window = attempt.window_contains(failure.facts());
+      attempt.abort(failure.what());
+      if (!is_in_window) launch.end_with(failure);
       launch.step_down(failure);
     } catch (const RanOutElsewhere&) {
-      trained.started.run.reset();
+      attempt.abort("memory ran out on another process");
       launch.follow_down();
-    } catch (const base::Error& error) {
-      trained.started.run.reset();
-      // A process that waited for one that ran out learns of it as a chip that failed.
-      const bool may_be_memory = error.code() == base::Code::E3101 && window.phase() < LadderWindow::Phase::steady;
-      if (!may_be_memory || !launch.agreement().ran_out(false)) {
+    } catch (const FailedElsewhere&) {
+      launch.follow_end();
+    } catch (const std::exception& error) {
+      attempt.abort(error.what());
+      const Status others = status_of_others(launch.agreement(), error);
+      if (others == Status::failed) launch.follow_end();
+      if (others != Status::out_of_memory) {
         launch.agreement().abort(error.what());
         throw;
       }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A prepared launch trained to its end. Memory that runs out in the ladder's window sends all chips to the next rung
-// and starts again; outside it the run ends with a report.
+// and starts again; outside it the run ends with a report. Before every step the processes of a run tell each other how
+// they stand: a stop that one of them is given stops all after the same step, and what ends one ends all.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -17,13 +19,21 @@ struct TrainingOptions {
   StartOptions start = {};
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
-  std::function<bool()> should_stop = {};  // asked between steps
+  std::function<bool()> should_stop = {};  // on this process; called before every step
+};
+
+/// Programs that a backend made, by how.
+struct ProgramCounts {
+  int64_t compiles = 0;
+  int64_t cache_hits = 0;
 };
 
 /// Holds programs of the launch, which must outlive it.
 struct Trained {
   StartedRun started;
   std::vector<train::StepReport> reports;
+  ProgramCounts late_programs;  // made after step 0, when a run should have all it needs
+  bool was_stopped = false;     // on request of any process
 };
 
 Trained run_training(Launch& launch, const data::TextCorpus& corpus, const TrainingOptions& options = {});

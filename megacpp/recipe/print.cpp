@@ -24,13 +24,9 @@ std::set<char> printed_families(const Recipe& recipe) {
   return families;
 }
 
-struct Line {
-  std::string path, value;
-};
-
 /// What the recipe says of its own letters, each with its family and the settings it gives.
-std::vector<Line> letter_lines(const Model& model) {
-  std::vector<Line> lines;
+std::vector<Setting> letter_lines(const Model& model) {
+  std::vector<Setting> lines;
   for (const auto& [letter, own] : model.letters) {
     const std::string path = std::string("model.letters.") + letter + ".";
     lines.push_back({path + "family", own.family});
@@ -40,26 +36,6 @@ std::vector<Line> letter_lines(const Model& model) {
       if (own.settings.contains(setting)) lines.push_back({path + setting, value_text(member_of(key, config))});
     }
   }
-  return lines;
-}
-
-std::vector<Line> lines_of(const Recipe& recipe) {
-  const std::set<char> families = printed_families(recipe);
-  std::vector<Line> lines;
-  for (const Key& key : keys()) {
-    const auto family = family_of(key);
-    if (!family || families.contains(*family)) lines.push_back({key.path, value_text(member_of(key, recipe))});
-  }
-  const auto insert_after = [&lines](std::string_view section, const std::vector<Line>& more) {
-    const auto last = std::find_if(lines.rbegin(), lines.rend(),
-                                   [section](const Line& line) { return line.path.starts_with(section); });
-    lines.insert(last.base(), more.begin(), more.end());
-  };
-  insert_after("model.", letter_lines(recipe.model));
-  std::vector<Line> levels;
-  for (const auto& [letter, level] : recipe.train.recompute)
-    if (recipe.model.letters.contains(letter)) levels.push_back({recompute_key(letter), level});
-  insert_after("train.recompute.", levels);
   return lines;
 }
 
@@ -75,11 +51,31 @@ std::vector<std::string> path_words(const std::string& path) {
 
 }  // namespace
 
+std::vector<Setting> settings_of(const Recipe& recipe) {
+  const std::set<char> families = printed_families(recipe);
+  std::vector<Setting> lines;
+  for (const Key& key : keys()) {
+    const auto family = family_of(key);
+    if (!family || families.contains(*family)) lines.push_back({key.path, value_text(member_of(key, recipe))});
+  }
+  const auto insert_after = [&lines](std::string_view section, const std::vector<Setting>& more) {
+    const auto last = std::find_if(lines.rbegin(), lines.rend(),
+                                   [section](const Setting& line) { return line.key.starts_with(section); });
+    lines.insert(last.base(), more.begin(), more.end());
+  };
+  insert_after("model.", letter_lines(recipe.model));
+  std::vector<Setting> levels;
+  for (const auto& [letter, level] : recipe.train.recompute)
+    if (recipe.model.letters.contains(letter)) levels.push_back({recompute_key(letter), level});
+  insert_after("train.recompute.", levels);
+  return lines;
+}
+
 std::string print(const Recipe& recipe) {
   std::string text;
   std::vector<std::string> open;  // sections the last printed key stands in
-  for (const Line& line : lines_of(recipe)) {
-    const std::vector<std::string> words = path_words(line.path);
+  for (const Setting& line : settings_of(recipe)) {
+    const std::vector<std::string> words = path_words(line.key);
     const size_t depth = words.size() - 1;
     size_t shared = 0;
     while (shared < std::min(open.size(), depth) && open[shared] == words[shared]) ++shared;

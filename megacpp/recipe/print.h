@@ -4,10 +4,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::recipe {
+
+/// A key and its value: {"train.batch", "8"}.
+struct Setting {
+  std::string key;
+  std::string value;
+};
+/// What print() writes, in its order.
+std::vector<Setting> settings_of(const Recipe& recipe);
 
 std::string print(const Recipe& recipe);
 

@@ -16,7 +16,10 @@ struct Pace {
   double seconds = 0;
   bool is_warm = false;  // the first step is left out
 
-  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  /// Nothing without a step.
+  std::optional<double> tokens_per_second() const {
+    return seconds > 0 ? std::optional(static_cast<double>(tokens) / seconds) : std::nullopt;
+  }
   /// Nothing without a warm step.
   std::optional<double> step_seconds() const {
     return is_warm ? std::optional(seconds / static_cast<double>(steps)) : std::nullopt;

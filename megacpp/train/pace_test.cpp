@@ -8,13 +8,13 @@ namespace {
 
 TEST(PaceTest, TheFirstStepCountsOnlyAlone) {
   const StepReport cold{.steps = 1, .seconds = 9, .tokens = 90}, warm{.steps = 1, .seconds = 2, .tokens = 90};
-  EXPECT_DOUBLE_EQ(pace_of({cold, warm, warm}).tokens_per_second(), 45);
+  EXPECT_DOUBLE_EQ(pace_of({cold, warm, warm}).tokens_per_second().value(), 45);
   EXPECT_DOUBLE_EQ(pace_of({cold, warm, warm}).step_seconds().value(), 2);
-  EXPECT_DOUBLE_EQ(pace_of({cold}).tokens_per_second(), 10);
+  EXPECT_DOUBLE_EQ(pace_of({cold}).tokens_per_second().value(), 10);
   EXPECT_FALSE(pace_of({cold}).step_seconds());
   const StepReport ten_steps{.steps = 10, .seconds = 20, .tokens = 900};
   EXPECT_DOUBLE_EQ(pace_of({cold, ten_steps}).step_seconds().value(), 2) << "logged every tenth step";
-  EXPECT_EQ(pace_of({}).tokens_per_second(), 0);
+  EXPECT_EQ(pace_of({}).tokens_per_second(), std::nullopt) << "absent, not 0";
 }
 
 }  // namespace

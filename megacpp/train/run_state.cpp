@@ -12,16 +12,17 @@
 namespace megacpp::train {
 
 RunState::RunState(const compile::Compiled& compiled, runtime::Executable& run) : compiled_(compiled), run_(run) {
-  for (const compile::StagePrograms& stage : compiled.stages) {
-    auto& inputs = staged_.emplace_back();
+  for (const compile::StagePrograms& stage : compiled.stages)
     for (const compile::StateTensor& tensor : stage.state)
-      if (!tensor.staged_as.empty()) inputs.emplace(tensor.staged_as, &tensor);
+      if (!tensor.staged_as.empty()) inputs_.insert(tensor.staged_as);
+  for (const int64_t chip : run.local_chips()) {
+    auto& staged = staged_.emplace_back();
+    for (const compile::StateTensor& tensor : compiled.programs_of(chip).state)
+      if (!tensor.staged_as.empty()) staged.emplace(tensor.staged_as, part_of(tensor, chip));
   }
 }
 
-bool RunState::stages(const std::string& input) const {
-  return std::ranges::any_of(staged_, [&](const auto& inputs) { return inputs.contains(input); });
-}
+bool RunState::stages(const std::string& input) const { return inputs_.contains(input); }
 
 void RunState::initialise_weights(uint64_t seed) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
@@ -61,7 +62,7 @@ void RunState::write_bytes(const std::string& name, std::span<const std::byte> w
   state_named(name);
   for (const int64_t chip : run_.local_chips())
     if (const compile::StateTensor* tensor = compiled_.programs_of(chip).find_state(name))
-      run_.write_state(name, chip, part_of(*tensor, chip, whole));
+      run_.write_state(name, chip, copy_in(part_of(*tensor, chip), whole));
 }
 
 void RunState::read_bytes(const std::string& name, std::span<std::byte> whole) const {
@@ -76,10 +77,9 @@ void RunState::read_bytes(const std::string& name, std::span<std::byte> whole) c
 }
 
 void RunState::stage_bytes(const std::string& input, int64_t micro, std::span<const std::byte> whole) {
-  for (const int64_t chip : run_.local_chips()) {
-    const auto& inputs = staged_[compiled_.stage_of(chip)];
-    const auto at = inputs.find(input);
-    if (at != inputs.end()) run_.stage_batch(input, micro, chip, part_of(*at->second, chip, whole));
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    const auto at = staged_[i].find(input);
+    if (at != staged_[i].end()) run_.stage_batch(input, micro, run_.local_chips()[i], copy_in(at->second, whole));
   }
 }
 
@@ -135,15 +135,23 @@ std::vector<double> RunState::summed_output(const std::string& name) const {
   return whole;
 }
 
-std::span<const std::byte> RunState::part_of(const compile::StateTensor& tensor, int64_t chip,
-                                             std::span<const std::byte> whole) {
+RunState::ChipPart RunState::part_of(const compile::StateTensor& tensor, int64_t chip) const {
+  return {.tensor = &tensor,
+          .runs = ir::local_runs(tensor.whole.shape, tensor.sharding, compiled_.mesh, chip),
+          .bytes = static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes())};
+}
+
+std::span<const std::byte> RunState::copy_in(const ChipPart& part, std::span<const std::byte> whole) {
+  const compile::StateTensor& tensor = *part.tensor;
   const int64_t wanted = tensor.whole.bytes(), got = static_cast<int64_t>(whole.size());
-  MEGACPP_REQUIRE(
-      got == wanted, E1203,
-      {.where = tensor.name, .got = std::to_string(got) + " bytes", .wanted = std::to_string(wanted) + " bytes"});
+  MEGACPP_REQUIRE(got == wanted, E1203,
+                  {.where = tensor.name,
+                   .got = std::to_string(got) + " bytes",
+                   .wanted = std::to_string(wanted) + " bytes",
+                   .next = "give the whole tensor, row-major, in its own dtype"});
   const int64_t size = dtype_bytes(tensor.whole.dtype);
-  scratch_.assign(static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes()), std::byte{0});
-  for (const ir::LocalRun& piece : ir::local_runs(tensor.whole.shape, tensor.sharding, compiled_.mesh, chip))
+  scratch_.assign(part.bytes, std::byte{0});
+  for (const ir::LocalRun& piece : part.runs)
     std::memcpy(scratch_.data() + piece.local * size, whole.data() + piece.whole * size,
                 static_cast<size_t>(piece.count * size));
   return scratch_;
@@ -159,13 +167,19 @@ void RunState::copy_out(const partition::Placement& placement, int64_t chip, std
 }
 
 template <typename T>
+void write_in_stored_order(std::span<const T> rows, const std::vector<int64_t>& time_order, int64_t sequence,
+                           std::span<T> stored) {
+  const int64_t run = sequence / static_cast<int64_t>(time_order.size());
+  auto to = stored.begin();
+  for (auto sequence_begin = rows.begin(); sequence_begin != rows.end(); sequence_begin += sequence)
+    for (const int64_t time : time_order) to = std::copy_n(sequence_begin + time * run, run, to);
+}
+
+template <typename T>
 std::vector<T> in_stored_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
                                int64_t width) {
   std::vector<T> result(rows.size());
-  const int64_t row = sequence * width, run = row / static_cast<int64_t>(time_order.size());
-  auto stored = result.begin();
-  for (auto sequence_begin = rows.begin(); sequence_begin != rows.end(); sequence_begin += row)
-    for (const int64_t time : time_order) stored = std::copy_n(sequence_begin + time * run, run, stored);
+  write_in_stored_order<T>(rows, time_order, sequence * width, result);
   return result;
 }
 
@@ -178,6 +192,7 @@ std::vector<T> in_time_order(const std::vector<T>& rows, const std::vector<int64
   return in_stored_order(rows, place, sequence, width);
 }
 
+template void write_in_stored_order(std::span<const int32_t>, const std::vector<int64_t>&, int64_t, std::span<int32_t>);
 template std::vector<int32_t> in_stored_order(const std::vector<int32_t>&, const std::vector<int64_t>&, int64_t,
                                               int64_t);
 template std::vector<float> in_stored_order(const std::vector<float>&, const std::vector<int64_t>&, int64_t, int64_t);

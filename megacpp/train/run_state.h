@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ class RunState {
     return whole;
   }
   /// A whole batch input of one micro-step, to the local chips whose step reads it; where none does, nothing is done.
+  /// Part of every step: allocates nothing once the largest input was staged.
   template <typename T>
   void stage(const std::string& input, int64_t micro, std::span<const T> whole) {
     stage_bytes(input, micro, std::as_bytes(whole));
@@ -50,25 +52,37 @@ class RunState {
   std::vector<double> summed_output(const std::string& name) const;
 
  private:
+  /// How one chip holds a tensor.
+  struct ChipPart {
+    const compile::StateTensor* tensor;
+    std::vector<ir::LocalRun> runs;  // from the whole tensor to the chip's part
+    size_t bytes;                    // of the part, padding included
+  };
+
   const partition::Placement& placement_of_output(const std::string& name, int64_t chip) const;
   void require_all_local(const compile::StateTensor& tensor) const;
   const compile::StateTensor& state_named(const std::string& name) const;
   void write_bytes(const std::string& name, std::span<const std::byte> whole);
   void read_bytes(const std::string& name, std::span<std::byte> whole) const;
   void stage_bytes(const std::string& input, int64_t micro, std::span<const std::byte> whole);
+  ChipPart part_of(const compile::StateTensor& tensor, int64_t chip) const;
   /// A chip's part of a whole tensor; the bytes are overwritten by the next call.
-  std::span<const std::byte> part_of(const compile::StateTensor& tensor, int64_t chip,
-                                     std::span<const std::byte> whole);
+  std::span<const std::byte> copy_in(const ChipPart& part, std::span<const std::byte> whole);
   void copy_out(const partition::Placement& placement, int64_t chip, std::span<const std::byte> part,
                 std::span<std::byte> whole) const;
 
   const compile::Compiled& compiled_;
   runtime::Executable& run_;
-  std::vector<std::map<std::string, const compile::StateTensor*>> staged_;  // by pipeline stage and input
+  std::set<std::string> inputs_;                         // that the step of some chip of the mesh reads
+  std::vector<std::map<std::string, ChipPart>> staged_;  // by local chip, in their order, and input
   mutable std::vector<std::byte> scratch_;  // a chip's part on its way: steps allocate nothing once it is large enough
 };
 
-/// Puts the tokens of each sequence into the order the run stores them in, or back. rows: [any, sequence, width]
+/// Puts the tokens of each sequence into the order the run stores them in. rows, stored: [any, sequence]
+template <typename T>
+void write_in_stored_order(std::span<const T> rows, const std::vector<int64_t>& time_order, int64_t sequence,
+                           std::span<T> stored);
+/// The same as a new vector, or back. rows: [any, sequence, width]
 template <typename T>
 std::vector<T> in_stored_order(const std::vector<T>& rows, const std::vector<int64_t>& time_order, int64_t sequence,
                                int64_t width = 1);

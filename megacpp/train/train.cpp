@@ -22,25 +22,25 @@ struct Tokens {
 
 class Trainer {
  public:
-  Trainer(const recipe::Recipe& recipe, const compile::Compiled& compiled, const data::Batches& batches,
-          runtime::Executable& run, const Options& options)
-      : recipe_(recipe),
-        compiled_(compiled),
-        batches_(batches),
-        run_(run),
-        state_(compiled, run),
+  Trainer(const Training& training, const Options& options)
+      : recipe_(training.recipe),
+        compiled_(training.compiled),
+        batches_(training.batches),
+        run_(training.run),
+        state_(training.compiled, training.run),
         options_(options),
-        micros_(static_cast<size_t>(recipe.train.micro_steps)) {
-    const size_t tokens = static_cast<size_t>(recipe.train.batch * recipe.train.sequence);
+        micros_(static_cast<size_t>(recipe_.train.micro_steps)) {
+    const size_t tokens = static_cast<size_t>(recipe_.train.batch * recipe_.train.sequence);
+    in_time_.resize(tokens);
     for (Tokens& micro : micros_) {
       micro.ids.resize(tokens);
       micro.labels.resize(tokens);
       if (state_.stages("batch.segments")) micro.segments.resize(tokens);
     }
-    std::vector<int32_t> positions(static_cast<size_t>(recipe.train.sequence));
+    std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
     std::iota(positions.begin(), positions.end(), 0);
-    positions = in_stored_order(positions, compiled.time_order, recipe.train.sequence);
-    for (int64_t micro = 0; micro < recipe.train.micro_steps; ++micro)
+    positions = in_stored_order(positions, compiled_.time_order, recipe_.train.sequence);
+    for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro)
       state_.stage<int32_t>("batch.positions", micro, positions);
   }
 
@@ -83,12 +83,14 @@ class Trainer {
     report.cross_entropy = mean(fetch("ce"));
     if (!compiled_.expert_loads.empty()) {
       report.balance = mean(fetch("aux"));
-      for (const float count : fetch("dropped")) report.dropped += static_cast<double>(count);
+      double dropped = 0;
+      for (const float count : fetch("dropped")) dropped += static_cast<double>(count);
+      report.dropped = dropped;
       report.experts = read_expert_shares(compiled_, state_);
     }
-    report.grad_norm = static_cast<double>(fetch("grad_norm").at(0));
-    if (!std::isfinite(report.grad_norm))
-      refuse(place(report.step, losses.size() - 1), fmt::format("gradient norm {}", report.grad_norm));
+    const auto norm = static_cast<double>(fetch("grad_norm").at(0));
+    if (!std::isfinite(norm)) refuse(place(report.step, losses.size() - 1), fmt::format("gradient norm {}", norm));
+    report.grad_norm = norm;
   }
 
   double learning_rate(int64_t step) const {
@@ -109,8 +111,9 @@ class Trainer {
   void draw(int64_t step, int64_t micro) {
     Tokens& tokens = micros_[static_cast<size_t>(micro)];
     const auto stored = [this](std::vector<int32_t>& values) {
-      if (compiled_.time_order.size() > 1)
-        values = in_stored_order(values, compiled_.time_order, recipe_.train.sequence);
+      if (compiled_.time_order.size() < 2) return;
+      in_time_.swap(values);
+      write_in_stored_order<int32_t>(in_time_, compiled_.time_order, recipe_.train.sequence, values);
     };
     batches_.fill(step, micro, tokens.ids, tokens.labels);
     stored(tokens.ids);
@@ -155,6 +158,7 @@ class Trainer {
   RunState state_;
   const Options& options_;
   std::vector<Tokens> micros_;
+  std::vector<int32_t> in_time_;                 // one tensor of tokens, before it is put into the stored order
   int64_t first_ = -1;                           // step since the last report; -1: none yet
   std::chrono::steady_clock::time_point start_;  // of that step
 };
@@ -175,20 +179,19 @@ bool is_logged(const recipe::Train& train, int64_t step) {
 
 int64_t steps_in(const std::vector<StepReport>& reports) { return reports.empty() ? 0 : reports.back().step + 1; }
 
-std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                              const data::Batches& batches, runtime::Executable& run, const Options& options,
-                              const Hooks& hooks) {
-  Trainer trainer(recipe, compiled, batches, run, options);
+std::vector<StepReport> train(const Training& training, const Options& options) {
+  Trainer trainer(training, options);
   std::vector<StepReport> reports;
   const auto log = [&](int64_t step) {
     reports.push_back(trainer.report(step));
-    if (hooks.after_log) hooks.after_log(reports.back());
+    if (options.after_log) options.after_log(reports.back());
   };
+  const recipe::Train& schedule = training.recipe.train;
   int64_t step = 0;
-  for (; step < recipe.train.steps; ++step) {
-    if (hooks.should_stop && hooks.should_stop()) break;
+  for (; step < schedule.steps; ++step) {
+    if (options.should_stop && options.should_stop()) break;
     trainer.run(step);
-    if (is_logged(recipe.train, step)) log(step);
+    if (is_logged(schedule, step)) log(step);
   }
   if (step > 0 && (reports.empty() || reports.back().step + 1 != step)) log(step - 1);
   return reports;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop over all chips of a run: stages the micro-batches of a step and runs it, step after step. Metrics
 // are fetched where they are logged (train.log_every), so that between two logs the host never waits for a device. It
-// reads only the recipe's run section; what the model is stands in the compiled programs. Stops cleanly when asked to,
-// and with E1302 when a fetched loss is not finite.
+// reads only the recipe's run section; what the model is stands in the compiled programs. Stops between steps on
+// request, and with E1302 when a fetched loss is not finite.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,15 @@ namespace megacpp::train {
 /// The sequences of a run, as its recipe has them.
 data::BatchOptions batch_options(const recipe::Recipe& recipe);
 
-/// The metrics of one step that is logged, and the time of all steps since the log before it.
+/// The metrics of one step that is logged, and the time of all steps since the log before it. Metrics are absent where
+/// another process has the chip that makes them.
 struct StepReport {
-  int64_t step = 0;  // from 0
-  double loss = 0;   // mean over micro-steps; metrics are 0 where another process has the chip that makes them
-  double cross_entropy = 0;
-  double balance = 0;    // mean auxiliary balance loss, before its coefficient; 0 without experts
-  double dropped = 0;    // expert requests beyond capacity, all micro-steps
-  double grad_norm = 0;  // before clipping
+  int64_t step = 0;                          // from 0
+  std::optional<double> loss = {};           // mean over micro-steps
+  std::optional<double> cross_entropy = {};  //
+  std::optional<double> balance = {};    // mean auxiliary balance loss, before its coefficient; absent without experts
+  std::optional<double> dropped = {};    // expert requests beyond capacity, all micro-steps; absent without experts
+  std::optional<double> grad_norm = {};  // before clipping
   double learning_rate = 0;
   int64_t steps = 0;                       // since the log before, this one included
   double seconds = 0;                      // of these
@@ -36,13 +38,18 @@ struct StepReport {
   std::vector<ExpertShares> experts = {};  // by block; empty where not measured
 };
 
-struct Hooks {
-  std::function<void(const StepReport&)> after_log = {};
-  std::function<bool()> should_stop = {};  // asked between steps
+/// What is trained and on what; all must outlive the training.
+struct Training {
+  const recipe::Recipe& recipe;
+  const compile::Compiled& compiled;
+  const data::Batches& batches;
+  runtime::Executable& run;  // with its weights
 };
 
 struct Options {
   bool check_nans = false;  // on a loss that is not finite, name the op that made it so
+  std::function<void(const StepReport&)> after_log = {};
+  std::function<bool()> should_stop = {};  // called before every step
 };
 
 /// Whether a step's metrics are fetched: the first, every train.log_every-th after it, and the last.
@@ -51,10 +58,8 @@ bool is_logged(const recipe::Train& train, int64_t step);
 /// Steps that were run, logged or not.
 int64_t steps_in(const std::vector<StepReport>& reports);
 
-/// Runs recipe.train.steps steps from the weights in `run`; returns a report of each step that is logged. A run that is
-/// stopped between two logs ends with one of its last step.
-std::vector<StepReport> train(const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                              const data::Batches& batches, runtime::Executable& run, const Options& options = {},
-                              const Hooks& hooks = {});
+/// Runs recipe.train.steps steps; returns a report of each step that is logged. A run that is stopped between two logs
+/// ends with one of its last step. Between logs nothing is allocated after the first step.
+std::vector<StepReport> train(const Training& training, const Options& options = {});
 
 }  // namespace megacpp::train

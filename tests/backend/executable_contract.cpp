@@ -51,9 +51,9 @@ ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend,
   train::RunState(compiled_, *executable_).initialise_weights(static_cast<uint64_t>(recipe_.train.seed));
 }
 
-std::vector<train::StepReport> ContractRun::train(const train::Hooks& hooks) {
+std::vector<train::StepReport> ContractRun::train(const train::Options& options) {
   const data::Batches batches(corpus(), train::batch_options(recipe_));
-  return train::train(recipe_, compiled_, batches, *executable_, {}, hooks);
+  return train::train({recipe_, compiled_, batches, *executable_}, options);
 }
 
 void expect_state_contract(const recipe::Recipe& recipe, const runtime::Backend& backend) {

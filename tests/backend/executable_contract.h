@@ -24,7 +24,7 @@ class ContractRun {
   enum class Fetches { metrics, experts };  // the latter: and the load of single experts
   ContractRun(recipe::Recipe recipe, const runtime::Backend& backend, Fetches fetches = Fetches::metrics);
 
-  std::vector<train::StepReport> train(const train::Hooks& hooks = {});
+  std::vector<train::StepReport> train(const train::Options& options = {});
   runtime::Executable& executable() { return *executable_; }
   const compile::Compiled& compiled() const { return compiled_; }
 

@@ -91,8 +91,8 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
   std::vector<double> train(runtime::Executable& run) {
     train::RunState(compiled_, run).initialise_weights(7);
     std::vector<double> losses;
-    train::train(recipe_, compiled_, batches_, run, {},
-                 {.after_log = [&](const train::StepReport& report) { losses.push_back(report.loss); }});
+    train::train({recipe_, compiled_, batches_, run},
+                 {.after_log = [&](const train::StepReport& report) { losses.push_back(report.loss.value()); }});
     return losses;
   }
 
@@ -101,7 +101,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
     const auto run = load({});
     train::RunState(compiled_, *run).initialise_weights(7);
     if (steps > 0)
-      train::train(recipe_, compiled_, batches_, *run, {},
+      train::train({recipe_, compiled_, batches_, *run},
                    {.after_log = [&](const auto&) { --steps; }, .should_stop = [&] { return steps == 0; }});
     return weights(*run);
   }

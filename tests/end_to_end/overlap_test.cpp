@@ -5,18 +5,14 @@
 
 #include <algorithm>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
 #include "tests/end_to_end/heap_count.h"
+#include "tests/end_to_end/training_run.h"
 
 namespace megacpp {
 namespace {
+
+using testing_support::TrainingRun;
 
 struct OverlapCase {
   std::string name;
@@ -40,48 +36,6 @@ std::vector<OverlapCase> overlap_cases() {
           {"stages", {.data_parallel = 2, .pipeline_parallel = 2}, 0}};
 }
 
-recipe::Recipe recipe_with(const recipe::Layout& layout) {
-  recipe::Recipe recipe;
-  recipe.name = "overlap";
-  recipe.model = {.name = "overlap", .pattern = "AE", .depth = 4, .hidden = 32, .vocab = 256};
-  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
-  recipe.model.config<blocks::FeedForward>() = {.intermediate = 48};
-  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .log_every = 1};
-  recipe.layout = layout;
-  return recipe;
-}
-
-// A compiled and loaded run of a fixed text.
-class TrainingRun {
- public:
-  explicit TrainingRun(const recipe::Layout& layout)
-      : recipe_(recipe_with(layout)),
-        compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1))),
-        executable_(runtime::cpu::load(compiled_, {.threads = 1})) {
-    corpus_.document_begins = {0};
-    for (size_t i = 0; i < 4096; ++i) corpus_.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
-    train::RunState(compiled_, *executable_).initialise_weights(7);
-  }
-
-  std::vector<double> losses() {
-    const data::Batches batches(
-        corpus_, {.batch = recipe_.train.batch, .sequence = recipe_.train.sequence, .micro_steps = 2, .seed = 7});
-    std::vector<double> losses;
-    for (const train::StepReport& report : train::train(recipe_, compiled_, batches, *executable_))
-      losses.push_back(report.loss);
-    return losses;
-  }
-
-  const compile::Compiled& compiled() const { return compiled_; }
-  runtime::Executable& executable() { return *executable_; }
-
- private:
-  recipe::Recipe recipe_;
-  compile::Compiled compiled_;
-  std::unique_ptr<runtime::Executable> executable_;
-  data::TextCorpus corpus_;
-};
-
 class OverlapTest : public testing::TestWithParam<OverlapCase> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, OverlapTest, testing::ValuesIn(overlap_cases()),
                          [](const testing::TestParamInfo<OverlapCase>& info) { return info.param.name; });
@@ -104,6 +58,34 @@ TEST_P(OverlapTest, RunningNeverAllocates) {
   const int64_t before = testing_support::heap_allocations();
   run.executable().run_step(runtime::StepMode::plain);
   EXPECT_EQ(testing_support::heap_allocations(), before);
+}
+
+// Drawing batches and handing every chip its part included.
+TEST_P(OverlapTest, BetweenLogsTrainingNeverAllocates) {
+  TrainingRun run(GetParam().layout);
+  run.recipe().train.steps = 6;
+  run.recipe().train.log_every = 5;
+  std::vector<int64_t> before_step(6);
+  size_t step = 0;
+  run.train({.should_stop = [&] {
+    before_step[step++] = testing_support::heap_allocations();
+    return false;
+  }});
+  EXPECT_EQ(before_step[5], before_step[2]) << "steps 2 to 4";
+}
+
+TEST_P(OverlapTest, ThePartsOfAStepSumToIt) {
+  TrainingRun run(GetParam().layout);
+  EXPECT_FALSE(run.executable().step_parts()) << "before a second step";
+  run.losses();
+  const runtime::StepParts parts = run.executable().step_parts().value();
+  EXPECT_GE(parts.other, 0) << "no chip is busy for longer than the step";
+  EXPECT_GT(parts.memory, 0);
+  if (GetParam().layout.pipeline_parallel > 1) {
+    EXPECT_GT(parts.bubble, 0);
+  } else {
+    EXPECT_EQ(parts.bubble, 0) << "nothing is sent between stages";
+  }
 }
 
 TEST_P(OverlapTest, CollectivesAreUnderWayBesideWork) {

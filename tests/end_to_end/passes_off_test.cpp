@@ -52,7 +52,7 @@ std::vector<double> losses(const compile::Compiled& compiled) {
   const auto run = runtime::cpu::load(compiled, {.threads = 1});
   RunState(compiled, *run).initialise_weights(7);
   std::vector<double> values;
-  for (const StepReport& report : train(recipe, compiled, batches, *run)) values.push_back(report.loss);
+  for (const StepReport& report : train({recipe, compiled, batches, *run})) values.push_back(report.loss.value());
   return values;
 }
 

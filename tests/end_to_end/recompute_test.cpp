@@ -43,7 +43,7 @@ std::vector<double> recompute_losses(const std::string& policy, const std::strin
   const auto run = runtime::cpu::load(compiled, {.threads = 2});
   RunState(compiled, *run).initialise_weights(7);
   std::vector<double> values;
-  for (const StepReport& report : train(recipe, compiled, batches, *run)) values.push_back(report.loss);
+  for (const StepReport& report : train({recipe, compiled, batches, *run})) values.push_back(report.loss.value());
   const runtime::ChipMemory memory = run->memory();
   EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes) << policy << " " << precision;
   return values;

@@ -2,17 +2,14 @@
 // What a transport may ask of a run: workspace for its calls, and chips that belong to several processes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
 #include "megacpp/collectives/transport.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "tests/end_to_end/training_run.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 
@@ -24,8 +21,14 @@ using collectives::Stream;
 using collectives::Ticket;
 using collectives::Transport;
 using testing_support::Processes;
+using testing_support::small_training_recipe;
+using testing_support::TrainingRun;
 
-constexpr int64_t kPerMember = 3000;  // bytes
+constexpr int64_t kPerMember = 3000;  // bytes of workspace
+
+bool reports(TrainingRun& run) {
+  return std::ranges::count(run.executable().local_chips(), run.compiled().reporting_chip()) > 0;
+}
 
 // One chip's end of another transport, which uses its workspace from start to finish.
 class WorkingCommunicator final : public collectives::Communicator {
@@ -88,58 +91,14 @@ class WorkingWorld final : public collectives::World {
 };
 
 // Counts its calls twice: when they start and when they are finished.
-Transport working_transport(std::atomic<int64_t>& calls) {
+Transport working_transport(std::atomic<int64_t>& calls, int64_t per_member = kPerMember) {
   return {
       .properties = {.name = "working"},
       .doc = "wants workspace",
-      .workspace_bytes = [](const Call&, int64_t members) { return kPerMember * members; },
+      .workspace_bytes = [per_member](const Call&, int64_t members) { return per_member * members; },
       .make = [&calls](
                   const collectives::WorldOptions& options) { return std::make_unique<WorkingWorld>(options, calls); }};
 }
-
-recipe::Recipe recipe_in(const recipe::Layout& layout) {
-  recipe::Recipe recipe;
-  recipe.name = "transport";
-  recipe.model = {.name = "transport", .pattern = "AE", .depth = 4, .hidden = 32, .vocab = 256};
-  recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
-  recipe.model.config<blocks::FeedForward>() = {.intermediate = 48};
-  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .log_every = 1};
-  recipe.layout = layout;
-  return recipe;
-}
-
-// A process's part of a run on a transport.
-class ProcessRun {
- public:
-  ProcessRun(const recipe::Layout& layout, const Transport& transport, const std::vector<int64_t>& limits = {})
-      : recipe_(recipe_in(layout)),
-        compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1, transport))),
-        executable_(runtime::cpu::load(compiled_, {.threads = 1, .transport = transport, .limits = limits})) {
-    corpus_.document_begins = {0};
-    for (size_t i = 0; i < 4096; ++i) corpus_.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
-    train::RunState(compiled_, *executable_).initialise_weights(7);
-  }
-
-  std::vector<double> losses() {
-    const data::Batches batches(
-        corpus_, {.batch = recipe_.train.batch, .sequence = recipe_.train.sequence, .micro_steps = 2, .seed = 7});
-    std::vector<double> losses;
-    for (const train::StepReport& report : train::train(recipe_, compiled_, batches, *executable_))
-      losses.push_back(report.loss);
-    return losses;
-  }
-
-  const compile::Compiled& compiled() const { return compiled_; }
-  const runtime::Executable& executable() const { return *executable_; }
-  train::RunState state() { return {compiled_, *executable_}; }
-  bool reports() const { return std::ranges::count(executable_->local_chips(), compiled_.reporting_chip()) > 0; }
-
- private:
-  recipe::Recipe recipe_;
-  compile::Compiled compiled_;
-  std::unique_ptr<runtime::Executable> executable_;
-  data::TextCorpus corpus_;
-};
 
 int64_t workspaces(const compile::Compiled& compiled) {
   int64_t count = 0;
@@ -154,9 +113,9 @@ int64_t workspaces(const compile::Compiled& compiled) {
 
 TEST(TransportTest, WorkspaceOfCollectivesIsPlannedAndHandedOver) {
   const recipe::Layout layout{.data_parallel = 2, .zero = 3};  // collectives in flight beside work
-  ProcessRun plain(layout, collectives::inproc_transport());
+  TrainingRun plain(layout, collectives::inproc_transport());
   std::atomic<int64_t> calls = 0;
-  ProcessRun working(layout, working_transport(calls));
+  TrainingRun working(layout, working_transport(calls));
   EXPECT_EQ(workspaces(plain.compiled()), 0);
   EXPECT_GT(workspaces(working.compiled()), 20);
   EXPECT_GE(working.compiled().largest().memory.total_bytes,
@@ -168,26 +127,44 @@ TEST(TransportTest, WorkspaceOfCollectivesIsPlannedAndHandedOver) {
 }
 
 TEST(TransportTest, APlanForAnotherTransportIsRefused) {
-  const recipe::Recipe recipe = recipe_in({.data_parallel = 2});
+  const recipe::Recipe recipe = small_training_recipe({.data_parallel = 2});
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
   std::atomic<int64_t> calls = 0;
   const base::Problem problem = testing_support::problem_of(
       base::Code::E9001, [&] { runtime::cpu::load(compiled, {.transport = working_transport(calls)}); });
-  EXPECT_NE(problem.got.find("has no workspace in the plan"), std::string::npos) << problem.got;
+  EXPECT_NE(problem.got.find("needs 6000 bytes of workspace and has 0 in the plan"), std::string::npos) << problem.got;
+}
+
+// However much of the arena is behind its workspace: those bytes are others'.
+TEST(TransportTest, ACallThatNeedsAByteMoreThanItsPlanIsRefused) {
+  std::atomic<int64_t> calls = 0;
+  const recipe::Recipe recipe = small_training_recipe({.data_parallel = 2});
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, runtime::cpu::cpu_target(1, working_transport(calls, 100)));
+  const auto load = [&](int64_t per_member) {
+    runtime::cpu::load(compiled, {.threads = 1, .transport = working_transport(calls, per_member)});
+  };
+  EXPECT_NO_THROW(load(100));
+  EXPECT_NO_THROW(load(99));
+  const base::Problem problem = testing_support::problem_of(base::Code::E9001, [&] { load(101); });
+  EXPECT_NE(problem.got.find("needs 202 bytes of workspace and has 200 in the plan"), std::string::npos) << problem.got;
 }
 
 TEST(TransportTest, TwoProcessesTrainAsOneDoes) {
   for (const recipe::Layout& layout :
        {recipe::Layout{.data_parallel = 4, .zero = 3}, recipe::Layout{.data_parallel = 2, .pipeline_parallel = 2}}) {
-    const std::vector<double> wanted = ProcessRun(layout, collectives::inproc_transport()).losses();
+    const std::vector<double> wanted = TrainingRun(layout, collectives::inproc_transport()).losses();
     Processes processes(2);
     std::atomic<int> reporting = 0;
     processes.run([&](size_t process) {
-      ProcessRun run(layout, processes.transport(process));
+      TrainingRun run(layout, processes.transport(process));
       EXPECT_EQ(std::ssize(run.executable().local_chips()), 2);
       EXPECT_EQ(run.executable().chips(), 4);
       const std::vector<double> losses = run.losses();
-      if (!run.reports()) return;
+      if (!reports(run)) {
+        EXPECT_TRUE(losses.empty()) << "absent, not 0";
+        return;
+      }
       ++reporting;
       EXPECT_EQ(losses, wanted);
     });
@@ -198,7 +175,7 @@ TEST(TransportTest, TwoProcessesTrainAsOneDoes) {
 TEST(TransportTest, WhatIsSplitOverProcessesIsNotReadAsWhole) {
   Processes processes(2);
   processes.run([&](size_t process) {
-    ProcessRun run({.data_parallel = 2, .zero = 3}, processes.transport(process));
+    TrainingRun run({.data_parallel = 2, .zero = 3}, processes.transport(process));
     for (const compile::StateTensor& tensor : run.compiled().stages[0].state) {
       const bool is_split = tensor.sharding != ir::Sharding::replicated(tensor.whole.shape.size());
       if (!is_split || !tensor.kept) continue;
@@ -216,9 +193,9 @@ TEST(TransportTest, AProcessThatCannotLoadLeavesNobodyWaiting) {
   processes.run([&](size_t process) {
     const recipe::Layout layout{.data_parallel = 2};
     if (process == 1)
-      testing_support::problem_of(base::Code::E2001, [&] { ProcessRun(layout, processes.transport(1), {0, 1}); });
+      testing_support::problem_of(base::Code::E2001, [&] { TrainingRun(layout, processes.transport(1), {0, 1}); });
     else
-      testing_support::problem_of(base::Code::E3101, [&] { ProcessRun(layout, processes.transport(0)).losses(); });
+      testing_support::problem_of(base::Code::E3101, [&] { TrainingRun(layout, processes.transport(0)).losses(); });
   });
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/shared_facts.h"
+
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/json.h"
+
+namespace megacpp::launch {
+namespace {
+
+using base::Json;
+
+// Written by another process of this very build: what is not as written is a defect.
+Json parse(const std::string& text) { return base::parse_json(text, base::Code::E9001, "a fact of another process"); }
+
+Json json_of(const catalog::Signature& signature) {
+  return {signature.build.code_version, signature.build.platform, signature.hardware, signature.model,
+          signature.model_hash,         signature.layout,         signature.features, signature.shape};
+}
+
+catalog::Signature signature_of(const Json& json) {
+  return {.build = {.code_version = json.at(0), .platform = json.at(1)},
+          .hardware = json.at(2),
+          .model = json.at(3),
+          .model_hash = json.at(4),
+          .layout = json.at(5),
+          .features = json.at(6),
+          .shape = json.at(7)};
+}
+
+}  // namespace
+
+std::string rates_text(const hw::HostRates& rates) {
+  return base::to_text(Json{{"matrix_flops", rates.matrix_flops},
+                            {"half_depth", rates.half_depth},
+                            {"exponentials_per_second", rates.exponentials_per_second},
+                            {"bytes_per_second", rates.bytes_per_second},
+                            {"cores", rates.cores},
+                            {"memory", rates.memory},
+                            {"processor", rates.processor},
+                            {"date", rates.date}});
+}
+
+hw::HostRates rates_of(const std::string& text) {
+  const Json json = parse(text);
+  return {.matrix_flops = json.at("matrix_flops"),
+          .half_depth = json.at("half_depth"),
+          .exponentials_per_second = json.at("exponentials_per_second"),
+          .bytes_per_second = json.at("bytes_per_second"),
+          .cores = json.at("cores"),
+          .memory = json.at("memory"),
+          .processor = json.at("processor"),
+          .date = json.at("date")};
+}
+
+std::string samples_text(const std::vector<catalog::Sample>& samples) {
+  Json all = Json::array();
+  for (const catalog::Sample& sample : samples) {
+    Json parts = Json::array();
+    for (const catalog::Part& part : sample.parts) parts.push_back({{"name", part.name}, {"value", part.value}});
+    all.push_back({{"signature", json_of(sample.signature)},
+                   {"at", sample.at},
+                   {"lane", sample.lane},
+                   {"quantity", sample.quantity},
+                   {"parts", std::move(parts)},
+                   {"measured", sample.measured}});
+  }
+  return base::to_text(all);
+}
+
+std::vector<catalog::Sample> samples_of(const std::string& text) {
+  std::vector<catalog::Sample> samples;
+  for (const Json& json : parse(text)) {
+    catalog::Sample& sample = samples.emplace_back(catalog::Sample{.signature = signature_of(json.at("signature")),
+                                                                   .at = json.at("at"),
+                                                                   .lane = json.at("lane"),
+                                                                   .quantity = json.at("quantity"),
+                                                                   .measured = json.at("measured")});
+    for (const Json& part : json.at("parts")) sample.parts.push_back({part.at("name"), part.at("value")});
+  }
+  return samples;
+}
+
+std::string start_text(const RememberedStart& start) {
+  Json settings = Json::array();
+  for (const auto& [key, value] : start.start.settings) settings.push_back({{"key", key}, {"value", value}});
+  return base::to_text(Json{{"ran", start.ran},
+                            {"at", start.start.at},
+                            {"rung", start.start.rung},
+                            {"settings", std::move(settings)},
+                            {"reasons", start.start.reasons}});
+}
+
+RememberedStart start_of(const std::string& text) {
+  const Json json = parse(text);
+  RememberedStart start{.start = {.at = json.at("at"), .rung = json.at("rung"), .reasons = json.at("reasons")},
+                        .ran = json.at("ran")};
+  for (const Json& setting : json.at("settings"))
+    start.start.settings.emplace_back(setting.at("key").get<std::string>(), setting.at("value").get<std::string>());
+  return start;
+}
+
+std::string report_text(const catalog::OomReport& report) { return base::to_text(catalog::to_json(report)); }
+
+catalog::OomReport report_of(const std::string& text) { return catalog::oom_report_of(parse(text)); }
+
+}  // namespace megacpp::launch

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/shared_facts.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::launch {
+namespace {
+
+TEST(SharedFactsTest, RatesArriveToTheBit) {
+  const hw::HostRates rates{.matrix_flops = 1e11 / 3,
+                            .half_depth = 12.7,
+                            .exponentials_per_second = 1e9 / 7,
+                            .bytes_per_second = 3e10,
+                            .cores = 6,
+                            .memory = (int64_t{1} << 40) + 1,
+                            .processor = "a \"processor\"",
+                            .date = "2026-11-16"};
+  const hw::HostRates told = rates_of(rates_text(rates));
+  EXPECT_EQ(told.matrix_flops, rates.matrix_flops);
+  EXPECT_EQ(told.half_depth, rates.half_depth);
+  EXPECT_EQ(told.exponentials_per_second, rates.exponentials_per_second);
+  EXPECT_EQ(told.bytes_per_second, rates.bytes_per_second);
+  EXPECT_EQ(told.cores, rates.cores);
+  EXPECT_EQ(told.memory, rates.memory);
+  EXPECT_EQ(told.processor, rates.processor);
+  EXPECT_EQ(told.date, rates.date);
+}
+
+TEST(SharedFactsTest, SamplesArriveWhole) {
+  const std::vector<catalog::Sample> samples = {
+      {.signature = {.build = {.code_version = "0.1.0+a", .platform = "plugin cpu"},
+                     .hardware = "host:2",
+                     .model = "tiny",
+                     .model_hash = "77",
+                     .layout = "zero=1",
+                     .features = "z_loss",
+                     .shape = "batch=8"},
+       .at = "2026-11-16T00:00:00Z",
+       .lane = "cpu host",
+       .quantity = catalog::kPeakBytes,
+       .parts = {{"weights", 1.0 / 3}, {"activations", 2e9}},
+       .measured = 1e9 + 0.25}};
+  const std::vector<catalog::Sample> told = samples_of(samples_text(samples));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].signature, samples[0].signature);
+  EXPECT_EQ(told[0].at, samples[0].at);
+  EXPECT_EQ(told[0].lane, samples[0].lane);
+  EXPECT_EQ(told[0].quantity, samples[0].quantity);
+  ASSERT_EQ(told[0].parts.size(), 2U);
+  EXPECT_EQ(told[0].parts[0].name, "weights");
+  EXPECT_EQ(told[0].parts[0].value, 1.0 / 3);
+  EXPECT_EQ(told[0].measured, samples[0].measured);
+  EXPECT_TRUE(samples_of(samples_text({})).empty());
+}
+
+TEST(SharedFactsTest, AStartArrivesWhole) {
+  const RememberedStart start{.start = {.at = "2026-11-16",
+                                        .rung = 2,
+                                        .settings = {{"train.batch", "4"}, {"train.micro_steps", "2"}},
+                                        .reasons = {"rung 1 batch fits"}},
+                              .ran = "it ran at rung 2"};
+  const RememberedStart told = start_of(start_text(start));
+  EXPECT_EQ(told.start.at, start.start.at);
+  EXPECT_EQ(told.start.rung, 2);
+  EXPECT_EQ(told.start.settings, start.start.settings);
+  EXPECT_EQ(told.start.reasons, start.start.reasons);
+  EXPECT_EQ(told.ran, start.ran);
+}
+
+}  // namespace
+}  // namespace megacpp::launch
