@@ -199,7 +199,8 @@ void Launch::step_down(const memory::OutOfMemory& failure) {
   const std::string place = facts.place.empty() ? "" : facts.place + " ";  // a compiler speaks of no chip
   log_({"ladder", fmt::format("{} ({}): {}ran out of memory ({}): all chips go down together", recipe().name,
                               recipe().model.pattern, place, memory::oom_class_name(facts.cls))});
-  agreement_.agree_status(Status::out_of_memory);
+  if (agreement_.agree_status(Status::out_of_memory) == Status::failed)  // on another, which may not go down any more
+    give_up({failure, agreement_.together([&] { return share_report(&failure); }).value()}, "");
   descend(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
 }
 
