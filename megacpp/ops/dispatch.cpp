@@ -212,7 +212,8 @@ std::vector<PartitionedResult> partition_slot_dots(PartitionContext& context) {
   const Spread spread = spread_from(given);
   const ir::Axes& width = given.dims[4];
   const auto zero_padded = [&](ir::ValueId value, int64_t dim) {  // padding must not enter the dots
-    return fill_padding(context.builder(), value, dim, rows.dim(-1), width, context.mesh(), 0.0);
+    return fill_padding(context.builder(), value,
+                        {.dim = dim, .size = rows.dim(-1), .axes = width, .mesh = context.mesh()}, 0.0);
   };
   const ir::ValueId own_tokens = zero_padded(context.local(0, spread.tokens), 3);
   const ir::ValueId own_rows = zero_padded(context.local(1, spread.rows), 4);

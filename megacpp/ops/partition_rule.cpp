@@ -31,12 +31,11 @@ RuntimeRange runtime_range(Builder& b, int64_t size, const ir::Axes& axes, const
   return range;
 }
 
-ValueId fill_padding(Builder& b, ValueId x, int64_t dim, int64_t size, const ir::Axes& axes, const ir::Mesh& mesh,
-                     double value) {
-  if (ir::divides(size, axes, mesh)) return x;
+ValueId fill_padding(Builder& b, ValueId x, const SplitDim& split, double value) {
+  if (ir::divides(split.size, split.axes, split.mesh)) return x;
   const ir::Shape shape = b.shape(x);
-  const RuntimeRange range = runtime_range(b, size, axes, mesh);
-  const ValueId index = b.iota(shape, dim);
+  const RuntimeRange range = runtime_range(b, split.size, split.axes, split.mesh);
+  const ValueId index = b.iota(shape, split.dim);
   const ValueId is_real = b.compare(index, b.broadcast(range.count, shape, {}), "lt");
   return b.select(is_real, x, b.constant_like(value, x));
 }

@@ -42,9 +42,15 @@ struct RuntimeRange {
 };
 RuntimeRange runtime_range(Builder& b, int64_t size, const ir::Axes& axes, const ir::Mesh& mesh);
 
-/// x with `value` in the padding of dimension `dim`, whose whole size is `size`.
-ValueId fill_padding(Builder& b, ValueId x, int64_t dim, int64_t size, const ir::Axes& axes, const ir::Mesh& mesh,
-                     double value);
+/// A dimension of a tensor that chips along `axes` split.
+struct SplitDim {
+  int64_t dim;
+  int64_t size;  // of the whole tensor
+  const ir::Axes& axes;
+  const ir::Mesh& mesh;
+};
+/// x with `value` in the padding of a dimension that is not divided evenly.
+ValueId fill_padding(Builder& b, ValueId x, const SplitDim& split, double value);
 
 /// `sharding` without `taken` in any dimension, cut at the first such axis, and without partial sums.
 ir::Sharding without_axes(const ir::Sharding& sharding, const ir::Axes& taken);

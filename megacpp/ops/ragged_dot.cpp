@@ -85,31 +85,37 @@ void for_each_row(const Tensor& counts, const ir::TensorType& rows, const Body& 
   }
 }
 
-// Position of w[expert, i, j] in [E,h,f], or in [E,f,h] when transposed.
-int64_t weight_index(int64_t expert, int64_t i, int64_t j, int64_t h, int64_t f, bool transposed) {
-  return expert * h * f + (transposed ? j * h + i : i * f + j);
-}
+// Weights [E,h,f], or [E,f,h] when transposed.
+struct WeightShape {
+  int64_t h, f;
+  bool transposed;
+
+  // Position of w[expert, i, j].
+  int64_t index(int64_t expert, int64_t i, int64_t j) const {
+    return expert * h * f + (transposed ? j * h + i : i * f + j);
+  }
+};
 
 void reference_ragged_dot(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const int64_t h = operands[0].type.dim(-1);
   const int64_t f = results[0].type.dim(-1);
-  const bool transposed = attrs.flag("transpose_w");
+  const WeightShape weights{.h = h, .f = f, .transposed = attrs.flag("transpose_w")};
   for_each_row(operands[2], operands[0].type, [&](int64_t expert, int64_t row) {
     for (int64_t j = 0; j < f; ++j)
       for (int64_t i = 0; i < h; ++i)
-        results[0][row * f + j] += operands[0][row * h + i] * operands[1][weight_index(expert, i, j, h, f, transposed)];
+        results[0][row * f + j] += operands[0][row * h + i] * operands[1][weights.index(expert, i, j)];
   });
 }
 
 void reference_ragged_dot_weight(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const int64_t h = operands[0].type.dim(-1);
   const int64_t f = operands[1].type.dim(-1);
-  const bool transposed = attrs.flag("transpose_w");
+  const WeightShape weights{.h = h, .f = f, .transposed = attrs.flag("transpose_w")};
   if (operands.size() == 4) results[0].data = operands[3].data;
   for_each_row(operands[2], operands[0].type, [&](int64_t expert, int64_t row) {
     for (int64_t i = 0; i < h; ++i)
       for (int64_t j = 0; j < f; ++j)
-        results[0][weight_index(expert, i, j, h, f, transposed)] += operands[0][row * h + i] * operands[1][row * f + j];
+        results[0][weights.index(expert, i, j)] += operands[0][row * h + i] * operands[1][row * f + j];
   });
 }
 

@@ -33,7 +33,8 @@ std::vector<PartitionedResult> partition_max(PartitionContext& context) {
   for (const int64_t d : dims) {
     const ir::Axes& axes = whole.dims[static_cast<size_t>(d)];
     const double lowest = std::numeric_limits<float>::lowest();
-    x = fill_padding(b, x, d, context.view().operands[0].dim(d), axes, context.mesh(), lowest);
+    const int64_t size = context.view().operands[0].dim(d);
+    x = fill_padding(b, x, {.dim = d, .size = size, .axes = axes, .mesh = context.mesh()}, lowest);
     split.insert(split.end(), axes.begin(), axes.end());
   }
   if (split.empty()) return {};

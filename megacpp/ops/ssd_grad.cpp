@@ -131,14 +131,21 @@ ValueId build_dx_over_dt(Builder& b, const Backward& w) {
   return b.add(b.transpose(inside, {0, 1, 4, 2, 3, 5}), w.to_state);
 }
 
-// dB or dC [.., s, g, n]: inside the chunk from `other` (C or B), summed over the heads of a group, and from the state.
-ValueId build_projection(Builder& b, const Backward& w, ValueId other, int64_t summed, ValueId rows, ValueId states) {
+// What the cotangent of one projection, B or C, is made of.
+struct Projection {
+  ValueId other;         // C or B, which the scores multiply it with
+  int64_t summed;        // dimension of the scores that belongs to `other`
+  ValueId rows, states;  // what meets outside the chunk
+};
+
+// dB or dC [.., s, g, n]: inside the chunk from the other one, summed over the heads of a group, and from the state.
+ValueId build_projection(Builder& b, const Backward& w, const Projection& p) {
   const ValueId dscores = b.reduce_sum(w.dscores, {3});  // [b, c, g, i, j]
   const ValueId inside =
-      ssd_product(b, w.k, dscores, other,
-                  {.lhs_contract = {summed}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2}, .rhs_batch = {0, 1, 3}});
+      ssd_product(b, w.k, dscores, p.other,
+                  {.lhs_contract = {p.summed}, .rhs_contract = {2}, .lhs_batch = {0, 1, 2}, .rhs_batch = {0, 1, 3}});
   const ValueId outside =
-      ssd_product(b, w.k, rows, states,
+      ssd_product(b, w.k, p.rows, p.states,
                   {.lhs_contract = {4, 5}, .rhs_contract = {3, 4}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
   const SsdSizes& z = w.k.sizes;
   const ValueId sum = b.transpose(b.add(inside, outside), {0, 1, 3, 2, 4});
@@ -185,8 +192,8 @@ std::vector<ValueId> decompose_ssd_grad(Builder& b, const std::vector<ValueId>& 
       out_of_chunks(b, k, scale_rows(b, dx_over_dt, k.dt), {z.heads(), z.head_dim}),
       out_of_chunks(b, k, ddt, {z.heads()}),
       b.reshape(b.reduce_sum(b.mul(k.dt, dlog_decay), {0, 1, 2}), {z.heads()}),
-      build_projection(b, w, k.c_out, 3, k.added, w.dstate),
-      build_projection(b, w, k.b_in, 4, w.dy_decayed, k.previous),
+      build_projection(b, w, {.other = k.c_out, .summed = 3, .rows = k.added, .states = w.dstate}),
+      build_projection(b, w, {.other = k.b_in, .summed = 4, .rows = w.dy_decayed, .states = k.previous}),
   };
   for (size_t i = 0; i < results.size(); ++i) results[i] = b.convert(results[i], b.type(operands[i]).dtype);
   return results;

@@ -161,8 +161,11 @@ std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) 
   ir::ValueId local_values = context.local(1, values);
   ir::Sharding result{.dims = {rows, values.dims.back()}};
   for (size_t d = 0; d < ids.dims.size(); ++d) {
-    local_values = fill_padding(b, local_values, static_cast<int64_t>(d), context.view().operands[1].shape[d],
-                                ids.dims[d], context.mesh(), 0.0);
+    const SplitDim split{.dim = static_cast<int64_t>(d),
+                         .size = context.view().operands[1].shape[d],
+                         .axes = ids.dims[d],
+                         .mesh = context.mesh()};
+    local_values = fill_padding(b, local_values, split, 0.0);
     result.unreduced.insert(result.unreduced.end(), ids.dims[d].begin(), ids.dims[d].end());
   }
   std::sort(result.unreduced.begin(), result.unreduced.end());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "megacpp/ir/axis_sets.h"
+
 namespace megacpp::partition {
 namespace {
 
@@ -85,6 +87,36 @@ ir::Axes summed_axes(const FactorAxes& axes, const ops::DimFactors& dims) {
     if (!present[f]) summed.insert(summed.end(), axes[f].begin(), axes[f].end());
   std::sort(summed.begin(), summed.end());
   return summed;
+}
+
+ir::Axes used_axes(const FactorAxes& axes) {
+  ir::Axes used;
+  for (const ir::Axes& own : axes) used.insert(used.end(), own.begin(), own.end());
+  return used;
+}
+
+void extend_split(FactorAxes& axes, const FactorAxes& offered) {
+  for (size_t f = 0; f < axes.size(); ++f) {
+    if (offered[f].size() <= axes[f].size() || !std::equal(axes[f].begin(), axes[f].end(), offered[f].begin()))
+      continue;
+    for (size_t i = axes[f].size(); i < offered[f].size(); ++i) {
+      if (ir::contains(used_axes(axes), offered[f][i])) break;
+      axes[f].push_back(offered[f][i]);
+    }
+  }
+}
+
+void drop_replicated(FactorAxes& axes, const ops::Factors& factors) {
+  for (size_t f = 0; f < axes.size(); ++f)
+    if (factors.factors[f].kind == ops::FactorKind::replicated) axes[f].clear();
+}
+
+bool is_summed(int factor, const ops::Factors& factors) {
+  return std::any_of(factors.results.begin(), factors.results.end(), [factor](const ops::DimFactors& dims) {
+    return std::none_of(dims.begin(), dims.end(), [factor](const std::vector<int>& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+  });
 }
 
 }  // namespace megacpp::partition

@@ -29,4 +29,16 @@ ir::Sharding to_sharding(const FactorAxes& axes, const ops::DimFactors& dims);
 /// Axes of the factors that do not stand in `dims`: where they are split, chips hold partial sums.
 ir::Axes summed_axes(const FactorAxes& axes, const ops::DimFactors& dims);
 
+/// Axes that split any factor.
+ir::Axes used_axes(const FactorAxes& axes);
+
+/// Takes over splits of factors that are not split yet, or are split by a leading part of the same axes.
+void extend_split(FactorAxes& axes, const FactorAxes& offered);
+
+/// No split of factors that the op needs whole.
+void drop_replicated(FactorAxes& axes, const ops::Factors& factors);
+
+/// Whether some result no longer has the factor.
+bool is_summed(int factor, const ops::Factors& factors);
+
 }  // namespace megacpp::partition

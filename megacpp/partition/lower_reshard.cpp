@@ -250,13 +250,13 @@ int64_t sent_bytes(const std::vector<ReshardStep>& steps, const Sharding& from, 
   return bytes;
 }
 
-ValueId lower_reshard(ops::Builder& builder, ValueId local, const std::vector<ReshardStep>& steps, const Sharding& from,
-                      const ir::Shape& whole, const ir::Mesh& mesh, const std::string& cause) {
-  MEGACPP_CHECK(builder.shape(local) == ir::local_shape(whole, from, mesh))
-      << "a local value " << to_string(builder.type(local)) << " is not " << to_string(from, mesh) << " of "
-      << ir::to_string(whole) << ": " << cause;
-  Lowering lowering(builder, whole, mesh, cause);
-  for (const ReshardStep& step : steps) local = lowering.step(local, step);
+ValueId lower_reshard(ops::Builder& builder, const Reshard& reshard, const ir::Mesh& mesh) {
+  ValueId local = reshard.local;
+  MEGACPP_CHECK(builder.shape(local) == ir::local_shape(reshard.whole, reshard.from, mesh))
+      << "a local value " << to_string(builder.type(local)) << " is not " << to_string(reshard.from, mesh) << " of "
+      << ir::to_string(reshard.whole) << ": " << reshard.cause;
+  Lowering lowering(builder, reshard.whole, mesh, reshard.cause);
+  for (const ReshardStep& step : reshard.steps) local = lowering.step(local, step);
   return local;
 }
 

@@ -32,13 +32,20 @@ std::vector<ReshardStep> plan_reshard(const ir::Sharding& from, const ir::Shardi
 /// Whether no step talks to other chips.
 bool is_free(const std::vector<ReshardStep>& steps);
 
-/// What a chip sends on the way: a tensor of this type, lying as `from`.
+/// What a chip sends on the way: a tensor of this type, sharded as `from`.
 int64_t sent_bytes(const std::vector<ReshardStep>& steps, const ir::Sharding& from, const ir::TensorType& whole,
                    const ir::Mesh& mesh);
 
-/// Appends the steps. `cause` is kept on every collective.
-ir::ValueId lower_reshard(ops::Builder& builder, ir::ValueId local, const std::vector<ReshardStep>& steps,
-                          const ir::Sharding& from, const ir::Shape& whole, const ir::Mesh& mesh,
-                          const std::string& cause);
+/// A value that takes these steps.
+struct Reshard {
+  ir::ValueId local;         // the chip's part
+  const ir::Sharding& from;  // how it is a part of
+  const ir::Shape& whole;
+  const std::vector<ReshardStep>& steps;
+  std::string cause;  // kept on every collective
+};
+
+/// Appends the steps.
+ir::ValueId lower_reshard(ops::Builder& builder, const Reshard& reshard, const ir::Mesh& mesh);
 
 }  // namespace megacpp::partition

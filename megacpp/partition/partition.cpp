@@ -35,11 +35,13 @@ struct State {
   std::vector<Version> versions;  // the first is the value as it was made
 };
 
-Axes used_axes(const FactorAxes& axes) {
-  Axes used;
-  for (const Axes& own : axes) used.insert(used.end(), own.begin(), own.end());
-  return used;
-}
+// A node of the global program, and what its op says of it.
+struct Visited {
+  const ir::Node& node;
+  const ops::OpDef& op;
+  const ops::NodeView& view;
+  const Factors& factors;
+};
 
 // An operand's sharding once a node's split is decided.
 struct Wanted {
@@ -108,7 +110,7 @@ class Partitioner {
     if (is_flexible(node, op, factors)) return defer(node, factors);
     if (try_rule(node, op, view, nullptr)) return;
     if (op.is_composite() && splits_replicated_factor(node, factors)) return visit_decomposed(node, op);
-    emit(node, op, view, factors, split_by_operands(node, factors));
+    emit({.node = node, .op = op, .view = view, .factors = factors}, split_by_operands(node, factors));
   }
 
   void visit_input(const ir::Node& node) {
@@ -181,7 +183,7 @@ class Partitioner {
     builder.set_scope(node.scope);
     const std::vector<ValueId> results = op.decompose(builder, node.operands, node.attrs);
     states_.resize(global_.values().size());
-    extend_sum_ends(global_, first, results, node.results, sum_ends_);
+    extend_sum_ends(sum_ends_, global_, {.first = first, .results = node.results, .made = results});
     for (uint32_t n = first; n < global_.nodes().size(); ++n) visit(NodeId{n});
     for (size_t r = 0; r < results.size(); ++r) {
       const ValueId made = results[r];
@@ -250,7 +252,7 @@ class Partitioner {
       FactorAxes axes = to_factors(dims_only, factors.results[0], factors, mesh_);
       drop_replicated(axes, factors);
       extend_by_operands(axes, node, factors);
-      emit(node, op, view, factors, axes);
+      emit({.node = node, .op = op, .view = view, .factors = factors}, axes);
     }
     State& own = state(node.results[0]);
     std::vector<Version> versions = kept.versions;
@@ -261,11 +263,6 @@ class Partitioner {
   }
 
   // ---- Deciding a node's split ----
-
-  static void drop_replicated(FactorAxes& axes, const Factors& factors) {
-    for (size_t f = 0; f < axes.size(); ++f)
-      if (factors.factors[f].kind == ops::FactorKind::replicated) axes[f].clear();
-  }
 
   FactorAxes split_by_operands(const ir::Node& node, const Factors& factors) {
     FactorAxes axes(factors.factors.size());
@@ -286,21 +283,9 @@ class Partitioner {
     for (const size_t i : order) {
       FactorAxes own = to_factors(state(node.operands[i]).preferred, factors.operands[i], factors, mesh_);
       drop_replicated(own, factors);
-      adopt(axes, own);
+      extend_split(axes, own);
     }
     make_expressible(axes, factors, mesh_);
-  }
-
-  // Takes over splits of factors that are not split yet, or are split by a leading part of the same axes.
-  static void adopt(FactorAxes& axes, const FactorAxes& offered) {
-    for (size_t f = 0; f < axes.size(); ++f) {
-      if (offered[f].size() <= axes[f].size() || !std::equal(axes[f].begin(), axes[f].end(), offered[f].begin()))
-        continue;
-      for (size_t i = axes[f].size(); i < offered[f].size(); ++i) {
-        if (ir::contains(used_axes(axes), offered[f][i])) break;
-        axes[f].push_back(offered[f][i]);
-      }
-    }
   }
 
   bool splits_replicated_factor(const ir::Node& node, const Factors& factors) {
@@ -317,15 +302,17 @@ class Partitioner {
 
   // How the operands must be sharded: split as decided; partial only where the op is linear, and where waiting does not
   // make the sum larger.
-  Wanted wanted_operands(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Factors& factors,
-                         const FactorAxes& axes) {
+  Wanted wanted_operands(const Visited& visited, const FactorAxes& axes) {
+    const auto& [node, op, view, factors] = visited;
     Wanted wanted;
     for (const ops::DimFactors& dims : factors.operands) wanted.operands.push_back(to_sharding(axes, dims));
     wanted.operands.resize(node.operands.size());
     const Linearity linearity = op.linear ? op.linear(view) : Linearity{};
     if (linearity.kind == Linearity::Kind::no) return wanted;
     const Axes used = used_axes(axes);
-    const auto partial_of = [&](size_t i) { return ir::minus(state(node.operands[i]).preferred.unreduced, used); };
+    const auto partial_of = [&, &operands = visited.node.operands](size_t i) {
+      return ir::minus(state(operands[i]).preferred.unreduced, used);
+    };
     if (linearity.kind == Linearity::Kind::each) {
       size_t best = SIZE_MAX;
       for (size_t i = 0; i < node.operands.size(); ++i)
@@ -417,23 +404,23 @@ class Partitioner {
 
   // ---- Emitting ----
 
-  void emit(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Factors& factors,
-            const FactorAxes& axes) {
-    const Wanted wanted = wanted_operands(node, op, view, factors, axes);
+  void emit(const Visited& visited, const FactorAxes& axes) {
+    const Wanted wanted = wanted_operands(visited, axes);
+    const ir::Node& node = visited.node;
     builder_.set_scope(node.scope);
     std::vector<ValueId> operands;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       ValueId operand = local(node.operands[i], wanted.operands[i], node);
-      operands.push_back(without_summed_padding(operand, view.operands[i], factors, axes, i));
+      operands.push_back(without_summed_padding(operand, i, visited, axes));
     }
     ir::Attrs attrs = node.attrs;
     std::vector<Sharding> shardings;
-    for (const ops::DimFactors& dims : factors.results) {
+    for (const ops::DimFactors& dims : visited.factors.results) {
       Sharding sharding = to_sharding(axes, dims);
       sharding.unreduced = ir::merged(wanted.partial, summed_axes(axes, dims));
       shardings.push_back(std::move(sharding));
     }
-    if (attrs.has("shape")) attrs.set("shape", ir::local_shape(view.results[0].shape, shardings[0], mesh_));
+    if (attrs.has("shape")) attrs.set("shape", ir::local_shape(visited.view.results[0].shape, shardings[0], mesh_));
     append(node, std::move(operands), std::move(attrs), shardings);
   }
 
@@ -453,29 +440,23 @@ class Partitioner {
   }
 
   // Padding must not enter sums: it is zeroed along factors that some result no longer has.
-  ValueId without_summed_padding(ValueId local, const ir::TensorType& whole, const Factors& factors,
-                                 const FactorAxes& axes, size_t operand) {
-    if (operand >= factors.operands.size()) return local;
-    const ops::DimFactors& dims = factors.operands[operand];
+  ValueId without_summed_padding(ValueId local, size_t operand, const Visited& visited, const FactorAxes& axes) {
+    if (operand >= visited.factors.operands.size()) return local;
+    const ops::DimFactors& dims = visited.factors.operands[operand];
     for (size_t d = 0; d < dims.size(); ++d) {
       Axes own;
       bool summed = false;
       for (const int f : dims[d]) {
         const Axes& split = axes[static_cast<size_t>(f)];
         own.insert(own.end(), split.begin(), split.end());
-        summed = summed || (!split.empty() && is_summed(f, factors));
+        summed = summed || (!split.empty() && is_summed(f, visited.factors));
       }
-      if (summed) local = ops::fill_padding(builder_, local, static_cast<int64_t>(d), whole.shape[d], own, mesh_, 0.0);
+      if (!summed) continue;
+      const int64_t size = visited.view.operands[operand].shape[d];
+      local = ops::fill_padding(builder_, local,
+                                {.dim = static_cast<int64_t>(d), .size = size, .axes = own, .mesh = mesh_}, 0.0);
     }
     return local;
-  }
-
-  static bool is_summed(int factor, const Factors& factors) {
-    return std::any_of(factors.results.begin(), factors.results.end(), [factor](const ops::DimFactors& dims) {
-      return std::none_of(dims.begin(), dims.end(), [factor](const std::vector<int>& dim) {
-        return std::find(dim.begin(), dim.end(), factor) != dim.end();
-      });
-    });
   }
 
   bool try_rule(const ir::Node& node, const ops::OpDef& op, const ops::NodeView& view, const Sharding* requested) {
@@ -526,9 +507,18 @@ class Partitioner {
     if (steps.empty()) return version.local;
     const ir::TensorType& type = global_.type(value);
     if (reader.op != "reshard" && replication_.refuses(type, version.sharding, to))
-      replication_.add(describe(value), reader.op + " @" + reader.scope, type, version.sharding, to);
-    return lower_reshard(builder_, version.local, steps, version.sharding, whole, mesh_,
-                         cause(value, version.sharding, to, reader));
+      replication_.add({.tensor = describe(value),
+                        .reader = reader.op + " @" + reader.scope,
+                        .whole = type,
+                        .from = version.sharding,
+                        .to = to});
+    return lower_reshard(builder_,
+                         {.local = version.local,
+                          .from = version.sharding,
+                          .whole = whole,
+                          .steps = steps,
+                          .cause = cause(value, version.sharding, to, reader)},
+                         mesh_);
   }
 
   std::string describe(ValueId value) const {

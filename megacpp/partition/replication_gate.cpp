@@ -12,21 +12,21 @@ bool ReplicationGate::refuses(const ir::TensorType& whole, const ir::Sharding& f
   return after > max_bytes_ && after > local_bytes(whole, from);
 }
 
-void ReplicationGate::add(const std::string& tensor, const std::string& reader, const ir::TensorType& whole,
-                          const ir::Sharding& from, const ir::Sharding& to) {
-  const int64_t after = local_bytes(whole, to);
+void ReplicationGate::add(const Reshard& reshard) {
+  const int64_t after = local_bytes(reshard.whole, reshard.to);
   if (!largest_ || after > largest_->after)
-    largest_ = Refused{tensor, reader, from, to, local_bytes(whole, from), after};
+    largest_ = Refused{.reshard = reshard, .before = local_bytes(reshard.whole, reshard.from), .after = after};
 }
 
 void ReplicationGate::check() const {
   if (!largest_) return;
-  const ir::Axes axes = gathered(largest_->from, largest_->to);
+  const auto& [tensor, reader, whole, from, to] = largest_->reshard;
+  const ir::Axes axes = gathered(from, to);
   const std::string bytes = std::to_string(largest_->after);
-  base::raise(base::Code::E1408, {.where = largest_->tensor + ", read by " + largest_->reader,
+  base::raise(base::Code::E1408, {.where = tensor + ", read by " + reader,
                                   .got = bytes + " bytes on every chip along " + to_string(axes, mesh_) + ", from " +
-                                         std::to_string(largest_->before) + ": [" + to_string(largest_->from, mesh_) +
-                                         "] -> [" + to_string(largest_->to, mesh_) + "]",
+                                         std::to_string(largest_->before) + ": [" + to_string(from, mesh_) + "] -> [" +
+                                         to_string(to, mesh_) + "]",
                                   .wanted = "at most " + std::to_string(max_bytes_) + " bytes that nothing asked for",
                                   .next = "set " + lower_degrees(axes) + "layout.max_replicated_bytes: " + bytes});
 }

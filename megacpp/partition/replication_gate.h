@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses a program in which a reshard that nobody asked for leaves too many bytes whole on every chip of an axis. All
+// Refuses a program in which a reshard that nobody requested leaves too many bytes whole on every chip of an axis. All
 // reshards are shown to it first, so that what it names as the next step is enough for the largest.
 #pragma once
 
@@ -21,17 +21,20 @@ class ReplicationGate {
   /// Whether a chip would hold more after it than before, and more than is allowed.
   bool refuses(const ir::TensorType& whole, const ir::Sharding& from, const ir::Sharding& to) const;
 
-  /// One that is refused. `tensor` and `reader` name what moves and who wants it so.
-  void add(const std::string& tensor, const std::string& reader, const ir::TensorType& whole, const ir::Sharding& from,
-           const ir::Sharding& to);
+  struct Reshard {
+    std::string tensor, reader;  // what moves, and who wants it so
+    ir::TensorType whole;
+    ir::Sharding from, to;
+  };
+  /// One that is refused.
+  void add(const Reshard& reshard);
 
   /// E1408 for the largest of those added.
   void check() const;
 
  private:
   struct Refused {
-    std::string tensor, reader;
-    ir::Sharding from, to;
+    Reshard reshard;
     int64_t before = 0, after = 0;  // bytes of one chip
   };
 

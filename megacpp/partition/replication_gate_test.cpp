@@ -31,9 +31,21 @@ TEST(ReplicationGateTest, RefusesOnlyWhatGrowsByAGatherAboveTheLimit) {
 TEST(ReplicationGateTest, NamesTheLargestItsAxesTheirKeysAndWhatIsEnough) {
   ReplicationGate gate(kContextMesh, 10, kKeys);
   EXPECT_NO_THROW(gate.check());
-  gate.add("small", "add @block00.A", kWhole, sharding("context+data,-"), sharding("context,-"));
-  gate.add("keys", "dot @block01.A", kWhole, sharding("model.0+model.1,context"), sharding("model.0,-"));
-  gate.add("other", "add @block02.A", kWhole, sharding("context+data,-"), sharding("context,-"));
+  gate.add({.tensor = "small",
+            .reader = "add @block00.A",
+            .whole = kWhole,
+            .from = sharding("context+data,-"),
+            .to = sharding("context,-")});
+  gate.add({.tensor = "keys",
+            .reader = "dot @block01.A",
+            .whole = kWhole,
+            .from = sharding("model.0+model.1,context"),
+            .to = sharding("model.0,-")});
+  gate.add({.tensor = "other",
+            .reader = "add @block02.A",
+            .whole = kWhole,
+            .from = sharding("context+data,-"),
+            .to = sharding("context,-")});
   const base::Problem problem = testing_support::problem_of(base::Code::E1408, [&] { gate.check(); });
   EXPECT_EQ(problem.where, "keys, read by dot @block01.A");
   EXPECT_EQ(problem.got,

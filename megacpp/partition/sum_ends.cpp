@@ -21,14 +21,18 @@ SumEnd through(const ir::TensorType& operand, const ir::TensorType& result, cons
   return {SumEnd::Next::linear, operand == result ? behind.reshard : std::nullopt, left * behind.left};
 }
 
-// Of the nodes from `first` on, whose values begin at `values`; `readings` counts from there. Last node first.
-void sweep(const ir::Graph& graph, uint32_t first, uint32_t values, const std::vector<size_t>& readings,
-           std::vector<SumEnd>& ends) {
-  for (uint32_t n = static_cast<uint32_t>(graph.nodes().size()); n-- > first;) {
+// The last nodes of a graph and the values they make.
+struct Tail {
+  uint32_t first_node = 0, first_value = 0;
+};
+
+// `readings` counts from the tail's first value. Last node first.
+void sweep(const ir::Graph& graph, Tail tail, const std::vector<size_t>& readings, std::vector<SumEnd>& ends) {
+  for (uint32_t n = static_cast<uint32_t>(graph.nodes().size()); n-- > tail.first_node;) {
     const ir::Node& node = graph.nodes()[n];
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ir::ValueId operand = node.operands[i];
-      if (operand.index < values || readings[operand.index - values] != 1) continue;
+      if (operand.index < tail.first_value || readings[operand.index - tail.first_value] != 1) continue;
       if (node.op == "reshard") {
         const SumEnd& behind = ends[node.results[0].index];
         ends[operand.index] = {SumEnd::Next::reshard,
@@ -41,33 +45,34 @@ void sweep(const ir::Graph& graph, uint32_t first, uint32_t values, const std::v
   }
 }
 
-// By value from `values` on: how often nodes from `first` on read it.
-std::vector<size_t> count_readings(const ir::Graph& graph, uint32_t first, uint32_t values) {
-  std::vector<size_t> readings(graph.values().size() - values, 0);
-  for (size_t n = first; n < graph.nodes().size(); ++n)
+// By value of the tail: how often its nodes read it.
+std::vector<size_t> count_readings(const ir::Graph& graph, Tail tail) {
+  std::vector<size_t> readings(graph.values().size() - tail.first_value, 0);
+  for (size_t n = tail.first_node; n < graph.nodes().size(); ++n)
     for (const ir::ValueId operand : graph.nodes()[n].operands)
-      if (operand.index >= values) ++readings[operand.index - values];
+      if (operand.index >= tail.first_value) ++readings[operand.index - tail.first_value];
   return readings;
 }
 
 }  // namespace
 
 std::vector<SumEnd> find_sum_ends(const ir::Graph& graph) {
-  std::vector<size_t> readings = count_readings(graph, 0, 0);
+  std::vector<size_t> readings = count_readings(graph, {});
   for (const ir::Output& output : graph.outputs()) ++readings[output.value.index];
   std::vector<SumEnd> ends(graph.values().size());
-  sweep(graph, 0, 0, readings, ends);
+  sweep(graph, {}, readings, ends);
   return ends;
 }
 
-void extend_sum_ends(const ir::Graph& graph, uint32_t first, const std::vector<ir::ValueId>& made,
-                     const std::vector<ir::ValueId>& results, std::vector<SumEnd>& ends) {
+void extend_sum_ends(std::vector<SumEnd>& ends, const ir::Graph& graph, const Decomposition& decomposition) {
+  const auto& [first, results, made] = decomposition;
   const auto values = static_cast<uint32_t>(ends.size());
-  const std::vector<size_t> readings = count_readings(graph, first, values);
+  const Tail tail{.first_node = first, .first_value = values};
+  const std::vector<size_t> readings = count_readings(graph, tail);
   ends.resize(graph.values().size());
   for (size_t r = 0; r < made.size(); ++r)
     if (made[r].index >= values && readings[made[r].index - values] == 0) ends[made[r].index] = ends[results[r].index];
-  sweep(graph, first, values, readings, ends);
+  sweep(graph, tail, readings, ends);
 }
 
 }  // namespace megacpp::partition

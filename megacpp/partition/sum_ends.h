@@ -25,8 +25,12 @@ struct SumEnd {
 /// By value.
 std::vector<SumEnd> find_sum_ends(const ir::Graph& graph);
 
-/// For the nodes from `first` on, appended since: the decomposition of a node with these results, which become `made`.
-void extend_sum_ends(const ir::Graph& graph, uint32_t first, const std::vector<ir::ValueId>& made,
-                     const std::vector<ir::ValueId>& results, std::vector<SumEnd>& ends);
+/// Nodes appended to a graph in place of one of its nodes.
+struct Decomposition {
+  uint32_t first;                           // of these nodes
+  const std::vector<ir::ValueId>& results;  // of the node
+  const std::vector<ir::ValueId>& made;     // what they become
+};
+void extend_sum_ends(std::vector<SumEnd>& ends, const ir::Graph& graph, const Decomposition& decomposition);
 
 }  // namespace megacpp::partition
