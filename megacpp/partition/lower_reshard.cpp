@@ -250,6 +250,15 @@ int64_t sent_bytes(const std::vector<ReshardStep>& steps, const Sharding& from, 
   return bytes;
 }
 
+Sharding reshard_target(const ir::Node& reshard, const Sharding& from, const ir::Mesh& mesh) {
+  Sharding to = ir::parse_sharding(reshard.attrs.text("to"), mesh);
+  if (!reshard.attrs.flag("partial")) return to;
+  Axes used;
+  for (const Axes& axes : to.dims) used.insert(used.end(), axes.begin(), axes.end());
+  to.unreduced = ir::minus(from.unreduced, used);
+  return to;
+}
+
 ValueId lower_reshard(ops::Builder& builder, const Reshard& reshard, const ir::Mesh& mesh) {
   ValueId local = reshard.local;
   MEGACPP_CHECK(builder.shape(local) == ir::local_shape(reshard.whole, reshard.from, mesh))

@@ -29,6 +29,10 @@ struct ReshardStep {
 std::vector<ReshardStep> plan_reshard(const ir::Sharding& from, const ir::Sharding& to, const ir::Shape& whole,
                                       const ir::Mesh& mesh);
 
+/// How an explicit reshard leaves a value: dimensions as requested, partial sums added up or, where it says so, as they
+/// are.
+ir::Sharding reshard_target(const ir::Node& reshard, const ir::Sharding& from, const ir::Mesh& mesh);
+
 /// Whether no step talks to other chips.
 bool is_free(const std::vector<ReshardStep>& steps);
 
