@@ -13,12 +13,14 @@
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text.h"
 #include "tests/support/well_formed.h"
 
 namespace megacpp::cli {
 namespace {
 
 using testing_support::CommandResult;
+using testing_support::count_of;
 
 /// The smallest shipped model, shallow, with a catalog of its own that does not exist.
 class FitCommandTest : public testing::Test {
@@ -52,6 +54,16 @@ TEST_F(FitCommandTest, JsonNamesSettingsThatTrainTakes) {
       "train", "nam52-tiny.yaml", {"model.depth=2", "train.sequence=32", "train.batch=4"}, words));
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(Json::parse(trained.out)["planned_peak_bytes"], best["needed_bytes"]);
+}
+
+// Chips that share a machine can need more than it has: what they leave each other is nothing, not less.
+TEST_F(FitCommandTest, AModelLargerThanThisMachineIsRefused) {
+  const CommandResult result =
+      fit({"--hardware", "host:2", "--set", "model.vocab=16777216", "--set", "model.hidden=65536"});
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_EQ(count_of(result.err, "error E2001"), 1U) << result.err;
+  EXPECT_EQ(count_of(result.err, "of this machine for all its chips"), 1U) << result.err;
+  EXPECT_EQ(count_of(result.err, "the -"), 0U) << result.err;
 }
 
 TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {

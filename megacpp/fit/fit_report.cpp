@@ -29,6 +29,14 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
   return fmt::format("({}) on {}", fmt::join(slice.coordinates(chip), ", "), slice.host_name(chip));
 }
 
+// The chip may take what the others leave of it, if they leave anything.
+void share_machine(ChipGroup& group, int64_t machine_bytes, int64_t needed_by_all) {
+  group.shares_machine = true;
+  group.machine_bytes = machine_bytes;
+  group.machine_needed = needed_by_all;
+  group.limit = std::max<int64_t>(0, machine_bytes - (needed_by_all - group.needed()));
+}
+
 }  // namespace
 
 int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
@@ -71,10 +79,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
   }
   if (device.kind == hw::ChipKind::host)
     for (auto& [key, group] : groups)
-      if (!group.own_limit) {
-        group.shares_machine = true;
-        group.limit = device.usable_bytes * compiled.mesh.chips() - (std::llround(sum) - group.needed());
-      }
+      if (!group.own_limit) share_machine(group, device.usable_bytes * compiled.mesh.chips(), std::llround(sum));
   FitReport report{.hardware = slice.name,
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),

@@ -26,10 +26,13 @@ struct ChipGroup {
   int64_t limit = 0;            // bytes
   double gaps_most = 1;         // what a compiler may reserve over what is alive
   bool own_limit = false;       // the recipe's, of this chip
-  bool shares_machine = false;  // a virtual chip without one: what the others leave is its limit
+  bool shares_machine = false;  // a virtual chip without one: its limit is what the others leave
+  int64_t machine_bytes = 0;    // of a chip that does: all chips' together
+  int64_t machine_needed = 0;   //
 
   int64_t needed() const { return corrected + code; }
-  int64_t free_bytes() const { return limit - needed(); }  // below 0: it does not fit
+  /// Below 0: it does not fit, or the chips that share a machine do not together.
+  int64_t free_bytes() const { return shares_machine ? machine_bytes - machine_needed : limit - needed(); }
   /// Whether it fits by what is alive, and would not with the most that compilers left unused between buffers.
   bool is_close() const {
     return free_bytes() >= 0 &&

@@ -93,6 +93,10 @@ TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
   EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::host, 80), {}).fits()) << "320: the last byte";
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::host, 79), {}).fits());
 
+  const FitReport crowded = fit_report(two_stages(), four(hw::ChipKind::host, 10), {});
+  EXPECT_EQ(crowded.worst().limit, 0) << "the others leave nothing";
+  EXPECT_EQ(crowded.worst().free_bytes(), 40 - 320);
+
   const FitReport limited = fit_report(two_stages(), four(hw::ChipKind::host, 100), {0, 0, 0, 61});
   EXPECT_EQ(limited.worst().chip, 3);
   EXPECT_EQ(limited.worst().free_bytes(), 1) << "its own limit, whatever the others leave";
