@@ -92,7 +92,7 @@ Cost attention_cost(const NodeView& view, double flops_per_product) {
   const AttentionDims z(view.operands[0], view.operands[1]);
   const AttentionMask mask = AttentionMask::from(view.attrs);
   const int64_t pairs = view.attrs.flag("placed") ? mask.expected_pairs(z.s, z.t) : mask.visible_pairs(z.s, z.t);
-  const auto scores = static_cast<double>(pairs * z.b * z.heads);
+  const double scores = static_cast<double>(pairs) * static_cast<double>(z.b * z.heads);
   return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = scores};
 }
 

@@ -62,6 +62,9 @@ void check_blocks(const Recipe& recipe, const std::vector<BlockType>& types, con
 }
 
 constexpr int64_t kMaxElements = int64_t{1} << 40;  // of one tensor
+// Of the largest tensor of every block together: with the hundred tensors a block may keep, sums of bytes stay in
+// range.
+constexpr int64_t kMaxModelElements = int64_t{1} << 50;
 
 /// blocks::Width with the path of its size.
 struct Width {
@@ -101,6 +104,14 @@ void check_activation_size(const Width& w, const Train& train, const Origins& or
                           : fmt::format("set train.batch: 1 and train.sequence: {}", tokens)});
 }
 
+void check_model_size(int64_t largest_tensor, int64_t depth, const Origins& origins) {
+  MEGACPP_REQUIRE(depth <= kMaxModelElements / largest_tensor, E1005,
+                  {.where = place(origins, "model.depth"),
+                   .got = fmt::format("{} blocks with tensors of up to {} elements", depth, largest_tensor),
+                   .wanted = fmt::format("at most {} elements in one tensor of every block", kMaxModelElements),
+                   .next = fmt::format("set model.depth: {}", kMaxModelElements / largest_tensor)});
+}
+
 void check_tensor_sizes(const Recipe& recipe, const std::vector<BlockType>& types, const Origins& origins) {
   const std::vector<Width> widths = widths_of(recipe.model, types);
   for (const Width& width : widths) check_weight_size(width, recipe.model.hidden, origins);
@@ -108,6 +119,10 @@ void check_tensor_sizes(const Recipe& recipe, const std::vector<BlockType>& type
   const auto widest = std::max_element(
       widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.size * a.each < b.size * b.each; });
   check_activation_size(*widest, recipe.train, origins);
+  int64_t largest = recipe.train.batch * recipe.train.sequence * widest->size * widest->each;
+  for (const Width& width : widths)
+    largest = std::max(largest, recipe.model.hidden * width.size * width.each * width.copies);
+  check_model_size(largest, recipe.model.depth, origins);
 }
 
 [[noreturn]] void refuse_item(std::string_view path, const std::string& item, const std::string& wanted,

@@ -131,6 +131,8 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
        "set train.batch: 1 and train.sequence: 1048576"},
       {"weight size", Code::E1005, [](Recipe& r) { r.model.hidden = 1 << 20, r.model.vocab = 1 << 22; },
        "set model.vocab: 1048576"},
+      {"model size", Code::E1005, [](Recipe& r) { r.model.vocab = r.model.hidden = 1 << 20, r.model.depth = 4096; },
+       "set model.depth: 1024"},
       {"expert size", Code::E1005,
        [](Recipe& r) {
          r.model.hidden = 1 << 20, r.model.config<blocks::FeedForward>().experts = 1 << 16,
