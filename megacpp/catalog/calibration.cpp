@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "megacpp/catalog/nonnegative_fit.h"
 
 namespace megacpp::catalog {
@@ -16,6 +18,7 @@ constexpr double kPull = (kScatter / kFactorSpread) * (kScatter / kFactorSpread)
 // Up to this relative error a sample counts in full; beyond, less the further it is off.
 constexpr double kFullWeightError = 0.05;
 constexpr int kReweightings = 10;
+constexpr size_t kMostNamed = 3;  // other builds that a text names one by one
 
 using Samples = std::vector<const Sample*>;  // some of those given, which are not copied
 
@@ -32,10 +35,16 @@ Errors errors_of(const std::vector<double>& relative) {
 
 double relative_error(double predicted, double measured) { return std::abs(predicted / measured - 1); }
 
-Errors errors_as_predicted(const std::vector<Sample>& samples) {
+Errors errors_as_predicted(const Samples& samples) {
   std::vector<double> relative;
-  for (const Sample& sample : samples) relative.push_back(relative_error(total(sample.parts), sample.measured));
+  for (const Sample* sample : samples) relative.push_back(relative_error(total(sample->parts), sample->measured));
   return errors_of(relative);
+}
+
+Samples pointers_to(const std::vector<Sample>& samples) {
+  Samples all;
+  for (const Sample& sample : samples) all.push_back(&sample);
+  return all;
 }
 
 std::vector<std::string> part_names(const Samples& samples) {
@@ -92,6 +101,55 @@ Correction fit_without_errors(const Samples& samples) {
   return correction;
 }
 
+/// A machine's threads are divided among its chips: every layout has its own number of them.
+Build without_threads(Build build) {
+  build.threads = 0;
+  return build;
+}
+
+/// The own ones alone where they suffice for a factor for each part that anybody measured; else all.
+Samples trusted(const Samples& all, const Build& own) {
+  Samples owns;
+  for (const Sample* sample : all)
+    if (without_threads(sample->signature.build) == own) owns.push_back(sample);
+  return owns.empty() || owns.size() < part_names(all).size() ? all : owns;
+}
+
+void name_sources(Correction& correction, const Samples& samples, const Build& own) {
+  correction.own = own;
+  for (const Sample* sample : samples) {
+    const Build build = without_threads(sample->signature.build);
+    if (build == own) {
+      ++correction.own_samples;
+      continue;
+    }
+    const auto known = std::ranges::find(correction.others, build, &Source::build);
+    if (known == correction.others.end())
+      correction.others.push_back({build, 1});
+    else
+      ++known->samples;
+  }
+  std::ranges::stable_sort(correction.others, std::greater<>(), &Source::samples);
+}
+
+LeaveOneOut judge_each(const Samples& samples) {
+  std::vector<std::string> subjects;
+  for (const Sample* sample : samples) subjects.push_back(subject_text(sample->signature));
+  LeaveOneOut result = {.before = errors_as_predicted(samples)};
+  std::vector<double> relative;
+  for (size_t judged = 0; judged < samples.size(); ++judged) {
+    Samples others;
+    for (size_t i = 0; i < samples.size(); ++i)
+      if (subjects[i] != subjects[judged]) others.push_back(samples[i]);
+    const Sample& sample = *samples[judged];
+    const double corrected = fit_without_errors(others).corrected(sample.parts);
+    result.judged.push_back({sample, total(sample.parts), corrected});
+    relative.push_back(relative_error(corrected, sample.measured));
+  }
+  result.after = errors_of(relative);
+  return result;
+}
+
 }  // namespace
 
 std::string_view method_name(Method method) {
@@ -116,34 +174,36 @@ Correction correction_by_others(const std::vector<Sample>& samples, const Signat
   std::vector<Sample> others;
   for (const Sample& sample : samples)
     if (subject_text(sample.signature) != subject) others.push_back(sample);
-  return fit_correction(others);
+  return fit_correction(others, judged.build);
 }
 
-LeaveOneOut leave_one_out(const std::vector<Sample>& samples) {
-  std::vector<std::string> subjects;
-  for (const Sample& sample : samples) subjects.push_back(subject_text(sample.signature));
-  LeaveOneOut result = {.before = errors_as_predicted(samples)};
-  std::vector<double> relative;
-  for (size_t judged = 0; judged < samples.size(); ++judged) {
-    Samples others;
-    for (size_t i = 0; i < samples.size(); ++i)
-      if (subjects[i] != subjects[judged]) others.push_back(&samples[i]);
-    const Sample& sample = samples[judged];
-    const double corrected = fit_without_errors(others).corrected(sample.parts);
-    result.judged.push_back({sample, total(sample.parts), corrected});
-    relative.push_back(relative_error(corrected, sample.measured));
-  }
-  result.after = errors_of(relative);
-  return result;
-}
+LeaveOneOut leave_one_out(const std::vector<Sample>& samples) { return judge_each(pointers_to(samples)); }
 
-Correction fit_correction(const std::vector<Sample>& samples) {
-  Samples all;
-  for (const Sample& sample : samples) all.push_back(&sample);
-  Correction correction = fit_without_errors(all);
-  correction.before = errors_as_predicted(samples);
-  if (samples.size() > 1) correction.after = leave_one_out(samples).after;
+Correction fit_correction(const std::vector<Sample>& samples, const Build& whose) {
+  const Build own = without_threads(whose);
+  const Samples chosen = trusted(pointers_to(samples), own);
+  Correction correction = fit_without_errors(chosen);
+  correction.left_out = samples.size() - chosen.size();
+  name_sources(correction, chosen, own);
+  correction.before = errors_as_predicted(chosen);
+  if (chosen.size() > 1) correction.after = judge_each(chosen).after;
   return correction;
+}
+
+std::string sources_text(const Correction& correction) {
+  std::string text =
+      correction.own_samples == 0 ? "none of this build" : fmt::format("{} of this build", correction.own_samples);
+  size_t named = 0, rest = 0;
+  for (size_t i = 0; i < correction.others.size(); ++i) {
+    const Source& source = correction.others[i];
+    if (i >= kMostNamed)
+      rest += source.samples;
+    else
+      text += fmt::format("{} {} of {}", named++ == 0 ? ";" : ",", source.samples, to_text(source.build));
+  }
+  if (rest > 0) text += fmt::format(", {} of {} more builds", rest, correction.others.size() - kMostNamed);
+  if (correction.left_out > 0) text += fmt::format("; {} of other builds left out", correction.left_out);
+  return text;
 }
 
 }  // namespace megacpp::catalog

@@ -109,5 +109,45 @@ TEST(CalibrationTest, TheSameLayoutByAnotherVersionIsLeftOutToo) {
   EXPECT_LT(std::abs(judged[2].corrected / samples[2].measured - 1), 0.02);
 }
 
+Sample by(const std::string& version, Sample sample) {
+  sample.signature.build.code_version = version;
+  return sample;
+}
+
+// Two parts: one own sample is too few for a factor each, two suffice.
+TEST(CalibrationTest, OtherBuildsCountOnlyWhileTheOwnSamplesAreTooFew) {
+  const std::vector<Part> parts = {{"weights", 2}, {"activations", 2}};
+  std::vector<Sample> samples = {by("old", sample("a", parts, 8)), by("old", sample("b", parts, 8)),
+                                 by("older", sample("c", parts, 8)), by("own", sample("d", parts, 4))};
+  const Correction mixed = fit_correction(samples, {.code_version = "own"});
+  EXPECT_EQ(mixed.samples, 4U);
+  EXPECT_EQ(mixed.own_samples, 1U);
+  EXPECT_EQ(mixed.left_out, 0U);
+  EXPECT_EQ(mixed.others, (std::vector<Source>{{{.code_version = "old"}, 2}, {{.code_version = "older"}, 1}}));
+  EXPECT_EQ(sources_text(mixed), "1 of this build; 2 of old, 1 of older");
+  EXPECT_GT(mixed.corrected(parts), 5);
+
+  samples.push_back(by("own", sample("e", parts, 4)));
+  const Correction own = fit_correction(samples, {.code_version = "own"});
+  EXPECT_EQ(own.samples, 2U);
+  EXPECT_EQ(own.own_samples, 2U);
+  EXPECT_TRUE(own.others.empty());
+  EXPECT_EQ(sources_text(own), "2 of this build; 3 of other builds left out");
+  EXPECT_NEAR(own.corrected(parts), 4, 1e-9);
+  // The same program on another machine is another one; threads are the layout's matter.
+  EXPECT_EQ(fit_correction(samples, {.code_version = "own", .threads = 4}).own_samples, 2U);
+  EXPECT_EQ(fit_correction(samples, {.code_version = "own", .processor = "other"}).own_samples, 0U);
+}
+
+TEST(CalibrationTest, ALongListOfBuildsIsCutShort) {
+  std::vector<Sample> samples;
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = std::to_string(i);
+    samples.push_back(by("v" + name, sample(name, {{"weights", 1}, {"other", 1}}, 3)));
+  }
+  const Correction correction = fit_correction(samples, {.code_version = "own"});
+  EXPECT_EQ(sources_text(correction), "none of this build; 1 of v0, 1 of v1, 1 of v2, 3 of 3 more builds");
+}
+
 }  // namespace
 }  // namespace megacpp::catalog

@@ -97,11 +97,11 @@ int64_t Catalog::id_of(const Signature& signature) {
   if (const auto known = find_id(database_, signature)) return *known;
   database_
       .prepare(
-          "INSERT INTO signature (key, subject, code_version, platform, hardware, model, model_hash, layout, features, "
-          "shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+          "INSERT INTO signature (key, subject, code_version, platform, threads, processor, hardware, model, "
+          "model_hash, layout, features, shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(key_text(signature), subject_text(signature), signature.build.code_version, signature.build.platform,
-            signature.hardware, signature.model, signature.model_hash, signature.layout, signature.features,
-            signature.shape)
+            signature.build.threads, signature.build.processor, signature.hardware, signature.model,
+            signature.model_hash, signature.layout, signature.features, signature.shape)
       .run();
   return database_.last_id();
 }
@@ -156,26 +156,26 @@ void Catalog::record_calibration(const Sample& sample) {
   transaction.commit();
 }
 
-std::vector<Sample> Catalog::samples(const std::string& lane, const std::string& quantity,
-                                     const std::optional<Signature>& excluding) const {
-  Statement rows = database_.prepare(
-      fmt::format("SELECT {}, {} FROM sample JOIN signature ON signature.id = sample.signature WHERE sample.id IN "
-                  "(SELECT max(sample.id) FROM sample JOIN signature ON signature.id = sample.signature "
-                  "WHERE lane = ? AND quantity = ? AND subject <> ? GROUP BY subject) ORDER BY sample.id DESC LIMIT {}",
-                  kSignatureColumns, kSampleColumns, kMostSamples));
-  rows.bind(lane, quantity, excluding ? subject_text(*excluding) : "");
-  std::vector<Sample> found = all_rows(std::move(rows), [](const Statement& row) {
+std::vector<Sample> Catalog::samples(const std::string& lane, const std::string& quantity, const Build& own) const {
+  // Of each subject one row, `own` before others and then the newest; of all subjects so many, in the same order.
+  Statement rows = database_.prepare(fmt::format(
+      "WITH candidate AS (SELECT sample.id AS id, subject, (code_version, platform, processor) = (?, ?, ?) "
+      "AS is_own FROM sample JOIN signature ON signature.id = sample.signature WHERE lane = ? AND quantity = ?), "
+      "ordered AS (SELECT id, is_own, row_number() OVER (PARTITION BY subject ORDER BY is_own DESC, id DESC) AS place "
+      "FROM candidate) "
+      "SELECT {}, {} FROM sample JOIN signature ON signature.id = sample.signature WHERE sample.id IN "
+      "(SELECT id FROM ordered WHERE place = 1 ORDER BY is_own DESC, id DESC LIMIT {}) ORDER BY sample.id",
+      kSignatureColumns, kSampleColumns, kMostSamples));
+  rows.bind(own.code_version, own.platform, own.processor, lane, quantity);
+  return all_rows(std::move(rows), [](const Statement& row) {
     Sample sample = read_sample(row, kSignatureWidth);
     sample.signature = read_signature(row, 0);
     return sample;
   });
-  std::reverse(found.begin(), found.end());
-  return found;
 }
 
-Correction Catalog::correction(const std::string& lane, const std::string& quantity,
-                               const std::optional<Signature>& excluding) const {
-  return fit_correction(samples(lane, quantity, excluding));
+Correction Catalog::correction(const std::string& lane, const std::string& quantity, const Build& own) const {
+  return fit_correction(samples(lane, quantity, own), own);
 }
 
 std::vector<std::pair<std::string, std::string>> Catalog::measured_lanes() const {

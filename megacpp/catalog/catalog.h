@@ -55,13 +55,11 @@ class Catalog {
   std::optional<Remembered> remembered(const Signature& signature) const;
 
   void record_calibration(const Sample& sample);
-  /// What was measured on a lane, the newest of each subject (signature without its build), oldest first. With
-  /// `excluding` nothing of that one's subject, whatever version of the program measured it.
-  std::vector<Sample> samples(const std::string& lane, const std::string& quantity,
-                              const std::optional<Signature>& excluding = {}) const;
-  /// How to correct predictions of that lane, learnt from everything but `excluding`.
-  Correction correction(const std::string& lane, const std::string& quantity,
-                        const std::optional<Signature>& excluding = {}) const;
+  /// What was measured on a lane, one sample of each subject (signature without its build), oldest first: what `own`
+  /// measured last, with however many threads, else what any other build did.
+  std::vector<Sample> samples(const std::string& lane, const std::string& quantity, const Build& own = {}) const;
+  /// How to correct predictions that `own` makes for that lane.
+  Correction correction(const std::string& lane, const std::string& quantity, const Build& own = {}) const;
 
   /// Every lane and quantity that was measured, sorted.
   std::vector<std::pair<std::string, std::string>> measured_lanes() const;

@@ -145,12 +145,47 @@ TEST_F(CatalogTest, SamplesAreTheNewestOfEachSubject) {
   EXPECT_EQ(samples[1].parts[0].value, 10);
 }
 
+TEST_F(CatalogTest, TheOwnSampleOfASubjectComesBeforeANewerOneOfAnotherBuild) {
+  catalog_.record_calibration(sample(launch("a", "own"), 10, 11));
+  catalog_.record_calibration(sample(launch("a", "other"), 10, 12));
+  catalog_.record_calibration(sample(launch("b", "other"), 10, 13));
+  const std::vector<Sample> samples = catalog_.samples("xla v6e", kPeakBytes, {.code_version = "own"});
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[0].measured, 11);
+  EXPECT_EQ(samples[1].measured, 13);
+  EXPECT_EQ(catalog_.correction("xla v6e", kPeakBytes, {.code_version = "own"}).own_samples, 1U);
+  EXPECT_EQ(catalog_.samples("xla v6e", kPeakBytes)[0].measured, 12) << "for nobody in particular the newest";
+}
+
+// However many others there are, at most a hundred count, and the own ones are among them.
+TEST_F(CatalogTest, ManySamplesOfOthersDoNotDriveTheOwnOnesOut) {
+  catalog_.record_calibration(sample(launch("first", "own"), 10, 11));
+  for (int i = 0; i < 110; ++i) catalog_.record_calibration(sample(launch("l" + std::to_string(i), "other"), 10, 12));
+  const std::vector<Sample> samples = catalog_.samples("xla v6e", kPeakBytes, {.code_version = "own"});
+  EXPECT_EQ(samples.size(), 100U);
+  EXPECT_EQ(samples[0].signature, launch("first", "own"));
+}
+
+TEST_F(CatalogTest, AnotherMachineIsAnotherBuild) {
+  Signature here = launch("a");
+  here.build.threads = 2;
+  here.build.processor = "EPYC";
+  catalog_.record({.signature = here, .at = "1"});
+  EXPECT_EQ(catalog_.entries()[0].signature, here);
+  EXPECT_FALSE(catalog_.remembered(here)->other_build);
+  Signature there = here;
+  there.build.threads = 4;
+  ASSERT_TRUE(catalog_.remembered(there) && catalog_.remembered(there)->other_build);
+  EXPECT_EQ(catalog_.remembered(there)->other_build->threads, 2);
+}
+
 TEST_F(CatalogTest, ACorrectionNeverLearnsFromTheLayoutItJudges) {
   catalog_.record_calibration(sample(launch("a"), 10, 12));
   catalog_.record_calibration(sample(launch("b"), 10, 12));
   catalog_.record_calibration(sample(launch("judged"), 10, 30));
   catalog_.record_calibration(sample(launch("judged", "0.0.9"), 10, 40));
-  const Correction correction = catalog_.correction("xla v6e", kPeakBytes, launch("judged"));
+  const Correction correction =
+      correction_by_others(catalog_.samples("xla v6e", kPeakBytes, launch("judged").build), launch("judged"));
   EXPECT_EQ(correction.samples, 2U);
   EXPECT_NEAR(correction.corrected({{"weights", 10}}), 12, 0.05);
   EXPECT_EQ(catalog_.correction("xla v6e", kPeakBytes).samples, 3U);

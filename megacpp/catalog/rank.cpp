@@ -13,7 +13,7 @@ namespace {
 
 // What another build learnt says so.
 std::string by_text(const Remembered& known) {
-  return known.other_build ? " by another build (" + to_text(*known.other_build) + ")" : "";
+  return known.other_build ? " by another build or machine (" + to_text(*known.other_build) + ")" : "";
 }
 
 std::string failure_text(const Remembered& known) {
@@ -25,18 +25,25 @@ std::string failure_text(const Remembered& known) {
   return text;
 }
 
-Ranked of_known(size_t index, const Remembered& known, std::optional<double> predicted) {
+/// Whether a time that was measured holds for the machine of `own`.
+bool is_same_machine(const Remembered& known, const Build& own) {
+  return !known.other_build ||
+         (known.other_build->threads == own.threads && known.other_build->processor == own.processor);
+}
+
+Ranked of_known(size_t index, const Remembered& known, const Build& own, std::optional<double> predicted) {
   const Outcome& last = *known.last;
   if (last.ending == Ending::fails)
     return {.candidate = index, .standing = Standing::failed, .seconds = {}, .reason = failure_text(known)};
-  const std::optional<double> measured = known.step_seconds;
+  const std::optional<double> measured = is_same_machine(known, own) ? known.step_seconds : std::nullopt;
   return {.candidate = index,
           .standing = Standing::runs,
           .seconds = measured ? measured : predicted,
           .is_measured = measured.has_value(),
           .reason = measured ? fmt::format("ran on {}{} at {} a step", last.at, by_text(known),
                                            base::human_seconds(*measured))
-                             : fmt::format("fitted on {}{}, step not timed", last.at, by_text(known))};
+                             : fmt::format("fitted on {}{}, step not timed{}", last.at, by_text(known),
+                                           known.step_seconds ? " on this machine" : "")};
 }
 
 Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double> predicted,
@@ -50,7 +57,8 @@ Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double
   if (!predicted) return ranked;
   ranked.reason += fmt::format(", {} a step predicted", base::human_seconds(*predicted));
   if (correction.method != Method::none)
-    ranked.reason += fmt::format(" (corrected by {} measured)", correction.samples);
+    ranked.reason +=
+        fmt::format(" (corrected by {} measured, {} of this build)", correction.samples, correction.own_samples);
   return ranked;
 }
 
@@ -65,14 +73,16 @@ int group_of(Standing standing) { return standing == Standing::failed ? 2 : stan
 }  // namespace
 
 std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const std::vector<Candidate>& candidates) {
-  const Correction correction = catalog.correction(lane, kStepSeconds);
+  if (candidates.empty()) return {};
+  const Build& own = candidates.front().signature.build;
+  const Correction correction = catalog.correction(lane, kStepSeconds, own);
   std::vector<Ranked> order;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     std::optional<double> predicted;
     if (!candidate.step_seconds.empty()) predicted = correction.corrected(candidate.step_seconds);
     const std::optional<Remembered> known = catalog.remembered(candidate.signature);
-    order.push_back(is_trusted(known) ? of_known(i, *known, predicted)
+    order.push_back(is_trusted(known) ? of_known(i, *known, own, predicted)
                                       : of_unknown(i, candidate, predicted, correction));
     if (known && known->last && !is_trusted(known)) order.back().reason += "; " + failure_text(*known);
   }

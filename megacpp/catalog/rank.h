@@ -30,7 +30,8 @@ struct Ranked {
   std::string reason = {};
 };
 
-/// Candidates that tie keep the order in which they were given.
+/// Candidates are all of one build, whose measurements count before others'. What another machine measured says that
+/// a candidate fits, not how fast it is. Candidates that tie keep the order in which they were given.
 std::vector<Ranked> rank(const Catalog& catalog, const std::string& lane, const std::vector<Candidate>& candidates);
 
 }  // namespace megacpp::catalog

@@ -42,8 +42,20 @@ TEST_F(RankTest, AnotherBuildsFailureIsJudgedByEstimateAgain) {
   other.build.code_version = "0.0.9";
   catalog_.record({.signature = other, .at = "t2", .measured_seconds = 3});
   EXPECT_EQ(order({candidate("ran there", 9), candidate("failed there", 1)}), (Names{"failed there", "ran there"}));
-  EXPECT_EQ(ranked_[0].reason, "never tried, 1.00 s a step predicted; failed on t1 by another build (0.0.9)");
-  EXPECT_EQ(ranked_[1].reason, "ran on t2 by another build (0.0.9) at 3.00 s a step");
+  EXPECT_EQ(ranked_[0].reason,
+            "never tried, 1.00 s a step predicted; failed on t1 by another build or machine (0.0.9)");
+  EXPECT_EQ(ranked_[1].reason, "ran on t2 by another build or machine (0.0.9) at 3.00 s a step");
+}
+
+TEST_F(RankTest, TimesOfAnotherMachineDecideNothing) {
+  Signature other = layout("ran there");
+  other.build.threads = 64;
+  catalog_.record({.signature = other, .at = "t1", .measured_seconds = 0.1});
+  EXPECT_EQ(order({candidate("ran there", 9), candidate("new", 1)}), (Names{"new", "ran there"}));
+  EXPECT_EQ(ranked_[1].seconds, 9);
+  EXPECT_FALSE(ranked_[1].is_measured);
+  EXPECT_EQ(ranked_[1].reason,
+            "fitted on t1 by another build or machine (, 64 threads a chip), step not timed on this machine");
 }
 
 TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {

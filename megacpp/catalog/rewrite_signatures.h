@@ -7,7 +7,7 @@
 
 namespace megacpp::catalog {
 
-/// Call it inside a transaction, once the columns of version 2 are there. Where two signatures become the same, the
+/// Call it inside a transaction, once all columns of today are there. Where two signatures become the same, the
 /// older one keeps the rows of both.
 void rewrite_signatures(const Database& database);
 

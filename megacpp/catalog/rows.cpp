@@ -38,13 +38,16 @@ std::string text_of(const Json& value) {
 }  // namespace
 
 Signature read_signature(const Statement& row, int first) {
-  return {.build = {.code_version = row.text(first), .platform = row.text(first + 1)},
-          .hardware = row.text(first + 2),
-          .model = row.text(first + 3),
-          .model_hash = row.text(first + 4),
-          .layout = row.text(first + 5),
-          .features = row.text(first + 6),
-          .shape = row.text(first + 7)};
+  return {.build = {.code_version = row.text(first),
+                    .platform = row.text(first + 1),
+                    .threads = row.integer(first + 2),
+                    .processor = row.text(first + 3)},
+          .hardware = row.text(first + 4),
+          .model = row.text(first + 5),
+          .model_hash = row.text(first + 6),
+          .layout = row.text(first + 7),
+          .features = row.text(first + 8),
+          .shape = row.text(first + 9)};
 }
 
 Outcome read_outcome(const Statement& row, int first) {

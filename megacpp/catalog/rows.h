@@ -10,10 +10,9 @@ namespace megacpp::catalog {
 
 // Each list of columns ends with nothing; `read` functions take the column at which it begins.
 inline constexpr const char* kSignatureColumns =
-    "signature.code_version, signature.platform, signature.hardware, signature.model, signature.model_hash, "
-    "signature.layout, "
-    "signature.features, signature.shape";
-inline constexpr int kSignatureWidth = 8;
+    "signature.code_version, signature.platform, signature.threads, signature.processor, signature.hardware, "
+    "signature.model, signature.model_hash, signature.layout, signature.features, signature.shape";
+inline constexpr int kSignatureWidth = 10;
 Signature read_signature(const Statement& row, int first);
 
 inline constexpr const char* kOutcomeColumns =

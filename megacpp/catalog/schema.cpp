@@ -16,7 +16,7 @@ namespace {
 
 struct Step {
   const char* tables;
-  void (*rewrite)(const Database&) = nullptr;  // rows, once the tables are as they should be
+  void (*rewrite)(const Database&) = nullptr;  // rows, once the tables are those of today
 };
 
 /// Step n brings version n to n + 1. A step that was released never changes; a new version is a new step.
@@ -79,6 +79,10 @@ ALTER TABLE outcome ADD COLUMN report TEXT NOT NULL DEFAULT '';      -- JSON of 
 CREATE INDEX signature_subject ON signature (subject);
 )",
      .rewrite = rewrite_signatures},
+    {.tables = R"(
+ALTER TABLE signature ADD COLUMN threads INTEGER NOT NULL DEFAULT 0;   -- of a virtual chip; 0: real ones, or not noted
+ALTER TABLE signature ADD COLUMN processor TEXT NOT NULL DEFAULT '';   -- of the machine of virtual chips, or empty
+)"},
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 
@@ -152,10 +156,10 @@ void bring_up_to_date(const Database& database, const std::filesystem::path& pat
   const int64_t version = database.integer("PRAGMA user_version");
   check_version(path, version);
   if (version == 0 && !columns_of(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
-  for (int64_t step = version; step < kSchemaVersion; ++step) {
-    database.execute(kSteps[step].tables);
+  // All tables first: rows are read and written as today's records, which have today's columns.
+  for (int64_t step = version; step < kSchemaVersion; ++step) database.execute(kSteps[step].tables);
+  for (int64_t step = version; step < kSchemaVersion; ++step)
     if (kSteps[step].rewrite != nullptr) kSteps[step].rewrite(database);
-  }
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion));
   transaction.commit();
 }

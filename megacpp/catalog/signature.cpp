@@ -19,7 +19,11 @@ uint64_t hash_of(std::string_view text) { return XXH64(text.data(), text.size(),
 std::string hash_text(std::string_view text) { return hex(hash_of(text)); }
 
 std::string to_text(const Build& build) {
-  return build.platform.empty() ? build.code_version : build.code_version + ", " + build.platform;
+  std::string text = build.code_version;
+  if (!build.platform.empty()) text += ", " + build.platform;
+  if (build.threads > 0) text += fmt::format(", {} thread{} a chip", build.threads, build.threads == 1 ? "" : "s");
+  if (!build.processor.empty()) text += (build.threads > 0 ? " of " : ", ") + build.processor;
+  return text;
 }
 
 std::string canonical_text(const Signature& signature) {
@@ -28,7 +32,10 @@ std::string canonical_text(const Signature& signature) {
     text += fmt::format("{}: {}\n", name, base::json_quoted(value));
   };
   add("code_version", signature.build.code_version);
-  if (!signature.build.platform.empty()) add("platform", signature.build.platform);  // as keys were without
+  // What earlier versions did not note leaves their keys as they were.
+  if (!signature.build.platform.empty()) add("platform", signature.build.platform);
+  if (signature.build.threads > 0) add("threads", std::to_string(signature.build.threads));
+  if (!signature.build.processor.empty()) add("processor", signature.build.processor);
   add("hardware", signature.hardware);
   add("model", signature.model);
   add("model_hash", signature.model_hash);

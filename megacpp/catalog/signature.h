@@ -9,14 +9,17 @@
 
 namespace megacpp::catalog {
 
-/// Who runs a launch. What one build learnt another does not trust blindly.
+/// Who runs a launch. What one build learnt another does not trust blindly, nor what it learnt on another machine.
 struct Build {
   std::string code_version = {};  // version and content of the sources: "0.1.0+1f2e3d4c5b6a7988"
   std::string platform = {};      // a plugin's name, version, content and driver; empty: backends of this build
+  // Where chips are virtual ones of a machine; 0 and empty: the chips have a name of their own, or it was not noted.
+  int64_t threads = 0;         // of each chip
+  std::string processor = {};  // "AMD EPYC 9654 96-Core Processor"
 
   bool operator==(const Build&) const = default;
 };
-/// "0.1.0+1f2e3d4c5b6a7988, plugin cpu 0.6.1 (build 77aa), driver 550.54"
+/// "0.1.0+1f2e3d4c5b6a7988, plugin cpu 0.6.1 (build 77aa), driver 550.54, 4 threads a chip of AMD EPYC 9654"
 std::string to_text(const Build& build);
 
 struct Signature {
@@ -41,7 +44,8 @@ uint64_t key(const Signature& signature);
 /// The key as 16 hex digits.
 std::string key_text(const Signature& signature);
 
-/// The key without the build: the same launch by any version of the program and of a plugin has the same subject.
+/// The key without the build: the same launch by any version of the program and of a plugin, on any machine, has the
+/// same subject.
 std::string subject_text(const Signature& signature);
 
 }  // namespace megacpp::catalog

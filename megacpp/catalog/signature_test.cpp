@@ -36,14 +36,28 @@ TEST(SignatureTest, EveryFieldDecidesTheKeyAndAllButTheBuildTheSubject) {
     keys.insert(key_text(other));
     EXPECT_EQ(subject_text(other), subject_text(kTiny));
   }
+  Signature machine = kTiny;
+  machine.build.threads = 2;
+  keys.insert(key_text(machine));
+  machine.build.threads = 0;
+  machine.build.processor = "x";
+  keys.insert(key_text(machine));
+  EXPECT_EQ(subject_text(machine), subject_text(kTiny));
   for (const auto field : fields) {
     Signature other = kTiny;
     other.*field += "x";
     keys.insert(key_text(other));
     subjects.insert(subject_text(other));
   }
-  EXPECT_EQ(keys.size(), 9U);
+  EXPECT_EQ(keys.size(), 11U);
   EXPECT_EQ(subjects.size(), 7U);
+}
+
+TEST(SignatureTest, ABuildNamesWhatItRunsOn) {
+  EXPECT_EQ(to_text(Build{.code_version = "0.1.0+aa"}), "0.1.0+aa");
+  EXPECT_EQ(to_text(Build{"0.1.0+aa", "plugin cpu 0.6.1", 4, "EPYC"}),
+            "0.1.0+aa, plugin cpu 0.6.1, 4 threads a chip of EPYC");
+  EXPECT_EQ(to_text(Build{.code_version = "0.1.0+aa", .threads = 1}), "0.1.0+aa, 1 thread a chip");
 }
 
 TEST(SignatureTest, TextCannotSlipFromOneFieldIntoTheNext) {

@@ -76,7 +76,9 @@ int show(const CatalogFlags& flags) {
   const catalog::Entry entry = entry_or_refuse(catalog, flags);
   std::vector<double> corrected;
   for (const catalog::Sample& sample : entry.samples)
-    corrected.push_back(catalog->correction(sample.lane, sample.quantity, entry.signature).corrected(sample.parts));
+    corrected.push_back(catalog::correction_by_others(
+                            catalog->samples(sample.lane, sample.quantity, entry.signature.build), entry.signature)
+                            .corrected(sample.parts));
   if (flags.json) print_json(entry_json(entry, corrected));
   if (!flags.json) print_out("{}", entry_text(entry, corrected));
   return 0;

@@ -142,15 +142,17 @@ Json json_of(const std::optional<T>& value) {
 
 Json json_of(const catalog::Errors& errors) { return Json{{"median", errors.median}, {"worst", errors.worst}}; }
 
-Json signature_json(const Entry& entry) {
+Json signature_json(const Entry& entry, const launch::ThisBuild& here) {
   const catalog::Signature& signature = entry.signature;
   return Json{{"id", entry.id},
               {"key", catalog::key_text(signature)},
               {"when", catalog::last_written(entry)},
               {"code_version", signature.build.code_version},
               {"platform", signature.build.platform},
-              {"this_build", launch::is_of_this_build(signature)},
-              {"notes", launch::notes_of(entry)},
+              {"threads", signature.build.threads > 0 ? Json(signature.build.threads) : Json()},
+              {"processor", signature.build.processor},
+              {"this_build", here.wrote(signature)},
+              {"notes", here.notes_of(entry)},
               {"hardware", signature.hardware},
               {"model", signature.model},
               {"model_hash", signature.model_hash},
@@ -202,6 +204,7 @@ Json json_of(const LaneCorrection& lane) {
   return Json{{"lane", lane.lane},
               {"quantity", lane.quantity},
               {"samples", correction.samples},
+              {"builds", correction.builds()},
               {"method", catalog::method_name(correction.method)},
               {"factor", correction.factor},
               {"factors", factors},
@@ -214,12 +217,13 @@ Json json_of(const LaneCorrection& lane) {
 std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
   TextTable table(
       {">id", "when", "build", "model", "hardware", "layout", "shape", "outcome", ">predicted", ">measured", ">error"});
+  const launch::ThisBuild here;
   bool has_notes = false;
   for (const Entry& entry : entries) {
     const Pair peak = peak_of(entry);
-    const std::vector<std::string> notes = launch::notes_of(entry);
+    const std::vector<std::string> notes = here.notes_of(entry);
     has_notes |= !notes.empty();
-    const char* build = launch::is_of_this_build(entry.signature) ? "this" : "another";
+    const char* build = here.wrote(entry.signature) ? "this" : "another";
     table.add({std::to_string(entry.id), catalog::last_written(entry), build + std::string(notes.empty() ? "" : " *"),
                entry.signature.model, entry.signature.hardware, entry.signature.layout, entry.signature.shape,
                outcome_text(entry), bytes_text(peak.predicted), bytes_text(peak.measured), percent_text(peak.error())});
@@ -228,8 +232,9 @@ std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneC
   if (has_notes) text += "* has notes: megacpp catalog show ID\n";
   if (!corrections.empty()) text += "\nerror of predictions as made, and corrected by what the other layouts taught\n";
   for (const LaneCorrection& lane : corrections) {
-    text += fmt::format("{}, {}, {}: {}", lane.lane, lane.quantity,
+    text += fmt::format("{}, {}, {} by {}: {}", lane.lane, lane.quantity,
                         counted(static_cast<int64_t>(lane.correction.samples), "layout"),
+                        counted(static_cast<int64_t>(lane.correction.builds()), "build"),
                         errors_text(lane.correction.before));
     text += lane.correction.after ? fmt::format("; corrected {}\n", errors_text(*lane.correction.after)) : "\n";
   }
@@ -237,12 +242,13 @@ std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneC
 }
 
 Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
+  const launch::ThisBuild here;
   Json rows = Json::array(), lanes = Json::array();
   for (const Entry& entry : entries) {
     const Pair peak = peak_of(entry);
     const auto fits = std::count_if(entry.outcomes.begin(), entry.outcomes.end(),
                                     [](const Outcome& outcome) { return outcome.ending == Ending::fits; });
-    Json row = signature_json(entry);
+    Json row = signature_json(entry, here);
     row["outcome"] = entry.outcomes.empty() ? Json() : Json(catalog::ending_name(entry.outcomes.back().ending));
     row["fits"] = fits;
     row["fails"] = static_cast<int64_t>(entry.outcomes.size()) - fits;
@@ -269,7 +275,7 @@ std::string entry_text(const Entry& entry, const std::vector<double>& corrected)
   add("features", signature.features);
   add("shape", signature.shape);
   add("build", catalog::to_text(signature.build));
-  for (const std::string& note : launch::notes_of(entry)) add("note", note);
+  for (const std::string& note : launch::ThisBuild().notes_of(entry)) add("note", note);
   if (!entry.outcomes.empty()) text += launches_text(entry);
   text += reports_text(entry);
   if (!entry.starts.empty()) text += starts_text(entry);
@@ -278,7 +284,7 @@ std::string entry_text(const Entry& entry, const std::vector<double>& corrected)
 }
 
 Json entry_json(const Entry& entry, const std::vector<double>& corrected) {
-  Json object = signature_json(entry);
+  Json object = signature_json(entry, launch::ThisBuild());
   object["launches"] = Json::array();
   object["starts"] = Json::array();
   object["measurements"] = Json::array();

@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/cli/correction_report.h"
 #include "megacpp/cli/json.h"
 
 namespace megacpp::cli {
-
-/// What a lane's measurements taught: {lane, quantity} and the correction.
-struct LaneCorrection {
-  std::string lane = {};
-  std::string quantity = {};
-  catalog::Correction correction = {};
-};
 
 std::string list_text(const std::vector<catalog::Entry>& entries, const std::vector<LaneCorrection>& corrections);
 Json list_json(const std::vector<catalog::Entry>& entries, const std::vector<LaneCorrection>& corrections);

@@ -78,7 +78,7 @@ TEST_F(CatalogCommandTest, ListShowsWhatPeopleWant) {
   const CommandResult result = run({"list"});
   EXPECT_EQ(result.status, 0) << result.err;
   for (const char* part : {"when", "hardware", "predicted", "nam56r-1b", "v6e:4x4", "data=16 half", "fails (compile)",
-                           "start at rung 1", "+10.0 %", "xla v6e, peak bytes, 2 layouts: median 20.0 %"})
+                           "start at rung 1", "+10.0 %", "xla v6e, peak bytes, 2 layouts by 1 build: median 20.0 %"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 

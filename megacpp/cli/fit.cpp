@@ -81,6 +81,22 @@ std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::As
   return ranks;
 }
 
+/// As it is for a candidate that was not measured itself.
+LaneCorrection peak_correction(const fit::Assumptions& assumptions, const std::string& backend) {
+  return {fit::lane_name(assumptions.slice, backend), catalog::kPeakBytes,
+          catalog::fit_correction(assumptions.peaks, assumptions.build)};
+}
+
+std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit::Assumptions& assumptions,
+                                        const std::string& backend) {
+  const std::string lane = fit::lane_name(assumptions.slice, backend);
+  std::vector<LaneCorrection> found = {peak_correction(assumptions, backend)};
+  catalog.use([&](const catalog::Catalog& open) {
+    found.push_back({lane, catalog::kStepSeconds, open.correction(lane, catalog::kStepSeconds, assumptions.build)});
+  });
+  return found;
+}
+
 void confirm(const Flags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
              FitAnswer& answer) {
   if (flags.confirm == 0) return;
@@ -127,6 +143,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, assumptions, answer.search.found);
+  answer.corrections = corrections(catalog, assumptions, recipe.backend);
   answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
   confirm(flags, assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
@@ -154,8 +171,11 @@ int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumpt
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
-  if (flags.json) print_json(growth_json(assumptions.slice.name, recipe, growth));
-  if (!flags.json) print_out("{}", growth_text(assumptions.slice.name, recipe, growth));
+  const LaneCorrection peaks = peak_correction(assumptions, recipe.backend);
+  Json json = growth_json(assumptions.slice.name, recipe, growth);
+  json["correction"] = to_json(peaks);
+  if (flags.json) print_json(json);
+  if (!flags.json) print_out("{}{}", growth_text(assumptions.slice.name, recipe, growth), to_text(std::vector{peaks}));
   if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }

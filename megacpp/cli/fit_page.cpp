@@ -74,6 +74,8 @@ std::string fit_page(const FitAnswer& answer) {
   page.table(table_of(answer));
   page.paragraph("* nothing that was compiled is better in both bytes and time");
   if (const std::string note = close_note(answer); !note.empty()) page.paragraph(note);
+  for (const LaneCorrection& lane : answer.corrections)
+    if (lane.correction.samples > 0) page.paragraph(to_text(lane));
   return page.to_text();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "megacpp/catalog/rank.h"
+#include "megacpp/cli/correction_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/grow.h"
 #include "megacpp/fit/search.h"
@@ -28,8 +29,9 @@ struct FitAnswer {
   std::string hardware;  // "v6e:16x16"
   recipe::Recipe recipe;
   fit::LayoutSearch search;
-  std::vector<catalog::Ranked> known;  // of search.found, best first; empty without a catalog
-  std::vector<size_t> front;           // of search.found, by the times that are shown
+  std::vector<catalog::Ranked> known;       // of search.found, best first; empty without a catalog
+  std::vector<LaneCorrection> corrections;  // of the peaks and times that are shown
+  std::vector<size_t> front;                // of search.found, by the times that are shown
   std::vector<launch::Confirmed> confirmed;
   std::string no_confirmation;  // why nothing was run, and what to run instead
   double seconds = 0;           // the search took

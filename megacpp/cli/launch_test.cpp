@@ -14,6 +14,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/plugins/oom_message.h"
@@ -105,7 +106,8 @@ TEST_F(LaunchTest, WhatFitsByEstimateTodayIsTriedAsRequested) {
                    std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
   launch::Launch today(recipe, {});
   today.prepare();
-  const catalog::Signature requested = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
+  const catalog::Signature requested =
+      fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
   const auto launch_after = [&](const char* stage) {
     catalog.record(
@@ -207,9 +209,9 @@ TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
   };
   EXPECT_EQ(rung_after({.code_version = "0.0.9+feed"}), 0u);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("by another build, 0.0.9+feed"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("by another build or machine, 0.0.9+feed"), std::string::npos) << said[0];
   EXPECT_NE(said[0].find("starting as requested"), std::string::npos) << said[0];
-  EXPECT_EQ(rung_after(launch::build_of(recipe)), 1u) << "its own is trusted";
+  EXPECT_EQ(rung_after(launch::build_of(recipe, launch::slice_named("host:1"))), 1u) << "its own is trusted";
   const Json list = Json::parse(testing_support::run_command({"catalog", "list", "--json"}).out);
   EXPECT_EQ(list["entries"].size(), 2u);
   EXPECT_NE(list["entries"][0]["this_build"], list["entries"][1]["this_build"]);
@@ -220,7 +222,8 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                    std::vector<std::string>{"train.steps=1", "train.recompute.A=none", "train.recompute.E=none"});
-  catalog::Signature requested = fit::signature_of(recipe, "host:1", launch::build_of(recipe));
+  catalog::Signature requested =
+      fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   {
     catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
     catalog.record({.signature = requested, .ending = catalog::Ending::fails, .stage = "run step 0"});

@@ -73,16 +73,9 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"largest", largest_json(plan)}};
 }
 
-Json errors_json(const catalog::Errors& errors) { return {{"median", errors.median}, {"worst", errors.worst}}; }
-
 Json correction_json(const PlanReport& r) {
-  const catalog::Correction& c = r.estimate.correction;
-  Json json = {{"lane", r.lane},
-               {"samples", c.samples},
-               {"method", catalog::method_name(c.method)},
-               {"note", r.catalog_note},
-               {"error_as_planned", errors_json(c.before)}};
-  json["error_corrected"] = c.after ? errors_json(*c.after) : Json();
+  Json json = to_json(peak_correction(r));
+  json["note"] = r.catalog_note;
   return json;
 }
 

@@ -169,6 +169,7 @@ void add_memory(report::Page& page, const PlanReport& r) {
   page.figure(chips_picture(r),
               "Bytes at the peak by family against the limit; the chip with the least free memory first.");
   page.table(chips_table(r.estimate.fit));
+  page.paragraph(correction_text(r));
   page.paragraph(
       fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));
   page.heading("The worst chip: " + r.worst().place);

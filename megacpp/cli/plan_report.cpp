@@ -92,6 +92,16 @@ std::string verdict_text(const PlanReport& report) {
   return text;
 }
 
+LaneCorrection peak_correction(const PlanReport& report) {
+  return {report.lane, catalog::kPeakBytes, report.estimate.correction};
+}
+
+std::string correction_text(const PlanReport& report) {
+  if (!report.catalog_note.empty())
+    return fmt::format("Not corrected by measurements of {}: {}.", report.lane, report.catalog_note);
+  return "Of the planned bytes: " + to_text(peak_correction(report)) + ".";
+}
+
 std::string arithmetic_text(const fit::StepTime& time) {
   const double share = time.seconds() > 0 ? time.arithmetic / time.seconds() : 0;
   return fmt::format(

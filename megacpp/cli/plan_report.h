@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/cli/correction_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/estimate.h"
@@ -54,6 +55,11 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
 
 /// "fits: chip 0: data 0 at (0, 0) on host 0 needs 1.00 GiB of 31.24 GiB, 30.24 GiB free"
 std::string verdict_text(const PlanReport& report);
+
+/// Of the peak, by what other launches on the lane measured.
+LaneCorrection peak_correction(const PlanReport& report);
+/// What corrects the peaks and who measured it, or why nothing does, in a sentence.
+std::string correction_text(const PlanReport& report);
 
 /// What is between the arithmetic of a step and its MFU, in a sentence.
 std::string arithmetic_text(const fit::StepTime& time);

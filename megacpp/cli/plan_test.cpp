@@ -206,20 +206,26 @@ TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
 TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   const Json planned = plan_as_json({"--hardware", "v6e:2x2"})["groups"][0];
   catalog::Catalog::open(folder_ / "catalog.sqlite")
-      .record_calibration({.signature = {.hardware = "v6e:2x2", .model = "another"},
-                           .at = "2026-11-15T00:00:00Z",
-                           .lane = "xla v6e",
-                           .quantity = catalog::kPeakBytes,
-                           .parts = {{"weight", 1e9}},
-                           .measured = 1.5e9});
+      .record_calibration(
+          {.signature = {.build = {.code_version = "0.0.9+feed"}, .hardware = "v6e:2x2", .model = "another"},
+           .at = "2026-11-15T00:00:00Z",
+           .lane = "xla v6e",
+           .quantity = catalog::kPeakBytes,
+           .parts = {{"weight", 1e9}},
+           .measured = 1.5e9});
   const Json json = plan_as_json({"--hardware", "v6e:2x2"});
   EXPECT_EQ(json["correction"]["samples"], 1);
+  EXPECT_EQ(json["correction"]["samples_of_this_build"], 0);
+  EXPECT_EQ(json["correction"]["sources"],
+            Json::parse(R"([{"build": "0.0.9+feed", "samples": 1, "this_build": false}])"));
   EXPECT_EQ(json["groups"][0]["planned_bytes"], planned["planned_bytes"]);
   EXPECT_GT(json["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
   EXPECT_LT(json["groups"][0]["free_bytes"], planned["free_bytes"]);
   const Result text = plan({"--hardware", "v6e:2x2"});
   EXPECT_NE(text.out.find("corrected"), std::string::npos);
-  EXPECT_NE(text.out.find("Corrected by 1 measurements of xla v6e"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("peak bytes corrected by 1 measurement of xla v6e (none of this build; 1 of 0.0.9+feed)."),
+            std::string::npos)
+      << text.out;
   const Json without = plan_as_json({"--hardware", "v6e:2x2", "--no-catalog"});
   EXPECT_EQ(without["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
   EXPECT_EQ(plan_as_json({"--hardware", "h100:4"})["correction"]["samples"], 0) << "another lane";

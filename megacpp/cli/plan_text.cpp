@@ -63,16 +63,6 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
          table.to_text();
 }
 
-std::string correction_text(const PlanReport& r) {
-  if (!r.catalog_note.empty()) return fmt::format("Not corrected by measurements of {}: {}.\n", r.lane, r.catalog_note);
-  const catalog::Correction& c = r.estimate.correction;
-  std::string text = fmt::format("Corrected by {} measurements of {}", c.samples, r.lane);
-  if (c.after)
-    text += fmt::format(": these were off by {:.1f}% in the median as planned, {:.1f}% corrected by the others",
-                        100 * c.before.median, 100 * c.after->median);
-  return text + ".\n";
-}
-
 std::string memory_text(const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   std::string text =
@@ -132,7 +122,7 @@ std::string plan_text(const PlanReport& r) {
   if (!axes.empty()) text += "\nAxes of the mesh behind each dimension:\n" + axes;
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r);
+  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r) + "\n";
   text += "\n" + memory_text(r);
   text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);

@@ -35,8 +35,12 @@ std::string layout_line(const launch::Launch& launch, const ir::Mesh& mesh) {
 std::string plan_line(const fit::Estimate& estimate) {
   const fit::ChipGroup& worst = estimate.fit.worst();
   const double seconds = estimate.time.seconds();
-  return fmt::format("plan       {} needs {} of {}{}\n", worst.place, human_bytes(worst.needed()),
-                     human_bytes(worst.limit),
+  const catalog::Correction& correction = estimate.correction;
+  const std::string corrected = correction.samples == 0 ? ""
+                                                        : fmt::format(" (corrected by {} measured, {} of this build)",
+                                                                      correction.samples, correction.own_samples);
+  return fmt::format("plan       {} needs {} of {}{}{}\n", worst.place, human_bytes(worst.needed()),
+                     human_bytes(worst.limit), corrected,
                      seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
 }
 

@@ -26,7 +26,7 @@ namespace megacpp::launch {
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
   std::function<int64_t()> free_memory = runtime::cpu::available_memory_bytes;  // of this process's machine, in bytes
-  std::function<catalog::Build(const recipe::Recipe& recipe)> build = build_of;
+  std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
 };
 
 /// How a process stands between two steps; of several processes the gravest counts.

@@ -20,9 +20,11 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, 
       .slice = std::move(slice),
       .kernels = runtime::backend_named(recipe.backend).estimate_target(recipe, devices, transport),
       .limits = recipe::chip_limits(recipe.hardware, devices),
-      .build = build_of(recipe)};
+      .build = {}};
+  assumptions.build = build_of(recipe, assumptions.slice);
   catalog.use([&](const catalog::Catalog& open) {
-    assumptions.peaks = open.samples(fit::lane_name(assumptions.slice, recipe.backend), catalog::kPeakBytes);
+    assumptions.peaks =
+        open.samples(fit::lane_name(assumptions.slice, recipe.backend), catalog::kPeakBytes, assumptions.build);
   });
   return assumptions;
 }

@@ -15,7 +15,10 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
 
@@ -77,6 +80,16 @@ std::string driver_here() {
   return std::filesystem::exists(kNvidiaDriver, ignored) ? driver_version(base::read_file(kNvidiaDriver)) : "";
 }
 
+/// Threads are ours to give on our own backend; a plugin takes all there are.
+int64_t threads_of_chip(const recipe::Recipe& recipe, int64_t chips) {
+  const int threads = recipe.backend == "xla" ? runtime::available_threads() : runtime::threads_for(recipe);
+  return runtime::cpu::threads_per_chip(threads, chips);
+}
+
+}  // namespace
+
+std::string code_version() { return MEGACPP_VERSION "+" + source_hash(); }
+
 std::string platform_of(const recipe::Recipe& recipe) {
   if (recipe.backend != "xla") return "";
   const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
@@ -93,12 +106,18 @@ std::string platform_of(const recipe::Recipe& recipe) {
   }
 }
 
-}  // namespace
-
-std::string code_version() { return MEGACPP_VERSION "+" + source_hash(); }
-
-catalog::Build build_of(const recipe::Recipe& recipe) {
+catalog::Build program_of(const recipe::Recipe& recipe) {
   return {.code_version = code_version(), .platform = platform_of(recipe)};
+}
+
+catalog::Build build_of(const recipe::Recipe& recipe, const hw::Slice& slice) {
+  catalog::Build build = program_of(recipe);
+  // Devices of a plugin that nothing is known of stand for this machine under a name of their own.
+  const bool is_this_machine = slice.chip.kind == hw::ChipKind::host && slice.chip.name == "host";
+  if (!is_this_machine) return build;
+  build.threads = threads_of_chip(recipe, slice.devices());
+  build.processor = runtime::this_processor().name();
+  return build;
 }
 
 std::string library_id(const std::filesystem::path& file) {

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/processor.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::launch {
@@ -18,15 +19,36 @@ TEST(BuildTest, TheCodeVersionHasTheContentOfTheSources) {
 
 TEST(BuildTest, OwnBackendsAreTheBuildItselfAndPluginsHaveAName) {
   recipe::Recipe recipe;
-  EXPECT_EQ(build_of(recipe), (catalog::Build{.code_version = code_version(), .platform = ""}));
+  EXPECT_EQ(platform_of(recipe), "");
   const testing_support::TemporaryFolder folder;
   base::write_file_atomically(folder / "pjrt_c_api_cpu_plugin.so", "one");
   recipe::apply_overrides(
       recipe, std::vector<std::string>{"backend=xla", "xla.plugin=" + (folder / "pjrt_c_api_cpu_plugin.so").string()});
-  const catalog::Build one = build_of(recipe);
-  EXPECT_TRUE(one.platform.starts_with("plugin cpu")) << one.platform;
+  const std::string one = platform_of(recipe);
+  EXPECT_TRUE(one.starts_with("plugin cpu")) << one;
   base::write_file_atomically(folder / "pjrt_c_api_cpu_plugin.so", "two");
-  EXPECT_NE(build_of(recipe), one) << "another file is another plugin";
+  EXPECT_NE(platform_of(recipe), one) << "another file is another plugin";
+}
+
+TEST(BuildTest, VirtualChipsHaveThreadsAndAProcessorOthersHaveANameOfTheirOwn) {
+  recipe::Recipe recipe;
+  recipe.train.threads = 8;
+  const hw::HostRates rates{.matrix_flops = 1,
+                            .half_depth = 1,
+                            .exponentials_per_second = 1,
+                            .bytes_per_second = 1,
+                            .cores = 8,
+                            .memory = 1 << 20,
+                            .processor = "any",
+                            .date = ""};
+  hw::Slice slice = hw::parse_target("host:2", {.host_rates = [&] { return rates; }});
+  EXPECT_EQ(build_of(recipe, slice), (catalog::Build{.code_version = code_version(),
+                                                     .platform = "",
+                                                     .threads = 4,
+                                                     .processor = runtime::this_processor().name()}));
+  slice.chip.name = "cuda";
+  EXPECT_EQ(build_of(recipe, slice), (catalog::Build{.code_version = code_version()}));
+  EXPECT_EQ(build_of(recipe, hw::parse_target("v6e:2x2")), (catalog::Build{.code_version = code_version()}));
 }
 
 TEST(BuildTest, ALibraryIsKnownByItsBuildIdOrItsBytes) {

@@ -13,6 +13,7 @@
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
 namespace {
@@ -81,30 +82,39 @@ void check_features(const std::string& features, Notes& notes) {
         notes.check_setting(std::string(feature.key) + word.substr(feature.word.size()));
 }
 
-/// "plugin cpu 0.6.1 (build 77aa)" for the plugin of that name which is here.
-std::string platform_here(const std::string& platform) {
-  std::istringstream words(platform);
-  std::string plugin, kind;
-  words >> plugin >> kind;
+}  // namespace
+
+std::string platform_here(const std::string& kind) {
   recipe::Recipe recipe;
   recipe.backend = "xla";
   recipe.xla.plugin = kind;
-  return runtime::plugins::kind_named(kind) ? build_of(recipe).platform : "";
+  return runtime::plugins::kind_named(kind) ? platform_of(recipe) : "";
 }
 
-}  // namespace
+ThisBuild::ThisBuild(std::function<std::string(const std::string& kind)> platform)
+    : platform_(std::move(platform)), processor_(runtime::this_processor().name()) {}
 
-bool is_of_this_build(const catalog::Signature& signature) {
+/// "plugin cpu 0.6.1 (build 77aa)": whether that is the plugin of its kind which is here.
+bool ThisBuild::has_platform(const std::string& platform) const {
+  std::istringstream words(platform);
+  std::string plugin, kind;
+  words >> plugin >> kind;
+  if (!platforms_.contains(kind)) platforms_[kind] = platform_(kind);
+  return platform == platforms_[kind];
+}
+
+bool ThisBuild::wrote(const catalog::Signature& signature) const {
   const catalog::Build& build = signature.build;
   if (build.code_version != code_version()) return false;
-  return build.platform.empty() || build.platform == platform_here(build.platform);
+  if (!build.processor.empty() && build.processor != processor_) return false;
+  return build.platform.empty() || has_platform(build.platform);
 }
 
-std::vector<std::string> notes_of(const catalog::Entry& entry) {
+std::vector<std::string> ThisBuild::notes_of(const catalog::Entry& entry) const {
   const catalog::Signature& signature = entry.signature;
   Notes notes;
-  if (!is_of_this_build(signature))
-    notes.add(fmt::format("learnt by another build ({}): a launch estimates again before it trusts this",
+  if (!wrote(signature))
+    notes.add(fmt::format("learnt by another build or machine ({}): a launch estimates again before it trusts this",
                           catalog::to_text(signature.build)));
   check_hardware(signature.hardware, notes);
   notes.check_settings("layout.", signature.layout);

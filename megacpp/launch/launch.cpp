@@ -86,7 +86,8 @@ plan::Changes changes_of(const catalog::Start& start) {
 }
 
 std::string started_text(const catalog::Remembered& known) {
-  const std::string by = known.other_build ? " by another build, " + catalog::to_text(*known.other_build) : "";
+  const std::string by =
+      known.other_build ? " by another build or machine, " + catalog::to_text(*known.other_build) : "";
   return fmt::format("as requested this did not fit on {}{}; it ran at rung {} with {}", known.start->at.substr(0, 10),
                      by, known.start->rung, fit::to_text(changes_of(*known.start)));
 }
@@ -116,6 +117,10 @@ fit::Assumptions Launch::agreed_assumptions() {
       assumptions_for(requested_, slice_for(requested_, agreement_), catalog_, agreement_.transport());
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
+  // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
+  catalog::Build& build = assumptions.build;
+  build.processor = agreement_.from_coordinator("processor", [&] { return build.processor; });
+  build.threads = std::stoll(agreement_.from_coordinator("threads", [&] { return std::to_string(build.threads); }));
   return assumptions;
 }
 

@@ -14,18 +14,19 @@ using base::Json;
 Json parse(const std::string& text) { return base::parse_json(text, base::Code::E9001, "a fact of another process"); }
 
 Json json_of(const catalog::Signature& signature) {
-  return {signature.build.code_version, signature.build.platform, signature.hardware, signature.model,
-          signature.model_hash,         signature.layout,         signature.features, signature.shape};
+  const catalog::Build& build = signature.build;
+  return {build.code_version, build.platform,       build.threads,    build.processor,    signature.hardware,
+          signature.model,    signature.model_hash, signature.layout, signature.features, signature.shape};
 }
 
 catalog::Signature signature_of(const Json& json) {
-  return {.build = {.code_version = json.at(0), .platform = json.at(1)},
-          .hardware = json.at(2),
-          .model = json.at(3),
-          .model_hash = json.at(4),
-          .layout = json.at(5),
-          .features = json.at(6),
-          .shape = json.at(7)};
+  return {.build = {.code_version = json.at(0), .platform = json.at(1), .threads = json.at(2), .processor = json.at(3)},
+          .hardware = json.at(4),
+          .model = json.at(5),
+          .model_hash = json.at(6),
+          .layout = json.at(7),
+          .features = json.at(8),
+          .shape = json.at(9)};
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(SharedFactsTest, RatesArriveToTheBit) {
 
 TEST(SharedFactsTest, SamplesArriveWhole) {
   const std::vector<catalog::Sample> samples = {
-      {.signature = {.build = {.code_version = "0.1.0+a", .platform = "plugin cpu"},
+      {.signature = {.build = {.code_version = "0.1.0+a", .platform = "plugin cpu", .threads = 2, .processor = "EPYC"},
                      .hardware = "host:2",
                      .model = "tiny",
                      .model_hash = "77",

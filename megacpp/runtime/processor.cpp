@@ -24,6 +24,12 @@ const std::string& Processor::field(const std::string& name) const {
   return found == fields_.end() ? kNone : found->second;
 }
 
+std::string Processor::name() const {
+  if (const std::string& model = field("model name"); !model.empty()) return model;
+  const std::string& part = field("CPU part");
+  return part.empty() ? "" : "Arm implementer " + field("CPU implementer") + " part " + part;
+}
+
 int available_threads() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -15,6 +15,8 @@ class Processor {
   explicit Processor(std::istream& cpuinfo);
 
   const std::string& field(const std::string& name) const;
+  /// "AMD EPYC 9654 96-Core Processor", "Arm implementer 0x41 part 0xd0c"; empty where nothing names it.
+  std::string name() const;
 
  private:
   std::map<std::string, std::string> fields_;

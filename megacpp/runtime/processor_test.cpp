@@ -18,6 +18,13 @@ TEST(ProcessorTest, FieldsAreThoseOfTheFirstCore) {
   EXPECT_EQ(first.field("CPU part"), "");
 }
 
+TEST(ProcessorTest, ItsNameIsTheModelsOrThePartsNumbers) {
+  std::istringstream x86("model name\t: EPYC 9654\n"), arm("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"), none("");
+  EXPECT_EQ(Processor(x86).name(), "EPYC 9654");
+  EXPECT_EQ(Processor(arm).name(), "Arm implementer 0x41 part 0xd0c");
+  EXPECT_EQ(Processor(none).name(), "");
+}
+
 TEST(ProcessorTest, NothingHasNoFields) {
   std::istringstream nothing(""), odd(": 1\nno colon\n");
   EXPECT_EQ(Processor(nothing).field("processor"), "");

@@ -22,13 +22,6 @@ namespace {
 
 using base::Json;
 
-std::string processor_name() {
-  const Processor processor = this_processor();
-  if (const std::string& model = processor.field("model name"); !model.empty()) return model;
-  const std::string& part = processor.field("CPU part");
-  return part.empty() ? "" : "Arm implementer " + processor.field("CPU implementer") + " part " + part;
-}
-
 /// Of the machine, or of the container around us if that is less.
 int64_t memory_bytes() {
   int64_t bytes = 0, limit = 0;
@@ -83,7 +76,7 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
-    const bool is_ours = rates.processor == processor_name() && rates.cores == available_threads();
+    const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads();
     const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
@@ -103,7 +96,7 @@ hw::HostRates measure_host_rates() {
           .bytes_per_second = measure_copies(pool),
           .cores = available_threads(),
           .memory = memory_bytes(),
-          .processor = processor_name(),
+          .processor = this_processor().name(),
           .date = today()};
 }
 
