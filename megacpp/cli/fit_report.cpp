@@ -101,12 +101,15 @@ Json found_json(const Found& one) {
 std::string confirmed_text(const FitAnswer& answer) {
   if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
   if (answer.confirmed.empty()) return {};
-  TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off"});
-  for (const launch::Confirmed& one : answer.confirmed)
+  TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off", "outcome"});
+  for (const launch::Confirmed& one : answer.confirmed) {
+    const std::optional<double> seconds = one.measured_seconds;
     table.add({answer.search.found[one.found].layout, std::to_string(one.planned_bytes),
-               std::to_string(one.measured_bytes), human_seconds(one.predicted_seconds),
-               human_seconds(one.measured_seconds),
-               fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / one.measured_seconds - 1))});
+               one.measured_bytes ? std::to_string(*one.measured_bytes) : "-", human_seconds(one.predicted_seconds),
+               seconds ? human_seconds(*seconds) : "-",
+               seconds ? fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / *seconds - 1)) : "-",
+               one.out_of_memory.empty() ? "ran" : "out of memory: " + one.out_of_memory});
+  }
   return "\n" + table.to_text();
 }
 
@@ -188,6 +191,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   }
   text += "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n";
   if (const std::string note = close_note(answer); !note.empty()) text += note + "\n";
+  text += to_text(answer.corrections);
   text += "\nto run one:\n" + words;
   text += "\n" + scatter_text(answer);
   return text + confirmed_text(answer);
@@ -229,6 +233,8 @@ std::string scatter_text(const FitAnswer& answer) {
 Json fit_json(const FitAnswer& answer) {
   const fit::LayoutSearch& search = answer.search;
   Json dropped = Json::array(), found = Json::array(), front = Json::array(), confirmed = Json::array();
+  Json corrections = Json::array();
+  for (const LaneCorrection& lane : answer.corrections) corrections.push_back(to_json(lane));
   for (const fit::Dropped& one : search.dropped) dropped.push_back({{"reason", one.reason}, {"layouts", one.layouts}});
   const std::vector<size_t> order = answer.order();
   for (size_t place = 0; place < order.size(); ++place) {
@@ -244,15 +250,17 @@ Json fit_json(const FitAnswer& answer) {
   for (const launch::Confirmed& one : answer.confirmed)
     confirmed.push_back({{"layout", search.found[one.found].layout},
                          {"planned_peak_bytes", one.planned_bytes},
-                         {"measured_peak_bytes", one.measured_bytes},
+                         {"measured_peak_bytes", one.measured_bytes ? Json(*one.measured_bytes) : Json()},
                          {"predicted_step_seconds", one.predicted_seconds},
-                         {"measured_step_seconds", one.measured_seconds}});
+                         {"measured_step_seconds", one.measured_seconds ? Json(*one.measured_seconds) : Json()},
+                         {"out_of_memory", one.out_of_memory}});
   Json json = {{"name", answer.recipe.name},  {"hardware", answer.hardware},
                {"fits", search.fits()},       {"considered", search.considered},
                {"legal", search.variants},    {"compiled", search.found.size()},
                {"not_compiled", search.left}, {"dropped", dropped},
                {"candidates", found},         {"front", front},
-               {"confirmed", confirmed},      {"seconds", answer.seconds}};
+               {"confirmed", confirmed},      {"corrections", corrections},
+               {"seconds", answer.seconds}};
   if (!answer.no_confirmation.empty()) json["no_confirmation"] = answer.no_confirmation;
   return json;
 }

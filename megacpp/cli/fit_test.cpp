@@ -183,6 +183,22 @@ TEST_F(FitCommandTest, WhatNothingMeetsEndsWithTheFrontierAndTheRoles) {
   EXPECT_EQ(grown_in(std::to_string(least)).status, 0);
 }
 
+TEST_F(FitCommandTest, AConfirmationThatRunsOutOfMemoryIsARowLikeAnyOther) {
+  const std::vector<std::string> words = {
+      "--hardware", "host:2", "--tries", "4", "--confirm", "2", "--set", "hardware.fail_allocation=[chip 0 step 1]"};
+  const CommandResult text = fit(words);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("out of memory: runtime allocation, chip 0"), std::string::npos) << text.out;
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const Json json = Json::parse(fit(as_json).out);
+  ASSERT_EQ(json["confirmed"].size(), 2U) << "the second is run, too";
+  EXPECT_TRUE(json["confirmed"][0]["measured_step_seconds"].is_null());
+  EXPECT_GT(json["confirmed"][0]["planned_peak_bytes"], 0);
+  const Json list = Json::parse(testing_support::run_command({"catalog", "list", "--json"}).out);
+  EXPECT_EQ(list["entries"][0]["outcome"], "fails");
+}
+
 TEST_F(FitCommandTest, MistakesGetACodeAndTheNextStep) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"--hardware", "v6f:2x2"}, "E1601"},

@@ -4,6 +4,7 @@
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/launch/start.h"
 #include "megacpp/train/pace.h"
@@ -11,26 +12,43 @@
 
 namespace megacpp::launch {
 
+namespace {
+
+/// A few steps of the estimate, and what the catalog is told of them.
+Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, UsersCatalog& catalog) {
+  const recipe::Recipe& recipe = estimate.recipe;
+  const data::TextCorpus corpus = data::load_text(recipe.data.text);
+  const data::Batches batches(corpus, train::batch_options(recipe));
+  const StartedRun started = start(estimate);
+  const std::vector<train::StepReport> reports = train::train({recipe, *started.compiled, batches, *started.run});
+  const std::optional<double> seconds = train::pace_of(reports).step_seconds();
+  const ChipReport worst = worst_first(*started.run).front();
+  const Measured measured = measured_of("confirm", estimate, *started.run, seconds);
+  catalog.use([&](catalog::Catalog& open) { remember_measured(open, estimate, lane, 0, measured); });
+  return {.planned_bytes = worst.memory.planned_peak_bytes.value(),
+          .measured_bytes = worst.memory.measured_peak_bytes,
+          .measured_seconds = seconds};
+}
+
+}  // namespace
+
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog) {
   recipe::Recipe recipe = candidate.recipe;
   recipe.backend = "cpu";
   recipe.train.steps = kConfirmSteps;
   recipe.train.log_every = 1;
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
-  const data::TextCorpus corpus = data::load_text(recipe.data.text);
-  const data::Batches batches(corpus, train::batch_options(recipe));
-  const StartedRun started = start(estimate);
-  const std::vector<train::StepReport> reports = train::train({recipe, *started.compiled, batches, *started.run});
-  const train::Pace pace = train::pace_of(reports);
-  const ChipReport worst = worst_first(*started.run).front();
-  const Measured measured = measured_of("confirm", estimate, *started.run, pace.step_seconds());
-  catalog.use([&](catalog::Catalog& open) {
-    remember_measured(open, estimate, fit::lane_name(assumptions.slice, recipe.backend), 0, measured);
-  });
-  return {.planned_bytes = worst.memory.planned_peak_bytes.value(),
-          .measured_bytes = worst.memory.measured_peak_bytes.value(),
-          .predicted_seconds = candidate.time.seconds(),
-          .measured_seconds = pace.step_seconds().value()};
+  Confirmed confirmed;
+  try {
+    confirmed = run_estimate(estimate, fit::lane_name(assumptions.slice, recipe.backend), catalog);
+  } catch (const memory::OutOfMemory& failure) {
+    const catalog::OomReport report = make_report(estimate, failure, {});
+    catalog.use([&](catalog::Catalog& open) { remember_failure(open, estimate, 0, report); });
+    confirmed.planned_bytes = estimate.fit.worst().planned;
+    confirmed.out_of_memory = report.oom_class + (report.chip.empty() ? "" : ", " + report.chip);
+  }
+  confirmed.predicted_seconds = candidate.time.seconds();
+  return confirmed;
 }
 
 }  // namespace megacpp::launch

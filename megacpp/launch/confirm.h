@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/search.h"
@@ -15,14 +17,16 @@ namespace megacpp::launch {
 struct Confirmed {
   size_t found = 0;  // index into LayoutSearch::found
   int64_t planned_bytes = 0;
-  int64_t measured_bytes = 0;
-  double predicted_seconds = 0;  // of a step
-  double measured_seconds = 0;   //
+  double predicted_seconds = 0;                // of a step
+  std::optional<int64_t> measured_bytes = {};  // absent where memory ran out, as the next
+  std::optional<double> measured_seconds = {};
+  std::string out_of_memory = {};  // class of the failure and chip: "runtime allocation, chip 1: data 1"; empty: it ran
 };
 
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
 
 /// Weights, data and steps as in a training run on our CPU backend; nothing is kept but what the catalog is told.
+/// Memory that runs out is an answer like any other.
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog);
 
 }  // namespace megacpp::launch
