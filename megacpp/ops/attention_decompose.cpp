@@ -93,8 +93,9 @@ class Blocks {
 
   Scores scores(const QueryBlock& block) const {
     const int64_t keys_begin = block.keys.begin, keys_size = block.keys.end - keys_begin;
-    const ValueId mask = mask_of_positions(b_, mask_, part(b_, query_positions_, 0, block.first, block.size),
-                                           part(b_, key_positions_, 0, keys_begin, keys_size));
+    const ValueId query_positions = part(b_, query_positions_, 0, block.first, block.size);
+    const ValueId key_positions = part(b_, key_positions_, 0, keys_begin, keys_size);
+    const ValueId mask = mask_of_positions(b_, mask_, query_positions, key_positions);
     const ir::Shape pairs = {z_.b, block.size, keys_size};
     ValueId seen = b_.broadcast(mask, pairs, {1, 2});
     if (tokens_.documents) {
@@ -104,8 +105,8 @@ class Blocks {
       const ValueId same = b_.compare(left, b_.broadcast(of_keys, pairs, {0, 2}), "eq");
       seen = b_.select(same, seen, b_.constant_like(0, seen));
     }
-    const ValueId products =
-        b_.wide_dot(queries(block, operands_[0]), keys(block, operands_[1]), {{4}, {3}, {0, 2}, {0, 2}});
+    const ValueId q = queries(block, operands_[0]);
+    const ValueId products = b_.wide_dot(q, keys(block, operands_[1]), {{4}, {3}, {0, 2}, {0, 2}});
     const ValueId spread = b_.broadcast(seen, b_.shape(products), {0, 2, 4});
     const ValueId visible = b_.compare(spread, b_.constant_like(0, spread), "gt");
     const ValueId hidden = b_.constant_like(kHiddenScore, products);
@@ -200,8 +201,9 @@ std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>&
     // The highest score alone contributes one, so this changes nothing but rows that see nothing.
     const ValueId total = b.reduce_sum(p, {4});
     const ValueId sum = b.max(total, b.constant_like(1, total));
+    const ValueId weights = b.convert(p, blocks.dtype());
     const ValueId mixed =  // [b,K,s,g,d]
-        b.wide_dot(b.convert(p, blocks.dtype()), blocks.keys(block, operands[2]), {{4}, {1}, {0, 1}, {0, 2}});
+        b.wide_dot(weights, blocks.keys(block, operands[2]), {{4}, {1}, {0, 1}, {0, 2}});
     outs.push_back(blocks.to_heads(b.div(mixed, b.broadcast(sum, b.shape(mixed), {0, 1, 2, 3}))));
     const ValueId lse = b.transpose(b.add(highest, b.log(sum)), {0, 1, 3, 2});
     lses.push_back(b.reshape(lse, {z.b, z.heads, block.size}));
@@ -214,7 +216,8 @@ std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<Valu
                                               const ir::Attrs& attrs) {
   const Blocks blocks(b, operands, kAttentionGradOperands, attrs);
   const DType dtype = blocks.dtype();
-  const ValueId products = b.mul(b.convert(operands[5], DType::f32), b.convert(operands[3], DType::f32));
+  const ValueId wide_dout = b.convert(operands[5], DType::f32);
+  const ValueId products = b.mul(wide_dout, b.convert(operands[3], DType::f32));
   const ValueId deltas = b.transpose(b.reduce_sum(products, {3}), {0, 2, 1});  // [b,H,s]
   std::vector<ValueId> dqs;
   KeySums dk(b, blocks.dims().t), dv(b, blocks.dims().t);

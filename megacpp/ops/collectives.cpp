@@ -125,9 +125,10 @@ HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
 
 HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
   return each(args, [&](const HloValue& x, size_t i) {
+    const std::string groups = group_attrs(w, args.attrs());
     return w.ops("reduce_scatter", std::span(&x, 1),
-                 "scatter_dimension = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
-                     group_attrs(w, args.attrs()) + ", use_global_device_ids",
+                 "scatter_dimension = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " + groups +
+                     ", use_global_device_ids",
                  {args.result(i)}, w.scalar_region("add", x.type.element))[0];
   });
 }
@@ -135,8 +136,9 @@ HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
 HloResults hlo_all_reduce(HloWriter& w, const HloArgs& args) {
   const std::string_view kind = args.attrs().text("kind") == "sum" ? "add" : "maximum";
   return each(args, [&](const HloValue& x, size_t i) {
-    return w.ops("all_reduce", std::span(&x, 1), group_attrs(w, args.attrs()) + ", use_global_device_ids",
-                 {args.result(i)}, w.scalar_region(kind, x.type.element))[0];
+    const std::string groups = group_attrs(w, args.attrs());
+    return w.ops("all_reduce", std::span(&x, 1), groups + ", use_global_device_ids", {args.result(i)},
+                 w.scalar_region(kind, x.type.element))[0];
   });
 }
 

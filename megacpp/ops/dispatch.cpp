@@ -242,7 +242,8 @@ HloValue rows_of_choices(HloWriter& w, const HloValue& rows, const HloValue& slo
   const ir::Shape& s = rows.type.shape;
   int64_t count = 1;
   for (size_t d = 2; d + 1 < s.size(); ++d) count *= s[d];
-  return w.take_rows(w.reshape(rows, {s[0], s[1], count, s.back()}), w.reshape(slots, as_choices(slots)), 2);
+  const HloValue flat = w.reshape(rows, {s[0], s[1], count, s.back()});
+  return w.take_rows(flat, w.reshape(slots, as_choices(slots)), 2);
 }
 
 // Reading the row of each slot's choice is faster than writing rows to slots: only numbers of choices are scattered.
@@ -251,10 +252,12 @@ HloResults hlo_dispatch(HloWriter& w, const HloArgs& args) {
   const ir::Shape choices = as_choices(slots), result = args.result().shape;
   const int64_t k = slots.type.shape[3], rows = chunk_rows(args.view.results[0]);
   const HloType numbers{"i32", choices};
-  const HloValue from_one = w.binary("add", w.iota(numbers, 2), w.constant(1, numbers));
+  const HloValue from_zero = w.iota(numbers, 2);
+  const HloValue from_one = w.binary("add", from_zero, w.constant(1, numbers));
   ir::Shape column = choices;
   column.push_back(1);
-  const HloValue placed = w.add_rows(w.reshape(from_one, column), w.reshape(slots, choices), rows, 2);
+  const HloValue numbered = w.reshape(from_one, column);
+  const HloValue placed = w.add_rows(numbered, w.reshape(slots, choices), rows, 2);
   const HloValue choice =
       w.reshape(w.binary("subtract", placed, w.constant(1, placed.type)), {choices[0], choices[1], rows});
   // Division rounds to zero: -1, nobody's, must not become token 0.

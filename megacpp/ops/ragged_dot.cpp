@@ -205,7 +205,8 @@ std::vector<Sample> weight_samples() {
 // x[b,c,E,r,h] with zeros in the rows beyond counts[b,c,E].
 HloValue used_rows(HloWriter& w, const HloValue& x, const HloValue& counts) {
   const HloType places{"i32", x.type.shape};
-  const HloValue is_used = w.compare(w.iota(places, 3), w.broadcast(counts, x.type.shape, {0, 1, 2}), "LT");
+  const HloValue row = w.iota(places, 3);
+  const HloValue is_used = w.compare(row, w.broadcast(counts, x.type.shape, {0, 1, 2}), "LT");
   return w.select(is_used, x, w.constant(0, x.type));
 }
 
@@ -218,7 +219,8 @@ HloValue rows_of_expert(HloWriter& w, const HloValue& x, const HloValue& ends, c
   };
   const HloValue row = w.iota(places, 2), end = of_expert(ends);
   const HloValue from_first = w.compare(row, w.binary("subtract", end, of_expert(counts)), "GE");
-  return w.select(w.binary("and", from_first, w.compare(row, end, "LT")), x, w.constant(0, x.type));
+  const HloValue is_own = w.binary("and", from_first, w.compare(row, end, "LT"));
+  return w.select(is_own, x, w.constant(0, x.type));
 }
 
 HloValue matrix_of_expert(HloWriter& w, const HloValue& matrices, int64_t expert) {

@@ -53,11 +53,13 @@ HloValue high_word(HloWriter& w, const HloValue& wide) {
 void philox_round(HloWriter& w, Counter& c, uint32_t k0, uint32_t k1) {
   const HloType wide{"ui64", c.c0.type.shape};
   const auto product = [&](const HloValue& word, uint32_t by) {
-    return w.binary("multiply", w.convert(word, "ui64"), w.word(by, wide));
+    const HloValue widened = w.convert(word, "ui64");
+    return w.binary("multiply", widened, w.word(by, wide));
   };
   const HloValue p0 = product(c.c0, base::Philox::kMultiplier0), p1 = product(c.c2, base::Philox::kMultiplier1);
   const auto mixed = [&](const HloValue& high, const HloValue& word, uint32_t key) {
-    return w.binary("xor", w.binary("xor", high, word), w.word(key, word.type));
+    const HloValue both = w.binary("xor", high, word);
+    return w.binary("xor", both, w.word(key, word.type));
   };
   c = {mixed(high_word(w, p1), c.c1, k0), w.convert(p1, "ui32"), mixed(high_word(w, p0), c.c3, k1),
        w.convert(p0, "ui32")};
@@ -83,10 +85,12 @@ HloResults write_random(HloWriter& w, const HloArgs& args) {
   const Counter c =
       philox_words(w, w.binary("shift_right_logical", element, w.word(2, words)), args.operands[0], philox);
   const HloValue place = w.binary("and", element, w.word(3, words));
-  const HloValue is_odd = w.compare(w.binary("and", place, w.word(1, words)), w.word(1, words), "EQ");
+  const HloValue parity = w.binary("and", place, w.word(1, words));
+  const HloValue is_odd = w.compare(parity, w.word(1, words), "EQ");
   const HloValue is_late = w.compare(place, w.word(2, words), "GE");  // in the second pair of words
   const auto unit = [&](const HloValue& word) {
-    const HloValue middle = w.binary("add", w.convert(word, "f32"), w.constant(0.5, numbers));
+    const HloValue number = w.convert(word, "f32");
+    const HloValue middle = w.binary("add", number, w.constant(0.5, numbers));
     return w.binary("multiply", middle, w.constant(0x1p-32, numbers));
   };
   const HloValue even = w.select(is_late, c.c2, c.c0), odd = w.select(is_late, c.c3, c.c1);
@@ -96,8 +100,10 @@ HloResults write_random(HloWriter& w, const HloArgs& args) {
   }
   const HloValue log = w.unary("log", unit(even));
   const HloValue radius = w.unary("sqrt", w.binary("multiply", log, w.constant(-2, numbers)));
-  const HloValue angle = w.binary("multiply", unit(odd), w.constant(2 * std::numbers::pi, numbers));
-  const HloValue direction = w.select(is_odd, w.unary("sine", angle), w.unary("cosine", angle));
+  const HloValue turn = unit(odd);
+  const HloValue angle = w.binary("multiply", turn, w.constant(2 * std::numbers::pi, numbers));
+  const HloValue sine = w.unary("sine", angle);
+  const HloValue direction = w.select(is_odd, sine, w.unary("cosine", angle));
   return {w.reshape(w.binary("multiply", radius, direction), args.result().shape)};
 }
 

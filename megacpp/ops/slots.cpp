@@ -185,7 +185,8 @@ HloResults hlo_token_choice(HloWriter& w, const HloArgs& args) {
     const HloValue counts = w.reduce(one_hot, {2}, "add");
     first = of_expert(w.binary("subtract", w.cumsum(counts, 2, false), counts));
   }
-  return {w.reshape(w.select(is_placed, w.binary("add", first, position), number(-1)), args.result().shape)};
+  const HloValue slot = w.binary("add", first, position);
+  return {w.reshape(w.select(is_placed, slot, number(-1)), args.result().shape)};
 }
 
 // Sorted by (score, time), the last one that fits is the bar that others are held to.
@@ -212,7 +213,8 @@ HloResults hlo_expert_choice(HloWriter& w, const HloArgs& args) {
     return w.broadcast(w.reshape(last, {shape[0], shape[2]}), shape, {0, 2});
   };
   const HloValue score_bar = bar(0), time_bar = bar(1);
-  const HloValue is_tie = w.binary("and", w.compare(scores, score_bar, "EQ"), w.compare(times, time_bar, "LE"));
+  const HloValue is_equal = w.compare(scores, score_bar, "EQ");
+  const HloValue is_tie = w.binary("and", is_equal, w.compare(times, time_bar, "LE"));
   return {w.binary("or", w.compare(scores, score_bar, "GT"), is_tie)};
 }
 
