@@ -79,6 +79,11 @@ class Differentiator {
     if (!op.grad) return;
     for (size_t r = op.statistics_from; r < cotangents.size(); ++r)
       MEGACPP_CHECK(!cotangents[r].has_value()) << "a cotangent reaches statistic " << r << " of " << op.name;
+    // The rule has no gradient for these: one that is wanted would silently be zero.
+    for (const ops::ConstantOperand& constant : op.constant_operands)
+      MEGACPP_CHECK(constant.operand >= node.operands.size() || !needed_[node.operands[constant.operand].index])
+          << "a gradient is wanted through operand " << constant.operand << " of " << op.name << " in "
+          << (node.scope.empty() ? "no scope" : node.scope) << ", which its record calls constant: " << constant.reason;
     enter_block(node.scope);
     const ops::Cotangents gradients = splice_gradient(op, node, cotangents);
     builder.set_scope(node.scope);

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/base/error.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/verify.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/tensors.h"
 
@@ -214,6 +216,23 @@ TEST(DifferentiateTest, StackEqualsFiniteDifferences) {
   const Inputs inputs = testing_support::random_inputs(stack.graph, "stack");
   add_gradients(stack.graph, stack.loss);
   expect_finite_differences(stack.graph, inputs);
+}
+
+// The rule would answer with nothing, which means zero.
+TEST(DifferentiateTest, AGradientThroughAConstantOperandIsOurDefect) {
+  ir::Graph graph("rotated");
+  ops::Builder b(graph);
+  const ValueId x = b.input("x", {kF32, {1, 2, 1, 4}}, ir::Role::activation);
+  const ValueId cos = b.input("cos", {kF32, {2, 2}}, ir::Role::weight);
+  const ValueId sin = b.input("sin", {kF32, {2, 2}}, ir::Role::batch);
+  const ValueId loss = b.reduce_sum(b.one("rope", {x, cos, sin}), {0, 1, 2, 3});
+  const ValueId one = b.constant(1.0);
+  EXPECT_NO_THROW(differentiate(graph, {{loss, one}}, {x}, {}));
+  const base::Problem problem = testing_support::problem_of(base::Code::E9001, [&] {
+    differentiate(graph, {{loss, one}}, {x, cos}, {});
+  });
+  for (const char* part : {"operand 1 of rope", "cosines of positions"})
+    EXPECT_NE((problem.where + problem.got).find(part), std::string::npos) << problem.where << "\n" << problem.got;
 }
 
 }  // namespace

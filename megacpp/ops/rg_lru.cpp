@@ -254,6 +254,8 @@ OpDef rg_lru_def() {
     return factors_from(view, inputs + continues_names(view, kForwardOperands) + " -> " + x, "s");
   };
   def.grad = rg_lru_cotangents;
+  def.constant_operands = {
+      {kForwardOperands, "whether the run before is continued: yes or no, which no parameter moves"}};
   def.cost = [](const NodeView& view) { return Cost{16.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = forward_reference;
   def.decompose = decompose_forward;
