@@ -13,19 +13,17 @@
 #include "megacpp/ops/verify.h"
 #include "megacpp/optim/update.h"
 #include "tests/support/tensors.h"
+#include "tests/support/update_parameters.h"
 
 namespace megacpp::optim {
 namespace {
 
-using blocks::Init;
 using blocks::Parameter;
 using ops::Rounding;
 using ops::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-const std::vector<Parameter> kParameters = {{"embed.weight", {3, 2}, {}, Init::normal(1.0)},
-                                            {"block00.A.norm.weight", {4}, {}, Init::ones(), false},
-                                            {"block01.E.expert_bias", {4}, {}, Init::zeros(), false, false}};
+const std::vector<Parameter> kParameters = testing_support::update_parameters();
 
 // One weight: what it was, its clipped gradient, its state, which the formula replaces.
 struct Element {

@@ -9,22 +9,18 @@
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "tests/support/tensors.h"
+#include "tests/support/update_parameters.h"
 
 namespace megacpp::optim {
 namespace {
 
-using blocks::Init;
-using blocks::Parameter;
 using ops::Rounding;
 using ops::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-const std::vector<Parameter> kUpdated = {{"embed.weight", {3, 2}, {}, Init::normal(1.0)},
-                                         {"block00.A.norm.weight", {4}, {}, Init::ones(), false},
-                                         {"block01.E.expert_bias", {4}, {}, Init::zeros(), false, false}};
-
 ir::Graph default_update(std::vector<BiasBalance> balances = {}) {
-  return build_update(all_optimizers()[0], {}, {.parameters = kUpdated, .balances = std::move(balances)});
+  return build_update(all_optimizers()[0], {},
+                      {.parameters = testing_support::update_parameters(), .balances = std::move(balances)});
 }
 
 TEST(UpdateTest, EveryStateIsDonatedToItsSuccessor) {

@@ -9,6 +9,7 @@
 // results stored in bf16 on any way to the gradient, so that it grows with the model's depth.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,8 +24,9 @@ inline constexpr double kHalfRoundoff = 0x1p-8;
 inline constexpr double kCancellation = 4;
 
 struct GradientRun {
-  std::map<std::string, std::vector<float>> gradients;  // by parameter
-  std::map<std::string, int64_t> roundings;             // by parameter: in a row on the way to its gradient
+  std::map<std::string, std::vector<float>> gradients;     // by parameter
+  std::map<std::string, int64_t> roundings;                // by parameter: in a row on the way to its gradient
+  std::map<std::string, std::vector<float>> expert_loads;  // by block: requests that each expert got
 };
 
 /// One micro-batch of random tokens on one chip, with weights by the recipe's seed, in its precision.
@@ -33,5 +35,11 @@ GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend
 /// One line for each gradient of the bf16 run that is missing, equal to the f32 one to the bit, or off by more than
 /// kCancellation * sqrt(roundings) * kHalfRoundoff, by Euclidean norm.
 std::string half_precision_problems(const GradientRun& half, const GradientRun& single);
+
+using RunOfSeed = std::function<GradientRun(int64_t seed)>;
+/// The same at seed 1. A router whose scores are nearly equal may choose another expert in bf16, and gradients of
+/// another choice are no rounding error: then, and only then, the next seed is taken, up to `seeds`, and the test says
+/// so.
+std::string half_precision_problems(const RunOfSeed& half, const RunOfSeed& single, int64_t seeds);
 
 }  // namespace megacpp::testing_support

@@ -20,6 +20,7 @@
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
+#include "tests/support/relative_error.h"
 
 namespace megacpp::testing_support {
 namespace {
@@ -80,18 +81,6 @@ class Differences {
 
 double relative(double got, double wanted) { return std::fabs(got - wanted) / (wanted == 0 ? 1.0 : std::fabs(wanted)); }
 
-/// Tensors that are zero in one run are measured by their own size.
-double relative(const std::vector<float>& got, const std::vector<float>& wanted) {
-  if (got.size() != wanted.size()) return INFINITY;
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double a = static_cast<double>(got[i]), b = static_cast<double>(wanted[i]);
-    error += (a - b) * (a - b);
-    norm += b * b;
-  }
-  return std::sqrt(norm > 0 ? error / norm : error);
-}
-
 void compare_steps(const train::StepReport& got, const train::StepReport& wanted, const Tolerances& tolerances,
                    Differences& differences) {
   const std::string step = fmt::format("step {}: ", wanted.step);
@@ -143,7 +132,7 @@ TrainingRun train_recipe(recipe::Recipe recipe, const runtime::Backend& backend,
 void compare_tensors(const Tensors& got, const Tensors& wanted, double tolerance, Differences& differences) {
   for (const auto& [name, values] : wanted) {
     const auto ours = got.find(name);
-    differences.check(name, ours == got.end() ? INFINITY : relative(ours->second, values), tolerance);
+    differences.check(name, ours == got.end() ? INFINITY : relative_error(ours->second, values), tolerance);
   }
 }
 
