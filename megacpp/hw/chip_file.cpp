@@ -11,6 +11,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/hw/chip_keys.h"
 #include "megacpp/hw/yaml_reader.h"
+#include "megacpp/schema/next_for_kind.h"
 
 namespace megacpp::hw {
 namespace {
@@ -47,11 +48,6 @@ bool read_value(const std::string& text, Kind kind, FileValue& value) {
   if (schema::read_scalar(text, value.member(kind))) return true;
   if (kind == Kind::integer) return read_whole(text, value.integer);
   return kind == Kind::bytes && read_whole(text, value.bytes.bytes);
-}
-
-bool is_inside(const schema::KeySpec& key, FileValue& value) {
-  return schema::contains(key.range,
-                          key.kind == Kind::bytes ? schema::Member(&value.bytes.bytes) : value.member(key.kind));
 }
 
 /// "a number above 0", "tpu or gpu", "a number of bytes: ...".
@@ -186,17 +182,12 @@ class ChipReader {
       for (const std::string& item : value.list) text += (text.empty() ? "" : " ") + item;
     } else {
       text = given.node.IsScalar() ? given.node.Scalar() : "";
-      if (!read_value(text, key.kind, value)) refuse_value(key, path, given.node, next_for(key, text));
-      if (!is_inside(key, value)) refuse_value(key, path, given.node, schema::next_step(key, value.member(key.kind)));
+      if (!read_value(text, key.kind, value)) refuse_value(key, path, given.node, schema::next_for_kind(key, text));
+      if (!schema::contains(key.range, value.member(key.kind)))
+        refuse_value(key, path, given.node, schema::next_step(key, value.member(key.kind)));
     }
     if (!key.store(record, value)) refuse_value(key, path, given.node, schema::meaning_of(key));
     if (key.is_fact) add_fact(path, text, given.source);
-  }
-
-  /// For a text of another kind.
-  static std::string next_for(const schema::KeySpec& key, const std::string& text) {
-    const auto size = key.kind == Kind::bytes ? schema::nearest_byte_size(text) : std::nullopt;
-    return size ? "did you mean '" + *size + "'?" : schema::meaning_of(key);
   }
 
   [[noreturn]] void refuse_value(const schema::KeySpec& key, const std::string& path, const YAML::Node& node,

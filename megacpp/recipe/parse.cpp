@@ -15,6 +15,7 @@
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/recipe/validate.h"
+#include "megacpp/schema/next_for_kind.h"
 #include "megacpp/schema/yaml_text.h"
 
 namespace megacpp::recipe {
@@ -30,18 +31,13 @@ std::string line_of(const std::string& file, const YAML::Node& node) {
   return fmt::format("{}:{}", file, node.Mark().line + 1);
 }
 
-std::string next_for(const schema::KeySpec& key, const std::string& text) {
-  const auto size = key.kind == Kind::bytes ? schema::nearest_byte_size(text) : std::nullopt;
-  return size ? "did you mean '" + *size + "'?" : meaning_of(key);
-}
-
 /// `text` is the scalar that was given, if one was.
 [[noreturn]] void refuse_kind(const schema::KeySpec& key, const std::string& where, const std::string& got,
                               const std::string& text = "") {
   base::raise(base::Code::E1002, {.where = where + " " + key.path,
                                   .got = got,
                                   .wanted = std::string(kind_name(key.kind)),
-                                  .next = next_for(key, text)});
+                                  .next = schema::next_for_kind(key, text)});
 }
 
 [[noreturn]] void refuse_beyond_counting(const schema::KeySpec& key, const std::string& where,

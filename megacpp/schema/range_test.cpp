@@ -21,6 +21,11 @@ TEST(RangeTest, HoldsWhatItSays) {
   double infinite = std::numeric_limits<double>::infinity();
   EXPECT_FALSE(contains(above(0), &infinite));
   EXPECT_TRUE(contains(above_or_infinite(0), &infinite));
+  ByteSize size{512};
+  EXPECT_TRUE(contains(between(512, 1024), &size));
+  EXPECT_FALSE(contains(above(512), &size));
+  size.bytes = 1025;
+  EXPECT_FALSE(contains(between(512, 1024), &size));
   std::string word = "3";
   EXPECT_FALSE(contains(one_of("true"), &word));
   EXPECT_TRUE(contains(one_of_or_integer(2, 4, "true"), &word));

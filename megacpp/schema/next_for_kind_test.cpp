@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/schema/next_for_kind.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::schema {
+namespace {
+
+TEST(NextForKindTest, ASizeWithAnUnclearUnitHasOneThatIsMeantOthersHaveTheirDocumentation) {
+  const KeySpec size{"hardware.limit", Kind::bytes, any(), "Memory of a chip."};
+  EXPECT_EQ(next_for_kind(size, "much"), "hardware.limit: Memory of a chip.");
+  EXPECT_EQ(next_for_kind(size, "16G"), "did you mean '16GiB'?");
+  const KeySpec count{"train.batch", Kind::integer, any(), "Sequences."};
+  EXPECT_EQ(next_for_kind(count, "16G"), "train.batch: Sequences.");
+}
+
+}  // namespace
+}  // namespace megacpp::schema
