@@ -59,5 +59,6 @@
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \
   X(E3301, environment, "catalog stays locked by others")                           \
-  X(E9001, internal,    "invariant violated")
+  X(E9001, internal,    "invariant violated")                                       \
+  X(E9002, internal,    "state would move between steps")
 // clang-format on

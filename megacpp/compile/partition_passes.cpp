@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "megacpp/partition/split_passes.h"
+#include "megacpp/partition/stable_state.h"
 #include "megacpp/plan/spread.h"
 #include "megacpp/schedule/narrow_gathers.h"
 
@@ -12,38 +13,42 @@ namespace {
 
 using ir::Graph;
 
-// Inputs of a global program are sharded as they are annotated; outputs that are no state are whole on every chip.
-partition::Placements place_globally(const Graph& graph, const ir::Mesh& mesh, partition::Placements& inputs) {
-  for (const ir::NodeId id : graph.inputs()) {
-    const ir::Node& node = graph.node(id);
-    const ir::TensorType& type = graph.type(node.results[0]);
-    const std::string text = node.attrs.text("sharding", "");
-    const bool is_given = !text.empty() && text != partition::kAutoSharding;
-    inputs.emplace(node.attrs.text("name"),
-                   partition::Placement{
-                       type, is_given ? ir::parse_sharding(text, mesh) : ir::Sharding::replicated(type.shape.size())});
+// For a backend that partitions by itself: inputs are sharded as they are annotated, state marked auto as programs
+// before have it; outputs stay with the state they replace, others are whole on every chip.
+partition::Partitioned place_globally(const Compilation& run, Program& program, const partition::Placements& known) {
+  partition::Partitioned result{.graph = std::move(program.graph), .inputs = {}, .outputs = {}};
+  for (const ir::NodeId id : result.graph.inputs()) {
+    const ir::Node& node = result.graph.node(id);
+    const std::string name = node.attrs.text("name"), text = node.attrs.text("sharding", "");
+    const ir::TensorType& type = result.graph.type(node.results[0]);
+    ir::Sharding sharding = ir::Sharding::replicated(type.shape.size());
+    if (text == partition::kAutoSharding) {
+      if (const auto at = known.find(name); at != known.end()) sharding = at->second.sharding;
+    } else if (!text.empty()) {
+      sharding = ir::parse_sharding(text, run.plan.parallel.mesh);
+    }
+    result.inputs[name] = {type, std::move(sharding)};
   }
-  partition::Placements outputs;
-  for (const ir::Output& output : graph.outputs()) {
-    const ir::TensorType& type = graph.type(output.value);
-    outputs.emplace(output.name, partition::Placement{type, ir::Sharding::replicated(type.shape.size())});
+  for (const ir::Output& output : result.graph.outputs()) {
+    const ir::TensorType& type = result.graph.type(output.value);
+    const auto state = result.inputs.find(output.donated);
+    result.outputs[output.name] = {
+        type, state == result.inputs.end() ? ir::Sharding::replicated(type.shape.size()) : state->second.sharding};
   }
-  return outputs;
+  return result;
 }
 
-void partition_program(Compilation& run, Program& program, partition::Placements& inputs) {
+partition::Partitioned partition_one(Compilation& run, const Program& program, const partition::Placements& known) {
   const bool is_update = program.kind == ProgramKind::update;
   partition::Options options{.max_replicated_bytes = run.plan.layout.max_replicated_bytes,
                              .degree_keys = plan::degree_keys()};
   // Only a program that will be split must have its forward results before the backward pass begins.
   const bool will_be_split = run.is_pipeline() && !is_update;
   if (will_be_split) options.forward_nodes = run.part_of(program).forward_nodes;
-  partition::Partitioned result = partition::partition(program.graph, run.plan.parallel.mesh,
-                                                       is_update ? inputs : partition::Placements{}, options);
-  inputs.insert(result.inputs.begin(), result.inputs.end());
-  program.outputs = std::move(result.outputs);
-  program.graph = std::move(result.graph);
+  partition::Partitioned result =
+      partition::partition(program.graph, run.plan.parallel.mesh, is_update ? known : partition::Placements{}, options);
   if (will_be_split) run.part_of(program).forward_nodes = result.forward_nodes;
+  return result;
 }
 
 partition::Placements outputs_of(const Graph& graph, const partition::Placements& all) {
@@ -68,11 +73,13 @@ void narrow_gathers(Compilation& run) {
 void partition_programs(Compilation& run) {
   run.inputs.resize(static_cast<size_t>(run.plan.stages));
   for (Program& program : run.programs) {
-    partition::Placements& inputs = run.inputs[static_cast<size_t>(program.stage)];
-    if (run.target.partitions_itself)
-      program.outputs = place_globally(program.graph, run.plan.parallel.mesh, inputs);
-    else
-      partition_program(run, program, inputs);
+    partition::Placements& known = run.inputs[static_cast<size_t>(program.stage)];
+    partition::Partitioned result =
+        run.target.partitions_itself ? place_globally(run, program, known) : partition_one(run, program, known);
+    partition::check_stable_state(result, known, run.plan.parallel.mesh);
+    known.insert(result.inputs.begin(), result.inputs.end());
+    program.outputs = std::move(result.outputs);
+    program.graph = std::move(result.graph);
   }
 }
 

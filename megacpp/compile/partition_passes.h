@@ -10,7 +10,8 @@ namespace megacpp::compile {
 void narrow_gathers(Compilation& run);
 
 /// State is sharded in a stage's update as its micro-steps leave it. For a target that partitions by itself programs
-/// stay as they are, and only the shardings of their inputs and outputs are noted.
+/// stay as they are, and only the shardings of their inputs and outputs are noted. E9002 where programs of a stage do
+/// not agree on where their state is.
 void partition_programs(Compilation& run);
 
 /// The program of each model stage becomes its forward and backward programs, backward in two where the schedule says.

@@ -12,7 +12,6 @@
 #include "megacpp/partition/lower_reshard.h"
 #include "megacpp/partition/partial_sums.h"
 #include "megacpp/partition/replication_gate.h"
-#include "megacpp/partition/stable_state.h"
 
 namespace megacpp::partition {
 namespace {
@@ -422,9 +421,7 @@ Partitioned whole_program(const ir::Graph& graph) {
 }  // namespace
 
 Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known, const Options& options) {
-  Partitioned result = mesh.chips() == 1 ? whole_program(graph) : Partitioner(graph, mesh, known, options).run();
-  check_stable_state(result, known, mesh);
-  return result;
+  return mesh.chips() == 1 ? whole_program(graph) : Partitioner(graph, mesh, known, options).run();
 }
 
 }  // namespace megacpp::partition

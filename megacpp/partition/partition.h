@@ -43,7 +43,7 @@ struct Options {
 };
 
 /// `known` gives the placement of state that earlier programs of the step have left; "auto" inputs take it over. E1408
-/// when a reshard would replicate too much, E1409 when state would not stay as it is placed.
+/// when a reshard would replicate too much. Whether state stays where it is: stable_state.h.
 Partitioned partition(const ir::Graph& graph, const ir::Mesh& mesh, const Placements& known = {},
                       const Options& options = {});
 

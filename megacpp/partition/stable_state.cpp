@@ -20,11 +20,11 @@ std::string text_of(const Use& use, const ir::Mesh& mesh) {
 
 void require_same(const std::string& state, const Use& got, const Use& wanted, const ir::Mesh& mesh) {
   const Placement &a = got.placement, &b = wanted.placement;
-  MEGACPP_REQUIRE(a.whole == b.whole && a.sharding == b.sharding, E1409,
+  MEGACPP_REQUIRE(a.whole == b.whole && a.sharding == b.sharding, E9002,
                   {.where = state,
                    .got = text_of(got, mesh),
                    .wanted = text_of(wanted, mesh) + ": state stays where it is from step to step",
-                   .next = "give the state one sharding in all programs of the step, or mark it auto in all but one"});
+                   .next = "report it with the recipe: state has one sharding in all programs of a step"});
 }
 
 }  // namespace

@@ -8,8 +8,9 @@
 
 namespace megacpp::partition {
 
-/// E1409 where the program reads state in another placement or type than earlier programs of the step (`known`) left
-/// it, or where an output that replaces state (Output::donated) is not placed as the state it replaces.
+/// `program` is of one chip or, for a backend that partitions by itself, over whole tensors. E9002 where it reads state
+/// in another placement or type than the other programs of its stage so far (`known`), whichever part of the model they
+/// run, or where an output that replaces state (Output::donated) is not placed as the state it replaces.
 void check_stable_state(const Partitioned& program, const Placements& known, const ir::Mesh& mesh);
 
 }  // namespace megacpp::partition

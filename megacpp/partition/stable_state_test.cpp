@@ -23,15 +23,18 @@ ir::Graph program(const std::string& name, const std::string& sharding) {
 
 TEST(StableStateTest, StateThatStaysWhereItIsPasses) {
   const Partitioned first = partition(program("micro", "data,-"), kStateMesh);
-  for (const char* sharding : {"data,-", "auto"})
-    EXPECT_EQ(partition(program("update", sharding), kStateMesh, first.inputs).inputs.at("w").sharding,
-              first.inputs.at("w").sharding);
+  for (const char* sharding : {"data,-", "auto"}) {
+    const Partitioned update = partition(program("update", sharding), kStateMesh, first.inputs);
+    EXPECT_EQ(update.inputs.at("w").sharding, first.inputs.at("w").sharding);
+    EXPECT_NO_THROW(check_stable_state(update, first.inputs, kStateMesh));
+  }
 }
 
 TEST(StableStateTest, AProgramThatPlacesStateDifferentlyIsRefused) {
   const Partitioned first = partition(program("micro", "data,-"), kStateMesh);
-  const base::Problem problem = testing_support::problem_of(
-      base::Code::E1409, [&] { partition(program("update", "-,data"), kStateMesh, first.inputs); });
+  const Partitioned update = partition(program("update", "-,data"), kStateMesh, first.inputs);
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E9002, [&] { check_stable_state(update, first.inputs, kStateMesh); });
   EXPECT_EQ(problem.where, "w");
   EXPECT_EQ(problem.got, "f32[4,6] as -,data read by program update");
   EXPECT_EQ(problem.wanted, "f32[4,6] as data,- in earlier programs: state stays where it is from step to step");
@@ -44,11 +47,11 @@ TEST(StableStateTest, AnOutputThatMovesItsStateIsRefused) {
   Partitioned moved = sound;
   moved.outputs.at("w.next").sharding = ir::parse_sharding("-,data", kStateMesh);
   const base::Problem problem =
-      testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(moved, {}, kStateMesh); });
+      testing_support::problem_of(base::Code::E9002, [&] { check_stable_state(moved, {}, kStateMesh); });
   EXPECT_EQ(problem.got, "f32[4,6] as -,data written by output 'w.next' of program update");
   Partitioned narrowed = sound;
   narrowed.outputs.at("w.next").whole.dtype = ir::DType::bf16;
-  testing_support::problem_of(base::Code::E1409, [&] { check_stable_state(narrowed, {}, kStateMesh); });
+  testing_support::problem_of(base::Code::E9002, [&] { check_stable_state(narrowed, {}, kStateMesh); });
 }
 
 }  // namespace
