@@ -48,13 +48,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 Measurement measure(const recipe::Recipe& recipe, Placement placement) {
   Measurement best{.seconds = INFINITY};
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
-  for (const compile::PassTime& pass : compiled.passes) best.compile_seconds += pass.seconds;
+  best.compile_seconds = compiled.compile_seconds();
   const compile::StagePrograms& chip = compiled.stages[0];
   const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     const emit::Module module = emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph,
-                                                  recipe.train.micro_steps, chip.inputs, micro_step.outputs},
+                                                  recipe.train.micro_steps, chip.placements(), micro_step.outputs},
                                                  compiled.mesh, placement);
     best.seconds = std::min(best.seconds, seconds_since(start));
     best.bytes = module.text.size();

@@ -39,7 +39,10 @@ void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compil
   Json passes = Json::array(), fallbacks = Json::array();
   const memory::MemoryPlan& memory = compiled.largest().memory;
   for (const compile::PassTime& pass : compiled.passes)
-    passes.push_back(Json{{"pass", pass.name}, {"seconds", pass.seconds}, {"nodes", static_cast<int64_t>(pass.nodes)}});
+    passes.push_back(Json{{"pass", pass.name},
+                          {"seconds", pass.seconds},
+                          {"verify_seconds", pass.verify_seconds},
+                          {"nodes", static_cast<int64_t>(pass.nodes)}});
   for (const schedule::Fallback& fallback : compiled.fallbacks)
     fallbacks.push_back(Json{{"op", fallback.op}, {"scope", fallback.scope}, {"reason", fallback.reason}});
   print_json({{"name", recipe.name},
@@ -59,9 +62,10 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   print_out("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
   print_out("mesh {}  chips {}  peak {} per chip\n\n", to_string(compiled.mesh), compiled.mesh.chips(),
             memory::human_bytes(compiled.largest().memory.total_bytes));
-  print_out("{:<20} {:>9} {:>10}\n", "pass", "nodes", "ms");
+  print_out("{:<20} {:>9} {:>10} {:>10}\n", "pass", "nodes", "ms", "verify ms");
   for (const compile::PassTime& pass : compiled.passes)
-    print_out("{:<20} {:>9} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3);
+    print_out("{:<20} {:>9} {:>10.2f} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3,
+              pass.verify_seconds * 1e3);
   print_out("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
             compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9, compiled.fallbacks.size());
   print_out("{}", memory::to_text(compiled.largest().memory));

@@ -113,12 +113,6 @@ std::string parts_text(const TrainedRun& trained) {
   return text;
 }
 
-double compile_seconds(const compile::Compiled& compiled) {
-  double seconds = 0;
-  for (const compile::PassTime& pass : compiled.passes) seconds += pass.seconds;
-  return seconds;
-}
-
 std::string train_text(const TrainedRun& trained) {
   const auto& [launch, compiled, reports, run, late_programs] = trained;
   if (reports.empty()) return "";
@@ -160,7 +154,8 @@ Json train_json(const TrainedRun& trained) {
                   {"experts", experts_json(reports)},
                   {"tokens_per_second", number_or_null(pace.tokens_per_second())},
                   {"path", run.path()},
-                  {"compile_seconds", compile_seconds(compiled)},
+                  {"compile_seconds", compiled.compile_seconds()},
+                  {"verify_seconds", compiled.verify_seconds()},
                   {"backend_compile_seconds", run.counters().compile_seconds},
                   {"counters", counters_json(run.counters())},
                   {"late_compiles", late_programs.compiles},

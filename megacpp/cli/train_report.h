@@ -22,9 +22,6 @@ struct TrainedRun {
   launch::ProgramCounts late_programs;
 };
 
-/// Seconds in all stages of our own compiler.
-double compile_seconds(const compile::Compiled& compiled);
-
 /// Where the time of a step went: parts that sum to it, what none explains as "other". Empty where it was not measured.
 std::string parts_text(const TrainedRun& trained);
 

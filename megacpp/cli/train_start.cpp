@@ -45,12 +45,13 @@ std::string plan_line(const fit::Estimate& estimate) {
 }
 
 std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  const double milliseconds = compile_seconds(compiled) * 1e3;
+  const std::string compiled_in = fmt::format("compiled in {:.0f} ms, verified in {:.0f} ms",
+                                              compiled.compile_seconds() * 1e3, compiled.verify_seconds() * 1e3);
   if (recipe.backend != "xla")
-    return fmt::format("backend    {}, {} threads, compiled in {:.0f} ms, {} fallbacks\n", recipe.backend,
-                       runtime::threads_for(recipe), milliseconds, compiled.fallbacks.size());
-  return fmt::format("backend    xla, plugin {}, collectives placed by {}, emitted in {:.0f} ms\n", recipe.xla.plugin,
-                     recipe.xla.placement, milliseconds) +
+    return fmt::format("backend    {}, {} threads, {}, {} fallbacks\n", recipe.backend, runtime::threads_for(recipe),
+                       compiled_in, compiled.fallbacks.size());
+  return fmt::format("backend    xla, plugin {}, collectives placed by {}, {}\n", recipe.xla.plugin,
+                     recipe.xla.placement, compiled_in) +
          runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel);
 }
 

@@ -7,7 +7,6 @@
 #include "megacpp/compile/pass.h"
 #include "megacpp/compile/schedule_passes.h"
 #include "megacpp/compile/stage_programs.h"
-#include "megacpp/compile/state_table.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
@@ -119,7 +118,8 @@ const std::vector<Pass>& all_passes() {
        .applies = if_we_schedule_chips,
        .run = overlap_collectives},
       {.name = "assemble",
-       .does = "lay the programs of each stage out along a step, in a pipeline once for each slot",
+       .does =
+           "lay the programs of each stage out along a step, in a pipeline once for each slot, and list their state",
        .needed = "it makes the step",
        .run = assemble_steps},
       {.name = "memory",
@@ -138,7 +138,6 @@ Compiled compile(Compilation run, const Options& options) {
   if (parallel.balanced_order) run.compiled.time_order = parallel.time_order(parallel.sequence_chunks);
   run_passes(all_passes(), options, run);
   run.compiled.parameters = std::move(run.forward.parameters);
-  for (StagePrograms& stage : run.compiled.stages) stage.state = state_table(stage, run.compiled.parameters);
   if (run.recipe != nullptr) run.compiled.expert_loads = std::move(run.forward.expert_loads);
   return std::move(run.compiled);
 }

@@ -32,6 +32,24 @@ const StateTensor* StagePrograms::find_state(const std::string& name) const {
   return at == state.end() || at->name != name ? nullptr : &*at;
 }
 
+partition::Placements StagePrograms::placements() const {
+  partition::Placements placements;
+  for (const StateTensor& tensor : state) placements[tensor.name] = {tensor.whole, tensor.sharding};
+  return placements;
+}
+
+double Compiled::compile_seconds() const {
+  double seconds = 0;
+  for (const PassTime& pass : passes) seconds += pass.seconds;
+  return seconds;
+}
+
+double Compiled::verify_seconds() const {
+  double seconds = 0;
+  for (const PassTime& pass : passes) seconds += pass.verify_seconds;
+  return seconds;
+}
+
 size_t Compiled::stage_of(int64_t chip) const {
   return stages.size() == 1 ? 0 : static_cast<size_t>(mesh.coordinate(chip, mesh.axis("stage")));
 }
@@ -39,7 +57,7 @@ size_t Compiled::stage_of(int64_t chip) const {
 std::vector<blocks::Parameter> Compiled::parameters_of(size_t stage) const {
   std::vector<blocks::Parameter> own;
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(own),
-               [&](const blocks::Parameter& parameter) { return stages[stage].inputs.contains(parameter.name); });
+               [&](const blocks::Parameter& parameter) { return stages[stage].find_state(parameter.name) != nullptr; });
   return own;
 }
 

@@ -66,7 +66,6 @@ struct StateTensor {
 /// What the chips of one pipeline stage run.
 struct StagePrograms {
   std::vector<Program> programs = {};  // of one chip, scheduled
-  partition::Placements inputs = {};   // how state and batch are sharded over the mesh, by name
   memory::MemoryPlan memory = {};
   std::vector<Action> step = {};        // one optimizer step, in order
   std::vector<StateTensor> state = {};  // every input of the programs, sorted by name
@@ -80,12 +79,15 @@ struct StagePrograms {
   bool is_update(const Action& action) const { return kind_of(action) == ProgramKind::update; }
   /// Nothing where the stage has no state of that name.
   const StateTensor* find_state(const std::string& name) const;
+  /// How the state is sharded over the mesh, by name.
+  partition::Placements placements() const;
 };
 
 struct PassTime {
-  std::string name;  // "01-model", ...
-  double seconds = 0;
-  size_t nodes = 0;  // of all programs after the pass
+  std::string name;           // "01-model", ...
+  double seconds = 0;         // of the pass itself
+  double verify_seconds = 0;  // of checking what it left
+  size_t nodes = 0;           // of all programs after the pass
 };
 
 struct Compiled {
@@ -100,6 +102,8 @@ struct Compiled {
   /// Of the whole model in one step: forward once and backward twice that, nothing recomputed. What MFU counts.
   double model_flops = 0;
 
+  double compile_seconds() const;  // of all passes, without verification
+  double verify_seconds() const;
   size_t stage_of(int64_t chip) const;  // index into stages
   /// Those that the chips of a stage hold, in the order of the model.
   std::vector<blocks::Parameter> parameters_of(size_t stage) const;

@@ -33,6 +33,13 @@ std::string numbered(size_t index, std::string_view name) {
   return (number.size() < 2 ? "0" : "") + number + "-" + std::string(name);
 }
 
+template <typename Work>
+double seconds_of(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 base::Decision applies(const Pass& pass, const Compilation& run) {
   return pass.applies ? pass.applies(run) : base::Decision::yes();
 }
@@ -84,19 +91,17 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
   for (size_t i = 0; i < passes.size(); ++i) {
     const Pass& pass = passes[i];
     if (!applies(pass, run) || std::ranges::find(options.without, pass.name) != options.without.end()) continue;
-    const auto start = std::chrono::steady_clock::now();
-    pass.run(run);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    PassTime time{.name = numbered(i, pass.name), .seconds = seconds_of([&] { pass.run(run); })};
     const std::vector<const ir::Graph*> graphs = graphs_of(run);
-    size_t nodes = 0;
-    for (const ir::Graph* graph : graphs) nodes += graph->nodes().size();
-    const std::string name = numbered(i, pass.name);
-    run.compiled.passes.push_back({name, seconds, nodes});
+    for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
     form = pass.leaves.value_or(form);
     if (!pass.text)
-      for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
+      time.verify_seconds = seconds_of([&] {
+        for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
+      });
+    run.compiled.passes.push_back(time);
     if (!options.dump_dir) continue;
-    base::write_file_atomically(*options.dump_dir / (name + (pass.text ? ".txt" : ".ir")),
+    base::write_file_atomically(*options.dump_dir / (time.name + (pass.text ? ".txt" : ".ir")),
                                 pass.text ? pass.text(run) : text_of(graphs));
   }
 }

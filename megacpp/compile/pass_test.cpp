@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "megacpp/ops/builder.h"
 #include "tests/support/errors.h"
@@ -52,6 +54,19 @@ TEST_F(PassTest, ThoseThatApplyRunInOrderUnderTheirNumbers) {
   ASSERT_EQ(run_.compiled.passes.size(), 2u);
   EXPECT_EQ(run_.compiled.passes[1].name, "02-second");
   EXPECT_EQ(run_.compiled.passes[1].nodes, 2u);
+}
+
+TEST_F(PassTest, PassesAndTheirVerificationAreTimedApart) {
+  static constexpr double kLong = 0.02;
+  const Pass slow{.name = "slow", .does = "waits", .needed = "here", .run = [](Compilation&) {
+                    std::this_thread::sleep_for(std::chrono::duration<double>(kLong));
+                  }};
+  run_passes({slow, note("quick", "here")}, {}, run_);
+  const Compiled& compiled = run_.compiled;
+  EXPECT_GE(compiled.passes[0].seconds, kLong);
+  for (const PassTime& pass : compiled.passes) EXPECT_GT(pass.verify_seconds, 0);
+  EXPECT_EQ(compiled.compile_seconds(), compiled.passes[0].seconds + compiled.passes[1].seconds);
+  EXPECT_EQ(compiled.verify_seconds(), compiled.passes[0].verify_seconds + compiled.passes[1].verify_seconds);
 }
 
 TEST_F(PassTest, AnOptionalOneCanBeSwitchedOff) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "megacpp/base/error.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/partition/divide_graph.h"
 #include "megacpp/partition/split_passes.h"
@@ -46,11 +47,11 @@ std::string state_of(const std::string& output, const std::string& slot) {
 // A program with its micro-batch's names, and what it hands over kept in state.
 class SlotProgram {
  public:
-  /// Notes in `stage_inputs` how the state it names is sharded.
-  SlotProgram(const Program& source, const std::string& slot, partition::Placements& stage_inputs)
+  /// Notes in `placements` how the state it names is sharded.
+  SlotProgram(const Program& source, const std::string& slot, partition::Placements& placements)
       : source_(source),
         slot_(slot),
-        stage_inputs_(stage_inputs),
+        placements_(placements),
         result_{.kind = source.kind,
                 .stage = source.stage,
                 .chunk = source.chunk,
@@ -76,7 +77,7 @@ class SlotProgram {
     builder.input(state, source_.graph.type(output.value),
                   is_kept_weight(output.name) ? ir::Role::weight : ir::Role::activation);
     const auto at = source_.outputs.find(output.name);
-    if (at != source_.outputs.end()) stage_inputs_[state] = at->second;
+    if (at != source_.outputs.end()) placements_[state] = at->second;
   }
 
   void copy(const ir::Node& node, const partition::Placements& inputs) {
@@ -88,7 +89,7 @@ class SlotProgram {
                                 : is_of_micro_batch(node) ? slot_ + name
                                                           : name;
       copy.attrs.set("name", state);
-      if (const auto at = inputs.find(name); at != inputs.end()) stage_inputs_[state] = at->second;
+      if (const auto at = inputs.find(name); at != inputs.end()) placements_[state] = at->second;
     }
     const ir::NodeId id = result_.graph.append(std::move(copy), source_.graph.result_types(node));
     const std::vector<ValueId>& results = result_.graph.node(id).results;
@@ -107,7 +108,7 @@ class SlotProgram {
 
   const Program& source_;
   const std::string& slot_;
-  partition::Placements& stage_inputs_;
+  partition::Placements& placements_;
   Program result_;
   std::vector<ValueId> mapped_;                 // by value of the source
   std::map<std::string, std::string> kept_as_;  // output name -> state
@@ -172,7 +173,8 @@ class Assembler {
       result_.step.push_back({.program = result_.programs.size() - 1, .micro = schedule_.shape.micros - 1});
     }
     const partition::Placements& inputs = stage_inputs();
-    result_.inputs.insert(inputs.begin(), inputs.end());
+    placements_.insert(inputs.begin(), inputs.end());
+    result_.state = state_table(result_, placements_, run_.forward.parameters);
     return std::move(result_);
   }
 
@@ -226,8 +228,7 @@ class Assembler {
     const Program* source = find(kind, chunk);
     MEGACPP_CHECK(source != nullptr) << "stage " << stage_ << " has no program of kind " << kind_name(kind);
     if (source->graph.outputs().empty()) return;  // nothing is carried into the first stage: nothing flows back
-    run_program(action, kind,
-                [&] { return SlotProgram(*source, action.prefix, result_.inputs).build(stage_inputs()); });
+    run_program(action, kind, [&] { return SlotProgram(*source, action.prefix, placements_).build(stage_inputs()); });
   }
 
   // ---- What travels between stages ----
@@ -276,18 +277,20 @@ class Assembler {
   std::vector<const Program*> own_;                              // of the stage
   int64_t most_carried_ = 0;                                     // over any boundary
   std::map<std::pair<std::string, ProgramKind>, size_t> known_;  // slot and kind -> index
+  partition::Placements placements_;                             // of the stage's state, under the names of slots too
   StagePrograms result_;
 };
 
 // Every chip runs the whole model.
 StagePrograms assemble_whole(Compilation& run) {
-  StagePrograms chip{.programs = std::move(run.programs), .inputs = std::move(run.inputs[0])};
+  StagePrograms chip{.programs = std::move(run.programs)};
   const ProgramKind kind = run.recipe == nullptr ? ProgramKind::gradients : ProgramKind::micro_step;
   const size_t program = chip.index_of(kind);
   for (int64_t micro = 0; micro < run.micro_steps(); ++micro)
     chip.step.push_back({.program = program, .micro = micro, .reads_batch = true});
   if (chip.has(ProgramKind::update))
     chip.step.push_back({.program = chip.index_of(ProgramKind::update), .micro = run.micro_steps() - 1});
+  chip.state = state_table(chip, run.inputs[0], run.forward.parameters);
   return chip;
 }
 

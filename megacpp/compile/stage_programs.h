@@ -9,7 +9,8 @@
 
 namespace megacpp::compile {
 
-/// Moves the programs of a run into Compiled::stages and fills their steps. Memory is not planned yet.
+/// Moves the programs of a run into Compiled::stages and fills their steps and tables of state. Memory is not planned
+/// yet.
 void assemble_steps(Compilation& run);
 
 /// One pipeline stage along a schedule. `simulation` is the schedule's and says who has which slot.

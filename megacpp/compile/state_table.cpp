@@ -9,7 +9,9 @@ namespace {
 
 class TableBuilder {
  public:
-  TableBuilder(const StagePrograms& stage, const std::vector<blocks::Parameter>& parameters) : stage_(stage) {
+  TableBuilder(const StagePrograms& stage, const partition::Placements& placements,
+               const std::vector<blocks::Parameter>& parameters)
+      : stage_(stage), placements_(placements) {
     for (const blocks::Parameter& parameter : parameters) trainable_[parameter.name] = parameter.trainable;
   }
 
@@ -37,8 +39,8 @@ class TableBuilder {
   void describe(StateTensor& tensor, const ir::Graph& graph, const ir::Node& input) const {
     tensor.name = input.attrs.text("name");
     tensor.role = input.role;
-    const auto placed = stage_.inputs.find(tensor.name);
-    if (placed == stage_.inputs.end()) {
+    const auto placed = placements_.find(tensor.name);
+    if (placed == placements_.end()) {
       tensor.whole = graph.type(input.results[0]);
       tensor.sharding = ir::Sharding::replicated(tensor.whole.shape.size());
     } else {
@@ -51,14 +53,16 @@ class TableBuilder {
   }
 
   const StagePrograms& stage_;
+  const partition::Placements& placements_;
   std::map<std::string, bool> trainable_;  // by parameter
   std::map<std::string, StateTensor> by_name_;
 };
 
 }  // namespace
 
-std::vector<StateTensor> state_table(const StagePrograms& stage, const std::vector<blocks::Parameter>& parameters) {
-  return TableBuilder(stage, parameters).build();
+std::vector<StateTensor> state_table(const StagePrograms& stage, const partition::Placements& placements,
+                                     const std::vector<blocks::Parameter>& parameters) {
+  return TableBuilder(stage, placements, parameters).build();
 }
 
 ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh) {

@@ -9,9 +9,10 @@
 
 namespace megacpp::compile {
 
-/// One entry for each input of the stage's programs, sorted by name. Placements are `stage.inputs`; an input that has
-/// none is whole on every chip. Only parameters and optimizer state are kept from step to step.
-std::vector<StateTensor> state_table(const StagePrograms& stage, const std::vector<blocks::Parameter>& parameters);
+/// One entry for each input of the programs of `stage`, sorted by name; an input that `placements` does not name is
+/// whole on every chip. Only parameters and optimizer state are kept from step to step.
+std::vector<StateTensor> state_table(const StagePrograms& stage, const partition::Placements& placements,
+                                     const std::vector<blocks::Parameter>& parameters);
 
 /// What one chip holds of it.
 ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh);

@@ -34,7 +34,7 @@ struct Loaded {
     stage.programs.push_back({.graph = std::move(source)});
     stage.step = {{.program = 0, .reads_batch = true}};
     stage.memory = memory::plan_memory({&graph()}, cpu_target(options.threads));
-    stage.state = compile::state_table(stage, {});
+    stage.state = compile::state_table(stage, {}, {});
     for (compile::StateTensor& tensor : stage.state) {
       tensor.kept = true;
       tensor.staged_as.clear();

@@ -21,13 +21,13 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
   using compile::ProgramKind;
   if (chip.has(ProgramKind::gradients)) {
     const compile::Program& program = chip.find(ProgramKind::gradients);
-    return emit::write_program(program.graph, compiled.mesh, chip.inputs, program.outputs, placement, options);
+    return emit::write_program(program.graph, compiled.mesh, chip.placements(), program.outputs, placement, options);
   }
   const compile::Program& micro_step = chip.find(ProgramKind::micro_step);
   return emit::write_step({.micro_step = micro_step.graph,
                            .update = chip.find(ProgramKind::update).graph,
                            .micro_steps = static_cast<int64_t>(chip.step.size()) - 1,
-                           .inputs = chip.inputs,
+                           .inputs = chip.placements(),
                            .reports = micro_step.outputs},
                           compiled.mesh, placement, options);
 }

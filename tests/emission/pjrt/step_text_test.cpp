@@ -34,7 +34,7 @@ emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
   const compile::StagePrograms& chip = compiled.stages[0];
   const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
   return emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps,
-                           chip.inputs, micro_step.outputs},
+                           chip.placements(), micro_step.outputs},
                           compiled.mesh, placement);
 }
 
