@@ -297,6 +297,24 @@ TEST(CommandsTest, CompileSwitchesOptionalPassesOff) {
   EXPECT_NE(needed.err.find("cannot be switched off: chips hold parts of tensors"), std::string::npos) << needed.err;
 }
 
+TEST(CommandsTest, TrainSwitchesOptionalPassesOff) {
+  const std::vector<std::string> short_run = {"--set", "train.steps=2", "--set", "data.text=[docs]", "--json"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), short_run.begin(), short_run.end());
+    return megacpp(tiny("train", flags));
+  };
+  const Result off = with({"--without", "fuse", "--without", "order"});
+  ASSERT_EQ(off.status, 0) << off.err;
+  EXPECT_NE(off.err.find("without fuse, order; nothing is remembered of this run"), std::string::npos) << off.err;
+  const Json whole = Json::parse(with({"--no-catalog"}).out), without = Json::parse(off.out);
+  EXPECT_NEAR(without["losses"][1].get<double>(), whole["losses"][1].get<double>(), 1e-4);
+  EXPECT_NE(without["planned_peak_bytes"], whole["planned_peak_bytes"]) << "other programs, another plan";
+  EXPECT_GT(whole["verify_seconds"].get<double>(), 0);
+  const Result misspelt = with({"--without", "fuze"});
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("did you mean 'fuse'?"), std::string::npos) << misspelt.err;
+}
+
 TEST(CommandsTest, ParityTellsWhetherAPassIsAtFault) {
   const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_tiny.safetensors";
   EXPECT_EQ(megacpp({"parity", golden, "--without", "fuse", "--without", "order"}).status, 0);

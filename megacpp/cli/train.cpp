@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_report.h"
@@ -38,6 +40,7 @@ struct Flags {
   bool check_nans = false;
   bool profile = false;
   bool verbose = false;
+  std::vector<std::string> without;  // passes
   launch::CatalogChoice catalog;
   std::string trace;  // file; empty: none
 };
@@ -102,9 +105,17 @@ void refuse_what_is_hidden(const Flags& flags, const runtime::Backend& backend) 
                    .next = "leave it out, or set backend: cpu"});
 }
 
+// How long a step takes without a pass, and what memory, says nothing about the recipe's usual programs.
+launch::CatalogChoice catalog_for(const Flags& flags) {
+  if (flags.without.empty()) return flags.catalog;
+  print_err("passes     without {}; nothing is remembered of this run\n", fmt::join(flags.without, ", "));
+  return {.none = true};
+}
+
 launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& corpus, const launch::Launch& launch,
                                     std::optional<Progress>& progress) {
-  launch::StartOptions start{.profile = flags.profile,
+  launch::StartOptions start{.without = flags.without,
+                             .profile = flags.profile,
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
@@ -129,7 +140,7 @@ int run_train(const Flags& flags) {
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   print_without_effect(without_effect(recipe));
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
-  launch::Launch launch(recipe, flags.catalog, print_line);
+  launch::Launch launch(recipe, catalog_for(flags), print_line);
   launch.prepare();
   std::signal(SIGINT, on_interrupt);
   std::optional<Progress> progress;
@@ -157,6 +168,7 @@ Command train_command() {
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op and the parts of a step at the end");
             app.add_flag("--verbose", flags->verbose, "print the resolved recipe and the memory plan before step 0");
+            declare_without(app, flags->without);
             declare_catalog_flags(app, flags->catalog, "ask or tell it");
             app.add_option("--trace", flags->trace,
                            "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev");

@@ -13,9 +13,9 @@ namespace megacpp::launch {
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const recipe::Recipe& recipe = estimate.recipe;
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
-  if (!runtime::backend_named(recipe.backend).runs_estimates) {
-    started.own_programs = std::make_unique<compile::Compiled>(
-        compile::compile_training(recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh)));
+  if (!runtime::backend_named(recipe.backend).runs_estimates || !options.without.empty()) {
+    started.own_programs = std::make_unique<compile::Compiled>(compile::compile_training(
+        recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();
   }
   if (options.before_load) options.before_load(*started.compiled);

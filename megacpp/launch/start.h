@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "megacpp/collectives/transport.h"
 #include "megacpp/compile/compile.h"
@@ -15,8 +17,9 @@
 namespace megacpp::launch {
 
 struct StartOptions {
-  bool profile = false;     // keep seconds by op
-  int64_t trace_steps = 0;  // record when every node ran, in so many first steps
+  std::vector<std::string> without = {};  // as compile::Options: passes to leave out, for debugging
+  bool profile = false;                   // keep seconds by op
+  int64_t trace_steps = 0;                // record when every node ran, in so many first steps
   collectives::Transport transport = collectives::inproc_transport();
   std::function<void(const compile::Compiled&)> before_load = {};
   std::function<void(const runtime::Executable&)> after_load = {};
@@ -24,14 +27,14 @@ struct StartOptions {
 
 /// Ready for step 0. The estimate it came from must outlive it: our own backend runs the programs of the estimate.
 struct StartedRun {
-  std::unique_ptr<compile::Compiled> own_programs;  // nothing where those of the estimate are run
+  std::unique_ptr<compile::Compiled> own_programs;  // nothing where those of the estimate are run, with all passes
   const compile::Compiled* compiled = nullptr;      // what is run
   std::unique_ptr<runtime::Executable> run;
 };
 
 /// What fails once it is loaded aborts the run, so that no other process waits for this one.
-/// memory::OutOfMemory where it does not fit after all; E1505 where this build lacks the backend; E9001 where what was
-/// loaded differs from the plan.
+/// memory::OutOfMemory where it does not fit after all; E1007 as compile::Options::without; E1505 where this build
+/// lacks the backend; E9001 where what was loaded differs from the plan.
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options = {});
 
 }  // namespace megacpp::launch
