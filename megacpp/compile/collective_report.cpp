@@ -73,6 +73,7 @@ class ProgramReader {
     const Node& node = graph_.nodes()[index];
     const std::string cause = node.attrs.text("cause", "");
     CollectiveFacts facts{.kind = ops::started_op(node),
+                          .moves = ops::transfer_of(node)->kind,
                           .phase = phase_.value_or(in_forward_[index] ? Phase::forward : Phase::backward),
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,

@@ -11,6 +11,7 @@ namespace megacpp::compile {
 namespace {
 
 using Facts = CollectiveFacts;
+using Moves = ops::Transfer::Kind;
 
 bool over(const Facts& facts, std::string_view axis) {
   return std::find(facts.axes.begin(), facts.axes.end(), axis) != facts.axes.end();
@@ -18,10 +19,12 @@ bool over(const Facts& facts, std::string_view axis) {
 
 bool only_over(const Facts& facts, std::string_view axis) { return facts.axes.size() == 1 && over(facts, axis); }
 
-bool sums(const Facts& facts) { return facts.kind == "all_reduce" || facts.kind == "reduce_scatter"; }
+bool sums(const Facts& facts) { return facts.moves == Moves::reduce; }
+
+bool is_message(const Facts& facts) { return facts.moves == Moves::send || facts.moves == Moves::receive; }
 
 bool gathers_for_embedding(const Facts& facts) {
-  return facts.scope == "embed" && facts.phase == Phase::backward && facts.kind == "all_gather" &&
+  return facts.scope == "embed" && facts.phase == Phase::backward && facts.moves == Moves::gather &&
          !only_over(facts, "model");
 }
 
@@ -45,9 +48,9 @@ constexpr Rule kRules[] = {
      "the loss is a mean over all tokens"},
     {"the gradient norm", [](const Facts& f) { return f.scope == "update.norm"; }, kNothingRemovesIt,
      "every chip clips by the norm of all gradients"},
-    {"single numbers", [](const Facts& f) { return f.is_scalar && f.kind != "send" && f.kind != "recv"; },
-     kNothingRemovesIt, "every chip needs the number of all chips"},
-    {"gradients of a weight that two stages hold", [](const Facts& f) { return f.kind == "exchange_sum"; },
+    {"single numbers", [](const Facts& f) { return f.is_scalar && !is_message(f); }, kNothingRemovesIt,
+     "every chip needs the number of all chips"},
+    {"gradients of a weight that two stages hold", [](const Facts& f) { return f.moves == Moves::pair_sum; },
      "layout.pipeline_parallel=1", "a tied embedding stands in the first and the last stage"},
     {"gradients of weights that several chips share",
      [](const Facts& f) { return only_over(f, "model") && f.sharing_parts > 0; }, kUnshared,
@@ -60,7 +63,7 @@ constexpr Rule kRules[] = {
      "chips that see different tokens add up what they found"},
     {"gradients, in every micro-step", [](const Facts& f) { return f.of_gradient; }, "layout.zero=1",
      "then the update adds them up, once per step"},
-    {"updated weights", [](const Facts& f) { return f.phase == Phase::update && f.kind == "all_gather"; },
+    {"updated weights", [](const Facts& f) { return f.phase == Phase::update && f.moves == Moves::gather; },
      "layout.zero=0", "then every chip updates all of its weights"},
     {"weights, where they are used",
      [](const Facts& f) { return f.of_weight && f.requested && f.phase == Phase::forward; }, "layout.zero=2",
@@ -74,8 +77,7 @@ constexpr Rule kRules[] = {
      "then every chip adds its tokens to a whole gradient"},
     {"tokens, for the rows of the embedding's gradient that a chip stores", gathers_for_embedding, "layout.zero=1",
      "then every chip adds its tokens to a whole gradient"},
-    {"activations between stages",
-     [](const Facts& f) { return over(f, "stage") || f.kind == "send" || f.kind == "recv"; },
+    {"activations between stages", [](const Facts& f) { return over(f, "stage") || is_message(f); },
      "layout.pipeline_parallel=1", ""},
 };
 

@@ -11,6 +11,7 @@
 
 #include "megacpp/blocks/block.h"
 #include "megacpp/ir/graph.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::compile {
@@ -20,7 +21,8 @@ enum class Phase : uint8_t { forward, backward, update };
 std::string_view phase_name(Phase phase);
 
 struct CollectiveFacts {
-  std::string_view kind;  // the op
+  std::string_view kind;        // the op
+  ops::Transfer::Kind moves{};  // what it does with what it moves
   Phase phase = Phase::forward;
   /// Axes of the layout without their steps: "model" for model.0 and model.1.
   std::vector<std::string> axes;

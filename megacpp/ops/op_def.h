@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/base/decision.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/tensor.h"

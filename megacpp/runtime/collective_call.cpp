@@ -5,6 +5,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
 
 namespace megacpp::runtime {
 namespace {
@@ -61,10 +62,12 @@ Call describe(Kind kind, const ops::Types& moved, const ir::Attrs& attrs) {
 }  // namespace
 
 std::vector<Call> calls_of(std::string_view op, const ops::NodeView& view) {
-  if (op == "shard_slice" || op == "shard_index" || op == ops::kDoneOp) return {};
-  if (op == "exchange_sum")
+  const std::string_view moving = op == ops::kStartOp ? std::string_view(view.attrs.text("op")) : op;
+  const std::optional<ops::Transfer>& transfer = ops::op_def(moving).transfer;
+  if (!transfer) return {};  // a chip's own part of something, or the end of a call
+  if (transfer->kind == ops::Transfer::Kind::pair_sum)
     return {describe(Kind::send, view.operands, view.attrs), describe(Kind::recv, view.results, view.attrs)};
-  const Kind kind = kind_of(op == ops::kStartOp ? std::string_view(view.attrs.text("op")) : op);
+  const Kind kind = kind_of(moving);
   return {describe(kind, kind == Kind::recv ? view.results : view.operands, view.attrs)};
 }
 

@@ -7,6 +7,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/schedule/overlap_collectives.h"
 
@@ -122,8 +123,8 @@ Exchange LinkedProgram::prepare(const ir::Node& node, const NodeBuffers& buffers
     const int32_t index = static_cast<int32_t>(link_.mesh.index_in_group(link_.chip, axes_of(node, link_)));
     return {.run = [index, out = buffers.results[0]] { std::memcpy(out, &index, sizeof index); }};
   }
-  if (node.op == "exchange_sum") return prepare_exchange_sum(node, buffers);
   if (node.op == ops::kDoneOp) return prepare_done(node);
+  if (ops::transfer_of(node)->kind == ops::Transfer::Kind::pair_sum) return prepare_exchange_sum(node, buffers);
   collectives::Communicator& communicator = link_.communicator;
   const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
   const std::shared_ptr<Call> call = bind(calls_of(node.op, {operands, results, node.attrs}).at(0), node, buffers);

@@ -136,11 +136,11 @@ class Reader {
 
   // A collective's operands follow from what it leaves.
   static int64_t sent(const XlaCollective& found, int64_t result, bool result_is_part) {
-    int64_t own = result;
-    if (found.kind == "all_gather") own = result / found.parts;
-    if (result_is_part) own = result * found.parts;
+    int64_t own = result_is_part ? result * found.parts : result;
     const ops::OpDef* const op = ops::find_op(found.kind);
-    return op != nullptr && op->transfer ? op->transfer->sent_bytes(own, found.parts) : own;
+    if (op == nullptr || !op->transfer) return own;
+    if (op->transfer->kind == ops::Transfer::Kind::gather) own = result / found.parts;
+    return op->transfer->sent_bytes(own, found.parts);
   }
 
   const ir::Mesh& mesh_;
