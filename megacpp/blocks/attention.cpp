@@ -55,11 +55,12 @@ void check_sparse(const ConfigCheck& check, const Attention& a) {
 void check(const ConfigCheck& check) {
   const Attention& a = check.config.as<Attention>();
   require_divides(check, {check.path("heads"), a.heads, check.path("kv_heads"), a.kv_heads});
-  MEGACPP_REQUIRE(!a.rope || a.head_dim % 2 == 0, E1005,
-                  {.where = check.at("head_dim"),
-                   .got = fmt::format("head_dim {} with rope", a.head_dim),
-                   .wanted = "an even head_dim: rope turns pairs of channels",
-                   .next = fmt::format("set {}: {}, or rope: false", check.path("head_dim"), a.head_dim + 1)});
+  MEGACPP_REQUIRE(
+      !a.rope || a.head_dim % 2 == 0, E1005,
+      {.where = check.at("head_dim"),
+       .got = fmt::format("head_dim {} with rope", a.head_dim),
+       .wanted = "an even head_dim: rope turns pairs of channels",
+       .next = fmt::format("set {}: {}, or {}: false", check.path("head_dim"), a.head_dim + 1, check.path("rope"))});
   check_sparse(check, a);
 }
 

@@ -47,21 +47,23 @@ void check_expert_choice(const ConfigCheck& check, const FeedForward& e) {
        .got = fmt::format("{} with expert_choice, {} experts, top_k {}", e.capacity_factor, e.experts, e.top_k),
        .wanted = fmt::format("above 0 and at most {}: an expert cannot choose more tokens than there are", largest),
        .next = fmt::format("set {}: {}", check.path("capacity_factor"), std::min(1.0, largest))});
-  MEGACPP_REQUIRE(e.bias_rate == 0, E1003,
-                  {.where = check.at("bias_rate"),
-                   .got = fmt::format("{} with expert_choice", e.bias_rate),
-                   .wanted = "0: expert choice is balanced by itself",
-                   .next = fmt::format("set {}: 0, or routing: token_choice", check.path("bias_rate"))});
+  MEGACPP_REQUIRE(
+      e.bias_rate == 0, E1003,
+      {.where = check.at("bias_rate"),
+       .got = fmt::format("{} with expert_choice", e.bias_rate),
+       .wanted = "0: expert choice is balanced by itself",
+       .next = fmt::format("set {}: 0, or {}: token_choice", check.path("bias_rate"), check.path("routing"))});
 }
 
 void check(const ConfigCheck& check) {
   const FeedForward& e = check.config.as<FeedForward>();
   if (e.experts == 0) {
-    MEGACPP_REQUIRE(e.shared_intermediate == 0, E1003,
-                    {.where = check.at("shared_intermediate"),
-                     .got = fmt::format("a shared expert of width {} in a dense block", e.shared_intermediate),
-                     .wanted = "0 when experts is 0",
-                     .next = fmt::format("set {}, or widen intermediate instead", check.path("experts"))});
+    MEGACPP_REQUIRE(
+        e.shared_intermediate == 0, E1003,
+        {.where = check.at("shared_intermediate"),
+         .got = fmt::format("a shared expert of width {} in a dense block", e.shared_intermediate),
+         .wanted = "0 when experts is 0",
+         .next = fmt::format("set {}, or widen {} instead", check.path("experts"), check.path("intermediate"))});
     return;
   }
   MEGACPP_REQUIRE(e.top_k <= e.experts, E1005,
@@ -212,7 +214,7 @@ struct Limits {
 Limits limits_of(const BuildContext& context) {
   const FeedForward& f = context.config.as<FeedForward>();
   const int64_t length = tokens_of(context).length;
-  // Room for all would be mostly empty: only experts that go to other chips get it.
+  // Rows for all would be mostly empty: only experts that go to other chips get it.
   if (f.is_dropless())
     return {.capacity = 0, .rows_per_expert = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
   const int64_t capacity = f.capacity(context.dims.sequence);

@@ -42,12 +42,13 @@ void check(const ConfigCheck& check) {
                   {.where = check.at("dt_min"),
                    .got = fmt::format("dt_min {}, dt_max {}", m.dt_min, m.dt_max),
                    .wanted = "dt_min at most dt_max",
-                   .next = "swap the two values"});
+                   .next = fmt::format("swap {} and {}", check.path("dt_min"), check.path("dt_max"))});
   MEGACPP_REQUIRE(m.dt_limit_low < m.dt_limit_high, E1003,
                   {.where = check.at("dt_limit_low"),
                    .got = fmt::format("dt_limit_low {}, dt_limit_high {}", m.dt_limit_low, m.dt_limit_high),
                    .wanted = "dt_limit_low below dt_limit_high",
-                   .next = "use 0 and .inf for no clamp"});
+                   .next = fmt::format("set {}: 0 and {}: .inf for no clamp", check.path("dt_limit_low"),
+                                       check.path("dt_limit_high"))});
 }
 
 Traits traits(const Config& config) {

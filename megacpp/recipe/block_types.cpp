@@ -30,9 +30,8 @@ void apply(const std::string& setting, const std::string& value, const blocks::B
 }  // namespace
 
 std::string BlockType::path(std::string_view key) const {
-  const bool is_own = std::ranges::find(own_keys, key) != own_keys.end();
-  return is_own ? fmt::format("model.letters.{}.{}.{}", letter, family->name, key)
-                : fmt::format("model.{}.{}", family->name, key);
+  return is_familys_own() ? fmt::format("model.{}.{}", family->name, key)
+                          : fmt::format("model.letters.{}.{}.{}", letter, family->name, key);
 }
 
 const blocks::BlockDef& family_of(const Model& model, char letter) {

@@ -20,7 +20,8 @@ struct BlockType {
   std::vector<std::string> own_keys = {};  // that the letter itself gives: "heads"
 
   bool is_familys_own() const { return letter == family->letter; }
-  /// Where the setting is given: "model.attention.heads", or "model.letters.G.attention.heads".
+  /// The key that sets it for this letter: "model.attention.heads", or "model.letters.G.attention.heads" whether the
+  /// recipe gives that or leaves it to the family, whose other letters its own key would change too.
   std::string path(std::string_view key) const;
   blocks::Traits traits() const { return family->traits(config); }
 };

@@ -26,11 +26,14 @@ TEST(BlockTypesTest, AreThoseOfThePatternByFamily) {
   EXPECT_EQ(letters, "GMED") << "families in the order of the table, a family's own letter before others";
 }
 
-TEST(BlockTypesTest, PathsLeadToWhereASettingIsGiven) {
+TEST(BlockTypesTest, APathSetsALetterAlone) {
   for (const BlockType& type : block_types(with_letters())) {
+    if (type.is_familys_own()) {
+      EXPECT_EQ(type.path("x"), "model." + std::string(type.family->name) + ".x");
+    }
     if (type.letter != 'G') continue;
     EXPECT_EQ(type.path("kv_heads"), "model.letters.G.attention.kv_heads");
-    EXPECT_EQ(type.path("heads"), "model.attention.heads");
+    EXPECT_EQ(type.path("heads"), "model.letters.G.attention.heads") << "that of the family would change A as well";
   }
 }
 

@@ -11,12 +11,13 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::recipe {
 namespace {
 
 constexpr std::string_view kLetters = "model.letters";
-constexpr std::string_view kRecompute = "train.recompute.";
+constexpr std::string_view kRecomputePrefix = "train.recompute.";
 
 bool is_own_letter(std::string_view text) {
   return text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z' && blocks::find_block(text[0]) == nullptr;
@@ -98,7 +99,7 @@ void check_recompute(const Recipe& recipe, const Origins& origins) {
   for (const auto& [letter, level] : recipe.train.recompute) {
     const bool is_known = blocks::find_block(letter) != nullptr || recipe.model.letters.contains(letter);
     MEGACPP_REQUIRE(is_known, E1006,
-                    {.where = place(origins, fmt::format("{}{}", kRecompute, letter)),
+                    {.where = place(origins, recompute_key(letter)),
                      .got = fmt::format("letter {}, which nobody defines", letter),
                      .wanted = "letters of families or of model.letters",
                      .next = fmt::format("define {}.{}, or remove it here", kLetters, letter)});
@@ -109,8 +110,8 @@ void check_recompute(const Recipe& recipe, const Origins& origins) {
 
 LetterPath letter_path(std::string_view path) {
   using To = LetterPath::To;
-  if (path.starts_with(kRecompute) && is_own_letter(path.substr(kRecompute.size())))
-    return {.to = To::recompute, .letter = std::string(path.substr(kRecompute.size()))};
+  if (path.starts_with(kRecomputePrefix) && is_own_letter(path.substr(kRecomputePrefix.size())))
+    return {.to = To::recompute, .letter = std::string(path.substr(kRecomputePrefix.size()))};
   if (path == kLetters) return {.to = To::section};
   if (!path.starts_with(kLetters) || path[kLetters.size()] != '.') return {};
   path.remove_prefix(kLetters.size() + 1);
@@ -182,7 +183,9 @@ std::string letter_rows() {
 std::string letter_recompute_row() {
   const schema::KeySpec level{"train.recompute.X", Kind::text, schema::one_of("auto", "none", "selective", "full"),
                               "The same for a letter of model.letters."};
-  return schema::table_row(level, "that of its family");
+  const schema::KeySpec all{"train.recompute", Kind::text, level.range,
+                            "One level in place of the group: of all letters."};
+  return schema::table_row(level, "that of its family") + schema::table_row(all, "that of each letter");
 }
 
 }  // namespace megacpp::recipe

@@ -108,6 +108,13 @@ TEST(LettersTest, EveryWrongDefinitionIsRefusedWithItsPlace) {
        "r.yaml:9 model.letters.D.feed_forward.experts", "set model.letters.D.feed_forward.experts: 0"},
       {"does not fit together", "DD", "  letters:\n    D: {family: A, attention: {kv_heads: 3}}\n", Code::E1005,
        "r.yaml:9 model.letters.D.attention.kv_heads", "set model.letters.D.attention.kv_heads: 2"},
+      {"nothing", "AD", "  letters:\n    D:\n", Code::E1003, "r.yaml:9 model.letters.D",
+       "set model.letters.D.family: A"},
+      {"an empty section", "AD", "  letters:\n    D: {feed_forward: }\n", Code::E1003, "r.yaml:9 model.letters.D",
+       "set model.letters.D.family"},
+      {"a setting of the family", "GE", "  letters:\n    G: {family: A, attention: {heads: 3}}\n", Code::E1005,
+       "r.yaml:6 model.attention.kv_heads (of letter G)", "set model.letters.G.attention.kv_heads: 1"},
+      {"a scalar", "AD", "  letters:\n    D: E\n", Code::E1002, "r.yaml:9 model.letters.D", "indent its keys"},
       {"no group", "AE", "  letters: D\n", Code::E1002, "model.letters", ""},
   };
   for (const Bad& bad : all) {

@@ -87,13 +87,19 @@ std::string scalar_of(Key key, const std::string& path, const YAML::Node& node, 
   return key.kind == Kind::text ? node.Scalar() : value_text(member_of(key, scratch));
 }
 
+Key recompute_level_key() { return *find_key(recompute_key(blocks::all_blocks()[0].letter)); }
+
+/// train.recompute as one level.
+void assign_recompute(Draft& draft, const YAML::Node& node, const std::string& where) {
+  set_recompute_levels(draft.recipe, scalar_of(recompute_level_key(), kRecompute, node, where));
+}
+
 /// A value of a letter that the recipe defines.
 void assign_letter(Draft& draft, const LetterPath& at, const std::string& path, const YAML::Node& node,
                    const std::string& where) {
   draft.origins[path] = where;
   if (at.to == LetterPath::To::recompute) {
-    const Key level = *find_key(recompute_key(blocks::all_blocks()[0].letter));
-    draft.recipe.train.recompute[at.letter[0]] = scalar_of(level, path, node, where);
+    draft.recipe.train.recompute[at.letter[0]] = scalar_of(recompute_level_key(), path, node, where);
     return;
   }
   require_own_letter(at.letter, where);
@@ -149,15 +155,16 @@ void read_section(Draft& draft, const YAML::Node& section, const std::string& pr
       assign_letter(draft, letter, path, entry.second, where);
     } else if (!is_group(path, letter)) {
       refuse_unknown(path, where);
-    } else if (entry.second.IsMap()) {
+    } else if (entry.second.IsMap() || entry.second.IsNull()) {
       if (!letter.letter.empty()) define_letter(draft, letter, where);
       read_section(draft, entry.second, path + ".", file);
+    } else if (path == kRecompute) {
+      assign_recompute(draft, entry.second, where);
     } else {
-      MEGACPP_REQUIRE(entry.second.IsNull(), E1002,
-                      {.where = where + " " + path,
-                       .got = "a value",
-                       .wanted = "a group of keys",
-                       .next = "indent its keys below it"});
+      base::raise(base::Code::E1002, {.where = where + " " + path,
+                                      .got = "a value",
+                                      .wanted = "a group of keys",
+                                      .next = "indent its keys below it"});
     }
   }
 }
@@ -181,6 +188,7 @@ void apply_override(Draft& draft, const std::string& assignment) {
   const std::string value = assignment.substr(equals + 1);
   const Key* key = find_key(path);
   const LetterPath letter = letter_path(path);
+  if (path == kRecompute) return assign_recompute(draft, YAML::Node(value), "--set");
   if (key == nullptr && is_group(path, letter)) {
     base::raise(base::Code::E1002, {.where = where,
                                     .got = "a value for a group of keys",

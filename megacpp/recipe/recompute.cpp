@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/recipe/recompute.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "megacpp/blocks/block.h"
@@ -8,13 +10,19 @@
 
 namespace megacpp::recipe {
 
-std::map<char, std::string> default_recompute() {
+namespace {
+
+std::map<char, std::string> of_all_families(const std::string& level) {
   std::map<char, std::string> levels;
-  for (const blocks::BlockDef& def : blocks::all_blocks()) levels[def.letter] = kAutoRecompute;
+  for (const blocks::BlockDef& def : blocks::all_blocks()) levels[def.letter] = level;
   return levels;
 }
 
-std::string recompute_key(char letter) { return std::string("train.recompute.") + letter; }
+}  // namespace
+
+std::map<char, std::string> default_recompute() { return of_all_families(kAutoRecompute); }
+
+std::string recompute_key(char letter) { return fmt::format("{}.{}", kRecompute, letter); }
 
 std::vector<char> recompute_letters(const Model& model) {
   std::vector<char> letters;
@@ -31,5 +39,7 @@ const std::string& recompute_level(const Recipe& recipe, char letter) {
 void set_recompute_level(Recipe& recipe, char letter, std::string level) {
   recipe.train.recompute[letter] = std::move(level);
 }
+
+void set_recompute_levels(Recipe& recipe, const std::string& level) { recipe.train.recompute = of_all_families(level); }
 
 }  // namespace megacpp::recipe

@@ -13,6 +13,8 @@ namespace megacpp::recipe {
 /// keeps everything, as "none" does.
 inline constexpr const char* kAutoRecompute = "auto";
 
+/// In a recipe's text a group of keys by letter, or one level for all letters.
+inline constexpr const char* kRecompute = "train.recompute";
 /// "train.recompute.A"
 std::string recompute_key(char letter);
 
@@ -22,5 +24,7 @@ std::vector<char> recompute_letters(const Model& model);
 /// "auto", "none", "selective" or "full": as given, or as the letter's family has it.
 const std::string& recompute_level(const Recipe& recipe, char letter);
 void set_recompute_level(Recipe& recipe, char letter, std::string level);
+/// Of all families; letters of the recipe's own follow them again.
+void set_recompute_levels(Recipe& recipe, const std::string& level);
 
 }  // namespace megacpp::recipe

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "megacpp/blocks/block.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/print.h"
 #include "megacpp/recipe/schema.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -39,6 +42,41 @@ TEST(RecomputeTest, ALetterOfTheRecipeFollowsItsFamilyUntilItIsGiven) {
   recipe.train.recompute['D'] = "full";
   EXPECT_EQ(recompute_level(recipe, 'D'), "full");
   EXPECT_EQ(recompute_level(recipe, 'E'), "selective");
+}
+
+constexpr const char* kText =
+    "model: {pattern: AD, depth: 2, hidden: 16, vocab: 256, attention: {heads: 4, kv_heads: 2, head_dim: 4}, "
+    "letters: {D: {family: E, feed_forward: {intermediate: 32}}}}\n"
+    "optimizer: {lr: 1.0e-3}\n"
+    "train: {batch: 2, sequence: 16, steps: 1";
+
+TEST(RecomputeTest, OneLevelStandsForAllLetters) {
+  for (const char* level : {"auto", "none", "selective", "full"}) {
+    for (const Recipe& recipe : {parse(std::string(kText) + ", recompute: " + level + "}", "r.yaml"),
+                                 parse(std::string(kText) + ", recompute: {A: none, D: selective}}", "r.yaml",
+                                       std::vector<std::string>{std::string("train.recompute=") + level})}) {
+      for (const blocks::BlockDef& def : blocks::all_blocks()) EXPECT_EQ(recompute_level(recipe, def.letter), level);
+      EXPECT_EQ(recompute_level(recipe, 'D'), level);
+      EXPECT_EQ(parse(print(recipe), "printed"), recipe);
+    }
+  }
+  const Recipe later =
+      parse(std::string(kText) + ", recompute: full}", "r.yaml", std::vector<std::string>{"train.recompute.D=none"});
+  EXPECT_EQ(recompute_level(later, 'A'), "full");
+  EXPECT_EQ(recompute_level(later, 'D'), "none");
+}
+
+TEST(RecomputeTest, WhatIsNoLevelIsRefusedUnderTheKeyThatWasGiven) {
+  const auto refused = [](const std::string& value, const std::vector<std::string>& settings = {}) {
+    return testing_support::error_of(
+        [&] { parse(std::string(kText) + ", recompute: " + value + "}", "r.yaml", settings); });
+  };
+  EXPECT_EQ(refused("fulll").code(), base::Code::E1003);
+  EXPECT_EQ(refused("fulll").problem().where, "r.yaml:3 train.recompute");
+  EXPECT_EQ(refused("fulll").problem().next, "did you mean 'full'?");
+  EXPECT_EQ(refused("[full]").code(), base::Code::E1002);
+  EXPECT_EQ(refused("auto", {"train.recompute="}).code(), base::Code::E1002);
+  EXPECT_EQ(refused("auto", {"train.recompute=both"}).problem().where, "--set train.recompute");
 }
 
 }  // namespace

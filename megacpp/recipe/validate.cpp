@@ -19,17 +19,27 @@
 namespace megacpp::recipe {
 namespace {
 
+/// The family's key behind a setting of a letter.
+std::string inherited_path(std::string_view path) {
+  const LetterPath letter = letter_path(path);
+  return letter.to == LetterPath::To::setting ? "model." + letter.setting : std::string(path);
+}
+
+bool is_given(const Origins& origins, std::string_view path) {
+  return origins.empty() || origins.contains(path) || origins.contains(inherited_path(path));
+}
+
 /// A value out of range that nobody gave is a default standing for "must be given".
 std::string got_text(const Origins& origins, std::string_view path, std::string value) {
-  return origins.empty() || origins.contains(path) ? value : "nothing: the key is not given";
+  return is_given(origins, path) ? value : "nothing: the key is not given";
 }
 
 [[noreturn]] void refuse_value(const schema::KeySpec& key, const Member& member, const Origins& origins) {
-  const bool is_given = origins.empty() || origins.contains(key.path);
-  base::raise(base::Code::E1003, {.where = place(origins, key.path),
-                                  .got = got_text(origins, key.path, value_text(member)),
-                                  .wanted = describe(key.range),
-                                  .next = is_given ? schema::next_step(key, member) : schema::meaning_of(key)});
+  base::raise(base::Code::E1003,
+              {.where = place(origins, key.path),
+               .got = got_text(origins, key.path, value_text(member)),
+               .wanted = describe(key.range),
+               .next = is_given(origins, key.path) ? schema::next_step(key, member) : schema::meaning_of(key)});
 }
 
 void check_ranges(const Recipe& recipe, const std::vector<BlockType>& types, const Origins& origins) {
@@ -222,8 +232,12 @@ std::vector<BlockType> block_types_at(const Model& model, const Origins& origins
 }  // namespace
 
 std::string place(const Origins& origins, std::string_view path) {
-  const auto origin = origins.find(path);
-  return origin == origins.end() ? std::string(path) : origin->second + " " + std::string(path);
+  if (const auto origin = origins.find(path); origin != origins.end()) return origin->second + " " + std::string(path);
+  const std::string family = inherited_path(path);
+  const auto origin = origins.find(family);
+  return origin == origins.end()
+             ? std::string(path)
+             : fmt::format("{} {} (of letter {})", origin->second, family, letter_path(path).letter);
 }
 
 void validate_key(const Key& key, const Recipe& recipe, const Origins& origins) {

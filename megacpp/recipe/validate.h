@@ -17,7 +17,8 @@ namespace megacpp::recipe {
 /// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent.
 using Origins = std::map<std::string, std::string, std::less<>>;
 
-/// "nam52.yaml:12 model.attention.heads", or the path alone when nobody gave the key.
+/// "nam52.yaml:12 model.attention.heads", or the path alone when nobody gave the key. What a letter takes from its
+/// family stands where the family gives it: "nam52.yaml:12 model.attention.heads (of letter G)".
 std::string place(const Origins& origins, std::string_view path);
 
 /// One value against its own range: E1003.

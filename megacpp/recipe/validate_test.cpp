@@ -54,7 +54,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
        "set model.attention.kv_heads: 2"},
       {"no heads", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().heads = 0; }, ""},
       {"odd rope", Code::E1005, [](Recipe& r) { r.model.config<blocks::Attention>().head_dim = 7; },
-       "set model.attention.head_dim: 8, or rope: false"},
+       "set model.attention.head_dim: 8, or model.attention.rope: false"},
       {"window", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().window = -1; }, ""},
       {"sparse size", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().sparse_local = 2; }, ""},
       {"sparse local", Code::E1003, [](Recipe& r) { r.model.config<blocks::Attention>().sparse_block = 4; }, ""},
