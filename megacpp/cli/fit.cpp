@@ -194,7 +194,7 @@ int run_fit(const Flags& flags) {
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(fit::backend_on(assumptions.slice, recipe.backend));
-  print_without_effect(recipe::ignored_keys(backend.ignores, recipe, recipe::Use::plan));
+  print_without_effect(without_effect_in_any_layout(backend, recipe));
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 

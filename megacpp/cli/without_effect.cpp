@@ -6,6 +6,7 @@
 
 #include "megacpp/cli/print_log.h"
 #include "megacpp/plan/unused_layout_keys.h"
+#include "megacpp/recipe/unused_model_keys.h"
 #include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
@@ -16,8 +17,15 @@ KeysWithoutEffect without_effect(const recipe::Recipe& recipe, recipe::Use use) 
 
 KeysWithoutEffect without_effect_on(const std::string& backend, const recipe::Recipe& recipe, recipe::Use use) {
   std::vector<recipe::IgnoredKey> table = runtime::backend_named(backend).ignores;
-  table.insert(table.end(), plan::unused_layout_keys().begin(), plan::unused_layout_keys().end());
+  for (const auto* more : {&recipe::unused_model_keys(), &plan::unused_layout_keys()})
+    table.insert(table.end(), more->begin(), more->end());
   return recipe::ignored_keys(table, recipe, use);
+}
+
+KeysWithoutEffect without_effect_in_any_layout(const runtime::Backend& backend, const recipe::Recipe& recipe) {
+  std::vector<recipe::IgnoredKey> table = backend.ignores;
+  table.insert(table.end(), recipe::unused_model_keys().begin(), recipe::unused_model_keys().end());
+  return recipe::ignored_keys(table, recipe, recipe::Use::plan);
 }
 
 void print_without_effect(const KeysWithoutEffect& keys) {

@@ -8,6 +8,10 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/recipe/ignored_keys.h"
 
+namespace megacpp::runtime {
+struct Backend;
+}
+
 namespace megacpp::cli {
 
 using KeysWithoutEffect = std::vector<recipe::KeyWithoutEffect>;
@@ -16,6 +20,9 @@ using KeysWithoutEffect = std::vector<recipe::KeyWithoutEffect>;
 KeysWithoutEffect without_effect(const recipe::Recipe& recipe, recipe::Use use = recipe::Use::run);
 /// On the backend of that name, in its layout.
 KeysWithoutEffect without_effect_on(const std::string& backend, const recipe::Recipe& recipe, recipe::Use use);
+
+/// For a search of layouts.
+KeysWithoutEffect without_effect_in_any_layout(const runtime::Backend& backend, const recipe::Recipe& recipe);
 
 /// "note       layout.prefetch has no effect here: XLA schedules its collectives", a line for each, to stderr.
 void print_without_effect(const KeysWithoutEffect& keys);

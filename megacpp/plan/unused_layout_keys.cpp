@@ -1,20 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/plan/unused_layout_keys.h"
 
+#include <algorithm>
+
 #include "megacpp/plan/degrees.h"
+#include "megacpp/plan/plan.h"
 #include "megacpp/plan/policy.h"
+#include "megacpp/recipe/block_types.h"
 
 namespace megacpp::plan {
 namespace {
 
 using recipe::Recipe;
 
+constexpr const char* kNoRingBlocks = "no block of the model passes keys and values along a split sequence";
+constexpr const char* kOneCopy = "the layout holds one copy of the model: there is nothing to split state over";
+
 bool is_one_chip(const Recipe& recipe) { return product_of_degrees(recipe.layout) == 1; }
 bool has_no_tensor(const Recipe& recipe) { return recipe.layout.tensor_parallel == 1; }
 bool has_no_experts_apart(const Recipe& recipe) { return recipe.layout.expert_parallel == 1; }
 bool has_no_context(const Recipe& recipe) { return recipe.layout.context_parallel == 1; }
 bool has_no_ring(const Recipe& recipe) { return recipe.layout.context_attention != "ring"; }
+bool has_no_ring_blocks(const Recipe& recipe) {
+  return std::ranges::none_of(recipe::block_types(recipe.model),
+                              [](const recipe::BlockType& type) { return type.traits().ring_elements > 0; });
+}
 bool has_no_pipeline(const Recipe& recipe) { return recipe.layout.pipeline_parallel == 1; }
+
+// Experts have copies of their own: chips of tensor_parallel may share the tokens of their blocks.
+bool has_one_copy(const Recipe& recipe) {
+  const Plan plan = make_plan(recipe);
+  return plan.copies.empty() && plan.expert_copies.empty();
+}
 
 bool keeps_weights_whole(const Recipe& recipe) {
   recipe::Layout layout = recipe.layout;
@@ -30,9 +47,13 @@ const std::vector<recipe::IgnoredKey>& unused_layout_keys() {
       {.key = "layout.expert_tensor_parallel", .decides = "layout.tensor_parallel is 1", .applies = has_no_tensor},
       {.key = "layout.dispatcher", .decides = "layout.expert_parallel is 1", .applies = has_no_experts_apart},
       {.key = "layout.context_attention", .decides = "layout.context_parallel is 1", .applies = has_no_context},
+      {.key = "layout.context_attention", .decides = kNoRingBlocks, .applies = has_no_ring_blocks},
       {.key = "layout.load_balance", .decides = "layout.context_parallel is 1", .applies = has_no_context},
+      {.key = "layout.load_balance", .decides = kNoRingBlocks, .applies = has_no_ring_blocks},
       {.key = "layout.load_balance", .decides = "layout.context_attention is not ring", .applies = has_no_ring},
       {.key = "layout.schedule", .decides = "layout.pipeline_parallel is 1", .applies = has_no_pipeline},
+      {.key = "layout.zero", .decides = kOneCopy, .applies = has_one_copy},
+      {.key = "layout.reshard_after_forward", .decides = kOneCopy, .applies = has_one_copy},
       {.key = "layout.reshard_after_forward", .decides = "layout.zero is below 3", .applies = keeps_weights_whole},
       {.key = "layout.prefetch", .decides = "one chip exchanges nothing", .applies = is_one_chip},
       {.key = "layout.bucket_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},

@@ -13,6 +13,7 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/plan/unused_layout_keys.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/unused_model_keys.h"
 #include "megacpp/runtime/backend.h"
 #include "tests/support/hybrid_recipe.h"
 
@@ -58,7 +59,8 @@ std::string programs_of(const recipe::Recipe& recipe) {
 bool is_reported(const Row& row) {
   const recipe::Recipe recipe = recipe_of(row, true);
   std::vector<recipe::IgnoredKey> table = runtime::backend_named(row.backend).ignores;
-  table.insert(table.end(), plan::unused_layout_keys().begin(), plan::unused_layout_keys().end());
+  for (const auto* more : {&recipe::unused_model_keys(), &plan::unused_layout_keys()})
+    table.insert(table.end(), more->begin(), more->end());
   return std::ranges::any_of(recipe::ignored_keys(table, recipe, recipe::Use::run),
                              [&](const recipe::KeyWithoutEffect& found) { return found.key == key_of(row); });
 }
@@ -79,11 +81,27 @@ std::vector<Row> ignored_by_layouts(const std::string& backend) {
           {backend, {}, "layout.context_attention=alltoall"},
           {backend, {}, "layout.load_balance=false"},
           {backend, {"layout.context_parallel=2", "layout.context_attention=alltoall"}, "layout.load_balance=false"},
+          {backend, {"layout.context_parallel=2", "model.pattern=MERE"}, "layout.context_attention=alltoall"},
+          {backend, {"layout.context_parallel=2", "model.pattern=MERE"}, "layout.load_balance=false"},
+          {backend, {}, "layout.zero=3"},
+          {backend, {"layout.pipeline_parallel=2"}, "layout.zero=2"},
+          {backend, {"layout.tensor_parallel=2", "model.pattern=AM"}, "layout.zero=3"},
+          {backend, {"layout.policy=fsdp"}, "layout.reshard_after_forward=false"},
           {backend, kData, "layout.schedule=zero_bubble"},
           {backend, kData, "layout.reshard_after_forward=false"},
           {backend, {}, "layout.prefetch=3"},
           {backend, {}, "layout.bucket_bytes=1"},
           {backend, {}, "layout.max_replicated_bytes=1"}};
+}
+
+// A row for each kind of line: a table has one of each for every family.
+std::vector<Row> ignored_by_models(const std::string& backend) {
+  const Settings letter = {"model.pattern=AD", "model.letters.D.family=E", "model.letters.D.feed_forward.experts=0",
+                           "train.recompute.D=none"};
+  return {{backend, {"model.pattern=AE"}, "model.mamba.state=32"},
+          {backend, {"model.pattern=AE"}, "train.recompute.M=full"},
+          {backend, letter, "model.feed_forward.experts=4"},
+          {backend, letter, "train.recompute.E=full"}};
 }
 
 std::vector<Row> ignored_by_cpu() {
@@ -136,6 +154,7 @@ TEST(IgnoredKeysTest, EveryLineOfATableHasARow) {
 
 TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCpuBackend) {
   expect_ignored(ignored_by_layouts("cpu"));
+  expect_ignored(ignored_by_models("cpu"));
   expect_ignored(ignored_by_cpu());
 }
 
@@ -147,6 +166,11 @@ TEST(IgnoredKeysTest, TheSameKeysChangeProgramsWhereTheyAreNotReported) {
                     {"cpu", kContext, "layout.load_balance=false"},
                     {"cpu", kStages, "layout.schedule=zero_bubble"},
                     {"cpu", kZero3, "layout.reshard_after_forward=false"},
+                    {"cpu", kData, "layout.zero=3"},
+                    {"cpu", kContext, "layout.zero=3"},
+                    {"cpu", kTensor, "layout.zero=3"},
+                    {"cpu", {}, "model.mamba.state=32"},
+                    {"cpu", {}, "train.recompute.M=full"},
                     {"cpu", kZero3, "layout.prefetch=0"},
                     {"cpu", kData, "layout.bucket_bytes=1"},
                     {"cpu", kData, "layout.policy=fsdp"},

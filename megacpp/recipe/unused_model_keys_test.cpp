@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/unused_model_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::recipe {
+namespace {
+
+using Found = std::vector<KeyWithoutEffect>;
+
+Found found_in(const std::vector<std::string>& settings) {
+  constexpr const char* kText = R"(
+model: {pattern: AD, depth: 2, hidden: 64, vocab: 256, attention: {heads: 4, kv_heads: 2, head_dim: 16},
+        letters: {D: {family: E, feed_forward: {intermediate: 64, experts: 0}}}}
+train: {batch: 2, sequence: 32, steps: 1}
+optimizer: {lr: 1.0e-3}
+)";
+  return ignored_keys(unused_model_keys(), parse(kText, "test.yaml", settings), Use::run);
+}
+
+TEST(UnusedModelKeysTest, SectionsOfFamiliesThatTheModelLacks) {
+  EXPECT_EQ(found_in({}), Found{});
+  EXPECT_EQ(found_in({"model.mamba.heads=8", "model.attention.window=16"}),
+            (Found{{"model.mamba.heads", "the model has no block of family M (Mamba-2)"}}));
+}
+
+TEST(UnusedModelKeysTest, SettingsThatEveryLetterOfAFamilyGivesItself) {
+  EXPECT_EQ(found_in({"model.feed_forward.intermediate=128", "model.feed_forward.activation=relu2"}),
+            (Found{{"model.feed_forward.intermediate", "every letter of family E in the pattern has its own"}}))
+      << "the activation is read by D";
+  EXPECT_EQ(found_in({"model.feed_forward.intermediate=128", "model.pattern=ADE", "model.depth=3"}), Found{})
+      << "E blocks read it";
+}
+
+TEST(UnusedModelKeysTest, LevelsOfRecomputeByLetter) {
+  EXPECT_EQ(found_in({"train.recompute.M=full"}),
+            (Found{{"train.recompute.M", "the model has no block of family M (Mamba-2)"}}));
+  EXPECT_EQ(found_in({"train.recompute.E=full"}), Found{}) << "D follows it";
+  EXPECT_EQ(found_in({"train.recompute.E=full", "train.recompute.D=none"}),
+            (Found{{"train.recompute.E", "every letter of family E in the pattern has its own"}}));
+  EXPECT_EQ(found_in({"train.recompute=full"}), Found{}) << "one level for all letters";
+}
+
+TEST(UnusedModelKeysTest, NoShippedRecipeHasOne) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(MEGACPP_SOURCE_DIR) / "recipes"))
+    if (entry.path().extension() == ".yaml") {
+      const Found found = ignored_keys(unused_model_keys(), load(entry.path()), Use::run);
+      EXPECT_EQ(found, Found{}) << entry.path() << ": " << (found.empty() ? "" : found[0].key);
+    }
+}
+
+}  // namespace
+}  // namespace megacpp::recipe
