@@ -271,6 +271,29 @@ TEST(CommandsTest, ThePeakIsThatOfTheWorstChip) {
   EXPECT_NE(text.out.find(" planned (the worst: chip 1: stage 1)"), std::string::npos) << text.out;
 }
 
+// With less memory than keeping everything takes, train.recompute: auto is decided as a run decides it.
+TEST(CommandsTest, CompilingDecidesRecomputeAsTrainingDoes) {
+  const auto line_of = [](const std::string& text) {
+    const size_t at = text.find("recompute  ");
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  const auto with = [](const char* level, int64_t limit, const char* command) {
+    return megacpp(tiny(command, {"--json", "--set", std::string("train.recompute=") + level, "--set",
+                                  "hardware.limit=" + std::to_string(limit)}));
+  };
+  const auto peak = [&with](const char* level) {
+    return Json::parse(with(level, 0, "compile").out)["peak_bytes"].get<int64_t>();
+  };
+  const int64_t limit = (peak("none") + peak("full")) / 2;
+  const Result compiled = with("auto", limit, "compile"), trained = with("auto", limit, "train");
+  EXPECT_NE(line_of(compiled.err).find("the plan does not fit with less"), std::string::npos) << compiled.err;
+  EXPECT_EQ(line_of(compiled.err), line_of(trained.err));
+  EXPECT_EQ(line_of(with("auto", limit, "explain").err), line_of(trained.err));
+  EXPECT_EQ(Json::parse(compiled.out)["peak_bytes"], Json::parse(trained.out)["planned_peak_bytes"]);
+  EXPECT_LE(Json::parse(compiled.out)["peak_bytes"].get<int64_t>(), limit);
+  EXPECT_EQ(line_of(with("none", 0, "compile").err), "") << "nothing is left to planning";
+}
+
 // Tokens compete for an expert's capacity inside their sequence only, so how sequences are batched changes nothing.
 TEST(CommandsTest, MicroStepsOfHalfTheBatchGiveTheSameLosses) {
   const Json whole = Json::parse(megacpp(tiny("train", {"--json"})).out);

@@ -13,6 +13,7 @@
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
+#include "megacpp/cli/planned.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
@@ -71,7 +72,8 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   print_out("{}", memory::to_text(compiled.largest().memory));
 }
 
-void compile_here(const Flags& flags, const recipe::Recipe& recipe, const plan::Plan& plan) {
+void compile_here(const Flags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
+  const recipe::Recipe recipe = planned(given, std::nullopt, flags.catalog);
   const compile::Compiled compiled =
       compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), flags.options);
   if (flags.json)
@@ -93,19 +95,10 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
   if (catalog.why_not().empty()) print_err("catalog    told\n");
 }
 
-// What would run there: train.recompute as a plan for that hardware decides it.
-recipe::Recipe planned_for(const hw::Slice& slice, const recipe::Recipe& recipe,
-                           const launch::CatalogChoice& catalog_choice) {
-  launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
-  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, slice, catalog));
-  if (!estimate.recompute.empty()) print_err("recompute  {}\n", fit::to_text(estimate.recompute));
-  return estimate.recipe;
-}
-
 // What is known is printed even where the compiler failed; its error ends the command after that.
 void compile_by_xla(const Flags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
   const XlaChoice choice = choose_xla(given, plan, flags.xla);
-  const recipe::Recipe recipe = choice.tpu ? planned_for(*choice.tpu, given, flags.catalog) : given;
+  const recipe::Recipe recipe = planned(given, choice.tpu, flags.catalog);
   const XlaCompilation compilation =
       compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, flags.options), flags.options);
   if (flags.json) {

@@ -12,6 +12,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/planned.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/cli/without_effect.h"
@@ -86,17 +87,19 @@ void add_schedule(Explanation& e) {
   }
 }
 
-Explanation explain(const recipe::Recipe& recipe, const XlaFlags& xla_flags) {
-  Explanation e{.recipe = recipe,
-                .plan = plan::make_plan(recipe),
+Explanation explain(const recipe::Recipe& given, const XlaFlags& xla_flags) {
+  Explanation e{.recipe = given,
+                .plan = plan::make_plan(given),
                 .composition = {},
                 .rows = {},
                 .stages = {},
                 .collectives = {},
                 .xla = {}};
-  require_xla_for(xla_flags, recipe);
+  require_xla_for(xla_flags, given);
   std::optional<XlaChoice> choice;
-  if (recipe.backend == "xla") choice = choose_xla(recipe, e.plan, xla_flags);
+  if (given.backend == "xla") choice = choose_xla(given, e.plan, xla_flags);
+  e.recipe = planned(given, choice ? choice->tpu : std::nullopt, {});
+  const recipe::Recipe& recipe = e.recipe;
   const compile::Compiled compiled = compile_our_placement(recipe, e.plan);
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   e.composition = plan::composition(e.plan, recipe);

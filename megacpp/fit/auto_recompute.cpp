@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/estimate.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/recipe/block_types.h"
@@ -22,7 +23,7 @@ using recipe::Recipe;
 
 constexpr size_t kNone = 0, kSelective = 1, kFull = 2;  // indices into kRecomputeLevels
 
-/// One block of the family and nothing else, for one sequence on one chip.
+/// One block of the letter and nothing else, for one sequence on one chip.
 Recipe one_block(const Recipe& recipe, char letter, const char* level) {
   Recipe twin = recipe;
   twin.model.pattern = std::string(1, letter);
@@ -41,17 +42,33 @@ double activation_bytes(const memory::MemoryPlan& plan) {
   return 0;
 }
 
-/// Measured on an H200 through XLA, nam52-1b: a step with `selective` dense feed-forwards is 8% faster than with `none`
-/// and keeps 35% less, since the backward pass reads what they are recomputed from anyway. The less a chip's memory
-/// carries beside its arithmetic, the more that saves: so it holds for chips of at most the H200's bytes per FLOP.
-constexpr double kMeasuredBytesPerFlop = 4.8e12 / 989e12;
+/// Where steps were timed with selective recompute of blocks whose backward pass reads what it starts from anyway
+/// (Traits::selective_is_cheap) and without any. A line holds for what it names and for nothing else.
+struct Measurement {
+  std::string_view chip, backend, precision;
+  std::string_view result, source;
+};
+constexpr Measurement kMeasurements[] = {
+    {.chip = "h200",
+     .backend = "xla",
+     .precision = "bf16",
+     .result = "a step is 8% faster and keeps 35% less",
+     .source = "nam52-1b on one H200, 2026-11"},
+};
 
-bool is_free(const Recipe& recipe, char letter, const hw::Chip& chip) {
+const Measurement* measured_for(const Recipe& recipe, char letter, const hw::Slice& slice) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
-  const bool is_cheap = family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap;
-  const double flops = chip.peak("bf16").value_or(0);
-  return is_cheap && chip.kind != hw::ChipKind::host && flops > 0 &&
-         chip.memory_bytes_per_second / flops <= kMeasuredBytesPerFlop;
+  if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return nullptr;
+  const auto at = std::ranges::find_if(kMeasurements, [&](const Measurement& one) {
+    return one.chip == slice.chip.name && one.backend == backend_on(slice, recipe.backend) &&
+           one.precision == recipe.train.precision;
+  });
+  return at == std::end(kMeasurements) ? nullptr : at;
+}
+
+std::string reason_of(AutoRecompute::Need need) {
+  return need == AutoRecompute::Need::limit ? "the plan does not fit with less"
+                                            : "a plan with less ran out of memory, or needs as much as one that did";
 }
 
 }  // namespace
@@ -59,23 +76,22 @@ bool is_free(const Recipe& recipe, char letter, const hw::Chip& chip) {
 AutoRecompute::AutoRecompute(const Recipe& recipe, const Assumptions& assumptions)
     : recipe_(recipe), assumptions_(assumptions) {
   for (const char letter : recipe::recompute_letters(recipe.model))
-    if (recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute)
-      families_.push_back({.letter = letter, .level = kNone, .why = {}, .cost = {}});
-  for (Family& family : families_) take_what_is_free(family);
+    if (recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute) letters_.push_back({.name = letter});
+  for (Letter& letter : letters_) take_what_is_free(letter);
 }
 
-void AutoRecompute::set(Family& family, size_t level, std::string why) {
-  family.level = level;
-  family.why = std::move(why);
-  recipe::set_recompute_level(recipe_, family.letter, kRecomputeLevels[level]);
+void AutoRecompute::set(Letter& letter, size_t level, std::string why) {
+  letter.level = level;
+  letter.why = std::move(why);
+  recipe::set_recompute_level(recipe_, letter.name, kRecomputeLevels[level]);
 }
 
-const AutoRecompute::Cost& AutoRecompute::cost_of(Family& family) {
-  if (family.cost) return *family.cost;
+const AutoRecompute::Cost& AutoRecompute::cost_of(Letter& letter) {
+  if (letter.cost) return *letter.cost;
   const schedule::Target target = target_on(assumptions_);
-  Cost& cost = family.cost.emplace();
+  Cost& cost = letter.cost.emplace();
   for (size_t level = 0; level < kRecomputeLevels.size(); ++level) {
-    const Recipe twin = one_block(recipe_, family.letter, kRecomputeLevels[level]);
+    const Recipe twin = one_block(recipe_, letter.name, kRecomputeLevels[level]);
     const compile::Compiled compiled = compile::compile_training(twin, target);
     cost.seconds[level] = predict_step(compiled, assumptions_.slice, twin.train.precision).seconds();
     cost.bytes[level] = activation_bytes(compiled.largest().memory);
@@ -83,41 +99,49 @@ const AutoRecompute::Cost& AutoRecompute::cost_of(Family& family) {
   return cost;
 }
 
-void AutoRecompute::take_what_is_free(Family& family) {
-  if (is_free(recipe_, family.letter, hw::device_of(assumptions_.slice.chip)))
-    return set(family, kSelective, "costs no time: measured 8% faster on an H200, 35% less kept");
-  set(family, kNone, "more is not known to cost no time here, and the plan needs no more");
+void AutoRecompute::take_what_is_free(Letter& letter) {
+  if (const Measurement* measured = measured_for(recipe_, letter.name, assumptions_.slice))
+    return set(letter, kSelective, fmt::format("measured: {}; {}", measured->result, measured->source));
+  set(letter, kNone, "the plan needs no more; whether more would cost time was not measured here");
 }
 
 std::vector<RecomputeChoice> AutoRecompute::choices() const {
   std::vector<RecomputeChoice> choices;
-  for (const Family& family : families_) choices.push_back({family.letter, kRecomputeLevels[family.level], family.why});
+  for (const Letter& letter : letters_)
+    choices.push_back({.letter = letter.name,
+                       .level = kRecomputeLevels[letter.level],
+                       .why = letter.why,
+                       .below_ceiling = letter.below_ceiling});
   return choices;
 }
 
 bool AutoRecompute::can_raise() const {
-  return std::ranges::any_of(families_, [](const Family& family) { return family.level < kFull; });
+  return std::ranges::any_of(letters_, [](const Letter& letter) { return letter.level < kFull; });
 }
 
-void AutoRecompute::raise() {
-  MEGACPP_CHECK(can_raise()) << "every family recomputes everything";
-  Family* best = nullptr;
+void AutoRecompute::raise(Need need) {
+  MEGACPP_CHECK(can_raise()) << "every letter recomputes everything";
+  Letter* best = nullptr;
   size_t best_level = 0;
   double best_price = 0;
-  for (Family& family : families_)
-    for (size_t level = family.level + 1; level <= kFull; ++level) {
-      const Cost& cost = cost_of(family);
-      const double saved = cost.bytes[family.level] - cost.bytes[level];
-      const double spent = std::max(0.0, cost.seconds[level] - cost.seconds[family.level]);
+  for (Letter& letter : letters_)
+    for (size_t level = letter.level + 1; level <= kFull; ++level) {
+      const Cost& cost = cost_of(letter);
+      const double saved = cost.bytes[letter.level] - cost.bytes[level];
+      const double spent = std::max(0.0, cost.seconds[level] - cost.seconds[letter.level]);
       // Where nothing is saved in one block alone the level still comes, last.
       const double price = saved > 0 ? spent / saved : std::numeric_limits<double>::max();
-      if (best == nullptr || price < best_price) best = &family, best_level = level, best_price = price;
+      if (best == nullptr || price < best_price) best = &letter, best_level = level, best_price = price;
     }
-  set(*best, best_level, "the plan does not fit with less, and this costs the least time per byte");
+  best->below_ceiling = need == Need::ceiling;
+  set(*best, best_level, reason_of(need) + ", and this costs the least time per byte");
 }
 
-void AutoRecompute::raise_all() {
-  for (Family& family : families_) set(family, kFull, "the plan does not fit with less");
+void AutoRecompute::raise_all(Need need) {
+  for (Letter& letter : letters_) {
+    letter.below_ceiling = need == Need::ceiling;
+    set(letter, kFull, reason_of(need));
+  }
 }
 
 std::string to_text(std::span<const RecomputeChoice> choices) {
@@ -128,7 +152,7 @@ std::string to_text(std::span<const RecomputeChoice> choices) {
     (at == alike.end() ? alike.emplace_back(said, std::vector<char>{}) : *at).second.push_back(choice.letter);
   }
   std::vector<std::string> parts;
-  for (const auto& [said, families] : alike) parts.push_back(fmt::format("{} {}", fmt::join(families, ", "), said));
+  for (const auto& [said, letters] : alike) parts.push_back(fmt::format("{} {}", fmt::join(letters, ", "), said));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 

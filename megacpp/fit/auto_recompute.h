@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// train.recompute: auto. A family left to planning takes `selective` where that is known to cost no time: recomputing
-// elementwise work can be cheaper than writing its results to memory and reading them back. Anything beyond that is
-// taken only as far as a plan needs it to fit, the least time per byte first, by the step-time model for one block of
-// the family compiled alone. That model cannot say what is free: it knows nothing of what a hardware's compiler fuses.
+// train.recompute: auto. A letter left to planning takes `selective` where that was measured to cost no time:
+// recomputing elementwise work can be cheaper than writing its results to memory and reading them back. Anything beyond
+// that is taken only as far as a plan needs it to fit, the least time per byte first, by the step-time model for one
+// block of the letter compiled alone. That model cannot say what is free: it knows nothing of what a hardware's
+// compiler fuses. So nothing is claimed for hardware, backends and precisions that were not measured.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,11 +21,17 @@ struct Assumptions;
 
 inline constexpr std::array<const char*, 3> kRecomputeLevels = {"none", "selective", "full"};
 
-/// What auto became for one family.
+/// What auto became for one letter.
 struct RecomputeChoice {
   char letter;
   std::string level;  // one of kRecomputeLevels
   std::string why;
+  bool below_ceiling = false;  // taken because a plan that fits by its limits ran out of memory
+};
+
+/// What a plan must meet beside its own limits: after an allocation failed, less than what was required then.
+struct Ceiling {
+  int64_t bytes = INT64_MAX;  // the worst chip must need less
 };
 
 class AutoRecompute {
@@ -33,39 +41,40 @@ class AutoRecompute {
 
   /// With the levels as they are now; nothing is left at auto.
   const recipe::Recipe& recipe() const { return recipe_; }
-  /// Of the families that were left to planning, in the order of the recipe's keys.
+  /// Of the letters that were left to planning, in the order of recompute_letters().
   std::vector<RecomputeChoice> choices() const;
 
   /// Whether a level can be raised.
   bool can_raise() const;
-  /// The one that costs the least time per byte.
-  void raise();
-  /// All families to full.
-  void raise_all();
+  /// The one that costs the least time per byte, because of a limit or of a ceiling.
+  enum class Need : uint8_t { limit, ceiling };
+  void raise(Need need);
+  /// All letters to full.
+  void raise_all(Need need);
 
  private:
   /// Of one block, by level.
   struct Cost {
     std::array<double, 3> seconds, bytes;
   };
-  struct Family {
-    char letter;
+  struct Letter {
+    char name;
     size_t level = 0;
     std::string why;
-    std::optional<Cost> cost;  // once it was asked for
+    bool below_ceiling = false;
+    std::optional<Cost> cost;  // once it was needed
   };
 
-  const Cost& cost_of(Family& family);
-  void take_what_is_free(Family& family);
-  void set(Family& family, size_t level, std::string why);
+  const Cost& cost_of(Letter& letter);
+  void take_what_is_free(Letter& letter);
+  void set(Letter& letter, size_t level, std::string why);
 
   recipe::Recipe recipe_;
   const Assumptions& assumptions_;
-  std::vector<Family> families_;
+  std::vector<Letter> letters_;
 };
 
-/// Families alike are named together: "E selective (...); A, M none (...)"; empty where nothing was left
-/// to planning.
+/// Letters alike are named together: "E selective (...); A, M none (...)"; empty where nothing was left to planning.
 std::string to_text(std::span<const RecomputeChoice> choices);
 
 }  // namespace megacpp::fit

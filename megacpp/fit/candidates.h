@@ -19,7 +19,7 @@ struct LayoutChoice {
   int64_t zero = 1;
   int64_t batch = 1;  // sequences per micro-step over all chips
   int64_t micro_steps = 1;
-  std::string recompute = {};  // of every family of the model: "none", "selective", "full"; empty: as the recipe has it
+  std::string recompute = {};  // of every letter of the model: "none", "selective", "full", "auto"; empty: the recipe's
 
   bool operator==(const LayoutChoice&) const = default;
 };

@@ -36,7 +36,8 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   require_all_devices(recipe, estimate.plan, assumptions.slice);
   estimate.compiled = compile::compile_training(recipe, estimate.plan, target_on(assumptions));
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
-  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits, estimate.correction);
+  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
+                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)});
   estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   return estimate;
 }
@@ -76,17 +77,24 @@ schedule::Target target_on(const Assumptions& assumptions) {
   return device.kind == hw::ChipKind::host ? assumptions.kernels : hardware_target(device, assumptions.kernels);
 }
 
-Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions) {
+bool fits(const Estimate& estimate, const Ceiling& ceiling) {
+  return estimate.fit.fits() && estimate.fit.worst().needed() < ceiling.bytes;
+}
+
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling) {
+  const auto need = [](const Estimate& estimate) {
+    return estimate.fit.fits() ? AutoRecompute::Need::ceiling : AutoRecompute::Need::limit;
+  };
   AutoRecompute recompute(recipe, assumptions);
   Estimate estimate = estimate_of(recompute, assumptions);
-  if (estimate.fit.fits() || !recompute.can_raise()) return estimate;
+  if (fits(estimate, ceiling) || !recompute.can_raise()) return estimate;
   // What is out of reach is found by one more plan, not by one for each level.
   AutoRecompute all = recompute;
-  all.raise_all();
+  all.raise_all(need(estimate));
   Estimate least = estimate_of(all, assumptions);
-  if (!least.fit.fits()) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
-  while (!estimate.fit.fits() && recompute.can_raise()) {
-    recompute.raise();
+  if (!fits(least, ceiling)) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
+  while (!fits(estimate, ceiling) && recompute.can_raise()) {
+    recompute.raise(need(estimate));
     estimate = estimate_of(recompute, assumptions);
   }
   return estimate;

@@ -47,8 +47,11 @@ struct Assumptions {
 schedule::Target target_on(const Assumptions& assumptions);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
-/// train.recompute: auto is decided here; where no level fits the estimate is of what needs the least.
-Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions);
+/// train.recompute: auto is decided here, so that the plan is below `ceiling` as well; where no level suffices the
+/// estimate is of what needs the least.
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling = {});
+/// Within its limits and below the ceiling.
+bool fits(const Estimate& estimate, const Ceiling& ceiling);
 
 /// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as
 /// its micro-steps can give, so that the global batch stays. Nothing where the layout says how many chips it wants.

@@ -9,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -46,15 +47,30 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
   }
 }
 
+/// What recompute: auto does as requested, before any rung.
+const Rung kPlanning = {.name = "requested", .does = {}, .may_reduce = {}, .keys = {}, .changes = {}};
+
+bool is_below_ceiling(const Estimate& estimate) {
+  return std::ranges::any_of(estimate.recompute, &RecomputeChoice::below_ceiling);
+}
+
+plan::Changes levels_of(const Estimate& estimate) {
+  plan::Changes levels;
+  for (const RecomputeChoice& choice : estimate.recompute)
+    levels.push_back({recipe::recompute_key(choice.letter), choice.level});
+  return levels;
+}
+
 class LadderWalk {
  public:
-  LadderWalk(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling)
-      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(estimate.requested()), now_(&estimate) {
+  LadderWalk(const Estimate& requested, const MakeEstimate& make_estimate, const Ceiling& ceiling)
+      : make_estimate_(make_estimate), ceiling_(ceiling), recipe_(requested.requested()), now_(&requested) {
     path_.least_needed = needed();
   }
 
   LadderPath run() {
     rungs_ = rungs_of(recipe_.ladder);
+    recompute_more();
     go_down(&LadderWalk::cannot_help_alone);
     if (!path_.found && was_skipped_) go_down(&LadderWalk::cannot_help_with_others);
     if (!path_.found) {
@@ -67,8 +83,17 @@ class LadderWalk {
  private:
   int64_t needed() const { return now_->fit.worst().needed(); }
   int64_t bar(const Estimate& estimate) const { return std::min(estimate.fit.worst().limit, ceiling_.bytes - 1); }
-  bool fits(const Estimate& estimate) const {
-    return estimate.fit.fits() && estimate.fit.worst().needed() < ceiling_.bytes;
+  bool fits(const Estimate& estimate) const { return fit::fits(estimate, ceiling_); }
+  Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
+
+  // What is left to planning is no rung's to change: below a ceiling planning decides otherwise than it did. A policy
+  // without rungs wants the launch as it was, or not at all.
+  void recompute_more() {
+    if (ceiling_.bytes == INT64_MAX || now_->recompute.empty() || rungs_.empty()) return;
+    Estimate estimate = estimate_of(recipe_);
+    if (estimate.fit.worst().needed() >= needed()) return;
+    if (!fits(estimate)) note(kPlanning, levels_of(estimate), Verdict::not_enough, "", &estimate);
+    keep(kPlanning, {}, std::move(estimate));
   }
 
   using WhyNot = std::optional<std::string> (LadderWalk::*)(const Rung&) const;
@@ -119,7 +144,7 @@ class LadderWalk {
     }
   }
 
-  // The first layout that fits; failing that, the smallest, if it saves memory at all.
+  // The first layout that fits; failing that, the smallest, if it saves bytes at all.
   void take_one(const Rung& rung) {
     std::optional<Estimate> best;
     plan::Changes best_changes;
@@ -154,7 +179,7 @@ class LadderWalk {
           rung, offer, Verdict::refused,
           fmt::format("{}: {}, wanted {}", base::code_name(error.code()), error.problem().got, error.problem().wanted));
     };
-    return unless_refused([&] { return make_estimate_(with_changes(recipe_, offer)); }, refused);
+    return unless_refused([&] { return estimate_of(with_changes(recipe_, offer)); }, refused);
   }
 
   // How far down the rungs lead at all, those included that could not have helped: what is written down as the
@@ -169,7 +194,7 @@ class LadderWalk {
   void take_last(const Rung& rung, plan::Changes& changes) {
     std::optional<Estimate> estimate;
     for (std::vector<Step> steps = steps_down(rung); !steps.empty() && !estimate; steps.pop_back()) {
-      estimate = unless_refused([&] { return make_estimate_(steps.back().recipe); });
+      estimate = unless_refused([&] { return estimate_of(steps.back().recipe); });
       if (!estimate || estimate->fit.worst().needed() >= path_.least_needed) continue;
       path_.least_needed = estimate->fit.worst().needed();
       path_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
@@ -207,7 +232,10 @@ class LadderWalk {
     now_ = &*kept_;
     if (needed() < path_.least_needed) path_.least_needed = needed(), path_.least_changes = path_.changes;
     if (!fits(*kept_)) return;
-    note(rung, offer, Verdict::fits, "", &*kept_);
+    // Planned again without the ceiling these would be lower.
+    const plan::Changes levels = is_below_ceiling(*kept_) ? levels_of(*kept_) : plan::Changes{};
+    path_.changes = plan::merged(std::move(path_.changes), levels);
+    note(rung, plan::merged(offer, levels), Verdict::fits, "", &*kept_);
     path_.found = std::move(kept_);
     now_ = &*path_.found;
   }
@@ -251,8 +279,8 @@ std::string_view verdict_name(Verdict verdict) {
   return "";
 }
 
-LadderPath walk_ladder(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
-  return LadderWalk(estimate, make_estimate, ceiling).run();
+LadderPath walk_ladder(const Estimate& requested, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
+  return LadderWalk(requested, make_estimate, ceiling).run();
 }
 
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {

@@ -2,8 +2,9 @@
 // From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer estimated
 // before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
 // stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
-// skipped are then gone through again, as long as another one can free the memory they cannot. At the end stands a plan
-// that fits, or the least memory that all rungs together lead to, helpful or not.
+// skipped are then gone through again, as long as another one can save the bytes they cannot. At the end stands a plan
+// that fits, or the least memory that all rungs together lead to, helpful or not. What the recipe leaves to planning
+// (train.recompute: auto) is decided anew for every plan, below the ceiling, and answers before any rung does.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ enum class Verdict : uint8_t { fits, not_enough, skipped, refused };
 std::string_view verdict_name(Verdict verdict);
 
 struct Attempt {
-  size_t rung = 0;  // from 1, in the order of the policy
+  size_t rung = 0;  // from 1, in the order of the policy; 0: as requested, with more recomputed
   std::string name;
   plan::Changes changes;  // none where the rung was skipped whole
   Verdict verdict = Verdict::skipped;
@@ -35,26 +36,21 @@ struct Attempt {
 struct LadderPath {
   std::vector<Attempt> attempts;
   std::optional<Estimate> found;  // fits
-  plan::Changes changes;          // all that were taken
+  plan::Changes changes;          // all that were taken, with levels of recompute that only the ceiling explains
   size_t rung = 0;                // of the last one taken; beyond the policy's: nothing fits
   bool changes_experiment = false;
   int64_t least_needed = 0;  // bytes of the worst chip, the frontier
   plan::Changes least_changes;
 };
 
-/// What a plan must meet beside its own limits: after an allocation failed, less than what was requested then.
-struct Ceiling {
-  int64_t bytes = INT64_MAX;  // the worst chip must need less
-};
-
 /// Below what failed, of a plan that needs `needed` bytes. Where the backend says in all what it wanted and had, our
 /// number is scaled by how far it was off; where it speaks of one allocation, that much less is requested.
 Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts);
 
-using MakeEstimate = std::function<Estimate(const recipe::Recipe&)>;
+using MakeEstimate = std::function<Estimate(const recipe::Recipe&, const Ceiling&)>;
 
-/// `estimate` does not fit, or failed at `ceiling`.
-LadderPath walk_ladder(const Estimate& estimate, const MakeEstimate& make_estimate, const Ceiling& ceiling = {});
+/// `requested` does not fit, or failed at `ceiling`.
+LadderPath walk_ladder(const Estimate& requested, const MakeEstimate& make_estimate, const Ceiling& ceiling = {});
 
 /// "train.batch=2 train.micro_steps=4"
 std::string to_text(const plan::Changes& changes);

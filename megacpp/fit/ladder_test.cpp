@@ -12,15 +12,17 @@ namespace megacpp::fit {
 namespace {
 
 // A small model on virtual chips. Every op has a kernel without scratch memory.
-Estimate estimate_here(const recipe::Recipe& recipe) {
+Estimate estimate_here(const recipe::Recipe& recipe, const Ceiling& ceiling = {}) {
   const int64_t chips = recipe::chips_of(recipe.layout);
   const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e10, .cores = 2, .memory = int64_t{1} << 34};
   return make_estimate(
-      recipe, {.slice = hw::parse_target("host:" + std::to_string(chips), {.host_rates = [&] { return rates; }}),
-               .kernels = {.name = "any",
-                           .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
-                           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
-               .limits = recipe::chip_limits(recipe.hardware, chips)});
+      recipe,
+      {.slice = hw::parse_target("host:" + std::to_string(chips), {.host_rates = [&] { return rates; }}),
+       .kernels = {.name = "any",
+                   .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                   .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+       .limits = recipe::chip_limits(recipe.hardware, chips)},
+      ceiling);
 }
 
 // Nothing is recomputed but by a rung, so that the rungs have all to do.
@@ -75,9 +77,9 @@ TEST(LadderTest, WeightsThatOverflowSkipTheBatchAndSayWhy) {
 // Far below what stays on the chip every rung is skipped; the frontier is still where the batch and the sequence end.
 TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
   int plans = 0;
-  const auto counted = [&](const recipe::Recipe& recipe) {
+  const auto counted = [&](const recipe::Recipe& recipe, const Ceiling& ceiling) {
     ++plans;
-    return estimate_here(recipe);
+    return estimate_here(recipe, ceiling);
   };
   const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB"});
   const Estimate first = estimate_here(recipe);
@@ -102,16 +104,18 @@ TEST(LadderTest, TheFrontierKeepsToWhatTheGatesAllow) {
 
 // The code of a TPU alone exceeds the limit, so that not even another layout could help.
 TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
-  const auto on_tpu = [](const recipe::Recipe& recipe) {
+  const auto on_tpu = [](const recipe::Recipe& recipe, const Ceiling& ceiling) {
     return make_estimate(
-        recipe, {.slice = hw::parse_target("v6e:2x2"),
-                 .kernels = {.name = "any",
-                             .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
-                             .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
-                 .limits = recipe::chip_limits(recipe.hardware, 4)});
+        recipe,
+        {.slice = hw::parse_target("v6e:2x2"),
+         .kernels = {.name = "any",
+                     .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                     .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+         .limits = recipe::chip_limits(recipe.hardware, 4)},
+        ceiling);
   };
   const LadderPath path =
-      fit::walk_ladder(on_tpu(recipe_with({"layout.data_parallel=4", "hardware.limit=10MiB"})), on_tpu);
+      fit::walk_ladder(on_tpu(recipe_with({"layout.data_parallel=4", "hardware.limit=10MiB"}), {}), on_tpu);
   EXPECT_FALSE(path.found);
   ASSERT_NE(attempt_of(path, "topology"), nullptr);
   EXPECT_EQ(attempt_of(path, "topology")->verdict, Verdict::skipped) << to_text(path);
@@ -208,14 +212,48 @@ TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
   EXPECT_GT(path.found->recipe.train.batch, 1) << "more of the batch stays than without recompute";
 }
 
-TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
-  const Estimate first =
-      estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", "ladder.rungs=[recompute]"}));
-  ASSERT_TRUE(first.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "none");
-  const LadderPath path = walk_ladder(first, estimate_here, {first.fit.worst().needed()});
+// What failed bounds planning as a limit does: it answers before any rung, and what it took is a change to remember,
+// since planning without the failure would take less again.
+TEST(LadderTest, BelowACeilingAutoRecomputesMoreBeforeAnyRungIsTaken) {
+  for (const char* rungs : {"ladder.rungs=[zero]", "ladder.rungs=[batch]", "ladder.rungs=[recompute]"}) {
+    const Estimate asked = estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", rungs}));
+    ASSERT_TRUE(asked.fit.fits());
+    EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "none");
+    const int64_t needed = asked.fit.worst().needed();
+    const LadderPath path = walk_ladder(asked, estimate_here, {needed});
+    ASSERT_TRUE(path.found) << rungs << to_text(path);
+    EXPECT_EQ(path.rung, 0u);
+    EXPECT_LT(path.found->fit.worst().needed(), needed);
+    EXPECT_EQ(path.found->recipe.train.batch, asked.recipe.train.batch);
+    ASSERT_EQ(path.attempts.size(), 1u) << to_text(path);
+    EXPECT_EQ(path.attempts[0].rung, 0u);
+    EXPECT_EQ(path.attempts[0].changes, path.changes);
+    EXPECT_NE(to_text(path.found->recompute).find("ran out of memory"), std::string::npos);
+    const Estimate again = estimate_here(with_changes(asked.requested(), path.changes));
+    EXPECT_EQ(again.recipe, path.found->recipe) << "the changes alone lead there";
+    EXPECT_TRUE(offers(asked.requested(), path.changes));
+    EXPECT_FALSE(offers(recipe_with({"ladder.rungs=[]"}), path.changes)) << "levels that the recipe gives";
+  }
+}
+
+TEST(LadderTest, WithoutRungsNothingIsChangedAfterAFailure) {
+  const Estimate asked = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[]"}));
+  const LadderPath path = walk_ladder(asked, estimate_here, {asked.fit.worst().needed()});
+  EXPECT_FALSE(path.found);
+  EXPECT_TRUE(path.attempts.empty()) << to_text(path);
+}
+
+TEST(LadderTest, WhereAllRecomputeIsNotEnoughRungsGoOnFromThere) {
+  const Estimate asked = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[batch]"}));
+  const int64_t least = estimate_here(recipe_with({"train.recompute=full"})).fit.worst().needed();
+  const LadderPath path = walk_ladder(asked, estimate_here, {least});
   ASSERT_TRUE(path.found) << to_text(path);
-  EXPECT_EQ(to_text(path.changes), "train.recompute.E=selective");
+  EXPECT_EQ(path.rung, 1u);
+  EXPECT_EQ(path.attempts.front().rung, 0u);
+  EXPECT_EQ(path.attempts.front().verdict, Verdict::not_enough);
+  EXPECT_LT(path.found->fit.worst().needed(), least);
+  const Estimate again = estimate_here(with_changes(asked.requested(), path.changes));
+  EXPECT_EQ(again.recipe, path.found->recipe) << to_text(path.changes);
 }
 
 }  // namespace

@@ -24,26 +24,32 @@ constexpr double kWeightsOfBlock = 6;  // gathered one by one, about
 
 double number(int64_t value) { return static_cast<double>(value); }
 
+/// Two depths that differ by one period of the pattern and from the model's by whole periods, so that the difference
+/// of the twins has every letter as often as a period does. Of a model that is shallower than its pattern the period is
+/// the whole of it.
+struct Depths {
+  int64_t shallow, deep;
+};
+int64_t period_of(const recipe::Model& model) {
+  const int64_t letters = static_cast<int64_t>(std::ranges::count_if(model.pattern, [](char c) { return c != '|'; }));
+  return std::min(letters, model.depth);
+}
+Depths depths_of(const recipe::Model& model) {
+  const int64_t period = period_of(model);
+  const int64_t shallow = model.depth < 2 * period ? model.depth : period + model.depth % period;
+  return {shallow, shallow + period};
+}
+
 /// The model at another depth, on one chip, one sequence at a time.
 Recipe twin_of(const Recipe& recipe, int64_t depth) {
   Recipe twin = recipe;
   std::erase(twin.model.pattern, '|');
+  twin.model.pattern.resize(static_cast<size_t>(period_of(recipe.model)));
   twin.model.depth = depth;
   twin.layout = {};
   twin.train.batch = 1;
   twin.train.micro_steps = 1;
   return twin;
-}
-
-struct Depths {
-  int64_t shallow, deep;
-};
-Depths depths_of(const recipe::Model& model) {
-  std::string period = model.pattern;
-  std::erase(period, '|');
-  const int64_t blocks = static_cast<int64_t>(period.size());
-  const int64_t deep = std::min(2 * blocks, model.depth);
-  return {std::min(blocks, deep / 2), deep};
 }
 
 /// What is held beside weights, gradients and optimizer state.
@@ -106,15 +112,14 @@ QuickEstimator::Cost QuickEstimator::measure(const std::string& recompute) const
   };
   const Depths depths = depths_of(recipe_.model);
   const Twin deep = twin_at(depths.deep);
-  Cost cost{.bytes = deep.bytes, .seconds = deep.seconds, .update_seconds = deep.update / deep.elements};
-  if (depths.shallow > 0) {
-    const Twin shallow = twin_at(depths.shallow);
-    const double blocks = number(depths.deep - depths.shallow);
-    cost.bytes_per_block = std::max(0.0, deep.bytes - shallow.bytes) / blocks;
-    cost.seconds_per_block = std::max(0.0, deep.seconds - shallow.seconds) / blocks;
-  }
-  cost.bytes = std::max(0.0, cost.bytes - cost.bytes_per_block * number(depths.deep));
-  cost.seconds = std::max(0.0, cost.seconds - cost.seconds_per_block * number(depths.deep));
+  const Twin shallow = twin_at(depths.shallow);
+  const double blocks = number(depths.deep - depths.shallow);
+  Cost cost{.bytes_per_block = std::max(0.0, deep.bytes - shallow.bytes) / blocks,
+            .seconds_per_block = std::max(0.0, deep.seconds - shallow.seconds) / blocks,
+            .update_seconds = deep.update / deep.elements};
+  // Letters of an unfinished period may cost less than the mean block, and so leave less than nothing beside them.
+  cost.bytes = shallow.bytes - cost.bytes_per_block * number(depths.shallow);
+  cost.seconds = shallow.seconds - cost.seconds_per_block * number(depths.shallow);
   return cost;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a layout should need, without compiling it: good enough to say which to compile first, and never printed as a
-// result. Twins of the model (one period of its pattern, and two) are compiled once for a single chip at each level of
-// recompute: blocks repeat, so bytes and seconds of the whole follow from their difference, and chips share them out.
+// result. Twins of the model that differ by one period of its pattern are compiled once for a single chip at each level
+// of recompute: blocks repeat, so bytes and seconds of the whole follow from them, and chips share them out.
 // Traffic between chips is counted from the sizes of weights and activations.
 #pragma once
 

@@ -139,10 +139,17 @@ std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder) {
   return rungs;
 }
 
-bool offers(const recipe::Ladder& ladder, const plan::Changes& changes) {
-  const std::vector<const Rung*> rungs = rungs_of(ladder);
+bool offers(const Recipe& requested, const plan::Changes& changes) {
+  const std::vector<const Rung*> rungs = rungs_of(requested.ladder);
+  const auto is_left_to_planning = [&](const std::string& key) {
+    return std::ranges::any_of(recipe::recompute_letters(requested.model), [&](char letter) {
+      return key == recipe::recompute_key(letter) &&
+             recipe::recompute_level(requested, letter) == recipe::kAutoRecompute;
+    });
+  };
   return std::ranges::all_of(changes, [&](const plan::Change& change) {
-    return std::ranges::any_of(rungs, [&](const Rung* rung) { return rung->may_change(change.key); });
+    return is_left_to_planning(change.key) ||
+           std::ranges::any_of(rungs, [&](const Rung* rung) { return rung->may_change(change.key); });
   });
 }
 

@@ -16,7 +16,7 @@
 namespace megacpp::fit {
 
 enum class Offers : uint8_t {
-  steps,         // each saves more memory than the one before, and is offered again to what it made
+  steps,         // each saves more bytes than the one before, and is offered again to what it made
   alternatives,  // one of several layouts
 };
 
@@ -38,8 +38,8 @@ std::span<const Rung> all_rungs();
 /// Of a validated recipe's ladder.rungs, in its order.
 std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder);
 
-/// Whether rungs of the policy may make these changes.
-bool offers(const recipe::Ladder& ladder, const plan::Changes& changes);
+/// Whether rungs of the policy may make these changes, or planning: levels of recompute that are left to it.
+bool offers(const recipe::Recipe& requested, const plan::Changes& changes);
 /// Whether results with these changes cannot be compared with those requested.
 bool changes_experiment(const plan::Changes& changes);
 

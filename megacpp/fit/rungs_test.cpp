@@ -22,10 +22,16 @@ TEST(RungsTest, ARungChangesItsOwnKeysAlone) {
 
 TEST(RungsTest, ThePolicySaysWhatMayBeChanged) {
   const plan::Changes batch = {{"train.batch", "4"}, {"train.micro_steps", "2"}}, sequence = {{"train.sequence", "64"}};
-  EXPECT_TRUE(offers({.rungs = {"zero", "batch"}}, batch));
-  EXPECT_FALSE(offers({.rungs = {"zero", "batch"}}, sequence));
-  EXPECT_FALSE(offers({.rungs = {}}, batch));
-  EXPECT_TRUE(offers({.rungs = {}}, {}));
+  const auto with_rungs = [](const std::string& rungs) {
+    return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                        std::vector<std::string>{"ladder.rungs=" + rungs, "train.recompute.A=none"});
+  };
+  EXPECT_TRUE(offers(with_rungs("[zero, batch]"), batch));
+  EXPECT_FALSE(offers(with_rungs("[zero, batch]"), sequence));
+  EXPECT_FALSE(offers(with_rungs("[]"), batch));
+  EXPECT_TRUE(offers(with_rungs("[]"), {}));
+  EXPECT_TRUE(offers(with_rungs("[]"), {{"train.recompute.E", "full"}})) << "it is left to planning";
+  EXPECT_FALSE(offers(with_rungs("[]"), {{"train.recompute.A", "full"}})) << "the recipe gives it";
   EXPECT_TRUE(changes_experiment(sequence));
   EXPECT_FALSE(changes_experiment(batch));
 }

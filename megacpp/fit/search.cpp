@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -15,6 +16,7 @@
 #include "megacpp/fit/lane.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/plan/print.h"
+#include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
 namespace {
@@ -98,7 +100,8 @@ class Search {
         options_(options),
         limit_(tightest_limit(assumptions)),
         pool_(options.threads),
-        estimator_(recipe, assumptions) {}
+        estimator_(recipe, assumptions),
+        free_levels_(AutoRecompute(recipe, assumptions).choices()) {}
 
   void run(SplitSequences split) {
     gather(split);
@@ -118,6 +121,7 @@ class Search {
   }
 
   LayoutSearch finish() {
+    compile_with_auto();
     const auto rank = [](const Found& one) {
       const bool fits = one.fit.fits();
       return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().free_bytes()));
@@ -219,33 +223,84 @@ class Search {
     return best;
   }
 
-  void compile(const std::vector<Pick>& round) {
-    std::vector<std::optional<Found>> found(round.size());
-    std::vector<std::optional<base::Error>> refused(round.size());
-    std::vector<std::exception_ptr> failed(round.size());
-    pool_.for_each(static_cast<int64_t>(round.size()), [&](int64_t i, int) {
+  /// What to set. Without recompute, letters that are left to planning take what costs no time.
+  plan::Changes changes_of(const LayoutChoice& choice) const {
+    plan::Changes changes = changes_for(recipe_, choice);
+    if (choice.recompute != kRecomputeLevels[0]) return changes;
+    for (plan::Change& change : changes)
+      for (const RecomputeChoice& free : free_levels_)
+        if (change.key == recipe::recompute_key(free.letter)) change.value = free.level;
+    return changes;
+  }
+
+  /// One way or the other.
+  struct Outcome {
+    std::optional<Found> found;
+    std::optional<base::Error> refused;
+  };
+
+  std::vector<Outcome> compile_all(const std::vector<Option>& options) {
+    std::vector<Outcome> outcomes(options.size());
+    std::vector<std::exception_ptr> failed(options.size());
+    pool_.for_each(static_cast<int64_t>(options.size()), [&](int64_t i, int) {
       const size_t at = static_cast<size_t>(i);
       try {
-        const Option& option = families_[round[at].family].options[round[at].option];
-        found[at] = compile_candidate(recipe_, changes_for(recipe_, option.choice), assumptions_);
-        found[at]->quick_estimate = option.quick_estimate;
+        outcomes[at].found = compile_candidate(recipe_, changes_of(options[at].choice), assumptions_);
+        outcomes[at].found->quick_estimate = options[at].quick_estimate;
       } catch (const base::Error& error) {
-        refused[at] = error;
+        outcomes[at].refused = error;
         if (base::class_of(error.code()) == base::ErrorClass::internal) failed[at] = std::current_exception();
       } catch (...) {
         failed[at] = std::current_exception();
       }
     });
+    for (const std::exception_ptr& error : failed)
+      if (error) std::rethrow_exception(error);
+    return outcomes;
+  }
+
+  void compile(const std::vector<Pick>& round) {
+    std::vector<Option> options;
+    for (const Pick& pick : round) options.push_back(families_[pick.family].options[pick.option]);
+    std::vector<Outcome> outcomes = compile_all(options);
     for (size_t i = 0; i < round.size(); ++i) {
-      if (failed[i]) std::rethrow_exception(failed[i]);
-      if (refused[i]) {
-        drop_refused(*refused[i]);
+      if (outcomes[i].refused) {
+        drop_refused(*outcomes[i].refused);
         continue;
       }
-      families_[round[i].family].learn(round[i].option, *found[i], limit_);
-      if (found[i]->fit.fits())
-        fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found[i]->quick_estimate.seconds);
-      result_.found.push_back(std::move(*found[i]));
+      Found& found = *outcomes[i].found;
+      families_[round[i].family].learn(round[i].option, found, limit_);
+      if (found.fit.fits())
+        fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found.quick_estimate.seconds);
+      result_.found.push_back(std::move(found));
+      choices_.push_back(options[i].choice);
+    }
+  }
+
+  /// The fastest layouts that fit and recompute something, each once, with recompute left to planning.
+  std::vector<Option> options_with_auto() const {
+    std::vector<size_t> order(result_.found.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::erase_if(order, [this](size_t i) { return !result_.found[i].fit.fits(); });
+    std::ranges::stable_sort(order, std::less<>(), [this](size_t i) { return result_.found[i].time.seconds(); });
+    std::vector<Option> options;
+    for (const size_t i : order) {
+      if (options.size() == options_.with_auto) break;
+      if (choices_[i].recompute == kRecomputeLevels[0]) continue;
+      Option option{.choice = choices_[i], .quick_estimate = result_.found[i].quick_estimate};
+      option.choice.recompute = recipe::kAutoRecompute;
+      const bool is_new = std::ranges::find(options, option.choice, &Option::choice) == options.end();
+      if (is_new) options.push_back(std::move(option));
+    }
+    return options;
+  }
+
+  void compile_with_auto() {
+    for (Outcome& outcome : compile_all(options_with_auto())) {
+      if (!outcome.found) continue;
+      const bool is_new =
+          std::ranges::find(result_.found, outcome.found->recipe, &Found::recipe) == result_.found.end();
+      if (is_new) result_.found.push_back(std::move(*outcome.found));
     }
   }
 
@@ -264,7 +319,9 @@ class Search {
   std::vector<Family> families_;
   int64_t compiled_ = 0;
   int64_t small_picks_ = 0;
-  std::optional<double> fastest_estimate_;  // of what fits
+  std::optional<double> fastest_estimate_;    // of what fits
+  std::vector<RecomputeChoice> free_levels_;  // of letters that the recipe leaves to planning
+  std::vector<LayoutChoice> choices_;         // behind each of result_.found, until the search ends
   LayoutSearch result_;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best layout of a recipe on given hardware: it fits, and a step takes least. Estimates say which layouts to
 // compile first; only what was compiled is a result. A layout that overflows is tried again with more micro-steps or
-// recompute, one with room to spare with less. Same recipe, same hardware, same answer, however many threads look for
-// it.
+// recompute, one with bytes to spare with less. First all letters have one level of recompute; the best layouts that
+// need some are then compiled once more with train.recompute: auto, which may need less of it. Same recipe, same
+// hardware, same answer, however many threads look for it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace megacpp::fit {
 /// One plan that was compiled, without its programs.
 struct Found {
   recipe::Recipe recipe;
-  plan::Changes changes;  // against the requested recipe
+  plan::Changes changes;  // against the recipe that was requested
   std::string layout;     // plan::layout_line
   FitReport fit;
   StepTime time;
@@ -37,7 +38,8 @@ struct Found {
 Found compile_candidate(const recipe::Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions);
 
 struct SearchOptions {
-  int64_t tries = 48;  // layouts to compile at most
+  int64_t tries = 48;    // layouts to compile at most
+  size_t with_auto = 3;  // of the best of them, once more with recompute left to planning
   int threads = 1;
   /// Called now and then from the calling thread.
   std::function<void(int64_t compiled, int64_t tries)> progress = {};

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 
+#include "megacpp/recipe/recompute.h"
 #include "tests/support/assumptions.h"
 
 namespace megacpp::fit {
@@ -51,9 +53,45 @@ TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
         if (limit > 0) group.limit = limit;
     const LayoutSearch search = search_layouts(recipe, assumptions, {.tries = static_cast<int64_t>(all.size()) / 4});
     ASSERT_TRUE(search.fits()) << limit;
-    EXPECT_LE(search.found.size(), all.size() / 4);
+    EXPECT_LE(search.found.size(), all.size() / 4 + SearchOptions{}.with_auto);
     EXPECT_LE(search.found.front().time.seconds(), 1.02 * fastest_fit(limited)) << limit;
   }
+}
+
+std::set<std::string> levels_of(const recipe::Recipe& recipe) {
+  std::set<std::string> levels;
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    levels.insert(recipe::recompute_level(recipe, letter));
+  return levels;
+}
+
+// Between two levels for all letters there are plans that recompute some letters more than others.
+TEST(SearchTest, LevelsMayDifferByLetterWhereThatIsFasterThanOneForAll) {
+  const recipe::Recipe recipe = test_recipe({"model.depth=4"});
+  const auto needed = [&](const char* level) {
+    return compile_candidate(recipe, {{"train.recompute", level}}, test_assumptions("host:1")).needed();
+  };
+  const Assumptions assumptions = test_assumptions("host:1", (needed("none") + needed("selective")) / 2);
+  const LayoutSearch without = search_layouts(recipe, assumptions, {.with_auto = 0});
+  const LayoutSearch search = search_layouts(recipe, assumptions);
+  ASSERT_TRUE(search.fits());
+  EXPECT_TRUE(std::ranges::any_of(search.found, [](const Found& one) { return levels_of(one.recipe).size() > 1; }));
+  for (const Found& one : without.found) {
+    EXPECT_EQ(levels_of(one.recipe).size(), 1u);
+    if (one.fit.fits()) {
+      EXPECT_LE(search.found.front().time.seconds(), one.time.seconds());
+    }
+  }
+  for (const Found& one : search.found)
+    if (one.fit.fits())
+      EXPECT_EQ(compile_candidate(recipe, one.changes, assumptions).recipe, one.recipe) << "its settings lead there";
+}
+
+TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
+  const recipe::Recipe recipe = test_recipe(
+      {"model.depth=4", "model.pattern=AE", "model.feed_forward.experts=0", "backend=xla", "train.precision=bf16"});
+  for (const Found& one : search_layouts(recipe, test_assumptions("h200:1"), {.tries = 4}).found)
+    EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), "none") << one.layout;
 }
 
 TEST(SearchTest, TheFrontIsWhatNothingBetters) {

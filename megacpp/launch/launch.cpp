@@ -16,13 +16,10 @@
 #include "megacpp/launch/remember.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/cpu/host_rates.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::launch {
-
-namespace plugins = runtime::plugins;
 
 namespace {
 
@@ -30,32 +27,13 @@ using memory::human_bytes;
 
 constexpr const char* kAnotherProcess = "another process";  // the stage of a failure that is not this one's
 
-// What the devices of a plugin hold is known to the plugin alone.
-constexpr int64_t kUnknownMemory = int64_t{1} << 60;
-
-// Nothing for our own backend and for XLA's CPU devices: these are this machine.
-std::optional<plugins::PluginKind> plugin_with_own_devices(const recipe::Recipe& recipe) {
-  if (recipe.backend != "xla") return std::nullopt;
-  const plugins::PluginKind kind = plugins::choose_plugin(recipe.xla.plugin).kind;
-  return kind == plugins::PluginKind::cpu ? std::nullopt : std::optional(kind);
-}
-
-// On the devices of a plugin hardware.target; without one nothing is known of them but how many there are.
 // Rates are those of the coordinator's machine, and the least free memory of all counts.
-hw::Slice slice_for(const recipe::Recipe& recipe, Agreement& agreement) {
+hw::HostRates agreed_rates(Agreement& agreement) {
   const int64_t free_memory = agreement.free_memory();
-  const auto plugin = plugin_with_own_devices(recipe);
-  if (plugin && !recipe.hardware.target.empty()) return slice_named(recipe.hardware.target);
-  const std::string count = ":" + std::to_string(recipe::chips_of(recipe.layout));
   hw::HostRates rates = rates_of(
       agreement.from_coordinator("rates of the machine", [] { return rates_text(runtime::cpu::host_rates()); }));
-  rates.memory = plugin ? kUnknownMemory : std::min(rates.memory, free_memory);
-  hw::Slice slice = hw::parse_target("host" + count, {.host_rates = [&] { return rates; }});
-  if (plugin) {
-    slice.chip.name = plugins::info_of(*plugin).name;
-    slice.name = slice.chip.name + count;
-  }
-  return slice;
+  rates.memory = std::min(rates.memory, free_memory);
+  return rates;
 }
 
 // An injected fault fires once: what it rehearses is one failure and the answer to it.
@@ -65,6 +43,16 @@ recipe::Recipe without_fault(recipe::Recipe recipe, int64_t chip) {
     return fault && fault->chip == chip;
   });
   return recipe;
+}
+
+// Levels that an earlier failure led planning to are decided anew by a later one.
+plan::Changes without_levels_of(const fit::Estimate& estimate, plan::Changes changes) {
+  std::erase_if(changes, [&estimate](const plan::Change& change) {
+    return std::ranges::any_of(estimate.recompute, [&change](const fit::RecomputeChoice& choice) {
+      return change.key == recipe::recompute_key(choice.letter);
+    });
+  });
+  return changes;
 }
 
 std::vector<catalog::Setting> settings_of(const plan::Changes& changes) {
@@ -114,7 +102,7 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
 
 fit::Assumptions Launch::agreed_assumptions() {
   fit::Assumptions assumptions =
-      assumptions_for(requested_, slice_for(requested_, agreement_), catalog_, agreement_.transport());
+      assumptions_for(requested_, slice_here(requested_, agreed_rates(agreement_)), catalog_, agreement_.transport());
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
@@ -124,10 +112,9 @@ fit::Assumptions Launch::agreed_assumptions() {
   return assumptions;
 }
 
-fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe) const {
-  fit::Estimate estimate = fit::make_estimate(recipe, assumptions_);
-  const bool is_unknown = plugin_with_own_devices(recipe) && recipe.hardware.target.empty();
-  if (is_unknown) estimate.time = {};  // this machine's rates say nothing about them
+fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe, const fit::Ceiling& ceiling) const {
+  fit::Estimate estimate = fit::make_estimate(recipe, assumptions_, ceiling);
+  if (!are_devices_known(recipe)) estimate.time = {};  // this machine's rates say nothing about them
   return estimate;
 }
 
@@ -157,7 +144,7 @@ void Launch::start_where_remembered() {
 void Launch::take_remembered(const RememberedStart& remembered) {
   const auto& [start, ran] = remembered;
   const plan::Changes changes = changes_of(start);
-  if (!fit::offers(requested_.ladder, changes)) {
+  if (!fit::offers(requested_, changes)) {
     log_({"catalog", ran + ", which ladder.rungs does not offer now"});
     return;
   }
@@ -261,7 +248,9 @@ void Launch::follow_end() {
 }
 
 void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
-  const auto estimate = [this](const recipe::Recipe& recipe) { return make_estimate(recipe); };
+  const auto estimate = [this](const recipe::Recipe& recipe, const fit::Ceiling& below) {
+    return make_estimate(recipe, below);
+  };
   fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
   note_failure(attempts_, failure.error.facts());
   for (const fit::Attempt& attempt : path.attempts) {
@@ -272,7 +261,7 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
     give_up(failure, fmt::format("rung {} stop: nothing fits; the least is {} bytes{}", path.rung, path.least_needed,
                                  path.least_changes.empty() ? "" : " with " + fit::to_text(path.least_changes)));
   record_failure(failure, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
-  changes_ = plan::merged(std::move(changes_), path.changes);
+  changes_ = plan::merged(without_levels_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);
   estimate_ = std::move(path.found);
   log_if_other_experiment();

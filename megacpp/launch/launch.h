@@ -60,7 +60,7 @@ class Launch {
   };
 
   fit::Assumptions agreed_assumptions();
-  fit::Estimate make_estimate(const recipe::Recipe& recipe) const;
+  fit::Estimate make_estimate(const recipe::Recipe& recipe, const fit::Ceiling& ceiling = {}) const;
   std::optional<catalog::Remembered> remembered_start();
   void start_where_remembered();
   void fit_by_estimate();

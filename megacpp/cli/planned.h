@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe that would run: what it leaves to planning (train.recompute: auto) decided as a launch decides it, for
+// commands that compile and do not run.
+#pragma once
+
+#include <optional>
+
+#include "megacpp/hw/slice.h"
+#include "megacpp/launch/users_catalog.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::cli {
+
+/// On `slice`, or where train would run it from here. What was decided is printed to stderr, with its reasons; nothing
+/// is planned where nothing is left to planning.
+recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Slice>& slice,
+                       const launch::CatalogChoice& catalog);
+
+}  // namespace megacpp::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/quick_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/fit/search.h"
+#include "tests/support/assumptions.h"
+
+namespace megacpp::fit {
+namespace {
+
+// Letters of very different cost, at depths that are a period, part of one, or end within one: on one chip an estimate
+// is as good as the twins it is made of.
+TEST(QuickEstimateTest, EveryLetterCountsAsOftenAsTheModelHasIt) {
+  const Assumptions assumptions = testing_support::test_assumptions("host:1");
+  for (const char* pattern : {"AD", "DA", "ADDD"})
+    for (const char* depth : {"1", "2", "3", "5", "9"}) {
+      const recipe::Recipe recipe = testing_support::test_recipe(
+          {std::string("model.pattern=") + pattern, std::string("model.depth=") + depth, "train.batch=1",
+           "train.micro_steps=1", "model.letters.D.family=E", "model.letters.D.feed_forward.experts=0",
+           "model.letters.D.feed_forward.intermediate=2048"});
+      const LayoutChoice choice{.recompute = "none"};
+      const QuickEstimate estimate = QuickEstimator(recipe, assumptions).estimates(choice)[0];
+      const Found found = compile_candidate(recipe, changes_for(recipe, choice), assumptions);
+      const double needed = static_cast<double>(found.needed());
+      EXPECT_NEAR(estimate.bytes / needed, 1, 0.15) << pattern << " " << depth;
+      EXPECT_NEAR(estimate.seconds / found.time.seconds(), 1, 0.15) << pattern << " " << depth;
+    }
+}
+
+}  // namespace
+}  // namespace megacpp::fit
