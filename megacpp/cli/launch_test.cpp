@@ -218,6 +218,23 @@ TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
   EXPECT_NE(testing_support::run_command({"catalog", "list"}).out.find("another *"), std::string::npos);
 }
 
+// What is left to planning answers a failure first; what it led to is where the next launch starts.
+TEST_F(LaunchTest, AFailureIsAnsweredByMoreRecomputeWhereThatIsLeftToPlanning) {
+  const std::vector<std::string> settings = {"train.recompute=auto", "layout.data_parallel=2"};
+  std::vector<std::string> failing = settings;
+  failing.push_back("hardware.fail_allocation=[chip 1 step 0]");
+  const Json first = trained(failing);
+  EXPECT_EQ(first["rung"], 0);
+  EXPECT_NE(first["changes"].get<std::string>().find("train.recompute."), std::string::npos) << first["changes"];
+  EXPECT_EQ(first["changes"].get<std::string>().find("train.batch"), std::string::npos) << first["changes"];
+  trained(failing);
+  EXPECT_NE(err_.find("it ran at rung 0 with " + first["changes"].get<std::string>() + ": starting there"),
+            std::string::npos)
+      << err_;
+  EXPECT_GT(trained(settings)["planned_peak_bytes"], first["planned_peak_bytes"])
+      << "an injected fault teaches nothing";
+}
+
 TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
@@ -230,8 +247,8 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
     catalog.remember_start(requested, {.rung = 1, .settings = {{"train.batch", "many"}}});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"layout.warp_parallel", "2"}}});
     requested.hardware = "mi300:8";
-    requested.features = "optimizer=muon placement=elsewhere";
-    requested.shape = "batch=8 recompute.A=twice";
+    requested.features = "letter.D=E letter.G=Q optimizer=muon placement=elsewhere";
+    requested.shape = "batch=8 recompute.A=twice recompute.D=full recompute.K=full";
     requested.layout = "policy=other warp=3";
     catalog.record_calibration({.signature = requested,
                                 .lane = "rocm mi300",
@@ -246,8 +263,11 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
   const CommandResult shown = testing_support::run_command({"catalog", "show", "2"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   for (const char* part : {"mi300:8", "optimizer.name=muon", "xla.placement=elsewhere", "train.recompute.A=twice",
-                           "layout.policy=other", "layout.warp=3", "backend=rocm", "which this build does not have"})
+                           "layout.policy=other", "layout.warp=3", "backend=rocm", "which this build does not have",
+                           "model.letters.G, of a block family", "train.recompute.K=full, a letter"})
     EXPECT_NE(shown.out.find(part), std::string::npos) << part << "\n" << shown.out;
+  for (const char* known : {"names train.recompute.D", "names model.letters.D"})
+    EXPECT_EQ(shown.out.find(known), std::string::npos) << "D is of a family that is here\n" << shown.out;
 }
 
 TEST_F(LaunchTest, TheStartIsASummaryAndVerboseHasTheRecipe) {

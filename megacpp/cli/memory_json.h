@@ -7,7 +7,7 @@
 
 namespace megacpp::cli {
 
-/// Bytes at the peak: [{"role": "weight", "family": "A", "block": "block00", "bytes": ..}].
+/// Bytes at the peak: [{"role": "weight", "letter": "A", "block": "block00", "bytes": ..}].
 Json memory_items_json(const memory::MemoryPlan& plan);
 
 /// The largest at the peak: [{"what": .., "scope": .., "role": .., "bytes": ..}].

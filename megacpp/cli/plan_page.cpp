@@ -24,41 +24,41 @@ using report::Table;
 
 std::string bytes_label(double bytes) { return human_bytes(std::llround(bytes)); }
 
-std::string family_label(const std::string& family) { return family.empty() ? "no family" : family; }
+std::string letter_label(const std::string& letter) { return letter.empty() ? "outside blocks" : letter; }
 
 double as_number(int64_t bytes) { return static_cast<double>(bytes); }
 
-/// Families in the order of their names, over all plans of the pipeline.
-std::vector<std::string> families_of(const compile::Compiled& compiled) {
+/// Letters in the order of their names, over all plans of the pipeline.
+std::vector<std::string> letters_of(const compile::Compiled& compiled) {
   std::map<std::string, bool> seen;
   for (const compile::StagePrograms& stage : compiled.stages)
     for (const memory::Item& item : stage.memory.items) seen[item.family] = true;
-  std::vector<std::string> families;
-  for (const auto& [family, is_seen] : seen) families.push_back(family);
-  return families;
+  std::vector<std::string> letters;
+  for (const auto& [letter, is_seen] : seen) letters.push_back(letter);
+  return letters;
 }
 
-std::vector<std::string> family_labels(const std::vector<std::string>& families) {
+std::vector<std::string> letter_labels(const std::vector<std::string>& letters) {
   std::vector<std::string> labels;
-  for (const std::string& family : families) labels.push_back(family_label(family));
+  for (const std::string& letter : letters) labels.push_back(letter_label(letter));
   return labels;
 }
 
 /// Every group of chips against its limit.
 std::string chips_picture(const PlanReport& r) {
-  const std::vector<std::string> families = families_of(r.estimate.compiled);
-  report::BarChart chart{.series = family_labels(families), .bars = {}, .text = bytes_label};
+  const std::vector<std::string> letters = letters_of(r.estimate.compiled);
+  report::BarChart chart{.series = letter_labels(letters), .bars = {}, .text = bytes_label};
   chart.series.push_back("padding");
   chart.series.push_back("code");
   for (const fit::ChipGroup& group : r.estimate.fit.groups) {
     const memory::MemoryPlan& plan = r.estimate.compiled.stages[group.stage].memory;
-    std::map<std::string, int64_t> by_family;
-    for (const memory::Item& item : plan.items) by_family[item.family] += item.bytes;
+    std::map<std::string, int64_t> by_letter;
+    for (const memory::Item& item : plan.items) by_letter[item.family] += item.bytes;
     report::Bar bar{
         .label = fmt::format("{}{}", group.place, group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : ""),
         .values = {},
         .marks = {{as_number(group.limit), "limit"}}};
-    for (const std::string& family : families) bar.values.push_back(as_number(by_family[family]));
+    for (const std::string& letter : letters) bar.values.push_back(as_number(by_letter[letter]));
     bar.values.push_back(as_number(plan.padding_bytes));
     bar.values.push_back(as_number(group.code));
     chart.bars.push_back(std::move(bar));
@@ -68,9 +68,9 @@ std::string chips_picture(const PlanReport& r) {
 
 /// The worst chip: a bar for each role.
 std::string roles_picture(const memory::MemoryPlan& plan) {
-  const memory::MemoryTable table = memory::by_family(plan);
+  const memory::MemoryTable table = memory::by_letter(plan);
   report::BarChart chart{.series = {}, .bars = {}, .text = bytes_label};
-  for (const memory::MemoryTable::Row& row : table.rows) chart.series.push_back(family_label(row.name));
+  for (const memory::MemoryTable::Row& row : table.rows) chart.series.push_back(letter_label(row.name));
   for (size_t role = 0; role < table.roles.size(); ++role) {
     report::Bar bar{.label = std::string(ir::role_name(table.roles[role])), .values = {}};
     for (const memory::MemoryTable::Row& row : table.rows) bar.values.push_back(as_number(row.bytes[role]));
@@ -107,7 +107,7 @@ Table memory_table(const memory::MemoryTable& memory, const char* title) {
   for (const ir::Role role : memory.roles) table.headings.push_back(">" + std::string(ir::role_name(role)));
   table.headings.push_back(">total");
   for (const memory::MemoryTable::Row& row : memory.rows) {
-    std::vector<std::string> cells = {family_label(row.name)};
+    std::vector<std::string> cells = {letter_label(row.name)};
     for (const int64_t bytes : row.bytes) cells.push_back(bytes == 0 ? "" : human_bytes(bytes));
     cells.push_back(human_bytes(row.total()));
     table.rows.push_back(std::move(cells));
@@ -167,14 +167,14 @@ void add_memory(report::Page& page, const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   page.heading("Memory of every chip");
   page.figure(chips_picture(r),
-              "Bytes at the peak by family against the limit; the chip with the least free memory first.");
+              "Bytes at the peak by letter against the limit; the chip with the least free memory first.");
   page.table(chips_table(r.estimate.fit));
   page.paragraph(correction_text(r));
   page.paragraph(
       fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));
   page.heading("The worst chip: " + r.worst().place);
-  page.figure(roles_picture(plan), "What its bytes are for at the peak, by family.");
-  page.table(memory_table(memory::by_family(plan), "family"));
+  page.figure(roles_picture(plan), "What its bytes are for at the peak, by letter.");
+  page.table(memory_table(memory::by_letter(plan), "letter"));
   page.folded_table("By block", memory_table(memory::by_alike_blocks(plan), "block"));
   const fit::ArgumentBytes& a = r.arguments;
   page.paragraph(

@@ -62,7 +62,7 @@ TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
                            "the first of them",
                            "code",
                            "at its peak in program",
-                           "family",
+                           "letter",
                            "E block01",
                            "alike)",
                            "Largest allocations",

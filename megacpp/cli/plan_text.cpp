@@ -67,10 +67,10 @@ std::string memory_text(const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   std::string text =
       fmt::format("The worst chip, {}, at its peak in program {}:\n", r.worst().place, plan.peak_program);
-  memory::MemoryTable families = memory::by_family(plan);
-  for (memory::MemoryTable::Row& row : families.rows)
-    if (row.name.empty()) row.name = "no family";
-  text += to_text(families, "family") + "\n";
+  memory::MemoryTable letters = memory::by_letter(plan);
+  for (memory::MemoryTable::Row& row : letters.rows)
+    if (row.name.empty()) row.name = "outside blocks";
+  text += to_text(letters, "letter") + "\n";
   text += to_text(memory::by_alike_blocks(plan), "block") + "\n";
   text += fmt::format("Alignment of buffers and gaps between them {}, in the sum of {}.\n\n",
                       human_bytes(plan.padding_bytes), human_bytes(plan.total_bytes));

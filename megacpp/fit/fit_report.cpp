@@ -13,15 +13,17 @@
 namespace megacpp::fit {
 namespace {
 
-int64_t corrected_bytes(const memory::MemoryPlan& plan, const catalog::Correction& correction) {
-  if (correction.method == catalog::Method::none) return plan.total_bytes;
-  return std::llround(correction.corrected(parts_of(plan)));
+int64_t corrected_bytes(const memory::MemoryPlan& plan, const PlanCorrection& correction) {
+  if (correction.of_parts.method == catalog::Method::none) return plan.total_bytes;
+  return std::llround(correction.of_parts.corrected(parts_of(plan, correction.letters)));
 }
 
-std::string memory_part_name(const memory::Item& item) {
+std::string memory_part_name(const memory::Item& item, const LetterFamilies& letters) {
   const std::string role(ir::role_name(item.role));
   if (item.role != ir::Role::temporary) return role;
-  return role + (item.family.empty() ? " outside blocks" : " of " + item.family);
+  if (item.family.empty()) return role + " outside blocks";
+  const auto own = letters.find(item.family);
+  return role + " of " + (own == letters.end() ? item.family : own->second);
 }
 
 std::string place_in(const hw::Slice& slice, int64_t device) {
@@ -41,9 +43,15 @@ void share_machine(ChipGroup& group, int64_t machine_bytes, int64_t needed_by_al
 
 int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
 
-std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
+LetterFamilies letter_families(const recipe::Model& model) {
+  LetterFamilies families;
+  for (const auto& [letter, own] : model.letters) families[std::string(1, letter)] = own.family;
+  return families;
+}
+
+std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan, const LetterFamilies& letters) {
   std::map<std::string, double> sums;
-  for (const memory::Item& item : plan.items) sums[memory_part_name(item)] += static_cast<double>(item.bytes);
+  for (const memory::Item& item : plan.items) sums[memory_part_name(item, letters)] += static_cast<double>(item.bytes);
   std::vector<catalog::Part> parts;
   for (const auto& [name, bytes] : sums) parts.push_back({name, bytes});
   parts.push_back({"padding", static_cast<double>(plan.padding_bytes)});
@@ -51,7 +59,7 @@ std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan) {
 }
 
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const catalog::Correction& correction) {
+                     const PlanCorrection& correction) {
   const hw::Chip device = hw::device_of(slice.chip);
   const int64_t code = code_bytes(device);
   std::map<std::pair<size_t, int64_t>, ChipGroup> groups;  // by stage and limit
@@ -83,7 +91,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
   FitReport report{.hardware = slice.name,
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),
-                   .samples = correction.samples};
+                   .samples = correction.of_parts.samples};
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(),

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "megacpp/catalog/calibration.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/recipe/recipe.h"
 
 namespace megacpp::fit {
 
@@ -56,13 +58,24 @@ struct FitReport {
 /// Bytes of a compiled step in a device's memory beside what the plan counts.
 int64_t code_bytes(const hw::Chip& device);
 
+/// The family behind each letter of a recipe's own: "D" -> "E".
+using LetterFamilies = std::map<std::string, std::string>;
+LetterFamilies letter_families(const recipe::Model& model);
+
 /// The bytes of a plan by role, as the catalog's samples have them; temporaries by family too ("temporary of E",
-/// "temporary outside blocks"), since what the head computes for a moment says nothing of what experts do.
-std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan);
+/// "temporary outside blocks"), since what the head computes for a moment says nothing of what experts do. Never by a
+/// letter of the recipe's own, which is another thing in every recipe.
+std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan, const LetterFamilies& letters = {});
+
+/// What other launches measured, for the plans of a model.
+struct PlanCorrection {
+  catalog::Correction of_parts = {};
+  LetterFamilies letters = {};
+};
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
 /// one without a limit of its own may take what the others leave.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const catalog::Correction& correction = {});
+                     const PlanCorrection& correction = {});
 
 }  // namespace megacpp::fit

@@ -64,7 +64,7 @@ TEST(FitReportTest, CodeLiesInTheMemoryOfATpuAlone) {
 TEST(FitReportTest, CorrectionsAreByRole) {
   const catalog::Correction correction{
       .method = catalog::Method::parts, .factors = {{"activation", 2.0}}, .samples = 7};
-  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}, correction);
+  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}, {.of_parts = correction});
   EXPECT_EQ(report.worst().planned, 100);
   EXPECT_EQ(report.worst().corrected, 70 + 2 * 20 + 10);
   EXPECT_EQ(report.samples, 7u);
@@ -75,9 +75,12 @@ TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
   plan.items = {{.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 1},
                 {.role = ir::Role::activation, .family = "E", .block = "block01", .bytes = 2},
                 {.role = ir::Role::temporary, .family = "", .block = "head", .bytes = 4},
-                {.role = ir::Role::temporary, .family = "E", .block = "block01", .bytes = 8}};
+                {.role = ir::Role::temporary, .family = "E", .block = "block01", .bytes = 5},
+                {.role = ir::Role::temporary, .family = "D", .block = "block02", .bytes = 3}};
+  recipe::Model model;
+  model.letters['D'] = {.family = "E", .settings = {}};
   std::map<std::string, double> parts;
-  for (const catalog::Part& part : parts_of(plan)) parts[part.name] = part.value;
+  for (const catalog::Part& part : parts_of(plan, letter_families(model))) parts[part.name] = part.value;
   EXPECT_EQ(parts, (std::map<std::string, double>{
                        {"activation", 3}, {"temporary outside blocks", 4}, {"temporary of E", 8}, {"padding", 0}}));
 }

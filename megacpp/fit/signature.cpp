@@ -47,6 +47,8 @@ std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockT
   add(recipe.model.z_loss > 0, "z_loss");
   for (const recipe::BlockType& type : types)
     for (const std::string& word : type.traits().features) add(std::ranges::find(words, word) == words.end(), word);
+  for (const recipe::BlockType& type : types)
+    add(!type.is_familys_own(), fmt::format("letter.{}={}", type.letter, type.family->letter));
   add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
   if (recipe.backend == "xla") {
     add(true, "placement=" + recipe.xla.placement);

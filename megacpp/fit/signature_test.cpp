@@ -60,7 +60,7 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                         "host:1");
   };
   EXPECT_NE(with_letter("16").model_hash, with_letter("24").model_hash) << "settings of a letter";
-  EXPECT_EQ(with_letter("16").features, "balance_loss") << "a feature of two letters is one";
+  EXPECT_EQ(with_letter("16").features, "balance_loss letter.D=E") << "a feature of two letters is one";
   EXPECT_TRUE(with_letter("16").shape.ends_with("recompute.D=full")) << with_letter("16").shape;
 }
 

@@ -64,12 +64,25 @@ void check_hardware(const std::string& hardware, Notes& notes) {
   }
 }
 
-/// Recipes may define letters of their own, so that any letter is a key; only families are known here.
-void check_families(const std::string& shape, Notes& notes) {
-  constexpr std::string_view kRecompute = "recompute.";
-  std::istringstream text(shape);
-  for (std::string word; text >> word;)
-    if (word.starts_with(kRecompute) && blocks::find_block(word[kRecompute.size()]) == nullptr)
+/// Letters of the recipe's own stand among the features with their families; entries of older builds lack them.
+void check_families(const catalog::Signature& signature, Notes& notes) {
+  constexpr std::string_view kRecompute = "recompute.", kLetter = "letter.";
+  const auto letter_of = [](const std::string& word, std::string_view prefix) {
+    return word.starts_with(prefix) && word.size() > prefix.size() ? word[prefix.size()] : char{0};
+  };
+  const auto is_known = [](char letter) { return blocks::find_block(letter) != nullptr; };
+  std::string own;
+  std::istringstream features(signature.features), shape(signature.shape);
+  for (std::string word; features >> word;)
+    if (const char letter = letter_of(word, kLetter); letter != 0) {
+      own += letter;
+      if (!is_known(word.back()))
+        notes.add(fmt::format("names model.letters.{}, of a block family that this build does not have: {}", letter,
+                              word.back()));
+    }
+  for (std::string word; shape >> word;)
+    if (const char letter = letter_of(word, kRecompute);
+        letter != 0 && !is_known(letter) && own.find(letter) == std::string::npos)
       notes.add(
           fmt::format("names train.{}, a letter of its recipe or a block family that this build does not have", word));
 }
@@ -119,7 +132,7 @@ std::vector<std::string> ThisBuild::notes_of(const catalog::Entry& entry) const 
   check_hardware(signature.hardware, notes);
   notes.check_settings("layout.", signature.layout);
   notes.check_settings("train.", signature.shape);
-  check_families(signature.shape, notes);
+  check_families(signature, notes);
   check_features(signature.features, notes);
   for (const catalog::Sample& sample : entry.samples)
     notes.check_setting("backend=" + sample.lane.substr(0, sample.lane.find(' ')));

@@ -31,13 +31,13 @@ MemoryTable table_by(const MemoryPlan& plan, const Key& key) {
 }
 
 struct Alike {
-  std::string family;
+  std::string letter;
   std::vector<std::string> blocks;
 };
 
 std::string name_of(const Alike& alike) {
-  if (alike.family.empty()) return alike.blocks[0];
-  const std::string first = alike.family + " " + alike.blocks[0];
+  if (alike.letter.empty()) return alike.blocks[0];
+  const std::string first = alike.letter + " " + alike.blocks[0];
   if (alike.blocks.size() == 1) return first;
   return fmt::format("{} .. {} ({} alike)", first, alike.blocks.back(), alike.blocks.size());
 }
@@ -46,7 +46,7 @@ std::string name_of(const Alike& alike) {
 
 int64_t MemoryTable::Row::total() const { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
-MemoryTable by_family(const MemoryPlan& plan) {
+MemoryTable by_letter(const MemoryPlan& plan) {
   return table_by(plan, [](const Item& item) { return item.family; });
 }
 
@@ -55,20 +55,20 @@ MemoryTable by_block(const MemoryPlan& plan) {
 }
 
 MemoryTable by_alike_blocks(const MemoryPlan& plan) {
-  std::map<std::string, std::string> family_of;
-  for (const Item& item : plan.items) family_of[item.block] = item.family;
+  std::map<std::string, std::string> letter_of;
+  for (const Item& item : plan.items) letter_of[item.block] = item.family;
   const MemoryTable all = by_block(plan);
   MemoryTable table{.roles = all.roles, .rows = {}};
   std::vector<Alike> names;
   for (const MemoryTable::Row& row : all.rows) {
-    const std::string& family = family_of[row.name];
+    const std::string& letter = letter_of[row.name];
     size_t at = 0;
     const auto joins = [&] {
-      return !family.empty() && names[at].family == family && table.rows[at].bytes == row.bytes;
+      return !letter.empty() && names[at].letter == letter && table.rows[at].bytes == row.bytes;
     };
     while (at < names.size() && !joins()) ++at;
     if (at == names.size()) {
-      names.push_back({.family = family, .blocks = {}});
+      names.push_back({.letter = letter, .blocks = {}});
       table.rows.push_back(row);
     }
     names[at].blocks.push_back(row.name);
@@ -113,7 +113,7 @@ std::string to_text(const MemoryPlan& plan) {
                                  plan.peak_program);
   text += fmt::format("  state {} · temporaries {} · padding {}\n\n", human_bytes(plan.state_bytes),
                       human_bytes(plan.total_bytes - plan.state_bytes), human_bytes(plan.padding_bytes));
-  text += to_text(by_family(plan), "family") + "\n";
+  text += to_text(by_letter(plan), "letter") + "\n";
   text += to_text(by_block(plan), "block") + "\n";
   return text + "largest at the peak\n" + largest_text(plan);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory plan for people: totals, by role and family, by block, the largest allocations.
+// The memory plan for people: totals, by role and letter, by block, the largest allocations.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace megacpp::memory {
 
-/// Bytes at the peak, without padding: a row for each family or block, a column for each role there is.
+/// Bytes at the peak, without padding: a row for each letter or block, a column for each role there is.
 struct MemoryTable {
   struct Row {
     std::string name;            // "A", "block07", or "" outside blocks
@@ -20,9 +20,9 @@ struct MemoryTable {
   std::vector<ir::Role> roles;
   std::vector<Row> rows;  // by name
 };
-MemoryTable by_family(const MemoryPlan& plan);
+MemoryTable by_letter(const MemoryPlan& plan);
 MemoryTable by_block(const MemoryPlan& plan);
-/// Blocks of a family that need the same are one row: "M block02 .. block54 (14 alike)".
+/// Blocks of a letter that need the same are one row: "M block02 .. block54 (14 alike)".
 MemoryTable by_alike_blocks(const MemoryPlan& plan);
 
 /// The columns as wide as they need to be; `title` stands above the names.

@@ -20,11 +20,11 @@ const MemoryPlan kPlan = {.total_bytes = 3100,
                                     {Role::weight, "", "head", 100}}};
 
 TEST(MemoryReportTest, TablesHaveARowForEachNameAndAColumnForEachRole) {
-  const MemoryTable families = by_family(kPlan);
-  EXPECT_EQ(families.roles, (std::vector<Role>{Role::weight, Role::activation}));
-  ASSERT_EQ(families.rows.size(), 3U);
-  EXPECT_EQ(families.rows[1].name, "A");
-  EXPECT_EQ(families.rows[1].bytes, (std::vector<int64_t>{900, 100}));
+  const MemoryTable letters = by_letter(kPlan);
+  EXPECT_EQ(letters.roles, (std::vector<Role>{Role::weight, Role::activation}));
+  ASSERT_EQ(letters.rows.size(), 3U);
+  EXPECT_EQ(letters.rows[1].name, "A");
+  EXPECT_EQ(letters.rows[1].bytes, (std::vector<int64_t>{900, 100}));
   int64_t sum = 0;
   for (const MemoryTable::Row& row : by_block(kPlan).rows) sum += row.total();
   EXPECT_EQ(sum, kPlan.total_bytes);
@@ -41,8 +41,8 @@ TEST(MemoryReportTest, BlocksOfAFamilyThatNeedTheSameAreOneRow) {
 }
 
 TEST(MemoryReportTest, TheTextIsAsWideAsItsNames) {
-  EXPECT_EQ(to_text(by_family(kPlan), "family"),
-            "family               weight   activation        total\n"
+  EXPECT_EQ(to_text(by_letter(kPlan), "letter"),
+            "letter               weight   activation        total\n"
             "-                  1.07 KiB            .     1.07 KiB\n"
             "A                     900 B        100 B       1000 B\n"
             "M                    1000 B            .       1000 B\n");

@@ -33,11 +33,11 @@ std::string_view dim_name(blocks::Dim dim) {
     case Dim::tokens:
       return "tokens among experts";
     case Dim::inner:
-      return "Mamba heads";
+      return "heads of scans";
     case Dim::groups:
-      return "Mamba groups";
+      return "groups of heads";
     case Dim::width:
-      return "recurrent width";
+      return "width of recurrences";
     case Dim::whole_heads:
       return "query heads of whole sequences";
     case Dim::whole_kv:

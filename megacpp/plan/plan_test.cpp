@@ -83,9 +83,9 @@ KV heads: model
 inner width: model
 vocabulary: model
 inner width of experts: model
-Mamba heads: model
-Mamba groups: model
-recurrent width: model
+heads of scans: model
+groups of heads: model
+width of recurrences: model
 )");
   const Plan plan = plan_of({.data_parallel = 2, .tensor_parallel = 2});
   EXPECT_EQ(specs(plan, {kEmbed, kNorm, kWq, kWo, kUp, kBias}), R"(
@@ -104,7 +104,7 @@ TEST(PlanTest, OnlyMatricesAreSplitByRowsOrColumns) {
   const Plan plan = plan_of({.tensor_parallel = 2});
   const Parameter conv{"conv", {64, 4}, {Dim::inner, Dim::whole}, {}};
   EXPECT_EQ(spec_of(plan, kWo).why, "row-parallel over model: query heads");
-  EXPECT_EQ(spec_of(plan, used_by_row(conv)).why, "split over model: Mamba heads");
+  EXPECT_EQ(spec_of(plan, used_by_row(conv)).why, "split over model: heads of scans");
   EXPECT_EQ(spec_of(plan, kUp).why, "split over model: inner width of experts");
 }
 
@@ -133,9 +133,9 @@ KV heads: model.0
 inner width: model.0+model.1+model.2
 vocabulary: model.0+model.1+model.2
 inner width of experts: model.0+model.1+model.2
-Mamba heads: model.0+model.1+model.2
-Mamba groups: model.0+model.1
-recurrent width: model.0+model.1+model.2
+heads of scans: model.0+model.1+model.2
+groups of heads: model.0+model.1
+width of recurrences: model.0+model.1+model.2
 )");
   EXPECT_EQ(specs(plan, {kWq, kWk, kWb}), R"(
 wq 64x8 computed -,model.0+model.1+model.2
@@ -237,9 +237,9 @@ vocabulary: model
 experts: expert
 inner width of experts: model
 tokens among experts: context
-Mamba heads: model
-Mamba groups: model
-recurrent width: model
+heads of scans: model
+groups of heads: model
+width of recurrences: model
 runs of a sequence: 4, early and late paired
 )");
   EXPECT_EQ(plan.chips, 32);
