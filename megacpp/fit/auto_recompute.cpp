@@ -140,7 +140,7 @@ void AutoRecompute::raise(Need need) {
 void AutoRecompute::raise_all(Need need) {
   for (Letter& letter : letters_) {
     letter.below_ceiling = need == Need::ceiling;
-    set(letter, kFull, reason_of(need));
+    set(letter, kFull, "no level is enough; this needs the least");
   }
 }
 
