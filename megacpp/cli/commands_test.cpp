@@ -321,7 +321,7 @@ TEST(CommandsTest, CompileSwitchesOptionalPassesOff) {
 }
 
 TEST(CommandsTest, TrainSwitchesOptionalPassesOff) {
-  const std::vector<std::string> short_run = {"--set", "train.steps=2", "--set", "data.text=[docs]", "--json"};
+  const std::vector<std::string> short_run = {"--set", "train.steps=2", "--json"};
   const auto with = [&](std::vector<std::string> flags) {
     flags.insert(flags.end(), short_run.begin(), short_run.end());
     return megacpp(tiny("train", flags));
