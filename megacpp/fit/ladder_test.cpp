@@ -216,43 +216,43 @@ TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
 // since planning without the failure would take less again.
 TEST(LadderTest, BelowACeilingAutoRecomputesMoreBeforeAnyRungIsTaken) {
   for (const char* rungs : {"ladder.rungs=[zero]", "ladder.rungs=[batch]", "ladder.rungs=[recompute]"}) {
-    const Estimate asked = estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", rungs}));
-    ASSERT_TRUE(asked.fit.fits());
-    EXPECT_EQ(recipe::recompute_level(asked.recipe, 'E'), "none");
-    const int64_t needed = asked.fit.worst().needed();
-    const LadderPath path = walk_ladder(asked, estimate_here, {needed});
+    const Estimate first = estimate_here(recipe_with({"train.recompute.A=auto", "train.recompute.E=auto", rungs}));
+    ASSERT_TRUE(first.fit.fits());
+    EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "none");
+    const int64_t needed = first.fit.worst().needed();
+    const LadderPath path = walk_ladder(first, estimate_here, {needed});
     ASSERT_TRUE(path.found) << rungs << to_text(path);
     EXPECT_EQ(path.rung, 0u);
     EXPECT_LT(path.found->fit.worst().needed(), needed);
-    EXPECT_EQ(path.found->recipe.train.batch, asked.recipe.train.batch);
+    EXPECT_EQ(path.found->recipe.train.batch, first.recipe.train.batch);
     ASSERT_EQ(path.attempts.size(), 1u) << to_text(path);
     EXPECT_EQ(path.attempts[0].rung, 0u);
     EXPECT_EQ(path.attempts[0].changes, path.changes);
     EXPECT_NE(to_text(path.found->recompute).find("ran out of memory"), std::string::npos);
-    const Estimate again = estimate_here(with_changes(asked.requested(), path.changes));
+    const Estimate again = estimate_here(with_changes(first.requested(), path.changes));
     EXPECT_EQ(again.recipe, path.found->recipe) << "the changes alone lead there";
-    EXPECT_TRUE(offers(asked.requested(), path.changes));
+    EXPECT_TRUE(offers(first.requested(), path.changes));
     EXPECT_FALSE(offers(recipe_with({"ladder.rungs=[]"}), path.changes)) << "levels that the recipe gives";
   }
 }
 
 TEST(LadderTest, WithoutRungsNothingIsChangedAfterAFailure) {
-  const Estimate asked = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[]"}));
-  const LadderPath path = walk_ladder(asked, estimate_here, {asked.fit.worst().needed()});
+  const Estimate first = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[]"}));
+  const LadderPath path = walk_ladder(first, estimate_here, {first.fit.worst().needed()});
   EXPECT_FALSE(path.found);
   EXPECT_TRUE(path.attempts.empty()) << to_text(path);
 }
 
 TEST(LadderTest, WhereAllRecomputeIsNotEnoughRungsGoOnFromThere) {
-  const Estimate asked = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[batch]"}));
+  const Estimate first = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[batch]"}));
   const int64_t least = estimate_here(recipe_with({"train.recompute=full"})).fit.worst().needed();
-  const LadderPath path = walk_ladder(asked, estimate_here, {least});
+  const LadderPath path = walk_ladder(first, estimate_here, {least});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(path.attempts.front().rung, 0u);
   EXPECT_EQ(path.attempts.front().verdict, Verdict::not_enough);
   EXPECT_LT(path.found->fit.worst().needed(), least);
-  const Estimate again = estimate_here(with_changes(asked.requested(), path.changes));
+  const Estimate again = estimate_here(with_changes(first.requested(), path.changes));
   EXPECT_EQ(again.recipe, path.found->recipe) << to_text(path.changes);
 }
 
