@@ -153,7 +153,7 @@ class Differentiator {
   }
 
   Recompute policy(const ir::Node& node) const {
-    const auto at = options_.recompute.find(std::string(ir::scope_family(node.scope)));
+    const auto at = options_.recompute.find(std::string(ir::scope_letter(node.scope)));
     return at == options_.recompute.end() ? Recompute::none : at->second;
   }
 

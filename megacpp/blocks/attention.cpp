@@ -221,7 +221,6 @@ BlockDef attention_block() {
           .keys = keys(),
           .check = check,
           .traits = traits,
-          .recompute_order = 4,
           .parameters = parameters,
           .build = build,
           .shared = {.scope = "rope", .build = rope_tables},

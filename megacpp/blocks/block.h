@@ -97,8 +97,6 @@ struct BlockDef {
   /// How the settings fit together, each being in its range: E1003 or E1005 on the first that does not.
   std::function<void(const ConfigCheck&)> check;
   std::function<Traits(const Config&)> traits;
-  /// Which letters recompute first when memory runs out, cheapest per byte first.
-  int recompute_order;
   /// Parameters of one block, with short names; the block's own norm is the model's.
   std::function<std::vector<Parameter>(const Dims&, const Config&)> parameters;
   /// x[batch, sequence, hidden] (normed, compute dtype) -> the same shape, to be added to the residual.

@@ -406,7 +406,6 @@ BlockDef feed_forward_block() {
           .keys = keys(),
           .check = check,
           .traits = traits,
-          .recompute_order = 1,
           .parameters = parameters,
           .build = build,
           .state = state,

@@ -247,7 +247,6 @@ BlockDef mamba_block() {
           .keys = keys(),
           .check = check,
           .traits = traits,
-          .recompute_order = 2,
           .parameters = parameters,
           .build = build,
           .state = state,

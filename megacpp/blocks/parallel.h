@@ -27,9 +27,9 @@ enum class Dim : uint8_t {
   experts,      // routed experts, on their owners
   expert_mlp,   // inner width of one expert
   tokens,       // chunks of tokens inside an expert block
-  inner,        // heads of an M block, and its inner width
-  groups,       // groups of B and C
-  width,        // width of an R block, by heads of its gates
+  inner,        // heads of a scan, and its inner width
+  groups,       // groups of heads that share projections
+  width,        // width of a recurrence, by heads of its gates
   whole_heads,  // query heads while all-to-all context attention holds whole sequences
   whole_kv,     // the same for keys and values
 };

@@ -157,7 +157,6 @@ BlockDef recurrent_block() {
           .keys = keys(),
           .check = check,
           .traits = traits,
-          .recompute_order = 3,
           .parameters = parameters,
           .build = build,
           .state = state,

@@ -9,7 +9,7 @@ Json memory_items_json(const memory::MemoryPlan& plan) {
   Json rows = Json::array();
   for (const memory::Item& item : plan.items)
     rows.push_back(Json{{"role", std::string(ir::role_name(item.role))},
-                        {"letter", item.family},
+                        {"letter", item.letter},
                         {"block", item.block},
                         {"bytes", item.bytes}});
   return rows;

@@ -32,7 +32,7 @@ double as_number(int64_t bytes) { return static_cast<double>(bytes); }
 std::vector<std::string> letters_of(const compile::Compiled& compiled) {
   std::map<std::string, bool> seen;
   for (const compile::StagePrograms& stage : compiled.stages)
-    for (const memory::Item& item : stage.memory.items) seen[item.family] = true;
+    for (const memory::Item& item : stage.memory.items) seen[item.letter] = true;
   std::vector<std::string> letters;
   for (const auto& [letter, is_seen] : seen) letters.push_back(letter);
   return letters;
@@ -53,7 +53,7 @@ std::string chips_picture(const PlanReport& r) {
   for (const fit::ChipGroup& group : r.estimate.fit.groups) {
     const memory::MemoryPlan& plan = r.estimate.compiled.stages[group.stage].memory;
     std::map<std::string, int64_t> by_letter;
-    for (const memory::Item& item : plan.items) by_letter[item.family] += item.bytes;
+    for (const memory::Item& item : plan.items) by_letter[item.letter] += item.bytes;
     report::Bar bar{
         .label = fmt::format("{}{}", group.place, group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : ""),
         .values = {},

@@ -249,7 +249,7 @@ class StageReport {
       if (!bytes) continue;
       CollectiveFacts facts = reader.facts(n);
       facts.is_once = facts.phase == Phase::update || micro_steps_ == 1;
-      if (const std::string_view letter = ir::scope_family(node.scope); !letter.empty())
+      if (const std::string_view letter = ir::scope_letter(node.scope); !letter.empty())
         facts.family = &recipe::family_of(model_, letter[0]);
       CollectiveRow row{.stage = stage_,
                         .phase = facts.phase,

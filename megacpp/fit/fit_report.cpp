@@ -21,9 +21,9 @@ int64_t corrected_bytes(const memory::MemoryPlan& plan, const PlanCorrection& co
 std::string memory_part_name(const memory::Item& item, const LetterFamilies& letters) {
   const std::string role(ir::role_name(item.role));
   if (item.role != ir::Role::temporary) return role;
-  if (item.family.empty()) return role + " outside blocks";
-  const auto own = letters.find(item.family);
-  return role + " of " + (own == letters.end() ? item.family : own->second);
+  if (item.letter.empty()) return role + " outside blocks";
+  const auto own = letters.find(item.letter);
+  return role + " of " + (own == letters.end() ? item.letter : own->second);
 }
 
 std::string place_in(const hw::Slice& slice, int64_t device) {

@@ -14,8 +14,8 @@ compile::Compiled two_stages() {
   compiled.mesh = ir::Mesh({{"stage", 2}, {"data", 2}});
   compiled.stages.resize(2);
   compiled.stages[0].memory.total_bytes = 100;
-  compiled.stages[0].memory.items = {{.role = ir::Role::weight, .family = "A", .block = "block00", .bytes = 70},
-                                     {.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 20}};
+  compiled.stages[0].memory.items = {{.role = ir::Role::weight, .letter = "A", .block = "block00", .bytes = 70},
+                                     {.role = ir::Role::activation, .letter = "A", .block = "block00", .bytes = 20}};
   compiled.stages[0].memory.padding_bytes = 10;
   compiled.stages[1].memory.total_bytes = 60;
   return compiled;
@@ -72,11 +72,11 @@ TEST(FitReportTest, CorrectionsAreByRole) {
 
 TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
   memory::MemoryPlan plan;
-  plan.items = {{.role = ir::Role::activation, .family = "A", .block = "block00", .bytes = 1},
-                {.role = ir::Role::activation, .family = "E", .block = "block01", .bytes = 2},
-                {.role = ir::Role::temporary, .family = "", .block = "head", .bytes = 4},
-                {.role = ir::Role::temporary, .family = "E", .block = "block01", .bytes = 5},
-                {.role = ir::Role::temporary, .family = "D", .block = "block02", .bytes = 3}};
+  plan.items = {{.role = ir::Role::activation, .letter = "A", .block = "block00", .bytes = 1},
+                {.role = ir::Role::activation, .letter = "E", .block = "block01", .bytes = 2},
+                {.role = ir::Role::temporary, .letter = "", .block = "head", .bytes = 4},
+                {.role = ir::Role::temporary, .letter = "E", .block = "block01", .bytes = 5},
+                {.role = ir::Role::temporary, .letter = "D", .block = "block02", .bytes = 3}};
   recipe::Model model;
   model.letters['D'] = {.family = "E", .settings = {}};
   std::map<std::string, double> parts;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -60,15 +61,17 @@ std::vector<Changes> other_topologies(const Recipe& recipe) {
   return offers;
 }
 
-// Letter by letter, first what costs little time, then everything.
+// Letter by letter, first what costs little time, then everything. Letters whose blocks say that selective recompute is
+// cheap come before the others.
 std::vector<Changes> more_recompute(const Recipe& recipe) {
-  std::vector<char> letters = recipe::recompute_letters(recipe.model);
-  std::ranges::stable_sort(letters, {},
-                           [&](char letter) { return recipe::family_of(recipe.model, letter).recompute_order; });
+  std::vector<recipe::BlockType> types = recipe::block_types(recipe.model);
+  std::ranges::stable_sort(types, std::greater<>(),
+                           [](const recipe::BlockType& type) { return type.traits().selective_is_cheap; });
   std::vector<Changes> offers;
   for (const auto& [from, to] : {std::pair("none", "selective"), std::pair("selective", "full")})
-    for (const char letter : letters)
-      if (recipe::recompute_level(recipe, letter) == from) offers.push_back({{recipe::recompute_key(letter), to}});
+    for (const recipe::BlockType& type : types)
+      if (recipe::recompute_level(recipe, type.letter) == from)
+        offers.push_back({{recipe::recompute_key(type.letter), to}});
   return offers;
 }
 

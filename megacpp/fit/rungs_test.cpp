@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::fit {
@@ -18,6 +20,17 @@ TEST(RungsTest, ARungChangesItsOwnKeysAlone) {
     for (const plan::Changes& offer : rung.changes(recipe))
       for (const plan::Change& change : offer) EXPECT_TRUE(rung.may_change(change.key)) << rung.name << change.key;
   }
+}
+
+TEST(RungsTest, LettersThatRecomputeAtLittleCostComeFirst) {
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/jamba-tiny.yaml",
+                   std::vector<std::string>{"train.recompute=none", "train.recompute.M=selective"});
+  const auto rung = std::ranges::find(all_rungs(), "recompute", &Rung::name);
+  std::string offered;
+  for (const plan::Changes& offer : rung->changes(recipe))
+    offered += offer[0].key.back() + ("=" + offer[0].value) + " ";
+  EXPECT_EQ(offered, "D=selective A=selective E=selective M=full ") << "dense blocks, then as the families stand";
 }
 
 TEST(RungsTest, ThePolicySaysWhatMayBeChanged) {

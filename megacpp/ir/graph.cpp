@@ -85,7 +85,7 @@ std::vector<std::vector<NodeId>> Graph::users() const {
 
 std::string_view scope_block(std::string_view scope) { return scope.substr(0, scope.find('.')); }
 
-std::string_view scope_family(std::string_view scope) {
+std::string_view scope_letter(std::string_view scope) {
   const size_t dot = scope.find('.');
   if (dot == std::string_view::npos || !scope.starts_with("block")) return "";
   const std::string_view rest = scope.substr(dot + 1);

@@ -92,8 +92,8 @@ class Graph {
 
 inline constexpr std::string_view kInputOp = "input";
 
-/// Parts of a scope: "block07.M.ssd" is block "block07", family "M"; "embed" is block "embed", family "".
+/// Parts of a scope: "block07.M.ssd" is block "block07", letter "M"; "embed" is block "embed", letter "".
 std::string_view scope_block(std::string_view scope);
-std::string_view scope_family(std::string_view scope);
+std::string_view scope_letter(std::string_view scope);
 
 }  // namespace megacpp::ir

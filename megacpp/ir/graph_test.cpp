@@ -71,11 +71,11 @@ TEST(GraphTest, RoleNamesRoundTrip) {
 
 TEST(GraphTest, ScopeHasBlockAndFamily) {
   EXPECT_EQ(scope_block("block07.M.ssd"), "block07");
-  EXPECT_EQ(scope_family("block07.M.ssd"), "M");
-  EXPECT_EQ(scope_family("update.norm"), "");
-  EXPECT_EQ(scope_family("block07.M"), "M");
+  EXPECT_EQ(scope_letter("block07.M.ssd"), "M");
+  EXPECT_EQ(scope_letter("update.norm"), "");
+  EXPECT_EQ(scope_letter("block07.M"), "M");
   EXPECT_EQ(scope_block("embed"), "embed");
-  EXPECT_EQ(scope_family("embed"), "");
+  EXPECT_EQ(scope_letter("embed"), "");
 }
 
 TEST(GraphTest, TypesKnowTheirSizes) {

@@ -128,7 +128,7 @@ class Planner {
     std::map<std::tuple<ir::Role, std::string, std::string>, int64_t> sums;
     int64_t counted = 0;
     const auto count = [&](ir::Role role, const std::string& scope, const std::string& what, int64_t bytes) {
-      sums[{role, std::string(ir::scope_family(scope)), std::string(ir::scope_block(scope))}] += bytes;
+      sums[{role, std::string(ir::scope_letter(scope)), std::string(ir::scope_block(scope))}] += bytes;
       plan_.largest.push_back({what, scope, role, bytes});
       counted += bytes;
     };

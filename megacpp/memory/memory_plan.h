@@ -35,7 +35,7 @@ struct ProgramPlan {
 /// One line of the report: bytes alive at the peak, by what they are for and where they belong.
 struct Item {
   ir::Role role;
-  std::string family;  // "A", "M", "E", "R", or "" outside blocks
+  std::string letter;  // of the block: "A", "D", or "" outside blocks
   std::string block;   // "block07", "embed", "head", ...
   int64_t bytes = 0;
 };

@@ -47,7 +47,7 @@ std::string name_of(const Alike& alike) {
 int64_t MemoryTable::Row::total() const { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 MemoryTable by_letter(const MemoryPlan& plan) {
-  return table_by(plan, [](const Item& item) { return item.family; });
+  return table_by(plan, [](const Item& item) { return item.letter; });
 }
 
 MemoryTable by_block(const MemoryPlan& plan) {
@@ -56,7 +56,7 @@ MemoryTable by_block(const MemoryPlan& plan) {
 
 MemoryTable by_alike_blocks(const MemoryPlan& plan) {
   std::map<std::string, std::string> letter_of;
-  for (const Item& item : plan.items) letter_of[item.block] = item.family;
+  for (const Item& item : plan.items) letter_of[item.block] = item.letter;
   const MemoryTable all = by_block(plan);
   MemoryTable table{.roles = all.roles, .rows = {}};
   std::vector<Alike> names;

@@ -64,7 +64,6 @@ BlockDef gated_unit_block() {
           .keys = keys(),
           .check = check,
           .traits = traits,
-          .recompute_order = 0,
           .parameters = parameters,
           .build = build,
           .state = state};
