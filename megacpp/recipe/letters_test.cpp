@@ -114,7 +114,7 @@ TEST(LettersTest, EveryWrongDefinitionIsRefusedWithItsPlace) {
        "set model.letters.D.family"},
       {"a setting of the family", "GE", "  letters:\n    G: {family: A, attention: {heads: 3}}\n", Code::E1005,
        "r.yaml:6 model.attention.kv_heads (of letter G)", "set model.letters.G.attention.kv_heads: 1"},
-      {"a scalar", "AD", "  letters:\n    D: E\n", Code::E1002, "r.yaml:9 model.letters.D", "indent its keys"},
+      {"a scalar", "AD", "  letters:\n    D: E\n", Code::E1002, "r.yaml:9 model.letters.D", "write D: {family: E}"},
       {"no group", "AE", "  letters: D\n", Code::E1002, "model.letters", ""},
   };
   for (const Bad& bad : all) {

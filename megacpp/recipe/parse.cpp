@@ -164,7 +164,9 @@ void read_section(Draft& draft, const YAML::Node& section, const std::string& pr
       base::raise(base::Code::E1002, {.where = where + " " + path,
                                       .got = "a value",
                                       .wanted = "a group of keys",
-                                      .next = "indent its keys below it"});
+                                      .next = letter.letter.empty() || !letter.setting.empty()
+                                                  ? std::string("indent its keys below it")
+                                                  : fmt::format("write {}: {{family: E}}", letter.letter)});
     }
   }
 }
