@@ -102,6 +102,21 @@ TEST_F(MigrationTest, AnOldLaunchThatRanInsteadIsStillRemembered) {
   EXPECT_EQ(faults, 1);
 }
 
+// Samples of both placements stood in one lane: each goes to that of its launch.
+TEST_F(MigrationTest, LanesOfBackendsWithSeveralPlacementsAreToldApart) {
+  const Catalog catalog = Catalog::open(
+      stored(2,
+             "UPDATE signature SET features = 'gated placement=xla flag=a' WHERE id = 7;"
+             "INSERT INTO sample SELECT 100, 9, at, 'xla v6e', quantity, parts, measured FROM sample WHERE id = 9;"
+             "INSERT INTO sample SELECT 101, 1, at, 'xla v6e', quantity, parts, 3 FROM sample WHERE id = 9;"));
+  using Lanes = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(catalog.measured_lanes(), (Lanes{{"cpu host", kPeakBytes},
+                                             {"cpu host", kStepSeconds},
+                                             {"xla host placement=xla", kStepSeconds},
+                                             {"xla v6e placement=megacpp", kStepSeconds}}));
+  EXPECT_EQ(catalog.samples("xla v6e placement=megacpp", kStepSeconds).size(), 2U) << "the default where none is said";
+}
+
 // Some wrote today's words into a file of version 1, under the key that the older words get now: both are the same
 // launch.
 TEST_F(MigrationTest, SignaturesThatBecomeTheSameKeepTheRowsOfBoth) {

@@ -83,6 +83,14 @@ CREATE INDEX signature_subject ON signature (subject);
 ALTER TABLE signature ADD COLUMN threads INTEGER NOT NULL DEFAULT 0;   -- of a virtual chip; 0: real ones, or not noted
 ALTER TABLE signature ADD COLUMN processor TEXT NOT NULL DEFAULT '';   -- of the machine of virtual chips, or empty
 )"},
+    // The lane of a backend with several placements names the one: that of the signature, or the default.
+    {.tables = R"(
+UPDATE sample SET lane = lane || CASE
+    WHEN EXISTS (SELECT 1 FROM signature WHERE signature.id = sample.signature
+                 AND ' ' || features || ' ' LIKE '% placement=xla %') THEN ' placement=xla'
+    ELSE ' placement=megacpp' END
+  WHERE lane LIKE 'xla %';
+)"},
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 

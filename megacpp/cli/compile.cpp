@@ -125,8 +125,9 @@ int run_compile(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   const plan::Plan plan = plan::make_plan(recipe);
   require_xla_for(flags.xla, recipe);
+  runtime::require_supported(recipe);
   print_without_effect(without_effect(recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
-  (recipe.backend == "xla" ? compile_by_xla : compile_here)(flags, recipe, plan);
+  (is_compiled_by_xla(recipe) ? compile_by_xla : compile_here)(flags, recipe, plan);
   if (flags.options.dump_dir) print_err("passes written to {}\n", flags.options.dump_dir->string());
   return 0;
 }

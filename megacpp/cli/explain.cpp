@@ -26,6 +26,7 @@
 #include "megacpp/plan/pipeline_schedule.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/print.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
@@ -96,8 +97,9 @@ Explanation explain(const recipe::Recipe& given, const XlaFlags& xla_flags) {
                 .collectives = {},
                 .xla = {}};
   require_xla_for(xla_flags, given);
+  runtime::require_supported(given);
   std::optional<XlaChoice> choice;
-  if (given.backend == "xla") choice = choose_xla(given, e.plan, xla_flags);
+  if (is_compiled_by_xla(given)) choice = choose_xla(given, e.plan, xla_flags);
   e.recipe = planned(given, choice ? choice->tpu : std::nullopt, {});
   const recipe::Recipe& recipe = e.recipe;
   const compile::Compiled compiled = compile_our_placement(recipe, e.plan);

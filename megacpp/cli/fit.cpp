@@ -18,8 +18,6 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/fit/lane.h"
-#include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/confirm.h"
 #include "megacpp/launch/users_catalog.h"
@@ -71,26 +69,24 @@ std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::As
                                     const std::vector<fit::Found>& found) {
   std::vector<catalog::Candidate> candidates;
   for (const fit::Found& one : found)
-    candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions.slice.name, assumptions.build),
+    candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions),
                           .step_seconds = fit::parts_of(one.time),
                           .fits = one.fit.fits()});
   std::vector<catalog::Ranked> ranks;
-  catalog.use([&](const catalog::Catalog& open) {
-    ranks = catalog::rank(open, fit::lane_name(assumptions.slice, found.front().recipe.backend), candidates);
-  });
+  catalog.use(
+      [&](const catalog::Catalog& open) { ranks = catalog::rank(open, fit::to_text(assumptions.lane), candidates); });
   return ranks;
 }
 
 /// As it is for a candidate that was not measured itself.
-LaneCorrection peak_correction(const fit::Assumptions& assumptions, const std::string& backend) {
-  return {fit::lane_name(assumptions.slice, backend), catalog::kPeakBytes,
+LaneCorrection peak_correction(const fit::Assumptions& assumptions) {
+  return {fit::to_text(assumptions.lane), catalog::kPeakBytes,
           catalog::fit_correction(assumptions.peaks, assumptions.build)};
 }
 
-std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit::Assumptions& assumptions,
-                                        const std::string& backend) {
-  const std::string lane = fit::lane_name(assumptions.slice, backend);
-  std::vector<LaneCorrection> found = {peak_correction(assumptions, backend)};
+std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit::Assumptions& assumptions) {
+  const std::string lane = fit::to_text(assumptions.lane);
+  std::vector<LaneCorrection> found = {peak_correction(assumptions)};
   catalog.use([&](const catalog::Catalog& open) {
     found.push_back({lane, catalog::kStepSeconds, open.correction(lane, catalog::kStepSeconds, assumptions.build)});
   });
@@ -143,7 +139,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, assumptions, answer.search.found);
-  answer.corrections = corrections(catalog, assumptions, recipe.backend);
+  answer.corrections = corrections(catalog, assumptions);
   answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
   confirm(flags, assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
@@ -171,7 +167,7 @@ int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumpt
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
-  const LaneCorrection peaks = peak_correction(assumptions, recipe.backend);
+  const LaneCorrection peaks = peak_correction(assumptions);
   Json json = growth_json(assumptions.slice.name, recipe, growth);
   json["correction"] = to_json(peaks);
   if (flags.json) print_json(json);
@@ -193,7 +189,7 @@ int run_fit(const Flags& flags) {
   const fit::Assumptions assumptions =
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
   // Degrees are what it searches: only keys that no layout there gives an effect.
-  const runtime::Backend& backend = runtime::backend_named(fit::backend_on(assumptions.slice, recipe.backend));
+  const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }

@@ -39,7 +39,7 @@ std::string picture(const FitAnswer& answer) {
                                         {"beside it", report::Colour::grey},
                                         {"does not fit", report::Colour::red}},
                              .points = {},
-                             .marks = {{in_units(found.front().fit.worst().limit), "limit"}}};
+                             .marks = {{in_units(found.front().fit.worst().limit.value()), "limit"}}};
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);
     chart.points.push_back({.x = in_units(found[i].needed()),

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/fit/misfit.h"
@@ -39,16 +40,17 @@ ShownStep predicted_step(const Found& one) {
 
 std::vector<std::string> cells_of(const Found& one, const ShownStep& step) {
   const fit::ChipGroup& worst = one.fit.worst();
-  return {one.layout,
-          fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
-          recompute_text(one.recipe),
-          human_bytes(worst.needed()),
-          fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit)),
-          room_text(worst),
-          step.seconds_text(),
-          fmt::format("{:.0f}", step.tokens_per_second),
-          fmt::format("{:.1f} %", 100 * step.mfu),
-          to_text(one.regime)};
+  return {
+      one.layout,
+      fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
+      recompute_text(one.recipe),
+      human_bytes(worst.needed()),
+      fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit.value())),
+      room_text(worst),
+      step.seconds_text(),
+      fmt::format("{:.0f}", step.tokens_per_second),
+      fmt::format("{:.1f} %", 100 * step.mfu),
+      to_text(one.regime)};
 }
 
 const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">worst chip", ">of limit",
@@ -84,8 +86,8 @@ Json found_json(const Found& one) {
           {"where", worst.where},
           {"needed_bytes", worst.needed()},
           {"planned_bytes", worst.planned},
-          {"limit_bytes", worst.limit},
-          {"free_bytes", worst.free_bytes()},
+          {"limit_bytes", bytes_or_null(worst.limit)},
+          {"free_bytes", bytes_or_null(worst.free_bytes())},
           {"is_close", worst.is_close()},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
@@ -98,14 +100,16 @@ Json found_json(const Found& one) {
           {"estimated_seconds", one.quick_estimate.seconds}};
 }
 
+std::string bytes_or_dash(const std::optional<int64_t>& bytes) { return bytes ? std::to_string(*bytes) : "-"; }
+
 std::string confirmed_text(const FitAnswer& answer) {
   if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
   if (answer.confirmed.empty()) return {};
   TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off", "outcome"});
   for (const launch::Confirmed& one : answer.confirmed) {
     const std::optional<double> seconds = one.measured_seconds;
-    table.add({answer.search.found[one.found].layout, std::to_string(one.planned_bytes),
-               one.measured_bytes ? std::to_string(*one.measured_bytes) : "-", human_seconds(one.predicted_seconds),
+    table.add({answer.search.found[one.found].layout, bytes_or_dash(one.planned_bytes),
+               bytes_or_dash(one.measured_bytes), human_seconds(one.predicted_seconds),
                seconds ? human_seconds(*seconds) : "-",
                seconds ? fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / *seconds - 1)) : "-",
                one.out_of_memory.empty() ? "ran" : "out of memory: " + one.out_of_memory});
@@ -124,7 +128,8 @@ std::vector<size_t> FitAnswer::order() const {
 }
 
 std::string room_text(const fit::ChipGroup& worst) {
-  const std::string text = (worst.free_bytes() < 0 ? "-" : "") + human_bytes(std::abs(worst.free_bytes()));
+  const int64_t free = worst.free_bytes().value();
+  const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
   return worst.is_close() ? text + " close" : text;
 }
 
@@ -202,7 +207,7 @@ std::string scatter_text(const FitAnswer& answer) {
   if (found.empty()) return {};
   const std::vector<double> seconds = answer.step_seconds();
   const auto [fastest, slowest] = std::ranges::minmax(seconds);
-  const double limit = static_cast<double>(found.front().fit.worst().limit);
+  const double limit = static_cast<double>(found.front().fit.worst().limit.value());
   double most = 0;
   for (const Found& one : found) most = std::max(most, static_cast<double>(one.needed()));
   // Far beyond everything the limit would press all points together.
@@ -249,8 +254,8 @@ Json fit_json(const FitAnswer& answer) {
   }
   for (const launch::Confirmed& one : answer.confirmed)
     confirmed.push_back({{"layout", search.found[one.found].layout},
-                         {"planned_peak_bytes", one.planned_bytes},
-                         {"measured_peak_bytes", one.measured_bytes ? Json(*one.measured_bytes) : Json()},
+                         {"planned_peak_bytes", bytes_or_null(one.planned_bytes)},
+                         {"measured_peak_bytes", bytes_or_null(one.measured_bytes)},
                          {"predicted_step_seconds", one.predicted_seconds},
                          {"measured_step_seconds", one.measured_seconds ? Json(*one.measured_seconds) : Json()},
                          {"out_of_memory", one.out_of_memory}});
@@ -318,7 +323,7 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
           {.where = fmt::format("{}, {} {}, running {}", hardware, worst.place, worst.where,
                                 fit::subject_text(smallest.recipe)),
            .got = fmt::format("the least that was found needs {} ({}): {}; {} too much", human_bytes(worst.needed()),
-                              fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.free_bytes())),
+                              fmt::join(roles, ", "), smallest.layout, human_bytes(-worst.free_bytes().value())),
            .wanted = fit::wanted_bytes(worst),
            .next = worst.limit_is_wrong()
                        ? "raise hardware.limit or the chip's own in hardware.limits, or take more chips"

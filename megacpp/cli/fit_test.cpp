@@ -99,17 +99,19 @@ TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
   EXPECT_NE(table.find("10.00 s measured"), std::string::npos) << table;
 }
 
-// XLA runs one program on all chips of a TPU slice.
-TEST_F(FitCommandTest, OnTpusNoPipelinesAreOffered) {
-  const Json answer = Json::parse(fit({"--hardware", "v6e:2x2", "--json"}).out);
-  ASSERT_FALSE(answer["candidates"].empty());
-  for (const Json& one : answer["candidates"])
-    for (const Json& setting : one["set"])
-      EXPECT_FALSE(setting.get<std::string>().starts_with("layout.pipeline_parallel")) << setting;
-  bool is_said = false;
-  for (const Json& one : answer["dropped"])
-    is_said = is_said || one["reason"].get<std::string>().find("no pipeline stages") != std::string::npos;
-  EXPECT_TRUE(is_said) << answer["dropped"];
+// XLA, which alone runs there, has one program for all chips.
+TEST_F(FitCommandTest, OnTpusAndGpusNoPipelinesAreOffered) {
+  for (const char* hardware : {"v6e:2x2", "h100:4"}) {
+    const Json answer = Json::parse(fit({"--hardware", hardware, "--tries", "12", "--json"}).out);
+    ASSERT_FALSE(answer["candidates"].empty());
+    for (const Json& one : answer["candidates"])
+      for (const Json& setting : one["set"])
+        EXPECT_FALSE(setting.get<std::string>().starts_with("layout.pipeline_parallel")) << setting;
+    bool is_said = false;
+    for (const Json& one : answer["dropped"])
+      is_said = is_said || one["reason"].get<std::string>().find("no pipeline stages") != std::string::npos;
+    EXPECT_TRUE(is_said) << answer["dropped"];
+  }
 }
 
 TEST_F(FitCommandTest, WhatACompilersGapsMayOverflowIsMarkedClose) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/cli/backend_text.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/hw_text.h"
 #include "megacpp/cli/json.h"
@@ -29,12 +30,12 @@ int list(bool json) {
   std::vector<hw::ListedChip> chips = hw::all_chips();
   chips.push_back({.name = "host", .chip = chip_of("host")});
   if (!json) {
-    print_out("{}", chip_table(chips));
+    print_out("{}{}", chip_table(chips), backends_text());
     return 0;
   }
   Json rows = Json::array();
   for (const hw::ListedChip& chip : chips) rows.push_back(chip_json(chip));
-  print_json({{"hardware", rows}});
+  print_json({{"hardware", rows}, {"backends", backends_json()}});
   return 0;
 }
 
@@ -169,7 +170,7 @@ std::function<int()> declare_hw(CLI::App& app) {
 
 Command hw_command() {
   return {.name = "hw",
-          .summary = "list chips, show their numbers and sources, count a tensor's bytes on one",
+          .summary = "list chips and backends, show a chip's numbers and sources, count a tensor's bytes on one",
           .example = "megacpp hw\n  megacpp hw show v6e\n  megacpp hw bytes v6e bf16 16,1280,40",
           .declare = declare_hw};
 }

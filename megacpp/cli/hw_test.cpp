@@ -59,6 +59,19 @@ TEST_F(HwCommandTest, ListsEveryChipAndThisMachine) {
   EXPECT_EQ(json["hardware"].back()["name"], "host");
 }
 
+TEST_F(HwCommandTest, ListsBackendsWithWhereTheyRun) {
+  const Result text = hw({});
+  for (const char* part : {"backend cpu: our own kernels", "backend xla: XLA", "runs on    host\n",
+                           "runs on    host, gpu, tpu", "inproc, sums in a fixed order, ordered on the host"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  const Json backends = hw_json({})["backends"];
+  ASSERT_EQ(backends.size(), 2U);
+  EXPECT_EQ(backends[0]["name"], "cpu");
+  EXPECT_EQ(backends[0]["usable"], true);
+  EXPECT_EQ(backends[0]["transports"][0]["ordering"], "host");
+  for (const Json& backend : backends) EXPECT_NE(backend["usable"], backend["why_not"].is_string()) << backend;
+}
+
 TEST_F(HwCommandTest, ShowsEveryNumberWithItsSource) {
   const Result text = hw({"show", "v6e"});
   EXPECT_EQ(text.status, 0) << text.err;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/train_start.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
@@ -281,6 +282,21 @@ TEST_F(LaunchTest, TheStartIsASummaryAndVerboseHasTheRecipe) {
   EXPECT_EQ(start.find("optimizer:"), std::string::npos) << start;
   EXPECT_NE(Json::parse(brief.out)["recipe"].get<std::string>().find("optimizer:"), std::string::npos);
   EXPECT_NE(train({}, {"--verbose"}).err.find("optimizer:\n"), std::string::npos);
+}
+
+// What devices of a plugin have is not known before it is loaded: no number stands for it.
+TEST_F(LaunchTest, WithoutAKnownLimitNoneIsPrinted) {
+  const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  const auto plan_line = [&](std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"backend=xla", "xla.plugin=cuda", "model.depth=2"});
+    launch::Launch launch(recipe::load(file, settings), {.none = true});
+    launch.prepare();
+    const std::string text = start_text(launch, launch.estimate().compiled, {});
+    const size_t at = text.find("plan       ");
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_TRUE(plan_line({}).ends_with(", no limit known")) << plan_line({});
+  EXPECT_TRUE(plan_line({"hardware.limit=4GiB"}).ends_with(" of 4.00 GiB")) << plan_line({"hardware.limit=4GiB"});
 }
 
 TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {

@@ -57,7 +57,7 @@ std::string chips_picture(const PlanReport& r) {
     report::Bar bar{
         .label = fmt::format("{}{}", group.place, group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : ""),
         .values = {},
-        .marks = {{as_number(group.limit), "limit"}}};
+        .marks = {{as_number(group.limit.value()), "limit"}}};
     for (const std::string& letter : letters) bar.values.push_back(as_number(by_letter[letter]));
     bar.values.push_back(as_number(plan.padding_bytes));
     bar.values.push_back(as_number(group.code));
@@ -97,8 +97,8 @@ Table chips_table(const fit::FitReport& fit) {
               .rows = {}};
   for (const fit::ChipGroup& g : fit.groups)
     table.rows.push_back({std::to_string(g.chips), g.place, g.where, human_bytes(g.planned),
-                          fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code), human_bytes(g.limit),
-                          g.free_bytes() < 0 ? "-" + human_bytes(-g.free_bytes()) : human_bytes(g.free_bytes())});
+                          fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code),
+                          human_bytes(g.limit.value()), free_text(g)});
   return table;
 }
 

@@ -8,7 +8,6 @@
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/print_log.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/fit/speed_advice.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/fill_slice.h"
@@ -60,11 +59,12 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .regime = {},
                     .speed_advice = {},
                     .without_effect = {}};
-  report.lane = fit::lane_name(report.slice, recipe.backend);
+  const fit::Lane lane = launch::lane_on(report.slice, recipe);
+  report.lane = fit::to_text(lane);
   const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
-  report.without_effect = without_effect_on(fit::backend_on(report.slice, recipe.backend), filled, recipe::Use::plan);
+  report.without_effect = without_effect_on(lane.backend, filled, recipe::Use::plan);
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   report.estimate = fit::make_estimate(filled, launch::assumptions_for(filled, report.slice, catalog));
   report.catalog_note = catalog.why_not();
@@ -82,8 +82,8 @@ std::string verdict_text(const PlanReport& report) {
   const fit::ChipGroup& worst = report.worst();
   const bool fits = report.estimate.fit.fits();
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place,
-                                 worst.where, human_bytes(worst.needed()), human_bytes(worst.limit),
-                                 human_bytes(std::abs(worst.free_bytes())), fits ? "free" : "too much");
+                                 worst.where, human_bytes(worst.needed()), human_bytes(worst.limit.value()),
+                                 human_bytes(std::abs(worst.free_bytes().value())), fits ? "free" : "too much");
   if (worst.is_close())
     text += fmt::format(
         "; close, since a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile "
@@ -100,6 +100,11 @@ std::string correction_text(const PlanReport& report) {
   if (!report.catalog_note.empty())
     return fmt::format("Not corrected by measurements of {}: {}.", report.lane, report.catalog_note);
   return "Of the planned bytes: " + to_text(peak_correction(report)) + ".";
+}
+
+std::string free_text(const fit::ChipGroup& group) {
+  const int64_t free = group.free_bytes().value();
+  return (free < 0 ? "-" : "") + memory::human_bytes(std::abs(free));
 }
 
 std::string arithmetic_text(const fit::StepTime& time) {

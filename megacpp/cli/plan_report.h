@@ -31,7 +31,7 @@ struct PlanWishes {
 struct PlanReport {
   hw::Slice slice;
   plan::Changes filling;     // what was changed so that no chip of it is left over
-  std::string lane;          // "xla v6e"
+  std::string lane;          // "xla v6e placement=megacpp"
   std::string catalog_note;  // why nothing corrects it; empty where something does
   fit::Estimate estimate;
   int64_t parameters = 0;  // elements
@@ -60,6 +60,9 @@ std::string verdict_text(const PlanReport& report);
 LaneCorrection peak_correction(const PlanReport& report);
 /// What corrects the peaks and who measured it, or why nothing does, in a sentence.
 std::string correction_text(const PlanReport& report);
+
+/// "1.20 GiB", "-1.20 GiB" where it does not fit.
+std::string free_text(const fit::ChipGroup& group);
 
 /// What is between the arithmetic of a step and its MFU, in a sentence.
 std::string arithmetic_text(const fit::StepTime& time);

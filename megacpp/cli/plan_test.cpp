@@ -150,7 +150,8 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
 }
 
 TEST_F(PlanCommandTest, EveryStageOfAPipelineIsAGroupWorstFirst) {
-  const Json groups = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.pipeline_parallel=2"})["groups"];
+  const Json groups =
+      plan_as_json({"--hardware", "host:4"}, {"layout.pipeline_parallel=2", "hardware.limit=4GiB"})["groups"];
   ASSERT_EQ(groups.size(), 2U);
   EXPECT_LE(groups[0]["free_bytes"], groups[1]["free_bytes"]);
   EXPECT_NE(groups[0]["stage"], groups[1]["stage"]);
@@ -159,7 +160,7 @@ TEST_F(PlanCommandTest, EveryStageOfAPipelineIsAGroupWorstFirst) {
 
 TEST_F(PlanCommandTest, ThePageIsWholeAndLoadsNothing) {
   const fs::path file = folder_ / "plan.html";
-  const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()}, {"layout.pipeline_parallel=2"});
+  const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find("page written to"), std::string::npos);
   const std::string page = base::read_file(file);
@@ -209,7 +210,7 @@ TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
       .record_calibration(
           {.signature = {.build = {.code_version = "0.0.9+feed"}, .hardware = "v6e:2x2", .model = "another"},
            .at = "2026-11-15T00:00:00Z",
-           .lane = "xla v6e",
+           .lane = "xla v6e placement=megacpp",
            .quantity = catalog::kPeakBytes,
            .parts = {{"weight", 1e9}},
            .measured = 1.5e9});
@@ -223,19 +224,25 @@ TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   EXPECT_LT(json["groups"][0]["free_bytes"], planned["free_bytes"]);
   const Result text = plan({"--hardware", "v6e:2x2"});
   EXPECT_NE(text.out.find("corrected"), std::string::npos);
-  EXPECT_NE(text.out.find("peak bytes corrected by 1 measurement of xla v6e (none of this build; 1 of 0.0.9+feed)."),
-            std::string::npos)
+  EXPECT_NE(
+      text.out.find(
+          "peak bytes corrected by 1 measurement of xla v6e placement=megacpp (none of this build; 1 of 0.0.9+feed)."),
+      std::string::npos)
       << text.out;
   const Json without = plan_as_json({"--hardware", "v6e:2x2", "--no-catalog"});
   EXPECT_EQ(without["groups"][0]["corrected_bytes"], planned["planned_bytes"]);
   EXPECT_EQ(plan_as_json({"--hardware", "h100:4"})["correction"]["samples"], 0) << "another lane";
+  const Json by_xla = plan_as_json({"--hardware", "v6e:2x2"}, {"backend=xla", "xla.placement=xla"});
+  EXPECT_EQ(by_xla["correction"]["samples"], 0) << "who places collectives makes another lane";
+  EXPECT_EQ(by_xla["hardware"]["lane"], "xla v6e placement=xla");
 }
 
 TEST_F(PlanCommandTest, ACatalogThatCannotBeReadIsSaidAndLeftOut) {
   base::write_file_atomically(folder_ / "catalog.sqlite", "this is no database, only a text of some length");
   const Result result = plan({"--hardware", "v6e:2x2"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("Not corrected by measurements of xla v6e: E"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("Not corrected by measurements of xla v6e placement=megacpp: E"), std::string::npos)
+      << result.out;
 }
 
 TEST_F(PlanCommandTest, MistakesAreOneMessageAndAStatus) {

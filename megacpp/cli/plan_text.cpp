@@ -55,8 +55,8 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
     if (fit.samples > 0) cells.push_back(human_bytes(group.corrected));
     cells.push_back(human_bytes(group.code));
     cells.push_back(human_bytes(group.needed()));
-    cells.push_back(human_bytes(group.limit));
-    cells.push_back(group.free_bytes() < 0 ? "-" + human_bytes(-group.free_bytes()) : human_bytes(group.free_bytes()));
+    cells.push_back(human_bytes(group.limit.value()));
+    cells.push_back(free_text(group));
     table.add(std::move(cells));
   }
   return "Memory of a chip, the one with the least free memory first; chips that are alike are one line.\n" +

@@ -6,17 +6,18 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/assumptions.h"
+#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
 
-hw::Slice slice_of_train(const recipe::Recipe& recipe) {
-  hw::HostRates rates = runtime::cpu::host_rates();
-  rates.memory = std::min(rates.memory, runtime::cpu::available_memory_bytes());
-  return launch::slice_here(recipe, rates);
+/// What `train` would plan for, all chips in this process.
+runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  return backend.find_hardware(recipe, {.free_bytes = backend.free_bytes(recipe).value_or(INT64_MAX),
+                                        .local_chips = recipe::chips_of(recipe.layout)});
 }
 
 }  // namespace
@@ -28,8 +29,9 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   });
   if (is_decided) return recipe;
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
-  const fit::Estimate estimate =
-      fit::make_estimate(recipe, launch::assumptions_for(recipe, slice ? *slice : slice_of_train(recipe), catalog));
+  const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
+  const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
+  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh));
   print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
   return estimate.recipe;
 }

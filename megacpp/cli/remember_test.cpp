@@ -43,7 +43,7 @@ TEST_F(RememberTest, TheCompilersPeakCorrectsOtherPlansOfTheLane) {
   XlaCompilation one = compilation();
   one.report.memory = runtime::pjrt::CompiledMemory{.code = 1000, .peak = 12'345'678};
   remember(one);
-  const std::vector<catalog::Sample> samples = catalog_.samples("xla v6e", catalog::kPeakBytes);
+  const std::vector<catalog::Sample> samples = catalog_.samples("xla v6e placement=megacpp", catalog::kPeakBytes);
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_EQ(samples[0].measured, 12'345'678) << "without its code";
   EXPECT_EQ(samples[0].signature.hardware, "v6e:2x2");

@@ -124,7 +124,7 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
-                                   if (launch.recipe().backend == "xla") print_err("{}", loaded_text(run));
+                                   print_err("{}", loaded_text(launch.recipe(), run));
                                    progress.emplace(launch.recipe(), run);
                                  }};
   return {.start = std::move(start),
@@ -136,6 +136,7 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
 int run_train(const Flags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
+  runtime::require_supported(recipe);
   if (!flags.trace.empty()) base::require_writable(flags.trace);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   print_without_effect(without_effect(recipe));

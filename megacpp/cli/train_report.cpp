@@ -13,7 +13,7 @@
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/recipe/print.h"
-#include "megacpp/runtime/xla_backend.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {
@@ -176,7 +176,7 @@ Json train_json(const TrainedRun& trained) {
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
   summary["recipe"] = recipe::print(recipe);
-  if (recipe.backend == "xla") summary["xla_flags"] = runtime::plugins::to_json(runtime::xla_flags(recipe));
+  if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));
   return summary;
 }
 

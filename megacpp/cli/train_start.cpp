@@ -5,12 +5,11 @@
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/train_report.h"
-#include "megacpp/cli/xla_report.h"
+#include "megacpp/cli/xla_compile.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/xla_backend.h"
 
 namespace megacpp::cli {
 namespace {
@@ -39,20 +38,19 @@ std::string plan_line(const fit::Estimate& estimate) {
   const std::string corrected = correction.samples == 0 ? ""
                                                         : fmt::format(" (corrected by {} measured, {} of this build)",
                                                                       correction.samples, correction.own_samples);
-  return fmt::format("plan       {} needs {} of {}{}{}\n", worst.place, human_bytes(worst.needed()),
-                     human_bytes(worst.limit), corrected,
+  return fmt::format("plan       {} needs {}{}{}{}\n", worst.place, human_bytes(worst.needed()),
+                     worst.limit ? " of " + human_bytes(*worst.limit) : ", no limit known", corrected,
                      seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
 }
 
 std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  const std::string compiled_in = fmt::format("compiled in {:.0f} ms, verified in {:.0f} ms",
-                                              compiled.compile_seconds() * 1e3, compiled.verify_seconds() * 1e3);
-  if (recipe.backend != "xla")
-    return fmt::format("backend    {}, {} threads, {}, {} fallbacks\n", recipe.backend, runtime::threads_for(recipe),
-                       compiled_in, compiled.fallbacks.size());
-  return fmt::format("backend    xla, plugin {}, collectives placed by {}, {}\n", recipe.xla.plugin,
-                     recipe.xla.placement, compiled_in) +
-         runtime::plugins::to_text(runtime::xla_flags(recipe), kFlagLabel);
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  const runtime::RunSettings settings = backend.settings(recipe);
+  // What a backend's own compiler takes apart is no fallback.
+  const std::string fallbacks = backend.emits_stablehlo ? "" : fmt::format(", {} fallbacks", compiled.fallbacks.size());
+  return fmt::format("backend    {}, {}, compiled in {:.0f} ms, verified in {:.0f} ms{}\n", backend.name, settings.text,
+                     compiled.compile_seconds() * 1e3, compiled.verify_seconds() * 1e3, fallbacks) +
+         settings.lines;
 }
 
 std::string recompute_line(const fit::Estimate& estimate) {
@@ -83,12 +81,13 @@ std::string verbose_text(const launch::Launch& launch, const compile::Compiled& 
   return recipe::print(launch.recipe()) + "\n" + memory::to_text(compiled.largest().memory) + "\n";
 }
 
-std::string loaded_text(const runtime::Executable& run) {
+std::string loaded_text(const recipe::Recipe& recipe, const runtime::Executable& run) {
+  if (!is_compiled_by_xla(recipe)) return "";
   const runtime::Counters counters = run.counters();
   std::string text;
   for (const auto& [cause, count] : counters.compiles)
-    text += fmt::format("xla        compiled in {:.1f} s ({})\n", counters.compile_seconds, cause);
-  if (counters.cache_hits > 0) text += "xla        compiled before, loaded from the cache\n";
+    text += fmt::format("{:<10} compiled in {:.1f} s ({})\n", recipe.backend, counters.compile_seconds, cause);
+  if (counters.cache_hits > 0) text += fmt::format("{:<10} compiled before, loaded from the cache\n", recipe.backend);
   return text + fmt::format("           {}\n", run.path());
 }
 

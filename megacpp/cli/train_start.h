@@ -11,13 +11,14 @@
 
 namespace megacpp::cli {
 
-/// A line each for model, layout, hardware, plan, backend, data and schedule, and one for each XLA flag.
+/// A line each for model, layout, hardware, plan, backend, data and schedule, and those of the backend's own settings.
 std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled, const data::TextCorpus& corpus);
 
 /// The resolved recipe and the whole memory plan.
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled);
 
 /// What a plugin did with the program: compiled it, and why, or found it compiled; what runs it.
-std::string loaded_text(const runtime::Executable& run);
+/// Empty for a backend without a compiler of its own.
+std::string loaded_text(const recipe::Recipe& recipe, const runtime::Executable& run);
 
 }  // namespace megacpp::cli

@@ -8,9 +8,9 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/hw/tiled_layout.h"
+#include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/runtime/backend.h"
@@ -52,8 +52,10 @@ void declare_xla_flags(CLI::App& app, XlaFlags& flags) {
       ->capture_default_str();
 }
 
+bool is_compiled_by_xla(const recipe::Recipe& recipe) { return runtime::backend_named(recipe.backend).emits_stablehlo; }
+
 void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe) {
-  MEGACPP_REQUIRE(flags.target.empty() || recipe.backend == "xla", E1007,
+  MEGACPP_REQUIRE(flags.target.empty() || is_compiled_by_xla(recipe), E1007,
                   ({.where = "--target " + flags.target,
                     .got = "backend " + recipe.backend,
                     .wanted = "backend xla: only XLA compiles for machines that are not here",
@@ -98,8 +100,8 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
   launch::Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
   if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
-  launch::remember_measured(catalog, estimate, fit::lane_name(*compilation.choice.tpu, estimate.recipe.backend), 0,
-                            measured);
+  const fit::Lane lane = launch::lane_on(*compilation.choice.tpu, estimate.recipe);
+  launch::remember_measured(catalog, estimate, fit::to_text(lane), 0, measured);
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,

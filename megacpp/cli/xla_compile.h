@@ -36,6 +36,9 @@ struct XlaFlags {
 /// `--target` and `--time-limit`.
 void declare_xla_flags(CLI::App& app, XlaFlags& flags);
 
+/// Whether what XLA makes of a step can be shown: its backend hands it over as StableHLO.
+bool is_compiled_by_xla(const recipe::Recipe& recipe);
+
 /// E1007 for a target where the recipe has another backend.
 void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe);
 

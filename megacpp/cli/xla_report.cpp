@@ -54,7 +54,7 @@ void print_place(const XlaCompilation& c) {
   if (!c.report.device_kind.empty())
     print_out("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
               c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
-  print_out("{}", plugins::to_text(c.choice.xla_flags, kFlagLabel));
+  print_out("{}", plugins::to_text(c.choice.xla_flags, plugins::kFlagLabel));
   print_out("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
   if (c.report.compile_seconds > 0) print_out("compile    {:.1f} s\n", c.report.compile_seconds);
 }

@@ -2,15 +2,10 @@
 // What XLA made of a step, for people and as JSON.
 #pragma once
 
-#include <string_view>
-
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/xla_compile.h"
 
 namespace megacpp::cli {
-
-/// Before each flag where they are printed.
-inline constexpr std::string_view kFlagLabel = "flag       ";
 
 /// Where it was compiled, memory, cost and time.
 void print_xla_report(const XlaCompilation& compilation);

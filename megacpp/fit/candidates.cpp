@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -46,8 +47,8 @@ std::vector<int64_t> zero_levels(int64_t copies, int64_t micro_steps) {
 
 class Enumerator {
  public:
-  Enumerator(const Recipe& recipe, int64_t chips, const base::Decision& pipelines)
-      : recipe_(recipe), chips_(chips), pipelines_(pipelines) {
+  Enumerator(const Recipe& recipe, int64_t chips, const recipe::FindUnsupported& cannot_run)
+      : recipe_(recipe), chips_(chips), cannot_run_(cannot_run) {
     int64_t common = 0;  // a degree must divide the experts of every type of block
     for (const int64_t experts : recipe::expert_counts(recipe.model)) common = std::gcd(common, experts);
     experts_ = std::max<int64_t>(1, common);
@@ -77,9 +78,19 @@ class Enumerator {
   }
 
  private:
+  std::string unsupported(const LayoutChoice& d) const {
+    if (!cannot_run_) return {};
+    Recipe candidate = recipe_;
+    candidate.layout.data_parallel = d.data, candidate.layout.expert_parallel = d.expert;
+    candidate.layout.context_parallel = d.context, candidate.layout.tensor_parallel = d.tensor;
+    candidate.layout.pipeline_parallel = d.pipeline;
+    const std::optional<recipe::Unsupported> found = cannot_run_(candidate);
+    return found ? "the backend cannot run it: " + found->reason : "";
+  }
+
   // What the gates would say as well, without their search for a way out.
   std::string cheap_refusal(const LayoutChoice& d, SplitSequences split) const {
-    if (d.pipeline > 1 && !pipelines_) return pipelines_.reason();
+    if (const std::string why = unsupported(d); !why.empty()) return why;
     if (d.context > 1 && split == SplitSequences::no) return "sequences are short enough for one chip";
     if (d.context > recipe_.layout.context_parallel && recipe_.train.sequence / d.context < kLeastRun)
       return fmt::format("fewer than {} tokens of a sequence on a chip", kLeastRun);
@@ -121,7 +132,7 @@ class Enumerator {
 
   const Recipe& recipe_;
   int64_t chips_;
-  const base::Decision& pipelines_;
+  const recipe::FindUnsupported& cannot_run_;
   int64_t experts_ = 1;
   Candidates found_;
 };
@@ -137,8 +148,9 @@ void Candidates::drop(const std::string& reason, int64_t layouts) {
   }
 }
 
-Candidates legal_layouts(const Recipe& recipe, int64_t chips, SplitSequences split, const base::Decision& pipelines) {
-  return Enumerator(recipe, chips, pipelines).run(split);
+Candidates legal_layouts(const Recipe& recipe, int64_t chips, SplitSequences split,
+                         const recipe::FindUnsupported& cannot_run) {
+  return Enumerator(recipe, chips, cannot_run).run(split);
 }
 
 plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {

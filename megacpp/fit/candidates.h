@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/decision.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/recipe/unsupported.h"
 
 namespace megacpp::fit {
 
@@ -39,9 +39,9 @@ struct Candidates {
 
 enum class SplitSequences { no, yes };  // whether context_parallel above 1 is a choice
 
-/// `pipelines` says whether pipeline_parallel above 1 is a choice on that hardware (runs_pipelines in lane.h).
+/// `cannot_run` is that of the backend which runs there: such layouts are left out.
 Candidates legal_layouts(const recipe::Recipe& recipe, int64_t chips, SplitSequences split,
-                         const base::Decision& pipelines = base::Decision::yes());
+                         const recipe::FindUnsupported& cannot_run = {});
 
 /// What to set, and only where it differs from the recipe.
 plan::Changes changes_for(const recipe::Recipe& recipe, const LayoutChoice& choice);

@@ -81,11 +81,14 @@ TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
 }
 
 TEST(CandidatesTest, PipelinesAreLeftOutWhereTheBackendRunsNone) {
-  const base::Decision none = base::Decision::no("no stages here");
-  const Candidates candidates = legal_layouts(test_recipe(), 8, SplitSequences::no, none);
+  const auto no_stages = [](const recipe::Recipe& recipe) -> std::optional<recipe::Unsupported> {
+    if (recipe.layout.pipeline_parallel == 1) return std::nullopt;
+    return recipe::Unsupported{.setting = "", .reason = "no stages here", .instead = ""};
+  };
+  const Candidates candidates = legal_layouts(test_recipe(), 8, SplitSequences::no, no_stages);
   ASSERT_FALSE(candidates.legal.empty());
   for (const LayoutChoice& choice : candidates.legal) EXPECT_EQ(choice.pipeline, 1);
-  const auto at = std::ranges::find(candidates.dropped, none.reason(), &Dropped::reason);
+  const auto at = std::ranges::find(candidates.dropped, "the backend cannot run it: no stages here", &Dropped::reason);
   ASSERT_NE(at, candidates.dropped.end());
   EXPECT_EQ(at->layouts, 15);  // 35 products of five, 20 of four
 }

@@ -26,7 +26,7 @@ void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, c
 Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumptions) {
   const recipe::Recipe& recipe = recompute.recipe();
   Estimate estimate{.recipe = recipe,
-                    .signature = signature_of(recipe, assumptions.slice.name, assumptions.build),
+                    .signature = signature_of(recipe, assumptions),
                     .recompute = recompute.choices(),
                     .plan = plan::make_plan(recipe),
                     .compiled = {},
@@ -38,7 +38,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)});
-  estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
+  if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   return estimate;
 }
 
@@ -81,7 +81,12 @@ bool fits(const Estimate& estimate, const Ceiling& ceiling) {
   return estimate.fit.fits() && estimate.fit.worst().needed() < ceiling.bytes;
 }
 
+catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
+  return signature_of(recipe, assumptions.slice.name, assumptions.build, assumptions.features);
+}
+
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling) {
+  recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
   const auto need = [](const Estimate& estimate) {
     return estimate.fit.fits() ? AutoRecompute::Need::ceiling : AutoRecompute::Need::limit;
   };

@@ -10,11 +10,13 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/auto_recompute.h"
 #include "megacpp/fit/fit_report.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/recipe/unsupported.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
@@ -34,10 +36,14 @@ struct Estimate {
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
 };
 
-/// Where a plan is made for.
+/// Where a plan is made for, and what runs it there.
 struct Assumptions {
   hw::Slice slice;
+  bool has_rates = true;                    // of the slice; without them an estimate has no time
   schedule::Target kernels;                 // of a backend of ours: which ops stay whole
+  Lane lane = {};                           // whose samples correct it
+  recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
+  std::vector<std::string> features = {};   // of the backend's settings, for signatures
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
@@ -46,12 +52,16 @@ struct Assumptions {
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
 schedule::Target target_on(const Assumptions& assumptions);
 
-/// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan.
+/// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan; E1505 for what the
+/// lane's backend cannot run.
 /// train.recompute: auto is decided here, so that the plan is below `ceiling` as well; where no level suffices the
 /// estimate is of what needs the least.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling = {});
 /// Within its limits and below the ceiling.
 bool fits(const Estimate& estimate, const Ceiling& ceiling);
+
+/// What the catalog knows such an estimate by.
+catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions);
 
 /// What fills the slice: where the layout leaves chips over, data_parallel takes them, and the batch grows as far as
 /// its micro-steps can give, so that the global batch stays. Nothing where the layout says how many chips it wants.

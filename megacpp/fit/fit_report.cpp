@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <map>
+#include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,12 +34,32 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
   return fmt::format("({}) on {}", fmt::join(slice.coordinates(chip), ", "), slice.host_name(chip));
 }
 
-// The chip may take what the others leave of it, if they leave anything.
-void share_machine(ChipGroup& group, int64_t machine_bytes, int64_t needed_by_all) {
-  group.shares_machine = true;
-  group.machine_bytes = machine_bytes;
-  group.machine_needed = needed_by_all;
-  group.limit = std::max<int64_t>(0, machine_bytes - (needed_by_all - group.needed()));
+/// What the hardware lets a chip of the mesh use.
+struct HardwareLimit {
+  std::optional<int64_t> bytes = {};  // absent: not known
+  int64_t machine_bytes = 0;          // of virtual chips: of all on the same machine together
+  int64_t machine_needed = 0;
+
+  auto operator<=>(const HardwareLimit&) const = default;
+};
+
+/// By chip, of which each needs so many bytes. A virtual chip may take what the others of its machine leave, if they
+/// leave anything.
+std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::vector<int64_t>& needed) {
+  const hw::Chip device = hw::device_of(slice.chip);
+  if (device.usable_bytes == 0) return std::vector<HardwareLimit>(needed.size());
+  std::vector<HardwareLimit> limits(needed.size(), {.bytes = device.usable_bytes});
+  if (device.kind != hw::ChipKind::host) return limits;
+  const int64_t machine = device.usable_bytes * slice.chip.slices.host[0];
+  std::map<int64_t, int64_t> used;  // by machine
+  for (size_t chip = 0; chip < needed.size(); ++chip) used[slice.host_of(static_cast<int64_t>(chip))] += needed[chip];
+  for (size_t chip = 0; chip < needed.size(); ++chip) {
+    const int64_t by_all = used[slice.host_of(static_cast<int64_t>(chip))];
+    limits[chip] = {.bytes = std::max<int64_t>(0, machine - (by_all - needed[chip])),
+                    .machine_bytes = machine,
+                    .machine_needed = by_all};
+  }
+  return limits;
 }
 
 }  // namespace
@@ -62,40 +85,45 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                      const PlanCorrection& correction) {
   const hw::Chip device = hw::device_of(slice.chip);
   const int64_t code = code_bytes(device);
-  std::map<std::pair<size_t, int64_t>, ChipGroup> groups;  // by stage and limit
-  double sum = 0;
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
-    const size_t stage = compiled.stage_of(chip);
-    const int64_t own = limits.empty() ? 0 : limits[static_cast<size_t>(chip)];
-    const int64_t limit = own > 0 ? own : device.usable_bytes;
-    const auto [at, is_new] = groups.try_emplace({stage, limit});
-    ChipGroup& group = at->second;
+  std::vector<int64_t> corrected, needed;  // by stage; by chip
+  for (const compile::StagePrograms& stage : compiled.stages)
+    corrected.push_back(corrected_bytes(stage.memory, correction));
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
+    needed.push_back(corrected[compiled.stage_of(chip)] + code);
+  const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed);
+  std::map<std::tuple<size_t, bool, HardwareLimit>, ChipGroup> groups;  // by stage, whose limit, limit
+  for (size_t chip = 0; chip < needed.size(); ++chip) {
+    const int64_t index = static_cast<int64_t>(chip), own = limits.empty() ? 0 : limits[chip];
+    const size_t stage = compiled.stage_of(index);
+    const HardwareLimit limit = own > 0 ? HardwareLimit{.bytes = own} : of_hardware[chip];
+    const auto [at, is_new] = groups.try_emplace({stage, own > 0, limit});
     if (is_new)
-      group = {.stage = stage,
-               .chip = chip,
-               .place = ir::chip_name(chip, compiled.mesh),
-               .where = place_in(slice, chip),
-               .planned = compiled.stages[stage].memory.total_bytes,
-               .state = compiled.stages[stage].memory.state_bytes,
-               .corrected = corrected_bytes(compiled.stages[stage].memory, correction),
-               .code = code,
-               .limit = limit,
-               .gaps_most = device.gaps_most,
-               .own_limit = own > 0};
-    ++group.chips;
-    sum += static_cast<double>(group.needed());
+      at->second = {.stage = stage,
+                    .chip = index,
+                    .place = ir::chip_name(index, compiled.mesh),
+                    .where = place_in(slice, index),
+                    .planned = compiled.stages[stage].memory.total_bytes,
+                    .state = compiled.stages[stage].memory.state_bytes,
+                    .corrected = corrected[stage],
+                    .code = code,
+                    .limit = limit.bytes,
+                    .gaps_most = device.gaps_most,
+                    .own_limit = own > 0,
+                    .shares_machine = own == 0 && device.kind == hw::ChipKind::host,
+                    .machine_bytes = limit.machine_bytes,
+                    .machine_needed = limit.machine_needed};
+    ++at->second.chips;
   }
-  if (device.kind == hw::ChipKind::host)
-    for (auto& [key, group] : groups)
-      if (!group.own_limit) share_machine(group, device.usable_bytes * compiled.mesh.chips(), std::llround(sum));
+  const double sum = std::accumulate(needed.begin(), needed.end(), 0.0);
   FitReport report{.hardware = slice.name,
                    .groups = {},
-                   .mean = std::llround(sum / static_cast<double>(compiled.mesh.chips())),
+                   .mean = std::llround(sum / static_cast<double>(needed.size())),
                    .samples = correction.of_parts.samples};
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.
-  std::ranges::stable_sort(report.groups, std::less<>(),
-                           [](const ChipGroup& group) { return std::pair(group.free_bytes(), -group.needed()); });
+  std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {
+    return std::pair(group.free_bytes().value_or(INT64_MAX), -group.needed());
+  });
   return report;
 }
 

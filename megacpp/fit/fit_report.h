@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,33 +17,38 @@
 namespace megacpp::fit {
 
 struct ChipGroup {
-  size_t stage = 0;             // of the pipeline
-  int64_t chip = 0;             // of the mesh: the first of them
-  int64_t chips = 0;            // alike
-  std::string place;            // "chip 3: data 1, model 1"
-  std::string where;            // "(3, 0) on host 1"
-  int64_t planned = 0;          // bytes at the peak, by our plan for this hardware
-  int64_t state = 0;            // of them, what stays from step to step
-  int64_t corrected = 0;        // as the catalog's correction of the lane has it; without one as planned
-  int64_t code = 0;             // bytes of the compiled program, which is in the same memory
-  int64_t limit = 0;            // bytes
-  double gaps_most = 1;         // what a compiler may reserve over what is alive
-  bool own_limit = false;       // the recipe's, of this chip
-  bool shares_machine = false;  // a virtual chip without one: its limit is what the others leave
-  int64_t machine_bytes = 0;    // of a chip that does: all chips' together
-  int64_t machine_needed = 0;   //
+  size_t stage = 0;              // of the pipeline
+  int64_t chip = 0;              // of the mesh: the first of them
+  int64_t chips = 0;             // alike
+  std::string place;             // "chip 3: data 1, model 1"
+  std::string where;             // "(3, 0) on host 1"
+  int64_t planned = 0;           // bytes at the peak, by our plan for this hardware
+  int64_t state = 0;             // of them, what stays from step to step
+  int64_t corrected = 0;         // as the catalog's correction of the lane has it; without one as planned
+  int64_t code = 0;              // bytes of the compiled program, which is in the same memory
+  std::optional<int64_t> limit;  // bytes; absent: none is known
+  double gaps_most = 1;          // what a compiler may reserve over what is alive
+  bool own_limit = false;        // the recipe's, of this chip
+  bool shares_machine = false;   // a virtual chip without one: its limit is what the others leave
+  int64_t machine_bytes = 0;     // of a chip that does: all chips' of its machine together
+  int64_t machine_needed = 0;    //
 
   int64_t needed() const { return corrected + code; }
-  /// Below 0: it does not fit, or the chips that share a machine do not together.
-  int64_t free_bytes() const { return shares_machine ? machine_bytes - machine_needed : limit - needed(); }
+  /// Below 0: it does not fit, or the chips that share a machine do not together. Absent with the limit.
+  std::optional<int64_t> free_bytes() const {
+    if (!limit) return std::nullopt;
+    return shares_machine ? machine_bytes - machine_needed : *limit - needed();
+  }
+  /// By what is known: without a limit only its devices can tell.
+  bool fits() const { return free_bytes().value_or(0) >= 0; }
   /// Whether it fits by what is alive, and would not with the most that compilers left unused between buffers.
   bool is_close() const {
-    return free_bytes() >= 0 &&
-           gaps_most * static_cast<double>(corrected) + static_cast<double>(code) > static_cast<double>(limit);
+    return limit && fits() &&
+           gaps_most * static_cast<double>(corrected) + static_cast<double>(code) > static_cast<double>(*limit);
   }
   int64_t least_limit() const { return state + code; }
   /// Whether the recipe allows it less than any batch could do with.
-  bool limit_is_wrong() const { return own_limit && limit < least_limit(); }
+  bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
 };
 
 struct FitReport {
@@ -52,7 +58,7 @@ struct FitReport {
   size_t samples = 0;             // that the correction was learnt from
 
   const ChipGroup& worst() const { return groups.front(); }
-  bool fits() const { return worst().free_bytes() >= 0; }
+  bool fits() const { return worst().fits(); }
 };
 
 /// Bytes of a compiled step in a device's memory beside what the plan counts.
@@ -74,7 +80,7 @@ struct PlanCorrection {
 };
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
-/// one without a limit of its own may take what the others leave.
+/// one without a limit of its own may take what the others of its machine leave.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
                      const PlanCorrection& correction = {});
 

@@ -105,5 +105,23 @@ TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
   EXPECT_EQ(limited.worst().free_bytes(), 1) << "its own limit, whatever the others leave";
 }
 
+// Two machines of 200 bytes: one holds both chips of the first stage, the other those of the second.
+TEST(FitReportTest, ChipsShareTheMachineTheyAreOn) {
+  hw::Slice slice = four(hw::ChipKind::host, 100);
+  slice.chip.slices.host = {2};
+  const FitReport report = fit_report(two_stages(), slice, {});
+  ASSERT_EQ(report.groups.size(), 2u);
+  EXPECT_EQ(report.groups[0].free_bytes(), 200 - 2 * 100);
+  EXPECT_EQ(report.groups[1].free_bytes(), 200 - 2 * 60);
+}
+
+TEST(FitReportTest, WithoutAKnownLimitEverythingFitsAndNothingIsSaid) {
+  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 0), {0, 0, 0, 70});
+  EXPECT_EQ(report.groups[0].limit, 70) << "the recipe's own";
+  EXPECT_EQ(report.groups[1].limit, std::nullopt);
+  EXPECT_EQ(report.groups[1].free_bytes(), std::nullopt);
+  EXPECT_TRUE(report.groups[1].fits());
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -82,7 +82,12 @@ class LadderWalk {
 
  private:
   int64_t needed() const { return now_->fit.worst().needed(); }
-  int64_t bar(const Estimate& estimate) const { return std::min(estimate.fit.worst().limit, ceiling_.bytes - 1); }
+  /// What the worst chip must not exceed.
+  std::optional<int64_t> bar(const Estimate& estimate) const {
+    const std::optional<int64_t> limit = estimate.fit.worst().limit;
+    if (ceiling_.bytes == INT64_MAX) return limit;
+    return std::min(limit.value_or(INT64_MAX), ceiling_.bytes - 1);
+  }
   bool fits(const Estimate& estimate) const { return fit::fits(estimate, ceiling_); }
   Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
 
@@ -115,9 +120,10 @@ class LadderWalk {
 
   std::optional<std::string> cannot_help_alone(const Rung& rung) const {
     const int64_t untouched = untouched_bytes(*now_, rung);
-    if (untouched <= bar(*now_)) return std::nullopt;
+    const std::optional<int64_t> most = bar(*now_);
+    if (!most || untouched <= *most) return std::nullopt;
     return fmt::format("{} alone need {} of {}, and this leaves them as they are", untouched_text(*now_, rung),
-                       human_bytes(untouched), human_bytes(bar(*now_)));
+                       human_bytes(untouched), human_bytes(*most));
   }
 
   // What this rung leaves may still be made smaller by another.
@@ -248,7 +254,7 @@ class LadderWalk {
                               .verdict = verdict,
                               .reason = std::move(reason),
                               .needed = estimate ? estimate->fit.worst().needed() : 0,
-                              .limit = estimate ? bar(*estimate) : 0,
+                              .limit = estimate ? bar(*estimate) : std::nullopt,
                               .changes_experiment = rung.changes_experiment});
   }
 
@@ -297,7 +303,8 @@ std::string to_text(const plan::Changes& changes) {
 std::string to_text(const Attempt& attempt) {
   std::string text = fmt::format("rung {} {:<10} {:<11}", attempt.rung, attempt.name, verdict_name(attempt.verdict));
   if (!attempt.changes.empty()) text += " " + to_text(attempt.changes);
-  if (attempt.needed > 0) text += fmt::format(": {} of {}", human_bytes(attempt.needed), human_bytes(attempt.limit));
+  if (attempt.needed > 0) text += ": " + human_bytes(attempt.needed);
+  if (attempt.needed > 0 && attempt.limit) text += " of " + human_bytes(*attempt.limit);
   if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
   if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
   return text;

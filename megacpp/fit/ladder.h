@@ -28,8 +28,8 @@ struct Attempt {
   plan::Changes changes;  // none where the rung was skipped whole
   Verdict verdict = Verdict::skipped;
   std::string reason;
-  int64_t needed = 0;  // bytes of the worst chip with it; 0: not tried
-  int64_t limit = 0;
+  int64_t needed = 0;            // bytes of the worst chip with it; 0: not tried
+  std::optional<int64_t> limit;  // bytes it must not exceed; absent: none is known
   bool changes_experiment = false;
 };
 

@@ -187,7 +187,7 @@ TEST(LadderTest, AnExpertHotSpotIsReducedByTheBatch) {
   EXPECT_EQ(first.fit.worst().place, "chip 1: data 0, expert 1");
   EXPECT_EQ(first.fit.worst().chips, 2) << "chips 1 and 3 hold the expert";
   ASSERT_EQ(first.fit.groups.size(), 2u);
-  EXPECT_GE(first.fit.groups[1].free_bytes(), 0) << "the others have memory left";
+  EXPECT_TRUE(first.fit.groups[1].fits()) << "the others have memory left";
   EXPECT_EQ(first.fit.groups[1].chip, 0);
 
   const LadderPath path = fit::walk_ladder(first, estimate_here);

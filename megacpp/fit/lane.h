@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane a launch runs on: whose predictions the catalog corrects alike.
+// The lane a launch runs on: hardware, backend, and who places the collectives. The catalog corrects the predictions of
+// one lane alike, and those of another by nothing that was measured on it.
 #pragma once
 
 #include <string>
 
-#include "megacpp/base/decision.h"
-#include "megacpp/hw/slice.h"
-
 namespace megacpp::fit {
 
-/// "xla v6e" for TPUs, which nothing else compiles for; "cuda h100" or "xla h100" for GPUs; "cpu host" or "xla host"
-/// for this machine. `backend` is the recipe's.
-std::string lane_name(const hw::Slice& slice, const std::string& backend);
+struct Lane {
+  std::string backend;    // the one that runs there, which need not be the recipe's
+  std::string hardware;   // a chip's name
+  std::string placement;  // who places the collectives; empty: the backend knows one way only
 
-/// The backend that runs there: TPUs have none but xla, whatever the recipe names.
-std::string backend_on(const hw::Slice& slice, const std::string& backend);
+  bool operator==(const Lane&) const = default;
+};
 
-/// Whether the backend that runs there gives pipeline stages programs of their own.
-base::Decision runs_pipelines(const hw::Slice& slice, const std::string& backend);
+/// "cpu host", "xla v6e placement=megacpp"
+std::string to_text(const Lane& lane);
 
 }  // namespace megacpp::fit

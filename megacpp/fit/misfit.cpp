@@ -23,17 +23,17 @@ constexpr size_t kShownGroups = 3;
 int64_t overflowing(const FitReport& report) {
   int64_t chips = 0;
   for (const ChipGroup& group : report.groups)
-    if (group.free_bytes() < 0) chips += group.chips;
+    if (!group.fits()) chips += group.chips;
   return chips;
 }
 
 // The worst stands under "where"; the next ones are named, with those that are alike, and all are counted.
 std::string others_text(const FitReport& report, int64_t chips) {
   std::string text;
-  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && report.groups[g].free_bytes() < 0; ++g) {
+  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && !report.groups[g].fits(); ++g) {
     const ChipGroup& group = report.groups[g];
     const std::string alike = group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : "";
-    if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-group.free_bytes()));
+    if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-*group.free_bytes()));
   }
   return text + fmt::format("; {} of {} chips do not fit", overflowing(report), chips);
 }
@@ -83,10 +83,10 @@ std::string wanted_bytes(const ChipGroup& worst) {
   if (worst.shares_machine)
     return fmt::format("at most the {} of this machine for all its chips, which need {}",
                        memory::exact_bytes(worst.machine_bytes), human_bytes(worst.machine_needed));
-  if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(worst.limit));
+  if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(*worst.limit));
   return fmt::format("a limit of at least {}, with which it runs as planned ({} stay from step to step{}), not {}",
                      memory::exact_bytes(worst.needed()), human_bytes(worst.least_limit()),
-                     worst.code > 0 ? " with the code" : "", memory::exact_bytes(worst.limit));
+                     worst.code > 0 ? " with the code" : "", memory::exact_bytes(*worst.limit));
 }
 
 memory::OutOfMemory misfit_error(const Estimate& estimate) {
@@ -97,10 +97,10 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
   base::Problem problem{
       .where = fmt::format("{} of {}, running {}", place, estimate.fit.hardware, subject_text(estimate.recipe)),
       .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
-                         human_bytes(-worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
+                         human_bytes(-*worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
                          others_text(estimate.fit, estimate.compiled.mesh.chips())),
       .wanted = wanted_bytes(worst),
-      .next = next_for(estimate, plan, worst.limit - worst.code)};
+      .next = next_for(estimate, plan, *worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .stage = kPlanningStage,
                          .chip = worst.chip,

@@ -13,7 +13,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
@@ -124,7 +123,7 @@ class Search {
     compile_with_auto();
     const auto rank = [](const Found& one) {
       const bool fits = one.fit.fits();
-      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().free_bytes()));
+      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().free_bytes().value()));
     };
     std::ranges::stable_sort(result_.found, std::less<>(), rank);
     return std::move(result_);
@@ -134,8 +133,7 @@ class Search {
   // The second time sequences are split as well: what was looked at the first time is left out.
   void gather(SplitSequences split) {
     const bool is_again = result_.considered > 0;
-    Candidates candidates = legal_layouts(recipe_, assumptions_.slice.devices(), split,
-                                          runs_pipelines(assumptions_.slice, recipe_.backend));
+    Candidates candidates = legal_layouts(recipe_, assumptions_.slice.devices(), split, assumptions_.cannot_run);
     if (is_again) std::erase_if(candidates.legal, [](const LayoutChoice& c) { return c.context == 1; });
     std::vector<Option> too_large;
     families_.clear();

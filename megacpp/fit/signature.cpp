@@ -39,7 +39,8 @@ std::string model_text(const Recipe& recipe, const std::vector<recipe::BlockType
   return text;
 }
 
-std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockType>& types) {
+std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockType>& types,
+                          std::span<const std::string> of_backend) {
   std::vector<std::string> words;
   const auto add = [&words](bool is_on, std::string word) {
     if (is_on) words.push_back(std::move(word));
@@ -50,11 +51,7 @@ std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockT
   for (const recipe::BlockType& type : types)
     add(!type.is_familys_own(), fmt::format("letter.{}={}", type.letter, type.family->letter));
   add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
-  if (recipe.backend == "xla") {
-    add(true, "placement=" + recipe.xla.placement);
-    add(recipe.xla.attention != recipe::Xla{}.attention, "attention=" + recipe.xla.attention);
-    for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
-  }
+  words.insert(words.end(), of_backend.begin(), of_backend.end());
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -103,14 +100,15 @@ std::string subject_text(const Recipe& recipe) {
                      recipe.train.sequence, layout_text(recipe));
 }
 
-catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware, const catalog::Build& build) {
+catalog::Signature signature_of(const Recipe& recipe, const std::string& hardware, const catalog::Build& build,
+                                std::span<const std::string> backend_features) {
   const std::vector<recipe::BlockType> types = recipe::block_types(recipe.model);
   return {.build = build,
           .hardware = hardware_text(hardware, recipe.hardware),
           .model = recipe.name,
           .model_hash = catalog::hash_text(model_text(recipe, types)),
           .layout = layout_text(recipe),
-          .features = features_text(recipe, types),
+          .features = features_text(recipe, types, backend_features),
           .shape = shape_text(recipe)};
 }
 

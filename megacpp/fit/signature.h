@@ -3,6 +3,7 @@
 // learns the others find.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "megacpp/catalog/signature.h"
@@ -19,8 +20,9 @@ std::string subject_text(const recipe::Recipe& recipe);
 /// `hardware` is what runs it: "v6e:16x16"; limits and faults of the recipe stand beside it, since what is learnt under
 /// them holds under them alone. Keys that cannot change memory or time (seed, steps, data) leave no trace. Of the
 /// layout, policy and zero stand resolved, and the other keys where they differ from their defaults: a recipe that
-/// spells a default out is the same launch. `build` is what runs it.
+/// spells a default out is the same launch. `build` is what runs it, `backend_features` words of the backend's own
+/// settings: "placement=xla".
 catalog::Signature signature_of(const recipe::Recipe& recipe, const std::string& hardware,
-                                const catalog::Build& build = {});
+                                const catalog::Build& build = {}, std::span<const std::string> backend_features = {});
 
 }  // namespace megacpp::fit

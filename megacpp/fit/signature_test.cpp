@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::fit {
@@ -45,9 +48,8 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
                             "train.recompute.E=selective", "layout.dispatcher=allgather", "optimizer.name=sgd"})
     EXPECT_NE(signature_of(small({other}), "host:1"), requested) << other;
   EXPECT_NE(signature_of(small(), "host:2"), requested);
-  const catalog::Signature on_xla = signature_of(small({"backend=xla"}), "host:1");
-  for (const char* other : {"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})
-    EXPECT_NE(signature_of(small({"backend=xla", other}), "host:1"), on_xla) << other;
+  const std::vector<std::string> words = {"placement=xla", "flag=cuda-overlap"};
+  EXPECT_EQ(signature_of(small(), "host:1", {}, words).features, "balance_loss placement=xla flag=cuda-overlap");
   EXPECT_EQ(signature_of(small({"hardware.limit=1GiB", "hardware.limits=[0=512MiB]",
                                 "hardware.fail_allocation=[chip 0 step load]"}),
                          "host:1")

@@ -72,7 +72,7 @@ struct Chip {
 
   // Memory, in bytes
   int64_t nominal_bytes = 0;
-  int64_t usable_bytes = 0;               // by programs: the limit of a plan
+  int64_t usable_bytes = 0;               // by programs: the limit of a plan; 0: not known
   std::optional<int64_t> reserved_bytes;  // held back by the system, where known
   int64_t alignment = 1;                  // of an allocation
   int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory

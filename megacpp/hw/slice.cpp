@@ -114,7 +114,8 @@ Slice host_target(const Name& name, const TargetOptions& options) {
   const std::optional<Sizes> sizes = name.whole == "host" ? Sizes{1} : read_sizes(name.shape);
   if (!sizes || sizes->size() != 1) refuse(name, got_shape(name), "host, or host:N for N virtual chips", "take host:1");
   if (!options.host_rates) refuse(name, "this machine", "hardware elsewhere", "name a slice, such as v6e:2x2");
-  return {"host:" + to_text(*sizes), host_chip(options.host_rates(), sizes->front()), *sizes};
+  const int64_t sharing = options.host_chips > 0 ? options.host_chips : sizes->front();
+  return {"host:" + to_text(*sizes), host_chip(options.host_rates(), sharing), *sizes};
 }
 
 }  // namespace

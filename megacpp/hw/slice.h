@@ -39,6 +39,7 @@ struct Slice {
 struct TargetOptions {
   ChipPlaces places = ChipPlaces::current();
   std::function<HostRates()> host_rates = {};  // asked only for "host"; E1602 there without
+  int64_t host_chips = 0;                      // virtual chips that share a machine; 0: all of the slice
 };
 
 /// E1601 for a chip that is not known, with the nearest; E1602 for a slice it does not come in, with the nearest ones.

@@ -10,6 +10,7 @@
 #include "megacpp/fit/ladder.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/print.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::launch {
 namespace {
@@ -23,10 +24,19 @@ std::vector<Field> fields_of(const recipe::Recipe& recipe) {
   return fields;
 }
 
+// Where only devices know what they have, nothing here limits a plan.
+ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& recipe) {
+  if (!options.free_memory)
+    options.free_memory = [recipe] {
+      return runtime::backend_named(recipe.backend).free_bytes(recipe).value_or(INT64_MAX);
+    };
+  return options;
+}
+
 }  // namespace
 
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
-    : options_(std::move(options)),
+    : options_(with_free_memory(std::move(options), requested)),
       world_(options_.transport.make({.chips = recipe::chips_of(requested.layout),
                                       .wait_limit = std::chrono::seconds(requested.train.wait_limit)})) {
   together([&] {

@@ -18,14 +18,13 @@
 #include "megacpp/launch/build.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
 
 namespace megacpp::launch {
 
 /// How this process works with the other processes of the run.
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
-  std::function<int64_t()> free_memory = runtime::cpu::available_memory_bytes;  // of this process's machine, in bytes
+  std::function<int64_t()> free_memory = {};  // bytes of this process's machine; empty: as the backend finds it
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
 };
 
@@ -46,6 +45,8 @@ class Agreement {
   /// Exactly one process is; it alone reads and writes the catalog.
   bool is_coordinator() const { return world_->is_coordinator(); }
 
+  /// The chips of this process.
+  int64_t local_chips() const { return static_cast<int64_t>(world_->local_chips().size()); }
   /// The least of all processes.
   int64_t free_memory();
   int64_t least(std::string_view subject, int64_t value) { return world_->agree_min(subject, value); }

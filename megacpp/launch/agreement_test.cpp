@@ -75,8 +75,9 @@ TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {
   while (rung_with(little) == 0) little = little * 9 / 10;
   Launch wanted = alone(little);
   wanted.prepare();
+  // Each process has one of the two chips, and so half as much of them to hold.
   processes_.run([&](size_t process) {
-    Launch launch(recipe(), {.none = true}, no_log, options(process, process == 0 ? kPlenty : little));
+    Launch launch(recipe(), {.none = true}, no_log, options(process, process == 0 ? kPlenty : little / 2));
     launch.prepare();
     EXPECT_EQ(launch.rung(), wanted.rung());
     EXPECT_EQ(fit::to_text(launch.changes()), fit::to_text(wanted.changes()));

@@ -4,26 +4,25 @@
 
 #include <string>
 
-#include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::launch {
 
 /// "v6e:16x16", or "host:4" with the measured rates of this machine. E1601, E1602.
 hw::Slice slice_named(const std::string& name);
 
-/// What a launch plans for: this machine, with its free memory among the rates, or, where a plugin has devices of its
-/// own, hardware.target; without one nothing limits a plan for these but the plugin itself.
-hw::Slice slice_here(const recipe::Recipe& recipe, hw::HostRates rates);
-/// Whether the rates of slice_here() are those of what runs the recipe.
-bool are_devices_known(const recipe::Recipe& recipe);
+/// Of a recipe on hardware, with the backend that runs there: the recipe's, or the first that does.
+fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe);
 
-/// Limits come from the recipe, by chip of the slice (E1003); kernels are those of the threads that a chip of it would
-/// get; what was measured on the lane comes from the catalog.
-fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog,
-                                 const collectives::Transport& transport = collectives::inproc_transport());
+/// Limits come from the recipe, by chip of the slice (E1003); what can run, by the backend of the slice; kernels are
+/// those of the threads that a chip of `mesh` has; what was measured on the lane comes from the catalog.
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHardware hardware, UsersCatalog& catalog,
+                                 const runtime::TargetMesh& mesh);
+/// With the slice in one process.
+fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog);
 
 }  // namespace megacpp::launch

@@ -1,109 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/build.h"
 
-#include <elf.h>
-
-#include <cctype>
-#include <cstddef>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <sstream>
-#include <string_view>
-
-#include <fmt/format.h>
-
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
 
-namespace plugins = runtime::plugins;
-
-namespace {
-
-using Bytes = std::span<const std::byte>;
-
-constexpr const char* kNvidiaDriver = "/proc/driver/nvidia/version";
-
-/// A copy of the T at `offset`; nothing where the bytes end before it does.
-template <typename T>
-std::optional<T> read_at(Bytes bytes, size_t offset) {
-  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
-std::string hex(Bytes bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
-
-size_t padded(size_t size) { return (size + 3) / 4 * 4; }
-
-/// The build id among the notes, which are a header, a name and a description each.
-std::optional<std::string> build_id_in(Bytes notes) {
-  size_t at = 0;
-  while (const auto note = read_at<Elf64_Nhdr>(notes, at)) {
-    const size_t name = at + sizeof(Elf64_Nhdr), id = name + padded(note->n_namesz);
-    const size_t end = id + padded(note->n_descsz);
-    if (end > notes.size()) break;
-    const bool is_gnu = note->n_namesz == 4 && std::memcmp(notes.data() + name, "GNU", 4) == 0;
-    if (is_gnu && note->n_type == NT_GNU_BUILD_ID) return hex(notes.subspan(id, note->n_descsz));
-    at = end;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> build_id(Bytes file) {
-  const auto header = read_at<Elf64_Ehdr>(file, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64)
-    return std::nullopt;
-  for (size_t i = 0; i < header->e_phnum; ++i) {
-    const auto segment = read_at<Elf64_Phdr>(file, header->e_phoff + i * header->e_phentsize);
-    if (!segment) return std::nullopt;
-    const bool is_inside = segment->p_offset <= file.size() && segment->p_filesz <= file.size() - segment->p_offset;
-    if (segment->p_type != PT_NOTE || !is_inside) continue;
-    if (auto id = build_id_in(file.subspan(segment->p_offset, segment->p_filesz))) return id;
-  }
-  return std::nullopt;
-}
-
-std::string driver_here() {
-  std::error_code ignored;
-  return std::filesystem::exists(kNvidiaDriver, ignored) ? driver_version(base::read_file(kNvidiaDriver)) : "";
-}
-
-/// Threads are ours to give on our own backend; a plugin takes all there are.
-int64_t threads_of_chip(const recipe::Recipe& recipe, int64_t chips) {
-  const int threads = recipe.backend == "xla" ? runtime::available_threads() : runtime::threads_for(recipe);
-  return runtime::cpu::threads_per_chip(threads, chips);
-}
-
-}  // namespace
-
 std::string code_version() { return MEGACPP_VERSION "+" + source_hash(); }
 
 std::string platform_of(const recipe::Recipe& recipe) {
-  if (recipe.backend != "xla") return "";
-  const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
-  const std::string name = "plugin " + plugins::info_of(choice.kind).name;
-  try {
-    const plugins::PluginPlace place = plugins::find_plugin(choice.kind, choice.named);
-    const std::string version = place.version.empty() ? "" : " " + place.version;
-    const std::string driver = choice.kind == plugins::PluginKind::cuda ? driver_here() : "";
-    return fmt::format("{}{} (build {}){}", name, version, library_id(place.file),
-                       driver.empty() ? "" : ", driver " + driver);
-  } catch (const base::Error& error) {
-    if (error.code() != base::Code::E1501) throw;
-    return name + ", which is not here";
-  }
+  return runtime::backend_named(recipe.backend).identity(recipe);
 }
 
 catalog::Build program_of(const recipe::Recipe& recipe) {
@@ -115,23 +21,10 @@ catalog::Build build_of(const recipe::Recipe& recipe, const hw::Slice& slice) {
   // Devices of a plugin that nothing is known of stand for this machine under a name of their own.
   const bool is_this_machine = slice.chip.kind == hw::ChipKind::host && slice.chip.name == "host";
   if (!is_this_machine) return build;
-  build.threads = threads_of_chip(recipe, slice.devices());
+  const int threads = runtime::backend_named(recipe.backend).threads(recipe);
+  build.threads = runtime::threads_per_chip(threads, slice.chip.slices.host[0]);
   build.processor = runtime::this_processor().name();
   return build;
-}
-
-std::string library_id(const std::filesystem::path& file) {
-  const base::MappedFile mapped(file);
-  const Bytes bytes = mapped.bytes();
-  if (const auto id = build_id(bytes)) return *id;
-  return catalog::hash_text(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-}
-
-std::string driver_version(const std::string& text) {
-  std::istringstream words(text.substr(0, text.find('\n')));
-  for (std::string word; words >> word;)
-    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) return word;
-  return "";
 }
 
 }  // namespace megacpp::launch

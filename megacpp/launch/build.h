@@ -4,7 +4,6 @@
 // What another one learnt is shown as another's.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "megacpp/catalog/signature.h"
@@ -29,11 +28,5 @@ catalog::Build program_of(const recipe::Recipe& recipe);
 /// What runs the recipe on the chips of that slice: the program, and of this machine's chips their threads and
 /// processor.
 catalog::Build build_of(const recipe::Recipe& recipe, const hw::Slice& slice);
-
-/// The GNU build id of a library, or a hash of its bytes where the linker left none. Hex digits.
-std::string library_id(const std::filesystem::path& file);
-
-/// "550.54.15" from the text of /proc/driver/nvidia/version; empty where it names none.
-std::string driver_version(const std::string& text);
 
 }  // namespace megacpp::launch

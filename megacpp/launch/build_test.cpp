@@ -51,26 +51,5 @@ TEST(BuildTest, VirtualChipsHaveThreadsAndAProcessorOthersHaveANameOfTheirOwn) {
   EXPECT_EQ(build_of(recipe, hw::parse_target("v6e:2x2")), (catalog::Build{.code_version = code_version()}));
 }
 
-TEST(BuildTest, ALibraryIsKnownByItsBuildIdOrItsBytes) {
-  const std::string own = library_id("/proc/self/exe");
-  EXPECT_GE(own.size(), 16U);
-  EXPECT_EQ(own, library_id("/proc/self/exe"));
-  const testing_support::TemporaryFolder folder;
-  for (const char* content : {"", "x",
-                              "\x7f"
-                              "ELF",
-                              "no library at all"}) {
-    base::write_file_atomically(folder / "plugin.so", content);
-    EXPECT_EQ(library_id(folder / "plugin.so"), catalog::hash_text(content)) << content;
-  }
-}
-
-TEST(BuildTest, TheDriverIsTheNumberInItsFirstLine) {
-  EXPECT_EQ(driver_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 2024\nGCC 12.2.0\n"),
-            "550.54.15");
-  EXPECT_EQ(driver_version("nothing known\nGCC 12.2.0\n"), "");
-  EXPECT_EQ(driver_version(""), "");
-}
-
 }  // namespace
 }  // namespace megacpp::launch

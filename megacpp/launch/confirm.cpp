@@ -2,7 +2,6 @@
 #include "megacpp/launch/confirm.h"
 
 #include "megacpp/data/text_corpus.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
@@ -25,7 +24,7 @@ Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, U
   const ChipReport worst = worst_first(*started.run).front();
   const Measured measured = measured_of("confirm", estimate, *started.run, seconds);
   catalog.use([&](catalog::Catalog& open) { remember_measured(open, estimate, lane, 0, measured); });
-  return {.planned_bytes = worst.memory.planned_peak_bytes.value(),
+  return {.planned_bytes = worst.memory.planned_peak_bytes,
           .measured_bytes = worst.memory.measured_peak_bytes,
           .measured_seconds = seconds};
 }
@@ -34,13 +33,13 @@ Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, U
 
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog) {
   recipe::Recipe recipe = candidate.recipe;
-  recipe.backend = "cpu";
+  recipe.backend = assumptions.lane.backend;
   recipe.train.steps = kConfirmSteps;
   recipe.train.log_every = 1;
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   Confirmed confirmed;
   try {
-    confirmed = run_estimate(estimate, fit::lane_name(assumptions.slice, recipe.backend), catalog);
+    confirmed = run_estimate(estimate, fit::to_text(assumptions.lane), catalog);
   } catch (const memory::OutOfMemory& failure) {
     const catalog::OomReport report = make_report(estimate, failure, {});
     catalog.use([&](catalog::Catalog& open) { remember_failure(open, estimate, 0, report); });

@@ -15,8 +15,8 @@ namespace megacpp::launch {
 
 /// What a candidate did when it was run here.
 struct Confirmed {
-  size_t found = 0;  // index into LayoutSearch::found
-  int64_t planned_bytes = 0;
+  size_t found = 0;                            // index into LayoutSearch::found
+  std::optional<int64_t> planned_bytes = {};   // absent where the backend does not know it
   double predicted_seconds = 0;                // of a step
   std::optional<int64_t> measured_bytes = {};  // absent where memory ran out, as the next
   std::optional<double> measured_seconds = {};
@@ -25,7 +25,7 @@ struct Confirmed {
 
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
 
-/// Weights, data and steps as in a training run on our CPU backend; nothing is kept but what the catalog is told.
+/// Weights, data and steps as in a training run on the lane's backend; nothing is kept but what the catalog is told.
 /// Memory that runs out is an answer like any other.
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog);
 

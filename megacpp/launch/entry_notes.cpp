@@ -12,6 +12,7 @@
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/plugins/plugin_identity.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"
 
@@ -98,10 +99,8 @@ void check_features(const std::string& features, Notes& notes) {
 }  // namespace
 
 std::string platform_here(const std::string& kind) {
-  recipe::Recipe recipe;
-  recipe.backend = "xla";
-  recipe.xla.plugin = kind;
-  return runtime::plugins::kind_named(kind) ? platform_of(recipe) : "";
+  const auto plugin = runtime::plugins::kind_named(kind);
+  return plugin ? runtime::plugins::plugin_identity(*plugin) : "";
 }
 
 ThisBuild::ThisBuild(std::function<std::string(const std::string& kind)> platform)

@@ -8,7 +8,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/utc_time.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
@@ -17,6 +16,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
@@ -27,13 +27,22 @@ using memory::human_bytes;
 
 constexpr const char* kAnotherProcess = "another process";  // the stage of a failure that is not this one's
 
-// Rates are those of the coordinator's machine, and the least free memory of all counts.
-hw::HostRates agreed_rates(Agreement& agreement) {
-  const int64_t free_memory = agreement.free_memory();
-  hw::HostRates rates = rates_of(
-      agreement.from_coordinator("rates of the machine", [] { return rates_text(runtime::cpu::host_rates()); }));
-  rates.memory = std::min(rates.memory, free_memory);
-  return rates;
+// Made of nothing that one process sees alone: all must come to the same plan. Rates are those of the coordinator's
+// machine, the least free memory of all counts, and so do the fewest threads of a chip.
+runtime::Machine agreed_machine(Agreement& agreement) {
+  return {.free_bytes = agreement.free_memory(),
+          .local_chips = -agreement.least("chips of a process", -agreement.local_chips()),
+          .rates = [&agreement] {
+            return rates_of(agreement.from_coordinator("rates of the machine",
+                                                       [] { return rates_text(runtime::cpu::host_rates()); }));
+          }};
+}
+
+runtime::TargetMesh agreed_mesh(const recipe::Recipe& recipe, Agreement& agreement) {
+  const int threads = runtime::threads_per_chip(runtime::threads_for(recipe), agreement.local_chips());
+  return {.chips = recipe::chips_of(recipe.layout),
+          .threads = static_cast<int>(agreement.least(runtime::kThreadsOfAChip, threads)),
+          .transport = agreement.transport()};
 }
 
 // An injected fault fires once: what it rehearses is one failure and the answer to it.
@@ -101,8 +110,10 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
       assumptions_(agreement_.together([&] { return agreed_assumptions(); })) {}
 
 fit::Assumptions Launch::agreed_assumptions() {
+  const runtime::Backend& backend = runtime::backend_named(requested_.backend);
+  const runtime::TargetMesh mesh = agreed_mesh(requested_, agreement_);
   fit::Assumptions assumptions =
-      assumptions_for(requested_, slice_here(requested_, agreed_rates(agreement_)), catalog_, agreement_.transport());
+      assumptions_for(requested_, backend.find_hardware(requested_, agreed_machine(agreement_)), catalog_, mesh);
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
@@ -110,12 +121,6 @@ fit::Assumptions Launch::agreed_assumptions() {
   build.processor = agreement_.from_coordinator("processor", [&] { return build.processor; });
   build.threads = std::stoll(agreement_.from_coordinator("threads", [&] { return std::to_string(build.threads); }));
   return assumptions;
-}
-
-fit::Estimate Launch::make_estimate(const recipe::Recipe& recipe, const fit::Ceiling& ceiling) const {
-  fit::Estimate estimate = fit::make_estimate(recipe, assumptions_, ceiling);
-  if (!are_devices_known(recipe)) estimate.time = {};  // this machine's rates say nothing about them
-  return estimate;
 }
 
 std::optional<catalog::Remembered> Launch::remembered_start() {
@@ -149,7 +154,7 @@ void Launch::take_remembered(const RememberedStart& remembered) {
     return;
   }
   try {
-    estimate_ = make_estimate(fit::with_changes(requested_, changes));
+    estimate_ = fit::make_estimate(fit::with_changes(requested_, changes), assumptions_);
   } catch (const base::Error& error) {
     if (base::class_of(error.code()) != base::ErrorClass::user) throw;
     log_({"catalog", fmt::format("{}, which this build refuses ({} {}): not used", ran, base::code_name(error.code()),
@@ -169,7 +174,7 @@ void Launch::log_if_other_experiment() const {
 
 void Launch::prepare() {
   agreement_.together([&] {
-    estimate_ = make_estimate(requested_);
+    estimate_ = fit::make_estimate(requested_, assumptions_);
     requested_signature_ = estimate_->signature;
     start_where_remembered();
     if (!estimate_->fit.fits()) fit_by_estimate();
@@ -181,7 +186,7 @@ void Launch::fit_by_estimate() {
   const fit::ChipGroup& worst = estimate_->fit.worst();
   log_({"ladder",
         fmt::format("{} ({}): {} needs {} of {}: going down, every rung by estimate first", recipe().name,
-                    recipe().model.pattern, worst.place, human_bytes(worst.needed()), human_bytes(worst.limit))});
+                    recipe().model.pattern, worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit))});
   const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
   go_down({misfit, make_report(*estimate_, misfit, {})}, {});
 }
@@ -249,7 +254,7 @@ void Launch::follow_end() {
 
 void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
   const auto estimate = [this](const recipe::Recipe& recipe, const fit::Ceiling& below) {
-    return make_estimate(recipe, below);
+    return fit::make_estimate(recipe, assumptions_, below);
   };
   fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
   note_failure(attempts_, failure.error.facts());
@@ -289,7 +294,7 @@ void Launch::record_failure(const Failure& failure, const std::string& ending) {
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
   const Measured measured = measured_of("run", *estimate_, run, step_seconds);
   catalog_.use([&](catalog::Catalog& catalog) {
-    remember_measured(catalog, *estimate_, fit::lane_name(assumptions_.slice, requested_.backend), rung_, measured);
+    remember_measured(catalog, *estimate_, fit::to_text(assumptions_.lane), rung_, measured);
     if (attempts_.empty()) return;  // nothing new about where to start
     catalog.remember_start(requested_signature_, {.at = base::utc_now(),
                                                   .rung = static_cast<int64_t>(rung_),

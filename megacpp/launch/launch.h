@@ -24,8 +24,9 @@ namespace megacpp::launch {
 
 class Launch {
  public:
-  /// A launch goes on without a catalog. On the devices of a plugin the plan is for hardware.target; without one
-  /// nothing limits it but the plugin itself. On this machine the least free memory of all processes does.
+  /// A launch goes on without a catalog. The plan is for the hardware that the backend finds: on the devices of a
+  /// plugin hardware.target, without one no limit is known; on this machine the least free memory of all processes is
+  /// it.
   Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log, ProcessOptions processes = {});
 
   /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
@@ -60,7 +61,6 @@ class Launch {
   };
 
   fit::Assumptions agreed_assumptions();
-  fit::Estimate make_estimate(const recipe::Recipe& recipe, const fit::Ceiling& ceiling = {}) const;
   std::optional<catalog::Remembered> remembered_start();
   void start_where_remembered();
   void fit_by_estimate();

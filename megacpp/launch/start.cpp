@@ -13,7 +13,7 @@ namespace megacpp::launch {
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const recipe::Recipe& recipe = estimate.recipe;
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
-  if (!runtime::backend_named(recipe.backend).runs_estimates || !options.without.empty()) {
+  if (!runtime::backend_named(recipe.backend).estimates_with.empty() || !options.without.empty()) {
     started.own_programs = std::make_unique<compile::Compiled>(compile::compile_training(
         recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();

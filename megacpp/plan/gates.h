@@ -11,7 +11,7 @@
 
 namespace megacpp::plan {
 
-/// The recipe is validated. Raises E1401 to E1407 on the first problem, E1505 for what its backend cannot run.
+/// The recipe is validated. Raises E1401 to E1407 on the first problem.
 void check_layout(const recipe::Recipe& recipe, Adjustable adjustable);
 
 /// What the gates refuse: the code of each kind once, sorted.

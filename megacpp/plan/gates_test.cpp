@@ -180,19 +180,6 @@ TEST(GatesTest, SequenceAndBatchReachEveryChip) {
   });
 }
 
-TEST(GatesTest, XlaHasNoStages) {
-  expect_refused({
-      {"stages on XLA", Code::E1505, [](Recipe& r) { r.backend = "xla", r.layout.pipeline_parallel = 2; },
-       "set layout.pipeline_parallel: 1 and layout.data_parallel: 2, or backend: cpu"},
-      {"chunks on XLA", Code::E1505,
-       [](Recipe& r) {
-         r.backend = "xla", r.train.batch = 1;
-         r.layout.pipeline_parallel = 2, r.layout.virtual_stages = 2, r.layout.schedule = "interleaved";
-       },
-       "set layout.pipeline_parallel: 1 and layout.virtual_stages: 1, or backend: cpu"},
-  });
-}
-
 TEST(GatesTest, StagesHaveBlocksAndSchedulesTheirChunks) {
   expect_refused({
       {"stages", Code::E1406, [](Recipe& r) { r.layout.pipeline_parallel = 9; }, "set layout.pipeline_parallel: 8"},

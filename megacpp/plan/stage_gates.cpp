@@ -54,25 +54,6 @@ std::vector<Choice> two_chunks_or_not_interleaved(const Recipe&) {
   return {to_value(kChunks, 2), to_value(kSchedule, "1f1b")};
 }
 
-// ---- Backends ----
-
-Refusal stages_on_xla(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  if (recipe.backend != "xla" || l.pipeline_parallel == 1) return {};
-  return Problem{.where = kStages,
-                 .got = fmt::format("{} with backend xla", l.pipeline_parallel),
-                 .wanted = "1: every device of XLA runs the same program"};
-}
-
-std::vector<Choice> share_batch_or_cpu(const Recipe& recipe) {
-  const Layout& l = recipe.layout;
-  Changes alone = {{kStages, "1"}};
-  if (l.virtual_stages > 1) alone.push_back({kChunks, "1"});
-  Changes shared = alone;
-  shared.push_back({"layout.data_parallel", std::to_string(l.data_parallel * l.pipeline_parallel)});
-  return {{std::move(shared), std::move(alone)}, to_value("backend", "cpu")};
-}
-
 // ---- Blocks ----
 
 Refusal too_few_blocks(const Recipe& recipe) {
@@ -122,9 +103,8 @@ std::vector<Choice> as_many_parts(const Recipe& recipe) {
 
 }  // namespace
 
-const std::array<Gate, 6>& stage_gates() {
-  static const std::array<Gate, 6> gates = {{
-      {Code::E1505, stages_on_xla, share_batch_or_cpu},
+const std::array<Gate, 5>& stage_gates() {
+  static const std::array<Gate, 5> gates = {{
       {Code::E1407, chunks_without_pipeline, one_chunk},
       {Code::E1407, chunks_not_interleaved, interleave_or_one_chunk},
       {Code::E1407, nothing_to_interleave, two_chunks_or_not_interleaved},

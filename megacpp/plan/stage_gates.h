@@ -10,6 +10,6 @@
 namespace megacpp::plan {
 
 /// Later ones rely on earlier ones.
-const std::array<Gate, 6>& stage_gates();
+const std::array<Gate, 5>& stage_gates();
 
 }  // namespace megacpp::plan

@@ -10,6 +10,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/optim/optimizer_def.h"
+#include "megacpp/recipe/backend_names.h"
 #include "megacpp/recipe/letters.h"
 #include "megacpp/schema/limits.h"
 
@@ -51,6 +52,12 @@ void add_recompute_keys(std::vector<Key>& list) {
               "more only where the plan would not fit.",
               def.letter)},
          [letter = def.letter](Recipe& recipe) -> Member { return &recipe.train.recompute.at(letter); }});
+}
+
+Range one_of_backends() {
+  Range range;
+  for (const BackendName& backend : backend_names()) range.choices.emplace_back(backend.name);
+  return range;
 }
 
 Range one_of_optimizers() { return {.choices = optim::optimizer_names()}; }

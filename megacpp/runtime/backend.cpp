@@ -10,8 +10,8 @@
 
 namespace megacpp::runtime {
 
-#define MEGACPP_BACKEND(name) Backend name##_backend();
-#include "megacpp/runtime/backend_list.inc"
+#define MEGACPP_BACKEND(name, doc) Backend name##_backend();
+#include "megacpp/recipe/backend_list.inc"
 #undef MEGACPP_BACKEND
 
 namespace {
@@ -32,8 +32,8 @@ Faults faults_of(const recipe::Recipe& recipe) {
 
 const std::vector<Backend>& all_backends() {
   static const std::vector<Backend> backends = {
-#define MEGACPP_BACKEND(name) name##_backend(),
-#include "megacpp/runtime/backend_list.inc"
+#define MEGACPP_BACKEND(name, doc) name##_backend(),
+#include "megacpp/recipe/backend_list.inc"
 #undef MEGACPP_BACKEND
   };
   return backends;
@@ -52,8 +52,32 @@ const Backend& backend_named(const std::string& name) {
                                   .next = base::did_you_mean(name, names, "use one of these, or build with it")});
 }
 
+const Backend& backend_on(hw::ChipKind kind, const std::string& wanted, const std::vector<Backend>& backends) {
+  const auto runs_there = [kind](const Backend& backend) {
+    return std::ranges::find(backend.runs_on, kind) != backend.runs_on.end();
+  };
+  for (const Backend& backend : backends)
+    if (backend.name == wanted && runs_there(backend)) return backend;
+  const auto first = std::ranges::find_if(backends, runs_there);
+  const std::string chip(hw::to_string(kind));
+  MEGACPP_REQUIRE(first != backends.end(), E1505,
+                  {.where = "hardware",
+                   .got = "a " + chip,
+                   .wanted = "hardware that a backend of this build runs on",
+                   .next = "name other hardware, or use a build with a backend for a " + chip});
+  return *first;
+}
+
 int threads_for(const recipe::Recipe& recipe) {
   return recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : available_threads();
+}
+
+int threads_per_chip(int threads, int64_t local_chips) {
+  return static_cast<int>(std::max<int64_t>(1, threads / local_chips));
+}
+
+TargetMesh mesh_here(const recipe::Recipe& recipe, int64_t chips) {
+  return {.chips = chips, .threads = threads_per_chip(threads_for(recipe), chips)};
 }
 
 LoadOptions load_options(const recipe::Recipe& recipe, int64_t chips) {
@@ -63,8 +87,21 @@ LoadOptions load_options(const recipe::Recipe& recipe, int64_t chips) {
           .faults = faults_of(recipe)};
 }
 
+void require_supported(const recipe::Recipe& recipe) {
+  recipe::require_supported(backend_named(recipe.backend).cannot_run, recipe.backend, recipe);
+}
+
+schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh) {
+  return (backend.estimates_with.empty() ? backend : backend_named(backend.estimates_with)).target(recipe, mesh);
+}
+
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-  return backend_named(recipe.backend).target(recipe, mesh);
+  return target_on(backend_named(recipe.backend), recipe, mesh);
+}
+
+schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+  recipe::require_supported(backend.cannot_run, backend.name, recipe);
+  return backend.target(recipe, mesh_here(recipe, mesh.chips()));
 }
 
 std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
@@ -74,12 +111,7 @@ std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile
 
 std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe& recipe,
                                     const compile::Compiled& compiled, const LoadOptions& options) {
-  const base::Decision runs = backend.runs ? backend.runs(recipe) : base::Decision::yes();
-  MEGACPP_REQUIRE(runs, E1505,
-                  {.where = "backend " + backend.name,
-                   .got = runs.reason(),
-                   .wanted = "a recipe that it can run",
-                   .next = "change that, or use another backend"});
+  recipe::require_supported(backend.cannot_run, backend.name, recipe);
   raise_faults(options.faults, memory::OomClass::compile, compiled, options.limits);
   return backend.load(recipe, compiled, options);
 }

@@ -1,51 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
 // One record per backend: everything that commands, planning and training must know of it. To add one: a file that
-// makes its record, one line in backend_list.inc; kernels or a compiler of its own are its own matter.
+// makes its record, one line in recipe/backend_list.inc; kernels or a compiler of its own are its own matter.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "megacpp/base/decision.h"
+#include "megacpp/base/json.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/hw/slice.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/ignored_keys.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/recipe/unsupported.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/runtime/load_options.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::runtime {
 
+/// The mesh that programs are compiled for, as far as kernels and collectives depend on it.
+struct TargetMesh {
+  int64_t chips = 1;
+  int threads = 1;  // of each chip
+  collectives::Transport transport = collectives::inproc_transport();
+};
+
+/// What all processes of a run agreed on of their machines.
+struct Machine {
+  int64_t free_bytes = INT64_MAX;             // the least of all, where its chips share the machine's memory
+  int64_t local_chips = 1;                    // the most of all: they share the machine
+  std::function<hw::HostRates()> rates = {};  // that all plan with; empty: measured here
+};
+
+struct FoundHardware {
+  hw::Slice slice;        // a chip's usable bytes are 0 where only its devices know them
+  bool has_rates = true;  // without them nothing can be said of the time of a step
+};
+
+/// The settings of a run that are the backend's own, as its start prints them.
+struct RunSettings {
+  std::string text;        // "2 threads"
+  std::string lines = {};  // more of them, a line each
+};
+
 struct Backend {
   std::string name;  // as the recipe's key `backend` has it
-  std::string doc;   // a sentence
-  /// What the compiler must know of it, for programs of a recipe on a mesh. E1505 where this build cannot run it.
-  std::function<schedule::Target(const recipe::Recipe&, const ir::Mesh&)> target;
-  /// What estimates are compiled for, on so many chips of this machine: which ops stay whole, with their scratch
-  /// memory and what the transport needs.
-  std::function<schedule::Target(const recipe::Recipe&, int64_t chips, const collectives::Transport&)> estimate_target;
-  /// Whether target() is estimate_target(): then the programs of an estimate for this machine are those that run.
-  bool runs_estimates = true;
-  /// Loads what was compiled for target(); only the recipe's section about this backend is read. `compiled` must
-  /// outlive the executable. memory::OutOfMemory when it does not fit; E1505 where this build cannot run it.
-  std::function<std::unique_ptr<Executable>(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&)> load;
-  /// Ways in which its chips exchange tensors; empty: its compiler's own.
-  std::vector<std::string> transports = {};
+
+  // ---- Where and what it runs
+  /// Kinds of chips that it runs on.
+  std::vector<hw::ChipKind> runs_on;
+  /// What of a recipe it cannot run, and the only place that says so; empty: nothing.
+  recipe::FindUnsupported cannot_run = {};
+  /// Keys that its programs and runs do not depend on. Estimates may: they are made by our own passes.
+  std::vector<recipe::IgnoredKey> ignores = {};
+  /// Who places the collectives, where it knows more than one way; empty: one only.
+  std::function<std::string(const recipe::Recipe&)> placement = {};
   /// Whether it runs one node after the other, and so can check values, profile ops and trace. One that does not runs
   /// a step as one program.
   bool runs_node_by_node = true;
-  /// What of a recipe it cannot run.
-  std::function<base::Decision(const recipe::Recipe&)> runs;
-  /// Keys that its programs and runs do not depend on. Estimates may: they are made by our own passes.
-  std::vector<recipe::IgnoredKey> ignores = {};
-  /// What decides how its programs compute, beside our own sources: versions of plugins. Runs are comparable only with
-  /// the same. E1501 and the like where what the recipe names is not there.
+  /// Whether a step goes to its compiler as one StableHLO module, so that commands can show what becomes of it.
+  bool emits_stablehlo = false;
+  /// Ways in which its chips exchange tensors; empty: its compiler's own.
+  std::vector<std::string> transports = {};
+
+  // ---- Compiling and loading
+  /// What the compiler must know of it. E1505 where this build cannot run it.
+  std::function<schedule::Target(const recipe::Recipe&, const TargetMesh&)> target;
+  /// The backend whose target estimates are compiled for; empty: its own, so that the programs of an estimate for this
+  /// machine are those that run.
+  std::string estimates_with = {};
+  /// Loads what was compiled for target(); only the recipe's section about this backend is read. `compiled` must
+  /// outlive the executable. memory::OutOfMemory when it does not fit; E1505 where this build cannot run it.
+  std::function<std::unique_ptr<Executable>(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&)> load;
+
+  // ---- Probes: nothing is loaded or run
+  /// Whether it can run here, in this build and with the plugin that the recipe names.
+  std::function<base::Decision(const recipe::Recipe&)> usable;
+  /// Threads of this process that its virtual chips share.
+  std::function<int(const recipe::Recipe&)> threads;
+  /// Bytes that a new program may use of what its chips share; absent: only its devices know.
+  std::function<std::optional<int64_t>(const recipe::Recipe&)> free_bytes;
+  /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none.
+  std::function<FoundHardware(const recipe::Recipe&, const Machine&)> find_hardware;
+  /// What decides how its programs compute, beside our own sources: plugin and driver. Runs are comparable only with
+  /// the same. Empty: nothing else.
   std::function<std::string(const recipe::Recipe&)> identity;
+
+  // ---- Records
+  /// Words of its own settings that change memory or time, for signatures: "placement=xla".
+  std::function<std::vector<std::string>(const recipe::Recipe&)> features = {};
+  std::function<RunSettings(const recipe::Recipe&)> settings;
+  /// The same as members of a run's summary; empty: none.
+  std::function<base::Json(const recipe::Recipe&)> settings_json = {};
 };
 
 /// In the order of backend_list.inc.
@@ -54,15 +107,35 @@ const std::vector<Backend>& all_backends();
 /// E1003 for a name that is none, with those there are.
 const Backend& backend_named(const std::string& name);
 
+/// The one that runs on such chips: `wanted`, or else the first that does. E1505 where none does.
+const Backend& backend_on(hw::ChipKind kind, const std::string& wanted,
+                          const std::vector<Backend>& backends = all_backends());
+
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
+
+/// What each of so many chips of a process gets of its threads; at least one.
+int threads_per_chip(int threads, int64_t local_chips);
+
+/// What processes agree on it by: the least of all, since one plan serves them all.
+inline constexpr const char* kThreadsOfAChip = "threads of a chip";
+
+/// With all chips in this process.
+TargetMesh mesh_here(const recipe::Recipe& recipe, int64_t chips);
 
 /// What a recipe says of loading: threads, waits, limits and faults of its chips.
 LoadOptions load_options(const recipe::Recipe& recipe, int64_t chips);
 
-/// With the backend that the recipe names. A fault that is asked for while compiling is raised here, on every backend;
-/// E1505 with the reason for what the backend cannot run.
+/// E1505 with what to set instead, for a recipe that its backend cannot run.
+void require_supported(const recipe::Recipe& recipe);
+
+/// What estimates of a recipe that runs on this backend are compiled for.
+schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh);
+
+/// With the backend that the recipe names, or a given one, all chips in this process. A fault that is asked for while
+/// compiling is raised when loading, on every backend; E1505 for what the backend cannot run.
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
+schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh);
 std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
                                      const LoadOptions& options);
 std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe& recipe,

@@ -13,7 +13,7 @@
 namespace megacpp::runtime {
 
 struct LoadOptions {
-  int threads = 1;                                             // of the machine, divided among the chips
+  int threads = 1;                                             // of this process, divided among its chips
   bool profile = false;                                        // keep seconds per op
   int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
   std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102

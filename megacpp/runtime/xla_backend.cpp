@@ -2,14 +2,20 @@
 #include "megacpp/runtime/xla_backend.h"
 
 #include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/plugins/plugin_identity.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/runtime/processor.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
-#include "megacpp/runtime/pjrt/plugin.h"
 #endif
 
 namespace megacpp::runtime {
@@ -33,9 +39,9 @@ std::filesystem::path plugin_of(const recipe::Recipe& recipe) {
   return plugins::find_plugin(choice.kind, choice.named).file;
 }
 
-schedule::Target target(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+schedule::Target target(const recipe::Recipe& recipe, const TargetMesh& mesh) {
   return pjrt::xla_target(placement_of(recipe),
-                          recipe.xla.attention == "fused" && has_fused_attention(recipe, mesh.chips()));
+                          recipe.xla.attention == "fused" && has_fused_attention(recipe, mesh.chips));
 }
 
 std::filesystem::path cache_of(const recipe::Recipe& recipe) {
@@ -54,27 +60,43 @@ std::unique_ptr<Executable> load(const recipe::Recipe& recipe, const compile::Co
                     options);
 }
 
-std::string identity(const recipe::Recipe& recipe) { return pjrt::Plugin::load(plugin_of(recipe)).identity(); }
+base::Decision usable(const recipe::Recipe& recipe) {
+  try {
+    plugin_of(recipe);
+    return base::Decision::yes();
+  } catch (const base::Error& error) {
+    if (error.code() != base::Code::E1501) throw;
+    return base::Decision::no(error.problem().got + "; " + error.problem().next);
+  }
+}
 
 #else
+
+constexpr const char* kWayOut = "run: megacpp plugins fetch cpu, and build again";
 
 [[noreturn]] void refuse() {
   base::raise(base::Code::E1505, {.where = "backend",
                                   .got = "xla, in a build without the XLA lane",
                                   .wanted = "a build with the header of the PJRT C API",
-                                  .next = "run: megacpp plugins fetch cpu, and build again"});
+                                  .next = kWayOut});
 }
 
-schedule::Target target(const recipe::Recipe&, const ir::Mesh&) { refuse(); }
+schedule::Target target(const recipe::Recipe&, const TargetMesh&) { refuse(); }
 std::unique_ptr<Executable> load(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&) { refuse(); }
-std::string identity(const recipe::Recipe&) { refuse(); }
+base::Decision usable(const recipe::Recipe&) {
+  return base::Decision::no(std::string("a build without the header of the PJRT C API; ") + kWayOut);
+}
 
 #endif
 
-base::Decision runs(const recipe::Recipe& recipe) {
-  return recipe.layout.pipeline_parallel == 1
-             ? base::Decision::yes()
-             : base::Decision::no("a pipeline: every device runs the same program (layout.pipeline_parallel)");
+std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
+  const recipe::Layout& layout = recipe.layout;
+  if (layout.pipeline_parallel == 1) return std::nullopt;
+  return recipe::Unsupported{.setting = "layout.pipeline_parallel: " + std::to_string(layout.pipeline_parallel),
+                             .reason = "one program on all devices, no pipeline stages",
+                             .instead = layout.virtual_stages > 1
+                                            ? "layout.pipeline_parallel: 1 and layout.virtual_stages: 1"
+                                            : "layout.pipeline_parallel: 1"};
 }
 
 // Policies differ in what ZeRO level they begin with and in which collectives travel together.
@@ -87,6 +109,41 @@ bool has_no_fused_attention(const recipe::Recipe& recipe) {
 }
 
 bool is_this_machine(const recipe::Recipe& recipe) { return plugin_kind(recipe) == plugins::PluginKind::cpu; }
+
+std::optional<int64_t> free_bytes(const recipe::Recipe& recipe) {
+  return is_this_machine(recipe) ? std::optional(cpu::available_memory_bytes()) : std::nullopt;
+}
+
+// On devices of its own hardware.target. Without one nothing is known of them but how many there are: this machine's
+// rates stand in where plans must compare something, and no time is predicted from them.
+FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine) {
+  const int64_t chips = recipe::chips_of(recipe.layout);
+  if (is_this_machine(recipe)) return {.slice = cpu::host_slice(chips, machine)};
+  if (!recipe.hardware.target.empty())
+    return {.slice = hw::parse_target(recipe.hardware.target, {.host_rates = [] { return cpu::host_rates(); }})};
+  hw::Slice slice = cpu::host_slice(chips, {.local_chips = chips, .rates = machine.rates});
+  slice.chip.name = plugins::info_of(plugin_kind(recipe)).name;
+  slice.chip.nominal_bytes = slice.chip.usable_bytes = 0;
+  slice.name = slice.chip.name + ":" + std::to_string(chips);
+  return {.slice = std::move(slice), .has_rates = false};
+}
+
+std::string identity(const recipe::Recipe& recipe) {
+  const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
+  return plugins::plugin_identity(choice.kind, choice.named);
+}
+
+std::vector<std::string> features(const recipe::Recipe& recipe) {
+  std::vector<std::string> words = {"placement=" + recipe.xla.placement};
+  if (recipe.xla.attention != recipe::Xla{}.attention) words.push_back("attention=" + recipe.xla.attention);
+  for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
+  return words;
+}
+
+RunSettings settings(const recipe::Recipe& recipe) {
+  return {.text = "plugin " + recipe.xla.plugin + ", collectives placed by " + recipe.xla.placement,
+          .lines = plugins::to_text(xla_flags(recipe), plugins::kFlagLabel)};
+}
 
 // layout.max_replicated_bytes is none of them even where XLA places collectives: the estimate of a launch is held
 // against it.
@@ -114,18 +171,26 @@ plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
 
 Backend xla_backend() {
   return {.name = "xla",
-          .doc = "XLA through a PJRT plugin: one program a step, on the devices of the plugin",
-          .target = target,
-          .estimate_target =
-              [](const recipe::Recipe& recipe, int64_t chips, const collectives::Transport& transport) {
-                return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), chips), transport);
-              },
-          .runs_estimates = false,
-          .load = load,
-          .runs_node_by_node = false,
-          .runs = runs,
+          .runs_on = {hw::ChipKind::host, hw::ChipKind::gpu, hw::ChipKind::tpu},
+          .cannot_run = cannot_run,
           .ignores = ignores(),
-          .identity = identity};
+          .placement = [](const recipe::Recipe& recipe) { return recipe.xla.placement; },
+          .runs_node_by_node = false,
+          .emits_stablehlo = true,
+          .target = target,
+          .estimates_with = "cpu",
+          .load = load,
+          .usable = usable,
+          .threads = [](const recipe::Recipe&) { return available_threads(); },  // a plugin takes all there are
+          .free_bytes = free_bytes,
+          .find_hardware = find_hardware,
+          .identity = identity,
+          .features = features,
+          .settings = settings,
+          .settings_json =
+              [](const recipe::Recipe& recipe) {
+                return base::Json{{"xla_flags", plugins::to_json(xla_flags(recipe))}};
+              }};
 }
 
 }  // namespace megacpp::runtime

@@ -145,7 +145,7 @@ class Parity {
     }
     const recipe::Recipe recipe = recipe_for(settings, backend.name);
     const plan::Plan plan = plan::make_plan(recipe, plan::Adjustable::layout);
-    const schedule::Target target = backend.target(recipe, plan.parallel.mesh);
+    const schedule::Target target = runtime::target_on(backend, recipe, plan.parallel.mesh);
     compiled_ = described_.lone_block
                     ? compile::compile_gradients(
                           {.forward = model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),

@@ -43,7 +43,7 @@ recipe::Recipe small_recipe(const std::vector<std::string>& overrides) {
 ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend, Fetches fetches)
     : recipe_(std::move(recipe)),
       plan_(plan::make_plan(recipe_)),
-      compiled_(compile::compile_training(recipe_, plan_, backend.target(recipe_, plan_.parallel.mesh))) {
+      compiled_(compile::compile_training(recipe_, plan_, runtime::target_on(backend, recipe_, plan_.parallel.mesh))) {
   runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
   if (fetches == Fetches::experts) options.fetches = train::expert_fetches(compiled_);
   executable_ = runtime::load_on(backend, recipe_, compiled_, options);

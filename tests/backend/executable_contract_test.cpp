@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "megacpp/collectives/transport.h"
-#include "megacpp/ir/text.h"
 #include "megacpp/recipe/schema.h"
 #include "tests/support/errors.h"
 
@@ -17,9 +16,11 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
   std::vector<std::string> names;
   for (const runtime::Backend& backend : runtime::all_backends()) {
     names.push_back(backend.name);
-    EXPECT_TRUE(backend.target && backend.estimate_target && backend.load && backend.runs && backend.identity)
+    EXPECT_TRUE(backend.target && backend.load && backend.usable && backend.threads && backend.free_bytes &&
+                backend.find_hardware && backend.identity && backend.settings)
         << backend.name;
-    EXPECT_FALSE(backend.doc.empty()) << backend.name;
+    EXPECT_FALSE(backend.runs_on.empty()) << backend.name;
+    if (!backend.estimates_with.empty()) runtime::backend_named(backend.estimates_with);
     for (const std::string& name : backend.transports)
       EXPECT_EQ(std::ranges::count(collectives::all_transports(), name,
                                    [](const collectives::Transport& each) { return each.properties.name; }),
@@ -28,23 +29,6 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
     EXPECT_EQ(&runtime::backend_named(backend.name), &backend);
   }
   EXPECT_EQ(recipe::find_key("backend")->range.choices, names);
-}
-
-TEST(BackendListTest, WhatRunsEstimatesCompilesTheSameForBoth) {
-  const recipe::Recipe recipe = small_recipe({"layout.data_parallel=2"});
-  const plan::Plan plan = plan::make_plan(recipe);
-  const auto programs = [&](const schedule::Target& target) {
-    const compile::Compiled compiled = compile::compile_training(recipe, plan, target);
-    std::string text = std::to_string(compiled.largest().memory.total_bytes) + "\n";
-    for (const compile::Program& program : compiled.stages[0].programs) text += ir::print(program.graph);
-    return text;
-  };
-  for (const runtime::Backend& backend : runtime::all_backends()) {
-    if (!backend.runs_estimates) continue;
-    EXPECT_EQ(programs(backend.target(recipe, plan.parallel.mesh)),
-              programs(backend.estimate_target(recipe, plan.chips, collectives::inproc_transport())))
-        << backend.name;
-  }
 }
 
 TEST(BackendListTest, AnUnknownBackendIsAnErrorWithThoseThereAre) {
@@ -56,7 +40,9 @@ TEST(BackendListTest, WhatABackendCannotRunIsRefusedWithItsReason) {
   const recipe::Recipe recipe = small_recipe({"layout.pipeline_parallel=2"});
   const base::Problem problem =
       problem_of(base::Code::E1505, [&] { runtime::load_on(runtime::backend_named("xla"), recipe, {}, {}); });
-  EXPECT_NE(problem.got.find("pipeline"), std::string::npos) << problem.got;
+  EXPECT_EQ(problem.where, "layout.pipeline_parallel: 2");
+  EXPECT_NE(problem.next.find("set layout.pipeline_parallel: 1"), std::string::npos) << problem.next;
+  problem_of(base::Code::E1505, [&] { runtime::target_on(runtime::backend_named("xla"), recipe, ir::Mesh()); });
 }
 
 TEST(ExecutableContractTest, StateOnTheCpuBackend) {

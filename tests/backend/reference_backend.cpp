@@ -79,9 +79,14 @@ class ReferenceExecutable : public runtime::Executable {
 
 runtime::Backend reference_backend() {
   return {.name = "reference",
-          .doc = "reference kernels in double precision, one chip",
+          .runs_on = {hw::ChipKind::host},
+          .cannot_run = [](const recipe::Recipe& recipe) -> std::optional<recipe::Unsupported> {
+            if (recipe.layout == recipe::Layout{}) return std::nullopt;
+            return recipe::Unsupported{.setting = "layout", .reason = "one chip", .instead = "no layout"};
+          },
+          .runs_node_by_node = false,
           .target =
-              [](const recipe::Recipe&, const ir::Mesh&) {
+              [](const recipe::Recipe&, const runtime::TargetMesh&) {
                 return schedule::Target{
                     .name = "reference",
                     .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
@@ -91,12 +96,7 @@ runtime::Backend reference_backend() {
                      const runtime::LoadOptions& options) -> std::unique_ptr<runtime::Executable> {
             return std::make_unique<ReferenceExecutable>(compiled, options);
           },
-          .runs_node_by_node = false,
-          .runs =
-              [](const recipe::Recipe& recipe) {
-                return recipe.layout == recipe::Layout{} ? base::Decision::yes()
-                                                         : base::Decision::no("more than one chip");
-              },
+          .usable = [](const recipe::Recipe&) { return base::Decision::yes(); },
           .identity = [](const recipe::Recipe&) { return std::string("reference"); }};
 }
 

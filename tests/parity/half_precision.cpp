@@ -48,8 +48,8 @@ GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend
   const std::vector<model::ExpertLoad> loads = forward.expert_loads;
   for (const model::ExpertLoad& load : loads)
     forward.graph.add_output({.name = load.counts_name(), .value = load.counts});
-  const compile::Compiled compiled = compile::compile_gradients({.forward = std::move(forward), .plan = plan},
-                                                                backend.target(recipe, plan.parallel.mesh));
+  const compile::Compiled compiled = compile::compile_gradients(
+      {.forward = std::move(forward), .plan = plan}, runtime::target_on(backend, recipe, plan.parallel.mesh));
   runtime::LoadOptions options = runtime::load_options(recipe, 1);
   for (const blocks::Parameter& parameter : compiled.parameters)
     if (parameter.trainable) options.fetches.push_back(optim::gradient_name(parameter.name));

@@ -114,7 +114,7 @@ TrainingRun train_recipe(recipe::Recipe recipe, const runtime::Backend& backend,
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, backend.target(recipe, plan.parallel.mesh));
+      compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
   const auto run = runtime::load_on(backend, recipe, compiled, runtime::load_options(recipe, compiled.mesh.chips()));
   train::confirm_start(plan, compiled, *run);
   train::RunState state(compiled, *run);

@@ -9,10 +9,12 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/cpu_device.h"
+#include "megacpp/runtime/cpu/host_rates.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/storage.h"
 #include "megacpp/runtime/native_executable.h"
@@ -24,6 +26,12 @@ std::map<int64_t, int64_t> limits_of(const memory::FitCheck& fit) {
   std::map<int64_t, int64_t> limits;
   for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
   return limits;
+}
+
+// Of each chip, on every process as many: the workspace of kernels depends on it, and so do plans.
+int agreed_threads(collectives::World& world, int threads) {
+  const int64_t local = static_cast<int64_t>(world.local_chips().size());
+  return static_cast<int>(world.agree_min(kThreadsOfAChip, threads_per_chip(threads, local)));
 }
 
 // The plans of the local chips held against their limits and this machine's free memory.
@@ -50,7 +58,12 @@ int64_t available_memory_bytes() {
   return available;
 }
 
-int threads_per_chip(int threads, int64_t chips) { return static_cast<int>(std::max<int64_t>(1, threads / chips)); }
+hw::Slice host_slice(int64_t chips, const Machine& machine) {
+  hw::HostRates rates = machine.rates ? machine.rates() : host_rates();
+  rates.memory = std::min(rates.memory, machine.free_bytes);
+  return hw::parse_target("host:" + std::to_string(chips),
+                          {.host_rates = [&] { return rates; }, .host_chips = machine.local_chips});
+}
 
 schedule::Target cpu_target(int threads, const collectives::Transport& transport) {
   return {.name = "cpu",
@@ -76,15 +89,16 @@ schedule::Target cpu_target(int threads, const collectives::Transport& transport
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
   const std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(), .wait_limit = options.wait_limit});
-  // As many as the plan was made for, wherever the other chips are: the workspace of kernels depends on it.
-  const auto device = [&compiled, world, threads = threads_per_chip(options.threads, compiled.mesh.chips()),
-                       transport = options.transport](int64_t chip) -> std::unique_ptr<ChipDevice> {
-    return std::make_unique<CpuDevice>(
-        Link{compiled.mesh, chip, world->communicator(chip)},
-        CpuDevice::Options{
-            .arena_bytes = compiled.programs_of(chip).memory.total_bytes, .threads = threads, .transport = transport});
-  };
   try {
+    const int threads = agreed_threads(*world, options.threads);
+    const auto device = [&compiled, world, threads,
+                         transport = options.transport](int64_t chip) -> std::unique_ptr<ChipDevice> {
+      return std::make_unique<CpuDevice>(
+          Link{compiled.mesh, chip, world->communicator(chip)},
+          CpuDevice::Options{.arena_bytes = compiled.programs_of(chip).memory.total_bytes,
+                             .threads = threads,
+                             .transport = transport});
+    };
     const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
     return std::make_unique<NativeExecutable>(
@@ -98,31 +112,30 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
 }  // namespace megacpp::runtime::cpu
 
 namespace megacpp::runtime {
-namespace {
-
-schedule::Target target_of_chips(const recipe::Recipe& recipe, int64_t chips, const collectives::Transport& transport) {
-  return cpu::cpu_target(cpu::threads_per_chip(threads_for(recipe), chips), transport);
-}
-
-}  // namespace
 
 Backend cpu_backend() {
-  return {.name = "cpu",
-          .doc = "our own kernels on this machine's cores; each virtual chip is a thread with its share of them",
-          .target =
-              [](const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-                return target_of_chips(recipe, mesh.chips(), collectives::inproc_transport());
-              },
-          .estimate_target = target_of_chips,
-          .load = [](const recipe::Recipe&, const compile::Compiled& compiled,
-                     const LoadOptions& options) { return cpu::load(compiled, options); },
-          .transports = {"inproc"},
-          .runs = [](const recipe::Recipe&) { return base::Decision::yes(); },
-          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
-                      {.key = "hardware.target",
-                       .decides = "backend cpu runs on this machine; plan and fit read it",
-                       .plans_read_it = true}},
-          .identity = [](const recipe::Recipe&) { return std::string("cpu"); }};
+  using recipe::Recipe;
+  return {
+      .name = "cpu",
+      .runs_on = {hw::ChipKind::host},
+      .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                  {.key = "hardware.target",
+                   .decides = "backend cpu runs on this machine; plan and fit read it",
+                   .plans_read_it = true}},
+      .transports = {"inproc"},
+      .target = [](const Recipe&, const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
+      .load = [](const Recipe&, const compile::Compiled& compiled,
+                 const LoadOptions& options) { return cpu::load(compiled, options); },
+      .usable = [](const Recipe&) { return base::Decision::yes(); },
+      .threads = threads_for,
+      .free_bytes = [](const Recipe&) { return std::optional(cpu::available_memory_bytes()); },
+      .find_hardware =
+          [](const Recipe& recipe, const Machine& machine) {
+            return FoundHardware{.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};
+          },
+      .identity = [](const Recipe&) { return std::string(); },
+      .settings =
+          [](const Recipe& recipe) { return RunSettings{.text = std::to_string(threads_for(recipe)) + " threads"}; }};
 }
 
 }  // namespace megacpp::runtime

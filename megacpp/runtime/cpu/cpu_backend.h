@@ -9,6 +9,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/runtime/load_options.h"
 #include "megacpp/schedule/target.h"
@@ -18,13 +19,14 @@ namespace megacpp::runtime::cpu {
 /// Memory a new program may use on this machine.
 int64_t available_memory_bytes();
 
-/// What one of `chips` gets of the machine's threads; at least one.
-int threads_per_chip(int threads, int64_t chips);
-
 /// `threads` of one chip; `transport` says what its collectives need.
 schedule::Target cpu_target(int threads, const collectives::Transport& transport = collectives::inproc_transport());
 
-/// `compiled` must outlive the executable, and was compiled for the same transport. Obtains the zeroed arenas of the
+/// This machine as `chips` virtual chips; those of one process share its memory and its rates.
+hw::Slice host_slice(int64_t chips, const Machine& machine);
+
+/// `compiled` must outlive the executable, and was compiled for the same transport and as many threads of a chip as the
+/// processes agree on: the least that any of them has for one. Obtains the zeroed arenas of the
 /// local chips and prepares every kernel; a load that fails aborts the world, so that no process waits.
 /// memory::OutOfMemory before anything is touched when a chip's plan exceeds its limit or all together the machine's
 /// memory (E2001), and when the machine refuses it all the same (E2005).

@@ -11,11 +11,7 @@ namespace megacpp::runtime::pjrt {
 
 emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
                        const std::filesystem::path& plugin) {
-  MEGACPP_REQUIRE(compiled.stages.size() == 1, E1505,
-                  {.where = "layout.pipeline_parallel",
-                   .got = std::to_string(compiled.stages.size()) + " stages",
-                   .wanted = "no pipeline: every device runs the same program",
-                   .next = "set layout.pipeline_parallel: 1, or backend: cpu"});
+  MEGACPP_CHECK(compiled.stages.size() == 1) << compiled.stages.size() << " stages, which the backend refuses";
   const compile::StagePrograms& chip = compiled.stages[0];
   const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
   using compile::ProgramKind;

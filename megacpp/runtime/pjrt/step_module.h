@@ -15,8 +15,8 @@
 
 namespace megacpp::runtime::pjrt {
 
-/// `compiled` was made for xla_target(placement); the plugin's kind decides what its compiler can take. E1505 for a
-/// pipeline.
+/// `compiled` was made for xla_target(placement); the plugin's kind decides what its compiler can take. No
+/// pipeline, which the backend's record refuses.
 emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
                        const std::filesystem::path& plugin);
 

@@ -92,6 +92,9 @@ std::map<std::string, TypedFlagValue> override_form(const ResolvedFlags& flags);
 /// then; what the others take with each compilation is returned.
 std::map<std::string, TypedFlagValue> hand_over(const ResolvedFlags& flags);
 
+/// Before each flag where they are printed.
+inline constexpr std::string_view kFlagLabel = "flag       ";
+
 /// One line per flag with its origin, each behind `label`; empty without flags.
 std::string to_text(const ResolvedFlags& flags, std::string_view label = "");
 /// [{"name": ..., "value": ..., "origin": ...}] for the record of a run.

@@ -94,7 +94,7 @@ TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
   const testing_support::TemporaryFolder folder;
   const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
   const auto samples = [&] {
-    return catalog::Catalog::open(folder / "catalog.sqlite").samples("xla v6e", catalog::kPeakBytes);
+    return catalog::Catalog::open(folder / "catalog.sqlite").samples("xla v6e placement=megacpp", catalog::kPeakBytes);
   };
   EXPECT_NE(run("compile", "v6e:2x2", four_chips_).err.find("catalog    told"), std::string::npos);
   ASSERT_EQ(samples().size(), 1u);

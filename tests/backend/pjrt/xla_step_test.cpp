@@ -93,7 +93,7 @@ TEST_F(XlaStepTest, TheLoadOfExpertsIsFetchedOnceForAllBlocksOfALoop) {
 
 TEST_F(XlaStepTest, StateAndSumsOfAStepCannotBeFetched) {
   const recipe::Recipe recipe = on_plugin({});
-  const compile::Compiled compiled = compile::compile_training(recipe, xla_.target(recipe, ir::Mesh()));
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::target_on(xla_, recipe, ir::Mesh()));
   for (const std::string name : {"final_norm.weight", "grad.final_norm.weight"})
     problem_of(base::Code::E1505, [&] { runtime::load_on(xla_, recipe, compiled, {.fetches = {name}}); });
 }

@@ -26,7 +26,9 @@ constexpr Placement kPlacements[] = {Placement::megacpp, Placement::xla};
 // XLA is to compile fast here, not to make fast programs: a fourth of the time.
 runtime::Backend xla_backend(Placement placement) {
   runtime::Backend backend = runtime::backend_named("xla");
-  backend.target = [placement](const recipe::Recipe&, const ir::Mesh&) { return runtime::pjrt::xla_target(placement); };
+  backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
+    return runtime::pjrt::xla_target(placement);
+  };
   backend.load = [placement](const recipe::Recipe&, const compile::Compiled& compiled,
                              const runtime::LoadOptions& options) {
     return runtime::pjrt::load(compiled,

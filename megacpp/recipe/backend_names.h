@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backends that a recipe can name. Their records are in runtime/, which recipes do not depend on.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megacpp::recipe {
+
+struct BackendName {
+  std::string_view name;
+  std::string_view doc;
+};
+
+/// In the order of backend_list.inc.
+const std::vector<BackendName>& backend_names();
+
+/// "cpu: our own kernels ...; xla: ..."
+std::string backend_docs();
+
+}  // namespace megacpp::recipe

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/unsupported.h"
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::recipe {
+
+void require_supported(const FindUnsupported& find, const std::string& backend, const Recipe& recipe) {
+  const std::optional<Unsupported> found = find ? find(recipe) : std::nullopt;
+  if (!found) return;
+  base::raise(base::Code::E1505, {.where = found->setting,
+                                  .got = "backend " + backend,
+                                  .wanted = "what it can run: " + found->reason,
+                                  .next = "set " + found->instead + ", or use another backend"});
+}
+
+}  // namespace megacpp::recipe

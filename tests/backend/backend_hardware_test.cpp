@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which backend runs on which hardware, and what a search offers there: all from the records.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/catalog/catalog.h"
+#include "megacpp/fit/search.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/users_catalog.h"
+#include "megacpp/runtime/backend.h"
+#include "tests/support/assumptions.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+using hw::ChipKind;
+
+/// The largest degree of a pipeline among what is legal for the backend of the hardware.
+int64_t deepest_pipeline(const std::string& hardware, const std::vector<runtime::Backend>& backends) {
+  const hw::Slice slice = test_assumptions(hardware).slice;
+  const runtime::Backend& backend = runtime::backend_on(slice.chip.kind, "cpu", backends);
+  int64_t deepest = 0;
+  for (const fit::LayoutChoice& choice :
+       fit::legal_layouts(test_recipe(), slice.devices(), fit::SplitSequences::no, backend.cannot_run).legal)
+    deepest = std::max(deepest, choice.pipeline);
+  return deepest;
+}
+
+/// The backends there are, and before them one for GPUs alone that runs everything.
+std::vector<runtime::Backend> with_one_for_gpus() {
+  std::vector<runtime::Backend> backends = {{.name = "test-gpu", .runs_on = {ChipKind::gpu}}};
+  backends.insert(backends.end(), runtime::all_backends().begin(), runtime::all_backends().end());
+  return backends;
+}
+
+TEST(BackendHardwareTest, IsTheRecipesWhereItRunsElseTheFirstThatDoes) {
+  EXPECT_EQ(runtime::backend_on(ChipKind::host, "cpu").name, "cpu");
+  EXPECT_EQ(runtime::backend_on(ChipKind::host, "xla").name, "xla");
+  EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "cpu").name, "xla");
+  EXPECT_EQ(runtime::backend_on(ChipKind::tpu, "cpu").name, "xla");
+  EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "cpu", with_one_for_gpus()).name, "test-gpu");
+  EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "xla", with_one_for_gpus()).name, "xla");
+  const std::vector<runtime::Backend> none;
+  problem_of(base::Code::E1505, [&] { runtime::backend_on(ChipKind::tpu, "cpu", none); });
+}
+
+TEST(BackendHardwareTest, PipelinesAreOfferedWhereTheBackendOfTheHardwareRunsThem) {
+  for (const char* hardware : {"h100:8", "h200:8", "v6e:2x4"})
+    EXPECT_EQ(deepest_pipeline(hardware, runtime::all_backends()), 1) << hardware;
+  EXPECT_GT(deepest_pipeline("host:8", runtime::all_backends()), 1);
+  EXPECT_GT(deepest_pipeline("h100:8", with_one_for_gpus()), 1);
+  EXPECT_EQ(deepest_pipeline("v6e:2x4", with_one_for_gpus()), 1);
+}
+
+TEST(BackendHardwareTest, ASearchAndAnEstimateGoByTheBackendOfTheHardware) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  for (const char* hardware : {"h100:4", "v6e:2x2"}) {
+    const recipe::Recipe recipe = test_recipe();
+    const fit::Assumptions assumptions = launch::assumptions_for(recipe, hw::parse_target(hardware), none);
+    EXPECT_EQ(assumptions.lane.backend, "xla");
+    const fit::LayoutSearch search = fit::search_layouts(recipe, assumptions, {.tries = 8});
+    ASSERT_FALSE(search.found.empty());
+    for (const fit::Found& one : search.found) EXPECT_EQ(one.recipe.layout.pipeline_parallel, 1) << one.layout;
+    EXPECT_TRUE(std::ranges::any_of(search.dropped, [](const fit::Dropped& one) {
+      return one.reason.find("no pipeline stages") != std::string::npos;
+    }));
+    const base::Problem problem = problem_of(base::Code::E1505, [&] {
+      fit::make_estimate(test_recipe({"layout.pipeline_parallel=2", "layout.data_parallel=2"}), assumptions);
+    });
+    EXPECT_EQ(problem.got, "backend xla");
+  }
+}
+
+TEST(BackendHardwareTest, LanesOfOneBackendDifferByWhoPlacesCollectives) {
+  const hw::Slice slice = hw::parse_target("v6e:2x2");
+  EXPECT_EQ(fit::to_text(launch::lane_on(slice, test_recipe())), "xla v6e placement=megacpp");
+  EXPECT_EQ(fit::to_text(launch::lane_on(slice, test_recipe({"xla.placement=xla"}))), "xla v6e placement=xla");
+  EXPECT_EQ(fit::to_text(launch::lane_on(test_assumptions("host:2").slice, test_recipe({"xla.placement=xla"}))),
+            "cpu host");
+}
+
+TEST(BackendHardwareTest, DevicesThatNobodyDescribesHaveNoLimitAndNoRates) {
+  const runtime::Backend& xla = runtime::backend_named("xla");
+  const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});
+  EXPECT_EQ(xla.free_bytes(cuda), std::nullopt);
+  const runtime::FoundHardware found = xla.find_hardware(cuda, {});
+  EXPECT_EQ(found.slice.name, "cuda:2");
+  EXPECT_FALSE(found.has_rates);
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const fit::Estimate estimate =
+      fit::make_estimate(cuda, launch::assumptions_for(cuda, found, none, runtime::mesh_here(cuda, 2)));
+  EXPECT_EQ(estimate.fit.worst().limit, std::nullopt);
+  EXPECT_EQ(estimate.fit.worst().free_bytes(), std::nullopt);
+  EXPECT_TRUE(estimate.fit.fits());
+  EXPECT_EQ(estimate.time.seconds(), 0);
+
+  const recipe::Recipe described = test_recipe({"backend=xla", "xla.plugin=cuda", "hardware.target=h200:2"});
+  EXPECT_EQ(xla.find_hardware(described, {}).slice.name, "h200:2");
+  EXPECT_TRUE(xla.find_hardware(described, {}).has_rates);
+}
+
+TEST(BackendHardwareTest, ChipsOfAProcessShareItsMachine) {
+  const recipe::Recipe recipe = test_recipe({"layout.data_parallel=8"});
+  const runtime::Backend& cpu = runtime::backend_named("cpu");
+  const auto share = [&](int64_t local) {
+    return cpu.find_hardware(recipe, {.free_bytes = 1 << 30, .local_chips = local}).slice;
+  };
+  EXPECT_EQ(share(8).chip.usable_bytes, (1 << 30) / 8);
+  EXPECT_EQ(share(2).chip.usable_bytes, (1 << 30) / 2);
+  EXPECT_EQ(share(2).devices(), 8);
+  EXPECT_EQ(share(2).hosts(), 4);
+}
+
+TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
+  const runtime::Backend& xla = runtime::backend_named("xla");
+  EXPECT_EQ(xla.features(test_recipe()), (std::vector<std::string>{"placement=megacpp"}));
+  EXPECT_EQ(xla.features(test_recipe({"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})),
+            (std::vector<std::string>{"placement=xla", "attention=blocked", "flag=cuda-overlap"}));
+}
+
+}  // namespace
+}  // namespace megacpp::testing_support
