@@ -50,8 +50,18 @@ std::string next_step(base::Code code) {
 }
 
 std::string wanted(base::Code code) {
-  if (code == base::Code::E1701) return "a catalog that megacpp made";
-  return code == base::Code::E3001 ? "a file and a folder that this user may read and write" : "";
+  switch (code) {
+    case base::Code::E1701:
+      return "a catalog that megacpp made";
+    case base::Code::E3301:
+      return "a catalog that others leave free for a moment";
+    case base::Code::E3001:
+      return "a file and a folder that this user may read and write";
+    case base::Code::E3002:
+      return "memory for reading and writing it";
+    default:
+      return "a call of SQLite that succeeds";
+  }
 }
 
 [[noreturn]] void fail(sqlite3* database, int result, const std::string& where) {
