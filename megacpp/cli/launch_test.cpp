@@ -334,7 +334,7 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                    std::vector<std::string>{"backend=xla", "xla.plugin=tpu", "hardware.target=v6e:2x2",
-                                            "layout.data_parallel=4", "train.batch=2048"});
+                                            "layout.data_parallel=4", "train.batch=2048", "train.recompute=none"});
   for (const char* text : {testing_support::kLongTpuMessage, testing_support::kShortTpuMessage}) {
     const plugins::OomMessage message =
         plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});

@@ -10,7 +10,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/estimate.h"
-#include "megacpp/fit/lane.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/recipe/block_types.h"
@@ -56,11 +55,11 @@ constexpr Measurement kMeasurements[] = {
      .source = "nam52-1b on one H200, 2026-11"},
 };
 
-const Measurement* measured_for(const Recipe& recipe, char letter, const hw::Slice& slice) {
+const Measurement* measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
   if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return nullptr;
   const auto at = std::ranges::find_if(kMeasurements, [&](const Measurement& one) {
-    return one.chip == slice.chip.name && one.backend == backend_on(slice, recipe.backend) &&
+    return one.chip == assumptions.lane.hardware && one.backend == assumptions.lane.backend &&
            one.precision == recipe.train.precision;
   });
   return at == std::end(kMeasurements) ? nullptr : at;
@@ -100,7 +99,7 @@ const AutoRecompute::Cost& AutoRecompute::cost_of(Letter& letter) {
 }
 
 void AutoRecompute::take_what_is_free(Letter& letter) {
-  if (const Measurement* measured = measured_for(recipe_, letter.name, assumptions_.slice))
+  if (const Measurement* measured = measured_for(recipe_, letter.name, assumptions_))
     return set(letter, kSelective, fmt::format("measured: {}; {}", measured->result, measured->source));
   set(letter, kNone, "the plan needs no more; whether more would cost time was not measured here");
 }

@@ -12,12 +12,13 @@ namespace megacpp::fit {
 namespace {
 
 // Every op has a kernel without scratch memory.
-Assumptions on(const std::string& hardware, int64_t limit = 0) {
+Assumptions on(const std::string& hardware, int64_t limit = 0, const std::string& backend = "xla") {
   const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e10, .cores = 2, .memory = int64_t{1} << 36};
   return {.slice = hw::parse_target(hardware, {.host_rates = [&] { return rates; }}),
           .kernels = {.name = "any",
                       .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                       .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+          .lane = {.backend = backend, .hardware = hardware.substr(0, hardware.find(':'))},
           .limits = limit == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{limit}};
 }
 
@@ -29,28 +30,27 @@ int64_t needed(const Estimate& estimate) { return estimate.fit.worst().needed();
 
 TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkOnlyWhereThatWasMeasuredToBeFree) {
   struct Row {
-    std::string hardware;
-    std::vector<std::string> settings;
-    std::string level;
+    std::string hardware, backend, precision, level;
   };
-  for (const Row& row : std::vector<Row>{{"h200:1", {"backend=xla"}, "selective"},
-                                         {"h200:1", {"backend=xla", "train.precision=f32"}, "none"},
-                                         {"h200:1", {"backend=cpu"}, "none"},
-                                         {"b200:1", {"backend=xla"}, "none"},
-                                         {"v6e:1x1", {"backend=xla"}, "none"},
-                                         {"a100:1", {"backend=xla"}, "none"},
-                                         {"host:1", {"backend=xla"}, "none"}}) {
-    const Assumptions assumptions = on(row.hardware);
-    const AutoRecompute recompute(shipped("nam52-1b", row.settings), assumptions);
-    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level) << row.hardware << row.settings.back();
+  for (const Row& row : std::vector<Row>{{"h200:1", "xla", "bf16", "selective"},
+                                         {"h200:1", "xla", "f32", "none"},
+                                         {"h200:1", "another", "bf16", "none"},
+                                         {"b200:1", "xla", "bf16", "none"},
+                                         {"v6e:1x1", "xla", "bf16", "none"},
+                                         {"a100:1", "xla", "bf16", "none"},
+                                         {"host:1", "xla", "bf16", "none"}}) {
+    const Assumptions assumptions = on(row.hardware, 0, row.backend);
+    const AutoRecompute recompute(shipped("nam52-1b", {"train.precision=" + row.precision}), assumptions);
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level)
+        << row.hardware << row.backend << row.precision;
     EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), "none") << row.hardware;
     EXPECT_EQ(recompute.choices().size(), 2u);
   }
   const Assumptions h200 = on("h200:1");
-  EXPECT_EQ(to_text(AutoRecompute(shipped("nam52-1b", {"backend=xla"}), h200).choices()),
+  EXPECT_EQ(to_text(AutoRecompute(shipped("nam52-1b"), h200).choices()),
             "A none (the plan needs no more; whether more would cost time was not measured here); "
             "E selective (measured: a step is 8% faster and keeps 35% less; nam52-1b on one H200, 2026-11)");
-  for (const RecomputeChoice& choice : AutoRecompute(shipped("nam56r-1b", {"backend=xla"}), h200).choices())
+  for (const RecomputeChoice& choice : AutoRecompute(shipped("nam56r-1b"), h200).choices())
     EXPECT_EQ(choice.level, "none") << choice.letter << ": experts were not measured";
 }
 

@@ -50,7 +50,7 @@ TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
     std::vector<Found> limited = all;
     for (Found& one : limited)
       for (ChipGroup& group : one.fit.groups)
-        if (limit > 0) group.limit = limit;
+        if (limit > 0) group.limit = limit, group.shares_machine = false;
     const LayoutSearch search = search_layouts(recipe, assumptions, {.tries = static_cast<int64_t>(all.size()) / 4});
     ASSERT_TRUE(search.fits()) << limit;
     EXPECT_LE(search.found.size(), all.size() / 4 + SearchOptions{}.with_auto);
@@ -89,9 +89,10 @@ TEST(SearchTest, LevelsMayDifferByLetterWhereThatIsFasterThanOneForAll) {
 }
 
 TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
-  const recipe::Recipe recipe = test_recipe(
-      {"model.depth=4", "model.pattern=AE", "model.feed_forward.experts=0", "backend=xla", "train.precision=bf16"});
-  for (const Found& one : search_layouts(recipe, test_assumptions("h200:1"), {.tries = 4}).found)
+  const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.feed_forward.experts=0", "train.precision=bf16"});
+  Assumptions assumptions = test_assumptions("h200:1");
+  assumptions.lane = {.backend = "xla", .hardware = "h200"};
+  for (const Found& one : search_layouts(recipe, assumptions, {.tries = 4}).found)
     EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), "none") << one.layout;
 }
 

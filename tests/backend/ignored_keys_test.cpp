@@ -84,7 +84,6 @@ std::vector<Row> ignored_by_layouts(const std::string& backend) {
           {backend, {"layout.context_parallel=2", "model.pattern=MERE"}, "layout.context_attention=alltoall"},
           {backend, {"layout.context_parallel=2", "model.pattern=MERE"}, "layout.load_balance=false"},
           {backend, {}, "layout.zero=3"},
-          {backend, {"layout.pipeline_parallel=2"}, "layout.zero=2"},
           {backend, {"layout.policy=fsdp"}, "layout.reshard_after_forward=false"},
           {backend, kData, "layout.schedule=zero_bubble"},
           {backend, kData, "layout.reshard_after_forward=false"},
@@ -154,6 +153,7 @@ TEST(IgnoredKeysTest, EveryLineOfATableHasARow) {
 TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCpuBackend) {
   expect_ignored(ignored_by_layouts("cpu"));
   expect_ignored(ignored_by_models("cpu"));
+  expect_ignored({{"cpu", kStages, "layout.zero=2"}});
   expect_ignored(ignored_by_cpu());
 }
 

@@ -55,7 +55,7 @@ TEST(BlockFamilyTest, GatesAndSignaturesKnowIt) {
   EXPECT_EQ(error.code(), base::Code::E1402);
   EXPECT_EQ(error.problem().wanted, "a divisor of 6: model.letters.V.gated_unit.units");
   EXPECT_EQ(error.problem().next, "set layout.tensor_parallel: 2");
-  EXPECT_EQ(fit::signature_of(recipe_with(""), "host").features, "gated");
+  EXPECT_EQ(fit::signature_of(recipe_with(""), "host").features, "gated letter.V=U");
 }
 
 TEST(BlockFamilyTest, ParametersAreNamedByTheLetter) {
