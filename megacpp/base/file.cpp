@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -66,6 +65,11 @@ size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   return static_cast<size_t>(status.st_size);
 }
 
+/// A sparse file may claim any size, and the system hands out more memory than there is.
+size_t memory_bytes() {
+  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 void write_all(const Descriptor& file, const std::filesystem::path& path, std::span<const std::byte> part) {
   while (!part.empty()) {
     const ssize_t written = ::write(file.get(), part.data(), part.size());
@@ -114,11 +118,8 @@ std::string read_file(const std::filesystem::path& path) {
   const Descriptor file(open_for_reading(path));
   std::string text;
   const size_t size = regular_size(file, path);
-  try {
-    text.reserve(size);
-  } catch (const std::exception&) {
-    fail_reading(path, std::to_string(size) + " bytes, more than this machine has memory for");
-  }
+  if (size > memory_bytes()) fail_reading(path, std::to_string(size) + " bytes, more than this machine's memory");
+  text.reserve(size);
   char buffer[65536];
   for (;;) {
     const ssize_t count = ::read(file.get(), buffer, sizeof buffer);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -126,12 +127,22 @@ TEST_F(HostileInputTest, AGoldenFileWithoutItsMetadataKeepsTheContract) {
 
 TEST_F(HostileInputTest, AParityMismatchIsAnErrorWithACode) {
   std::string bytes = base::read_file(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors");
-  for (size_t i = bytes.size() - 64; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i % 2 == 0 ? 0x42 : 0x17);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  bool changed = false;
+  for (const auto& [name, tensor] : Json::parse(bytes.substr(sizeof header, header)).items()) {
+    if (!name.starts_with("grad.")) continue;
+    const float other = 1000;
+    std::memcpy(bytes.data() + sizeof header + header + tensor["data_offsets"][0].get<size_t>(), &other, sizeof other);
+    changed = true;
+  }
+  ASSERT_TRUE(changed);
   const std::string path = file("other.safetensors", bytes);
   const CommandResult result = testing_support::run_command({"parity", path, "--json"});
   EXPECT_EQ(result.status, 2) << result.err;
-  const Json json = Json::parse(result.out);
+  Json json = Json::parse(result.out);
   EXPECT_EQ(json["passed"], false);
+  EXPECT_EQ(json["error"]["code"], "E1303");
   EXPECT_EQ(json["error"]["where"], path);
 }
 

@@ -129,7 +129,7 @@ void require_order(Shape shape, Shape order) {
   std::sort(all.begin(), all.end());
   MEGACPP_REQUIRE(sorted == all, E1604,
                   ({.where = "layout of [" + joined(shape) + "]",
-                    .got = joined(order),
+                    .got = "[" + joined(order) + "]",
                     .wanted = "each of its dimensions once, the minor one first",
                     .next = "row-major is " + joined(row_major(shape.size()))}));
 }

@@ -248,7 +248,7 @@ void Launch::follow_end() {
   catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, *report); });
   base::raise(base::Code::E3101, {.where = recipe().name,
                                   .got = fmt::format("{} ran out of memory ({})", report->chip, report->code),
-                                  .wanted = "",
+                                  .wanted = "memory that suffices on every process",
                                   .next = "mend what the process of that chip reports"});
 }
 
