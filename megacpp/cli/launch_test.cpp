@@ -219,23 +219,6 @@ TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
   EXPECT_NE(testing_support::run_command({"catalog", "list"}).out.find("another *"), std::string::npos);
 }
 
-// What is left to planning answers a failure first; what it led to is where the next launch starts.
-TEST_F(LaunchTest, AFailureIsAnsweredByMoreRecomputeWhereThatIsLeftToPlanning) {
-  const std::vector<std::string> settings = {"train.recompute=auto", "layout.data_parallel=2"};
-  std::vector<std::string> failing = settings;
-  failing.push_back("hardware.fail_allocation=[chip 1 step 0]");
-  const Json first = trained(failing);
-  EXPECT_EQ(first["rung"], 0);
-  EXPECT_NE(first["changes"].get<std::string>().find("train.recompute."), std::string::npos) << first["changes"];
-  EXPECT_EQ(first["changes"].get<std::string>().find("train.batch"), std::string::npos) << first["changes"];
-  trained(failing);
-  EXPECT_NE(err_.find("it ran at rung 0 with " + first["changes"].get<std::string>() + ": starting there"),
-            std::string::npos)
-      << err_;
-  EXPECT_GT(trained(settings)["planned_peak_bytes"], first["planned_peak_bytes"])
-      << "an injected fault teaches nothing";
-}
-
 TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
@@ -334,7 +317,7 @@ TEST_F(LaunchTest, WhatTheTpuCompilerRefusesGoesDownTheLadder) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                    std::vector<std::string>{"backend=xla", "xla.plugin=tpu", "hardware.target=v6e:2x2",
-                                            "layout.data_parallel=4", "train.batch=2048", "train.recompute=none"});
+                                            "layout.data_parallel=4", "train.batch=2048"});
   for (const char* text : {testing_support::kLongTpuMessage, testing_support::kShortTpuMessage}) {
     const plugins::OomMessage message =
         plugins::read_oom_message(text, {.during = memory::OomClass::compile, .platform = plugins::PluginKind::tpu});

@@ -47,9 +47,6 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
   }
 }
 
-/// What recompute: auto does as requested, before any rung.
-const Rung kPlanning = {.name = "requested", .does = {}, .may_reduce = {}, .keys = {}, .changes = {}};
-
 bool is_below_ceiling(const Estimate& estimate) {
   return std::ranges::any_of(estimate.recompute, &RecomputeChoice::below_ceiling);
 }
@@ -70,7 +67,6 @@ class LadderWalk {
 
   LadderPath run() {
     rungs_ = rungs_of(recipe_.ladder);
-    recompute_more();
     go_down(&LadderWalk::cannot_help_alone);
     if (!path_.found && was_skipped_) go_down(&LadderWalk::cannot_help_with_others);
     if (!path_.found) {
@@ -90,16 +86,6 @@ class LadderWalk {
   }
   bool fits(const Estimate& estimate) const { return fit::fits(estimate, ceiling_); }
   Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
-
-  // What is left to planning is no rung's to change: below a ceiling planning decides otherwise than it did. A policy
-  // without rungs wants the launch as it was, or not at all.
-  void recompute_more() {
-    if (ceiling_.bytes == INT64_MAX || now_->recompute.empty() || rungs_.empty()) return;
-    Estimate estimate = estimate_of(recipe_);
-    if (estimate.fit.worst().needed() >= needed()) return;
-    if (!fits(estimate)) note(kPlanning, levels_of(estimate), Verdict::not_enough, "", &estimate);
-    keep(kPlanning, {}, std::move(estimate));
-  }
 
   using WhyNot = std::optional<std::string> (LadderWalk::*)(const Rung&) const;
 

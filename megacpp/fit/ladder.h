@@ -4,7 +4,7 @@
 // stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
 // skipped are then gone through again, as long as another one can save the bytes they cannot. At the end stands a plan
 // that fits, or the least memory that all rungs together lead to, helpful or not. What the recipe leaves to planning
-// (train.recompute: auto) is decided anew for every plan, below the ceiling, and answers before any rung does.
+// (train.recompute: auto) is decided anew for every plan, below the ceiling.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class Verdict : uint8_t { fits, not_enough, skipped, refused };
 std::string_view verdict_name(Verdict verdict);
 
 struct Attempt {
-  size_t rung = 0;  // from 1, in the order of the policy; 0: as requested, with more recomputed
+  size_t rung = 0;  // from 1, in the order of the policy
   std::string name;
   plan::Changes changes;  // none where the rung was skipped whole
   Verdict verdict = Verdict::skipped;

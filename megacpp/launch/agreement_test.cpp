@@ -28,10 +28,8 @@ constexpr int64_t kPlenty = int64_t{1} << 50;
 class AgreementTest : public testing::Test {
  protected:
   static recipe::Recipe recipe(const std::vector<std::string>& settings = {}) {
-    // Nothing is recomputed but by a rung, so that the rungs have all to do.
     std::vector<std::string> all = {"layout.data_parallel=2", "train.steps=2",   "train.sequence=64",
-                                    "model.depth=2",          "train.threads=2", "train.wait_limit=60",
-                                    "train.recompute=none"};
+                                    "model.depth=2",          "train.threads=2", "train.wait_limit=60"};
     all.insert(all.end(), settings.begin(), settings.end());
     return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", all);
   }
