@@ -117,6 +117,14 @@ TEST(FileTest, ALinkStaysAndWhatItLeadsToIsWritten) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "sub"), {}), 2) << "no temporary is left";
 }
 
+TEST(FileTest, TheFileBehindStdoutIsNotReplaced) {
+  testing::internal::CaptureStdout();  // into a file
+  std::printf("kept");
+  const Code code = code_of([] { write_file_atomically("/dev/stdout", "text"); });
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "kept");
+  EXPECT_EQ(code, Code::E3001);
+}
+
 TEST(FileTest, WhatCannotBeWrittenIsKnownBeforehand) {
   const auto folder = fresh_folder("beforehand");
   require_writable(folder / "new");

@@ -16,6 +16,22 @@ namespace {
 
 constexpr int kMaxLinks = 40;  // as the system has it
 
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& got) {
+  raise(Code::E3001, {.where = path.empty() ? "an empty path" : path.string(),
+                      .got = got,
+                      .wanted = "a path that can be written",
+                      .next = "check the path, its permissions and the free space"});
+}
+
+/// What replaces the file behind stdout, as /dev/stdout may lead to, would lose all that is printed.
+void require_other_than_streams(const std::filesystem::path& path, const struct stat& file) {
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status = {};
+    if (::fstat(stream, &status) == 0 && status.st_dev == file.st_dev && status.st_ino == file.st_ino)
+      refuse(path, "the file that standard output or standard error goes to");
+  }
+}
+
 std::filesystem::path follow_links(const std::filesystem::path& path) {
   std::filesystem::path target = path;
   for (int links = 0; links < kMaxLinks; ++links) {
@@ -31,10 +47,7 @@ std::filesystem::path follow_links(const std::filesystem::path& path) {
 }  // namespace
 
 void fail_writing(const std::filesystem::path& path, std::string_view action, int error) {
-  raise(Code::E3001, {.where = path.empty() ? "an empty path" : path.string(),
-                      .got = std::string(action) + ": " + std::strerror(error),
-                      .wanted = "a path that can be written",
-                      .next = "check the path, its permissions and the free space"});
+  refuse(path, std::string(action) + ": " + std::strerror(error));
 }
 
 OutputPath resolve_output(const std::filesystem::path& path) {
@@ -44,6 +57,7 @@ OutputPath resolve_output(const std::filesystem::path& path) {
   if (exists && S_ISDIR(status.st_mode)) fail_writing(path, "cannot write", EISDIR);
   // /dev/stdout leads through /proc to what has no name of its own: only files are looked for.
   if (exists && !S_ISREG(status.st_mode)) return {.target = path, .is_file = false};
+  if (exists) require_other_than_streams(path, status);
   return {.target = follow_links(path)};
 }
 

@@ -13,7 +13,7 @@ struct OutputPath {
   bool is_file = true;           // a regular file, or nothing yet
 };
 
-/// E3001 for an empty path, a folder, and links that lead nowhere but in a circle.
+/// E3001 for an empty path, a folder, the file behind stdout or stderr, and links in a circle.
 OutputPath resolve_output(const std::filesystem::path& path);
 
 /// E3001 unless the path could be written now: for what is only written at the end of long work.
