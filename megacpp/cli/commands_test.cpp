@@ -16,6 +16,7 @@
 #include "megacpp/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::cli {
 namespace {
@@ -272,7 +273,10 @@ TEST(CommandsTest, ThePeakIsThatOfTheWorstChip) {
 }
 
 // With less memory than keeping everything takes, train.recompute: auto is decided as a run decides it.
+// Rates of its own: the decision depends on them, and other tests may measure at the same time.
 TEST(CommandsTest, CompilingDecidesRecomputeAsTrainingDoes) {
+  const testing_support::TemporaryFolder folder;
+  const testing_support::Variable cache("XDG_CACHE_HOME", folder.path().string());
   const auto line_of = [](const std::string& text) {
     const size_t at = text.find("recompute  ");
     return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);

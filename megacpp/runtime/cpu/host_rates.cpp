@@ -114,6 +114,8 @@ hw::HostRates renew_host_rates(const std::filesystem::path& file) {
 hw::HostRates host_rates(const std::filesystem::path& file) {
   if (const std::optional<hw::HostRates> kept = read(file)) return *kept;
   const hw::HostRates rates = measure_host_rates();
+  // Another process may have measured meanwhile: whoever wrote first is believed, so that all plan alike.
+  if (const std::optional<hw::HostRates> kept = read(file)) return *kept;
   try {
     if (!file.empty()) write(rates, file);
   } catch (const base::Error&) {
