@@ -269,7 +269,7 @@ HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNam
   std::string wanted;
   for (const std::string& name : known) wanted += (wanted.empty() ? "" : ", ") + name;
   base::raise(base::Code::E1202, {.where = "model class",
-                                  .got = cls,
+                                  .got = cls.empty() ? "an empty name" : cls,
                                   .wanted = wanted,
                                   .next = base::did_you_mean(cls, known, "use a model of one of these classes")});
 }

@@ -41,7 +41,7 @@ const base::Json* HfFields::find(std::string_view field) const {
 
 void HfFields::refuse(std::string_view field, const std::string& got, const std::string& wanted) const {
   base::raise(base::Code::E1202, {.where = context_ + " " + std::string(field),
-                                  .got = got,
+                                  .got = got.empty() ? "an empty text" : got,
                                   .wanted = wanted,
                                   .next = "this option is not supported; convert the model without it"});
 }

@@ -325,9 +325,11 @@ class Parser {
     const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(last_), '\n');
     const std::string_view rest = text_.substr(last_, 40);
     const std::string_view got = rest.substr(0, rest.find('\n'));
-    base::raise(base::Code::E1301, {.where = "program text, line " + std::to_string(line),
-                                    .got = got.empty() ? "the end of the line" : "'" + std::string(got) + "'",
-                                    .wanted = std::string(wanted)});
+    base::raise(base::Code::E1301,
+                {.where = "program text, line " + std::to_string(line),
+                 .got = got.empty() ? "the end of the line" : "'" + std::string(got) + "'",
+                 .wanted = std::string(wanted),
+                 .next = "correct the line; megacpp compile --dump-dir writes programs to compare with"});
   }
 
   std::string_view text_;
