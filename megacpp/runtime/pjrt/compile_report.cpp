@@ -116,12 +116,27 @@ Json json_of(const XlaCollective& each) {
           {"calls", each.calls}, {"at_least", each.at_least}, {"name", each.name},   {"op_name", each.op_name}};
 }
 
-/// What `as` reads from a member that must be there.
+/// A member that must be there. The process that wrote the report had a plugin in it, which may have damaged it.
+const Json& member_at(const Json& object, std::string_view key) {
+  const Json* const member = base::find_member(object, key);
+  MEGACPP_REQUIRE(member != nullptr, E3202,
+                  ({.where = "the report of the process that compiled",
+                    .got = "no member '" + std::string(key) + "'",
+                    .wanted = "a whole report",
+                    .next = "compile again; if it stays, try another version of the plugin"}));
+  return *member;
+}
+
+/// What `as` reads from such a member.
 template <typename As>
 auto get(const Json& object, std::string_view key, const As& as) {
-  const Json* member = base::find_member(object, key);
-  const auto value = member == nullptr ? decltype(as(*member))() : as(*member);
-  MEGACPP_CHECK(value) << "a report without " << key;
+  const Json& member = member_at(object, key);
+  const auto value = as(member);
+  MEGACPP_REQUIRE(value, E3202,
+                  ({.where = "the report of the process that compiled, " + std::string(key),
+                    .got = std::string(base::kind_name(member)),
+                    .wanted = "a whole report",
+                    .next = "compile again; if it stays, try another version of the plugin"}));
   return *value;
 }
 std::string text_at(const Json& object, std::string_view key) { return get(object, key, base::as_text); }
@@ -188,15 +203,15 @@ CompileReport report_from_json(const base::Json& json) {
   report.platform = text_at(json, "platform");
   report.device_kind = text_at(json, "device_kind");
   report.devices = integer_at(json, "devices");
-  if (!json.at("memory_limit").is_null()) report.memory_limit = integer_at(json, "memory_limit");
-  if (const Json& memory = json.at("memory"); !memory.is_null()) {
+  if (!member_at(json, "memory_limit").is_null()) report.memory_limit = integer_at(json, "memory_limit");
+  if (const Json& memory = member_at(json, "memory"); !memory.is_null()) {
     report.memory.emplace();
     for (const auto& [name, field] : kMemoryFields) (*report.memory).*field = integer_at(memory, name);
   }
-  report.flops = base::as_number(json.at("flops"));
-  report.bytes_accessed = base::as_number(json.at("bytes_accessed"));
+  report.flops = base::as_number(member_at(json, "flops"));
+  report.bytes_accessed = base::as_number(member_at(json, "bytes_accessed"));
   report.loop_factor = get(json, "loop_factor", base::as_number);
-  for (const Json& each : json.at("collectives")) report.collectives.push_back(collective_of(each));
+  for (const Json& each : member_at(json, "collectives")) report.collectives.push_back(collective_of(each));
   report.unread = text_at(json, "unread");
   report.out_of_memory = text_at(json, "out_of_memory");
   report.compile_seconds = get(json, "compile_seconds", base::as_number);
