@@ -151,14 +151,15 @@ class UpdateBuilder {
     replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
   }
 
-  // b += rate * sign(mean requests - requests), then the counts start again from zero.
+  // b += rate * sign(mean requests - requests), then the counts start again from zero. Both sides are multiplied by the
+  // number of experts: whole numbers have no rounding that depends on the order in which chips add them up.
   void steer(const BiasBalance& balance) {
     b_.set_scope(scope_of(balance.bias));
     const ir::TensorType type{DType::f32, {balance.experts}};
     const ValueId bias = b_.input(balance.bias, type, Role::weight);
     const ValueId counts = b_.input(balance.counts, type, Role::gradient, balance.sharding);
-    const ValueId mean = b_.scale(b_.sum_all(counts), 1.0 / static_cast<double>(balance.experts));
-    const ValueId sign = b_.unary("sign", b_.sub(b_.broadcast(mean, type.shape, {}), counts));
+    const ValueId all = b_.broadcast(b_.sum_all(counts), type.shape, {});
+    const ValueId sign = b_.unary("sign", b_.sub(all, b_.scale(counts, static_cast<double>(balance.experts))));
     replace(balance.bias, b_.add(bias, b_.scale(sign, balance.rate)));
     replace(balance.counts, b_.constant_like(0.0, counts));
   }
