@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/campaign.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/fuzz/mutate.h"
+
+namespace megacpp::fuzz {
+namespace {
+
+void do_as_told(Bytes input) {
+  switch (input.empty() ? 0 : input[0]) {
+    case 's':
+      ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit of it
+      ::raise(SIGSEGV);
+      break;
+    case 'h':
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+      break;
+    case 'x':
+      std::_Exit(9);
+    case 't':
+      throw std::runtime_error("thrown");
+    default:
+      break;
+  }
+}
+
+const Target kTarget{
+    .name = "test", .subject = "", .weight = 1, .run = do_as_told, .limit = std::chrono::milliseconds(300)};
+
+Input input_of(std::string_view text) { return {text.begin(), text.end()}; }
+
+TEST(CampaignTest, EveryWayToFailIsFoundAndTheOtherCasesRun) {
+  const std::vector<Assignment> assignments = {{.target = &kTarget,
+                                                .corpus = {input_of("a"), input_of("s1"), input_of("b"), input_of("h1"),
+                                                           input_of("x1"), input_of("t1"), input_of("t2")}}};
+  std::set<std::string> seen;
+  const CampaignReport report = run_campaign(assignments, {.jobs = 2, .on_finding = [&](const Finding& finding) {
+                                                             seen.insert(std::string(as_text(finding.input)));
+                                                           }});
+  EXPECT_EQ(seen, (std::set<std::string>{"s1", "h1", "x1", "t1"}));  // t2 is of the kind of t1
+  EXPECT_EQ(report.findings.size(), 4u);
+  ASSERT_EQ(report.targets.size(), 1u);
+  EXPECT_EQ(report.targets[0].cases, 7u);
+  EXPECT_EQ(report.targets[0].accepted, 2u);
+}
+
+TEST(CampaignTest, MutationsAreTheSameForAnyNumberOfJobs) {
+  const auto finding_inputs = [](size_t jobs) {
+    const std::vector<Assignment> assignments = {
+        {.target = &kTarget, .corpus = {input_of("abc"), input_of("xyz")}, .mutations = 400}};
+    std::multiset<std::string> kinds;
+    const CampaignReport report = run_campaign(assignments, {.jobs = jobs});
+    for (const Finding& finding : report.findings) kinds.insert(finding.text);
+    EXPECT_EQ(report.targets[0].cases, 402u);
+    return kinds;
+  };
+  EXPECT_EQ(finding_inputs(1), finding_inputs(3));
+}
+
+TEST(CampaignTest, ACampaignEndsInTime) {
+  const Target slow{.name = "slow", .subject = "", .weight = 1, .run = [](Bytes) {
+                      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                    }};
+  const std::vector<Assignment> assignments = {{.target = &slow, .corpus = {}, .mutations = uint64_t{1} << 40}};
+  const CampaignReport report = run_campaign(assignments, {.jobs = 2, .total_limit = std::chrono::seconds(1)});
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_GT(report.targets[0].cases, 1u);
+  EXPECT_LT(report.targets[0].cases, 30u);
+}
+
+TEST(MutateTest, ACaseIsAFunctionOfItsNumber) {
+  const std::vector<Input> corpus = {input_of("name: a\ndepth: 12\n"), input_of("{\"b\": [1, 2]}")};
+  std::set<Input> inputs;
+  for (uint64_t number = 0; number < 1000; ++number) {
+    Random one(7, "recipe", number), two(7, "recipe", number), other(8, "recipe", number);
+    const Input input = mutate_any(corpus, one);
+    EXPECT_EQ(input, mutate_any(corpus, two));
+    inputs.insert(input);
+    inputs.insert(mutate_any(corpus, other));
+  }
+  EXPECT_GT(inputs.size(), 1500u);
+}
+
+TEST(TargetTest, EveryTargetIsWholeAndHasACorpus) {
+  std::set<std::string> names;
+  uintmax_t bytes = 0;
+  const std::filesystem::path corpus = MEGACPP_SOURCE_DIR "/tests/fuzz/corpus";
+  for (const Target& target : all_targets()) {
+    EXPECT_TRUE(names.insert(target.name).second) << target.name;
+    EXPECT_FALSE(target.subject.empty()) << target.name;
+    EXPECT_GT(target.weight, 0) << target.name;
+    EXPECT_FALSE(read_corpus(corpus / target.name).empty()) << target.name;
+  }
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  EXPECT_LT(bytes, 200'000u) << "inputs that reach nothing new belong elsewhere";
+}
+
+}  // namespace
+}  // namespace megacpp::fuzz

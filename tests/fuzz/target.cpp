@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/target.h"
+
+namespace megacpp::fuzz {
+
+#define MEGACPP_FUZZ_TARGET(name) Target name##_target();
+#include "tests/fuzz/target_list.inc"
+#undef MEGACPP_FUZZ_TARGET
+
+const std::vector<Target>& all_targets() {
+  static const std::vector<Target> targets = {
+#define MEGACPP_FUZZ_TARGET(name) name##_target(),
+#include "tests/fuzz/target_list.inc"
+#undef MEGACPP_FUZZ_TARGET
+  };
+  return targets;
+}
+
+const Target* find_target(std::string_view name) {
+  for (const Target& target : all_targets())
+    if (target.name == name) return &target;
+  return nullptr;
+}
+
+}  // namespace megacpp::fuzz
