@@ -79,7 +79,7 @@ int64_t cpu_time(clockid_t clock) {
 
 int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count(); }
 
-Input input_of(const Assignment& assignment, uint64_t number, uint64_t seed) {
+Input case_input(const Assignment& assignment, uint64_t number, uint64_t seed) {
   if (number < assignment.corpus.size()) return assignment.corpus[number];
   Random random(seed, assignment.target->name, number);
   return mutate_any(assignment.corpus, random);
@@ -153,7 +153,7 @@ class Worker {
 
   void run_case(uint64_t number, uint64_t seed) {
     Board* const board = board_.operator->();
-    const Input input = input_of(assignment_, number, seed);
+    const Input input = case_input(assignment_, number, seed);
     board->size = std::min(input.size(), kLargestInput);
     std::copy_n(input.begin(), board->size, board->input);
     board->cpu_began = cpu_time(CLOCK_PROCESS_CPUTIME_ID);

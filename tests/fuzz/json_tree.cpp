@@ -52,7 +52,7 @@ Json near_value(const Json& value, Choices& choices) {
                                                         number * 1024, 0 - number, number << 32, number ^ 1}));
 }
 
-void change_once(Json& document, Choices& choices) {
+void change_place(Json& document, Choices& choices) {
   std::vector<Place> places;
   collect(document, places);
   if (places.empty()) {
@@ -93,7 +93,7 @@ Json hostile_value(Choices& choices) {
 }
 
 void change_tree(Json& document, Choices& choices, size_t most) {
-  for (size_t changes = choices.below(most + 1); changes > 0; --changes) change_once(document, choices);
+  for (size_t changes = choices.below(most + 1); changes > 0; --changes) change_place(document, choices);
 }
 
 }  // namespace megacpp::fuzz

@@ -2,20 +2,13 @@
 #include "tests/fuzz/oracle.h"
 
 #include <typeinfo>
+#include <vector>
+
+#include "tests/support/error_contract.h"
 
 namespace megacpp::fuzz {
 void require(bool holds, const std::string& property) {
   if (!holds) throw BrokenProperty(property);
-}
-
-std::optional<std::string> contract_breach(const base::Error& error) {
-  const base::Problem& problem = error.problem();
-  if (base::class_of(error.code()) == base::ErrorClass::internal) return "an internal error";
-  if (problem.where.empty()) return "it does not say where";
-  if (problem.got.empty()) return "it does not say what was got";
-  if (problem.wanted.empty()) return "it does not say what is wanted";
-  if (problem.next.empty()) return "it names no next step";
-  return std::nullopt;
 }
 
 Judgement judge(const Target& target, Bytes input) {
@@ -23,9 +16,9 @@ Judgement judge(const Target& target, Bytes input) {
     target.run(input);
     return {.is_accepted = true};
   } catch (const base::Error& error) {
-    const std::optional<std::string> breach = contract_breach(error);
-    if (!breach) return {.is_accepted = false};
-    return {.finding = std::string(base::code_name(error.code())) + ": " + *breach + "\n" + error.what()};
+    const std::vector<std::string> breaches = testing_support::breaches_of(error);
+    if (breaches.empty()) return {.is_accepted = false};
+    return {.finding = std::string(base::code_name(error.code())) + ": " + breaches.front() + "\n" + error.what()};
   } catch (const BrokenProperty& broken) {
     return {.finding = broken.what()};
   } catch (const std::exception& other) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may come of a case: the input is accepted, or refused with an error that keeps the contract of docs/errors.md.
+// What may come of a case: the input is accepted, or refused with an error that keeps the contract of docs/errors.md
+// (tests/support/error_contract.h judges it).
 // All else is a finding: another exception, an internal error, an error that does not say what a user needs, a property
 // that does not hold. That a case ends in time and without a signal is for the driver to see, from another process.
 #pragma once
 
-#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -19,9 +19,6 @@ struct BrokenProperty : std::logic_error {
 };
 /// For targets: what must hold of an accepted input.
 void require(bool holds, const std::string& property);
-
-/// What the error lacks of the contract; nothing where it keeps it.
-std::optional<std::string> contract_breach(const base::Error& error);
 
 struct Judgement {
   bool is_accepted = false;
