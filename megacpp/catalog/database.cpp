@@ -64,10 +64,13 @@ std::string wanted(base::Code code) {
   }
 }
 
+/// One in memory has no name.
+std::string place_of(const std::string& file) { return file.empty() ? "the catalog's copy in memory" : file; }
+
 [[noreturn]] void fail(sqlite3* database, int result, const std::string& where) {
   const base::Code code = code_of(result);
   const std::string words = database == nullptr ? sqlite3_errstr(result) : sqlite3_errmsg(database);
-  base::raise(code, {.where = where, .got = words, .wanted = wanted(code), .next = next_step(code)});
+  base::raise(code, {.where = place_of(where), .got = words, .wanted = wanted(code), .next = next_step(code)});
 }
 
 std::string file_of(sqlite3* database) {
@@ -103,7 +106,7 @@ sqlite3_file* file_handle(sqlite3* database) {
 
 void refuse_file(const std::string& path, const std::string& got) {
   constexpr base::Code kCode = base::Code::E1701;
-  base::raise(kCode, {.where = path, .got = got, .wanted = wanted(kCode), .next = next_step(kCode)});
+  base::raise(kCode, {.where = place_of(path), .got = got, .wanted = wanted(kCode), .next = next_step(kCode)});
 }
 
 // ---- Statement

@@ -2,7 +2,11 @@
 #include "megacpp/schema/yaml_text.h"
 
 #include <algorithm>
+#include <optional>
+#include <sstream>
 #include <vector>
+
+#include <yaml-cpp/eventhandler.h>
 
 #include "megacpp/base/utf8.h"
 
@@ -62,24 +66,51 @@ class Text {
   int nodes_ = 0;
 };
 
+/// Notes the line of every document's first value, and builds nothing.
+class DocumentLines : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { lines.push_back(mark.line); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  std::vector<long> lines = {};
+};
+
+/// From 0. The library finds documents without end where a text begins with a mark that begins no value (", a"), so no
+/// more than two are read.
+std::optional<long> line_of_second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentLines documents;
+  while (documents.lines.size() < 2 && parser.HandleNextDocument(documents)) continue;
+  return documents.lines.size() < 2 ? std::nullopt : std::optional(documents.lines[1]);
+}
+
 }  // namespace
 
 YAML::Node load_yaml(const std::string& text, base::Code code, const std::string& file) {
   Text checks(code, file);
   checks.require_characters(text);
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
+  std::optional<long> second;
   try {
-    documents = YAML::LoadAll(text);
+    document = YAML::Load(text);
+    second = line_of_second_document(text);
   } catch (const YAML::Exception& error) {
     checks.refuse(error.mark.is_null() ? -1 : error.mark.line, error.msg, "YAML",
                   "check the indentation and the quotes of that line");
   }
-  if (documents.empty()) return {};
-  if (documents.size() > 1)
-    checks.refuse(documents[1].Mark().line, "a second document", "one document",
-                  "take out the line '---' and what follows it");
-  checks.require_scalars(documents[0]);
-  return documents[0];
+  if (second)
+    checks.refuse(*second, "a second document", "one document",
+                  "take out what ends the first one: a line '---', or a mark that begins no value");
+  checks.require_scalars(document);
+  return document;
 }
 
 }  // namespace megacpp::schema

@@ -25,6 +25,12 @@ TEST(YamlTextTest, ASecondDocumentIsRefused) {
   EXPECT_EQ(problem.got, "a second document");
 }
 
+// In which the library finds documents without end.
+TEST(YamlTextTest, AMarkThatBeginsNoValueEndsTheText) {
+  for (const char* text : {", l\nname: x\n", "name: x\n, l\n", "]", "} a: b"})
+    EXPECT_NE(problem_of(text).got, "") << text;
+}
+
 // The library ends the text at byte 4, and a NUL would end a message.
 TEST(YamlTextTest, ControlCharactersAndOtherEncodingsAreRefusedWithTheirLine) {
   for (const std::string& bad : {"\0"s, "\4"s, "\xff"s, "\x1b"s}) {
