@@ -76,6 +76,22 @@ TEST(OutputTest, TrainingGoesOnWhenStderrIsOnAFullDisk) {
   EXPECT_EQ(Json::parse(ending.out)["losses"].size(), 2u);
 }
 
+// The catalog would take the number of a closed stream, and get the messages.
+TEST(OutputTest, MessagesForAClosedStreamReachNoFile) {
+  const testing_support::TemporaryFolder folder;
+  const std::string catalog = (folder / "catalog.sqlite").string();
+  std::string line = MEGACPP_PROGRAM;
+  for (const std::string& word : tiny("train", {"--catalog", catalog})) line += " '" + word + "'";
+  const auto run = [](const std::string& text) { return base::run_program({.words = {"sh", "-c", text}}); };
+  EXPECT_EQ(run(line + " <&- 2>&-").status, 0);
+  const base::ProgramEnd no_stdout = run(line + " <&- >&-");
+  EXPECT_EQ(no_stdout.status, 1);
+  EXPECT_TRUE(has(no_stdout.output, "error E3001")) << no_stdout.output;
+  const CommandResult listed = testing_support::run_command({"catalog", "list", "--catalog", catalog});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_TRUE(has(listed.out, "nam52-tiny")) << listed.out;
+}
+
 // Each is a place where a file of the same name would be wrong.
 TEST(OutputTest, DevicesFifosAndLinksAreWrittenThrough) {
   const testing_support::TemporaryFolder folder;
