@@ -287,6 +287,51 @@ TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {
   EXPECT_EQ(trained({"layout.data_parallel=2"})["rung"], 0);
 }
 
+// A fault is answered once, by the first launch: the others start with its answer.
+TEST_F(LaunchTest, TheSameFaultInStepZeroLeadsSevenLaunchesToTheSameSettings) {
+  using Settings = std::vector<std::string>;
+  for (const Settings& settings : {Settings{"hardware.fail_allocation=[chip 0 step 0]"},
+                                   Settings{"hardware.fail_allocation=[chip 0 step load, chip 0 step 0]"},
+                                   Settings{"hardware.fail_allocation=[chip 0 step 0]", "train.recompute=auto"}}) {
+    const Json first = trained(settings);
+    EXPECT_GT(first["rung"], 0);
+    for (int launch = 2; launch <= 7; ++launch) {
+      const Json again = trained(settings);
+      EXPECT_EQ(again["rung"], first["rung"]) << "launch " << launch;
+      EXPECT_EQ(again["changes"], first["changes"]) << "launch " << launch;
+      EXPECT_EQ(again["losses"], first["losses"]) << "launch " << launch;
+      EXPECT_NE(err_.find("starting there"), std::string::npos) << err_;
+    }
+  }
+}
+
+TEST_F(LaunchTest, EveryFaultOfTheListFiresOnce) {
+  const CommandResult result =
+      train({"hardware.fail_allocation=[chip 0 step compile, chip 0 step load, chip 0 step 0, chip 0 step 1]"});
+  EXPECT_EQ(result.status, 3);
+  size_t after = 0;
+  for (const char* part :
+       {"ran out of memory (compile-time HBM): all chips go down", "ran out of memory (program load)",
+        "ran out of memory (runtime allocation)", "error E2004"}) {
+    const size_t at = result.err.find(part, after);
+    EXPECT_NE(at, std::string::npos) << part << "\n" << result.err;
+    EXPECT_EQ(result.err.find(part, at + 1), std::string::npos) << part << " twice\n" << result.err;
+    after = std::min(at, result.err.size());
+  }
+  EXPECT_NE(result.err.find("step 1", after), std::string::npos) << "the last ends the run\n" << result.err;
+}
+
+// The remembered start has answered what fired until step 0; what fires later still does.
+TEST_F(LaunchTest, AFaultAfterStepZeroFiresInEveryLaunch) {
+  const std::vector<std::string> settings = {"hardware.fail_allocation=[chip 0 step 0, chip 0 step 1]"};
+  for (int launch = 1; launch <= 2; ++launch) {
+    const CommandResult result = train(settings);
+    EXPECT_EQ(result.status, 3) << result.err;
+    EXPECT_NE(result.err.find("error E2004"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("starting there") != std::string::npos, launch == 2) << result.err;
+  }
+}
+
 TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
   // State leaves the batch some memory, but not enough for one sequence.
   const CommandResult result = train({"ladder.rungs=[batch]", "train.batch=1", peak_less(0.45)});

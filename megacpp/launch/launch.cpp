@@ -11,6 +11,7 @@
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/injected_faults.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/memory/report.h"
@@ -43,15 +44,6 @@ runtime::TargetMesh agreed_mesh(const recipe::Recipe& recipe, Agreement& agreeme
   return {.chips = recipe::chips_of(recipe.layout),
           .threads = static_cast<int>(agreement.least(runtime::kThreadsOfAChip, threads)),
           .transport = agreement.transport()};
-}
-
-// An injected fault fires once: what it rehearses is one failure and the answer to it.
-recipe::Recipe without_fault(recipe::Recipe recipe, int64_t chip) {
-  std::erase_if(recipe.hardware.fail_allocation, [&](const std::string& text) {
-    const auto fault = recipe::parse_fail_allocation(text);
-    return fault && fault->chip == chip;
-  });
-  return recipe;
 }
 
 // Levels that an earlier failure led planning to are decided anew by a later one.
@@ -154,7 +146,7 @@ void Launch::take_remembered(const RememberedStart& remembered) {
     return;
   }
   try {
-    estimate_ = fit::make_estimate(fit::with_changes(requested_, changes), assumptions_);
+    estimate_ = fit::make_estimate(fit::with_changes(without_answered_faults(requested_), changes), assumptions_);
   } catch (const base::Error& error) {
     if (base::class_of(error.code()) != base::ErrorClass::user) throw;
     log_({"catalog", fmt::format("{}, which this build refuses ({} {}): not used", ran, base::code_name(error.code()),
@@ -162,6 +154,7 @@ void Launch::take_remembered(const RememberedStart& remembered) {
     return;
   }
   log_({"catalog", ran + ": starting there"});
+  requested_ = without_answered_faults(std::move(requested_));
   changes_ = changes;
   rung_ = static_cast<size_t>(start.rung);
   log_if_other_experiment();
@@ -224,14 +217,20 @@ void Launch::descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling) {
   agreement_.together([&] {
     const bool is_own = failure.facts().stage != kAnotherProcess;
     const std::optional<catalog::OomReport> report = share_report(is_own ? &failure : nullptr);
-    const bool is_injected = failure.facts().is_injected;
-    const int64_t faulty = agreement_.least("injected fault", is_injected ? failure.facts().chip : INT64_MAX);
-    requested_ = without_fault(requested_, faulty);
-    estimate_->recipe = without_fault(estimate_->recipe, faulty);
+    drop_fired_fault(failure.facts());
     ceiling.bytes = agreement_.least("ceiling", ceiling.bytes);
     go_down({failure, report ? *report : make_report(*estimate_, failure, {})}, ceiling);
     agreement_.same_estimate(rung_, changes_, *estimate_);
   });
+}
+
+// Where faults of several processes fired, one of them; the others fire again.
+void Launch::drop_fired_fault(const memory::OomFacts& failure) {
+  constexpr int64_t kNone = INT64_MAX;
+  const int64_t place = agreement_.least("injected fault", fired_fault(requested_.hardware, failure).value_or(kNone));
+  if (place == kNone) return;
+  requested_ = without_fault(std::move(requested_), place);
+  estimate_->recipe = without_fault(std::move(estimate_->recipe), place);
 }
 
 void Launch::end_with(const memory::OutOfMemory& failure) {
@@ -295,7 +294,12 @@ void Launch::record_success(const runtime::Executable& run, std::optional<double
   const Measured measured = measured_of("run", *estimate_, run, step_seconds);
   catalog_.use([&](catalog::Catalog& catalog) {
     remember_measured(catalog, *estimate_, fit::to_text(assumptions_.lane), rung_, measured);
-    if (attempts_.empty()) return;  // nothing new about where to start
+  });
+}
+
+void Launch::record_start() {
+  if (attempts_.empty()) return;  // nothing new about where to start
+  catalog_.use([&](catalog::Catalog& catalog) {
     catalog.remember_start(requested_signature_, {.at = base::utc_now(),
                                                   .rung = static_cast<int64_t>(rung_),
                                                   .settings = settings_of(changes_),

@@ -51,6 +51,8 @@ class Launch {
   [[noreturn]] void follow_end();
   Agreement& agreement() { return agreement_; }
 
+  /// Once step 0 has ended on all processes: where the next launch starts, however this one ends.
+  void record_start();
   void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
 
  private:
@@ -69,6 +71,7 @@ class Launch {
   void log_if_other_experiment() const;
   /// That of the first process whose own memory ran out; nothing where none has.
   std::optional<catalog::OomReport> share_report(const memory::OutOfMemory* own);
+  void drop_fired_fault(const memory::OomFacts& failure);
   void go_down(const Failure& failure, const fit::Ceiling& ceiling);
   [[noreturn]] void give_up(const Failure& failure, const std::string& ending);
   void record_failure(const Failure& failure, const std::string& ending);

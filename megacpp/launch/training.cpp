@@ -77,7 +77,15 @@ class Attempt {
     const Status all = launch_.agreement().agree_status(stop_here ? Status::stop_requested : Status::going_on);
     if (all == Status::out_of_memory) throw RanOutElsewhere();
     if (all == Status::failed) throw FailedElsewhere();
+    record_start_once();
     return all == Status::stop_requested;
+  }
+
+  // A launch that is killed later has shown as well where the next one can start.
+  void record_start_once() {
+    if (window_.phase() < LadderWindow::Phase::steady || is_start_recorded_) return;
+    launch_.record_start();
+    is_start_recorded_ = true;
   }
 
   void count_late_programs() {
@@ -92,6 +100,7 @@ class Attempt {
   LadderWindow window_;
   Trained trained_{};
   ProgramCounts made_by_first_step_;  // and by loading before it
+  bool is_start_recorded_ = false;
 };
 
 // A process that waited for one that ran out of memory learns of it as a chip that failed.
