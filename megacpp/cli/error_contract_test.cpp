@@ -23,7 +23,8 @@ TEST(ErrorContractTest, WhatKeepsItPasses) {
   for (const Ending& ending :
        {Ending{.status = 0, .err = "all is well\n"}, Ending{.status = 2, .err = kError},
         Ending{.status = 0, .json = true, .out = "{}"}, Ending{.status = 2, .json = true, .out = kJson, .err = kError},
-        Ending{.status = base::kInterruptedStatus, .err = "interrupted after 3 steps\n"}})
+        Ending{.status = base::kInterruptedStatus, .err = "stopped after 3 steps\n"},
+        Ending{.status = base::kInterruptedStatus, .json = true}})
     EXPECT_EQ(breaches_of(ending), std::vector<std::string>()) << ending.err;
 }
 
@@ -53,6 +54,7 @@ TEST(ErrorContractTest, EachBreachIsFound) {
       {{.status = 0, .err = "\xff\n"}, "no UTF-8"},
       {{.status = 0, .err = std::string("a\0b\n", 4)}, "no UTF-8"},
       {{.status = 0, .json = true, .out = ""}, "not one JSON value"},
+      {{.status = base::kInterruptedStatus, .json = true, .out = "{"}, "not one JSON value"},
       {{.status = 0, .json = true, .out = "{}{}"}, "not one JSON value"},
       {{.status = 0, .json = true, .out = "{\"a\": \"\xff\"}"}, "not one JSON value"},
       {{.status = 0, .json = true, .out = "[]"}, "no object"},

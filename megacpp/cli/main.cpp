@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 
 namespace {
@@ -21,5 +22,6 @@ int main(int argc, char** argv) {
   fill_closed_streams();
   // A reader of stdout or stderr that left is an error of the write, as a full disk is: see cli/output.h.
   std::signal(SIGPIPE, SIG_IGN);
+  megacpp::base::handle_stop_signals();
   return megacpp::cli::run(argc, argv);
 }

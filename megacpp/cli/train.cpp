@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/train.h"
 
-#include <atomic>
-#include <csignal>
 #include <memory>
 #include <optional>
 
@@ -14,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -44,10 +43,6 @@ struct Flags {
   launch::CatalogChoice catalog;
   std::string trace;  // file; empty: none
 };
-
-std::atomic<bool> interrupted{false};
-
-void on_interrupt(int) { interrupted.store(true); }
 
 // A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
 // What another process measures is left out.
@@ -112,8 +107,14 @@ launch::CatalogChoice catalog_for(const Flags& flags) {
   return {.none = true};
 }
 
+/// What a run that is loaded has.
+struct Running {
+  std::optional<Progress> progress;
+  std::optional<base::StopRequest> stop;  // none before: planning and loading are stopped at once
+};
+
 launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& corpus, const launch::Launch& launch,
-                                    std::optional<Progress>& progress) {
+                                    Running& running) {
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
@@ -124,13 +125,14 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
+                                   if (!running.stop) running.stop.emplace();
+                                   running.progress.emplace(launch.recipe(), run);
                                    print_err("{}", loaded_text(launch.recipe(), run));
-                                   progress.emplace(launch.recipe(), run);
                                  }};
   return {.start = std::move(start),
           .check_nans = flags.check_nans,
-          .after_log = [&](const train::StepReport& report) { (*progress)(report); },
-          .should_stop = [] { return interrupted.load(); }};
+          .after_log = [&](const train::StepReport& report) { (*running.progress)(report); },
+          .should_stop = [&] { return running.stop->has_come(); }};
 }
 
 int run_train(const Flags& flags) {
@@ -143,16 +145,15 @@ int run_train(const Flags& flags) {
   const data::TextCorpus corpus = data::load_text(recipe.data.text);
   launch::Launch launch(recipe, catalog_for(flags), print_line);
   launch.prepare();
-  std::signal(SIGINT, on_interrupt);
-  std::optional<Progress> progress;
-  const launch::Trained trained = launch::run_training(launch, corpus, options_for(flags, corpus, launch, progress));
+  Running running;
+  const launch::Trained trained = launch::run_training(launch, corpus, options_for(flags, corpus, launch, running));
   const launch::StartedRun& started = trained.started;
   print_summary(flags, {launch, *started.compiled, trained.reports, *started.run, trained.late_programs});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace,
                                 train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));
   if (!trained.was_stopped) return 0;
-  print_err("interrupted after {} steps\n", train::steps_in(trained.reports));
+  print_err("stopped after {} steps\n", train::steps_in(trained.reports));
   return base::kInterruptedStatus;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/train_report.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -69,12 +70,14 @@ Json parts_json(const std::optional<runtime::StepParts>& parts) {
           {"other", parts->other}};
 }
 
-// By logged step and block; null where the model has no experts and where the backend does not measure them.
+// By logged step and block. Null where the model has no experts, where the backend does not measure them, and for a
+// step whose metrics are not known.
 Json experts_json(const std::vector<train::StepReport>& reports) {
+  const auto has_none = [](const train::StepReport& report) { return report.experts.empty(); };
+  if (std::ranges::all_of(reports, has_none)) return {};
   Json steps = Json::array();
   for (const train::StepReport& report : reports) {
-    if (report.experts.empty()) return {};
-    Json blocks = Json::array();
+    Json blocks = has_none(report) ? Json() : Json::array();
     for (const train::ExpertShares& block : report.experts)
       blocks.push_back({{"block", block.block},
                         {"share", block.share},

@@ -45,6 +45,8 @@ class Agreement {
   /// Exactly one process is; it alone reads and writes the catalog.
   bool is_coordinator() const { return world_->is_coordinator(); }
 
+  /// Whether there is no other process.
+  bool is_alone() const { return world_->has_all_chips(); }
   /// The chips of this process.
   int64_t local_chips() const { return static_cast<int64_t>(world_->local_chips().size()); }
   /// The least of all processes.

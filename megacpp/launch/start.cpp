@@ -23,6 +23,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = options.transport;
+  load.should_stop_in_step = options.should_stop_in_step;
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
   try {

@@ -21,6 +21,7 @@ struct StartOptions {
   bool profile = false;                   // keep seconds by op
   int64_t trace_steps = 0;                // record when every node ran, in so many first steps
   collectives::Transport transport = collectives::inproc_transport();
+  std::function<bool()> should_stop_in_step = {};  // as runtime::LoadOptions
   std::function<void(const compile::Compiled&)> before_load = {};
   std::function<void(const runtime::Executable&)> after_load = {};
 };

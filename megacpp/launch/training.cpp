@@ -32,13 +32,15 @@ class Attempt {
   Trained run(const data::TextCorpus& corpus) {
     StartOptions own = options_.start;
     own.transport = launch_.agreement().transport();
+    if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
     trained_.started = start(launch_.estimate(), own);
     const data::Batches batches(corpus, train::batch_options(launch_.recipe()));
     trained_.reports =
         train::train({launch_.recipe(), *trained_.started.compiled, batches, *trained_.started.run},
                      {.check_nans = options_.check_nans, .after_log = options_.after_log, .should_stop = [this] {
-                        return trained_.was_stopped = begin_step();
+                        return begin_step();
                       }});
+    trained_.was_stopped = train::steps_in(trained_.reports) < launch_.recipe().train.steps;
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
     agree_to_stop();  // none leaves while another may still need its chips, or memory
     count_late_programs();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A prepared launch trained to its end. Memory that runs out in the ladder's window sends all chips to the next rung
 // and starts again; outside it the run ends with a report. Before every step the processes of a run tell each other how
-// they stand: a stop that one of them is given stops all after the same step, and what ends one ends all.
+// they stand: a stop that one of them is given stops all after the same step, and what ends one ends all. One process
+// stops after a micro-step, where its backend runs them one by one. Settings that passed step 0 are remembered then.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct TrainingOptions {
   StartOptions start = {};
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
-  std::function<bool()> should_stop = {};  // on this process; called before every step
+  std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions
 };
 
 /// Programs that a backend made, by how.

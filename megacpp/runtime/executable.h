@@ -70,6 +70,12 @@ struct NotFinite : std::exception {
   compile::Action action = {};
 };
 
+/// Thrown by run_step() between two micro-steps, where LoadOptions::should_stop_in_step says so. The run is over then;
+/// the weights are those of the last whole step.
+struct StoppedInStep : std::exception {
+  const char* what() const noexcept override { return "stopped on request"; }
+};
+
 class Executable {
  public:
   /// `compiled` must outlive it. `fetches` as for step_ports().
@@ -119,7 +125,7 @@ class Executable {
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
   /// The mean over the steps after the first, which warms up, of the local chip whose steps took longest. Nothing where
-  /// the backend cannot tell, and before a second step.
+  /// the backend cannot tell, before a second step, and after a step that did not end.
   virtual std::optional<StepParts> step_parts() const { return std::nullopt; }
   /// Seconds spent per op since load, over all chips, when profiling is on.
   virtual std::vector<std::pair<std::string, double>> op_seconds() const { return {}; }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct LoadOptions {
   std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
   /// Makes the world of the run, where chips are not a plugin's; programs were compiled for the same.
   collectives::Transport transport = collectives::inproc_transport();
+  /// Called on the threads of chips before each micro-step, by backends that run them one by one; true: run_step() ends
+  /// with StoppedInStep. What runs a step as one program does not call it.
+  std::function<bool()> should_stop_in_step = {};
   std::vector<int64_t> limits = {};       // bytes by chip, 0: none of its own; empty: none at all
   Faults faults = {};                     // allocations that are to fail
   std::vector<std::string> fetches = {};  // outputs to keep for fetch(), besides the metrics

@@ -12,6 +12,7 @@ NativeExecutable::NativeExecutable(const compile::Compiled& compiled, const Load
     : Executable(compiled, options.fetches),
       backend_(std::move(backend)),
       faults_(options.faults),
+      should_stop_(options.should_stop_in_step),
       threads_(backend_.world->local_chips(), [this](int64_t chip, const std::string& what) {
         backend_.world->abort(chip, what);  // so that nobody waits for it
       }) {
@@ -39,7 +40,9 @@ void NativeExecutable::run_step(StepMode mode) {
   counters_.executions += 1;
   counters_.host_syncs += 1;
   const auto start = std::chrono::steady_clock::now();
+  is_in_step_ = true;
   threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
+  is_in_step_ = false;
   if (step > 0) {
     warm_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return;
@@ -50,7 +53,7 @@ void NativeExecutable::run_step(StepMode mode) {
 void NativeExecutable::abort(const std::string& reason) { backend_.world->abort(local_chips().front(), reason); }
 
 std::optional<StepParts> NativeExecutable::step_parts() const {
-  if (steps_ < 2) return std::nullopt;
+  if (steps_ < 2 || is_in_step_) return std::nullopt;
   const auto slowest =
       std::ranges::max_element(chips_, {}, [](const auto& numbered) { return numbered.second->parts().seconds(); });
   const StepParts& all = slowest->second->parts();
@@ -64,7 +67,9 @@ std::optional<StepParts> NativeExecutable::step_parts() const {
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
   const Fault moment{.chip = chip, .cls = memory::OomClass::runtime, .step = step};
-  for (size_t action = 0; action < compiled().programs_of(chip).step.size(); ++action) {
+  const compile::StagePrograms& programs = compiled().programs_of(chip);
+  for (size_t action = 0; action < programs.step.size(); ++action) {
+    if (!programs.is_update(programs.step[action])) stop_if_requested();
     if (is_injected_at(faults_, moment)) {
       at(chip).run_half(action);  // others already wait for this chip then
       fail_if_injected(moment);
@@ -72,6 +77,11 @@ void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
     at(chip).run(action, mode);
   }
   at(chip).drain();
+}
+
+// Never before the update: the gradients of all micro-steps are there, and its step is soon whole.
+void NativeExecutable::stop_if_requested() const {
+  if (should_stop_ && should_stop_()) throw StoppedInStep();
 }
 
 std::vector<std::pair<std::string, double>> NativeExecutable::op_seconds() const {

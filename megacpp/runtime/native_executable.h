@@ -55,12 +55,15 @@ class NativeExecutable : public Executable {
   NativeChip& at(int64_t chip) const { return *chips_.at(chip); }
   void fail_if_injected(const Fault& moment) const;
   void run_chip(int64_t chip, int64_t step, StepMode mode);
+  void stop_if_requested() const;
   void count_upload(size_t bytes);
   void count_download(size_t bytes) const;
 
   NativeBackend backend_;
   Faults faults_;
+  std::function<bool()> should_stop_;                     // asked before every micro-step; may be empty
   int64_t steps_ = 0;                                     // run so far
+  bool is_in_step_ = false;                               // stays true after a step that did not end
   double warm_seconds_ = 0;                               // in all of these but the first
   mutable Counters counters_;                             // changed by the host's thread only
   std::map<int64_t, std::unique_ptr<NativeChip>> chips_;  // by local chip

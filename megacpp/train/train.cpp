@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -44,10 +45,12 @@ class Trainer {
       state_.stage<int32_t>("batch.positions", micro, positions);
   }
 
-  void run(int64_t step) {
+  /// False where it was stopped in the step, which then counts for nothing.
+  bool run(int64_t step) {
+    const auto start = std::chrono::steady_clock::now();
     if (first_ < 0) {
       first_ = step;
-      start_ = std::chrono::steady_clock::now();
+      start_ = start;
     }
     for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) {
       draw(step, micro);
@@ -58,14 +61,20 @@ class Trainer {
     }
     stage_scalar("lr", static_cast<float>(learning_rate(step)));
     stage_scalar("step", static_cast<float>(step + 1));
-    run_step(step);
+    try {
+      run_step(step);
+    } catch (const runtime::StoppedInStep&) {
+      stopped_ = start;
+    }
+    return !stopped_;
   }
 
-  /// Of the step that ran last. Waits for it, and ends the time since the report before.
+  /// Of the last whole step. Waits for it, and ends the time since the report before.
   StepReport report(int64_t step) {
     StepReport report{.step = step, .learning_rate = learning_rate(step), .steps = step - first_ + 1};
-    if (reports_here()) fetch_metrics(report);
-    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (reports_here() && !stopped_) fetch_metrics(report);
+    const auto end = stopped_.value_or(std::chrono::steady_clock::now());
+    report.seconds = std::chrono::duration<double>(end - start_).count();
     report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     first_ = -1;
     return report;
@@ -161,6 +170,8 @@ class Trainer {
   std::vector<int32_t> in_time_;                 // one tensor of tokens, before it is put into the stored order
   int64_t first_ = -1;                           // step since the last report; -1: none yet
   std::chrono::steady_clock::time_point start_;  // of that step
+  /// The start of a step that was stopped: its micro-steps have overwritten metrics of the step before.
+  std::optional<std::chrono::steady_clock::time_point> stopped_;
 };
 
 }  // namespace
@@ -190,7 +201,7 @@ std::vector<StepReport> train(const Training& training, const Options& options) 
   int64_t step = 0;
   for (; step < schedule.steps; ++step) {
     if (options.should_stop && options.should_stop()) break;
-    trainer.run(step);
+    if (!trainer.run(step)) break;
     if (is_logged(schedule, step)) log(step);
   }
   if (step > 0 && (reports.empty() || reports.back().step + 1 != step)) log(step - 1);

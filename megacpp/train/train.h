@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop over all chips of a run: stages the micro-batches of a step and runs it, step after step. Metrics
 // are fetched where they are logged (train.log_every), so that between two logs the host never waits for a device. It
-// reads only the recipe's run section; what the model is stands in the compiled programs. Stops between steps on
-// request, and with E1302 when a fetched loss is not finite.
+// reads only the recipe's run section; what the model is stands in the compiled programs. Stops on request, between
+// steps and where the run ends a step early (runtime::StoppedInStep), and with E1302 when a fetched loss is not finite.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace megacpp::train {
 data::BatchOptions batch_options(const recipe::Recipe& recipe);
 
 /// The metrics of one step that is logged, and the time of all steps since the log before it. Metrics are absent where
-/// another process has the chip that makes them.
+/// another process has the chip that makes them, and where a later step that was stopped has overwritten them.
 struct StepReport {
   int64_t step = 0;                          // from 0
   std::optional<double> loss = {};           // mean over micro-steps
@@ -59,7 +59,7 @@ bool is_logged(const recipe::Train& train, int64_t step);
 int64_t steps_in(const std::vector<StepReport>& reports);
 
 /// Runs recipe.train.steps steps; returns a report of each step that is logged. A run that is stopped between two logs
-/// ends with one of its last step. Between logs nothing is allocated after the first step.
+/// ends with one of its last whole step. Between logs nothing is allocated after the first step.
 std::vector<StepReport> train(const Training& training, const Options& options = {});
 
 }  // namespace megacpp::train

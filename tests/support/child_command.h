@@ -42,8 +42,16 @@ inline pid_t start(const ChildCommand& command, const std::string& out, const st
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0644);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT, 0644);
+  posix_spawnattr_t attributes;  // a test that runs in the background has interrupts ignored, and hands that on
+  ::posix_spawnattr_init(&attributes);
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&stops, signal);
+  ::posix_spawnattr_setsigdefault(&attributes, &stops);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0)
     throw std::filesystem::filesystem_error("posix_spawn", argv[0], std::error_code(error, std::generic_category()));

@@ -2,8 +2,9 @@
 // The contract of docs/errors.md, judged from outside: how a command ended and what it left on stdout and stderr. A
 // command ends by itself, in time and with a documented status. One that fails says one error on stderr: its code and
 // title, where, got, wanted and next, in this order and none of them empty, in valid UTF-8; the status is that of the
-// code's class. With --json stdout is one JSON object either way, and says the same error under "error". Errors of
-// class internal keep no contract: they are defects. Needs no test framework, so that fuzz targets can use it too.
+// code's class. With --json stdout is one JSON object either way, and says the same error under "error"; only a command
+// that a signal stopped at once may leave it empty. Errors of class internal keep no contract: they are defects. Needs
+// no test framework, so that fuzz targets can use it too.
 #pragma once
 
 #include <array>
@@ -152,7 +153,8 @@ inline std::vector<std::string> breaches_of(const Ending& ending) {
     if (code && ending.status != base::exit_status(base::class_of(*code)))
       breaches.push_back("status " + std::to_string(ending.status) + " is not that of " + error->code);
   }
-  if (ending.json) judge_json(ending, error, breaches);
+  const bool stopped_at_once = ending.status == base::kInterruptedStatus && ending.out.empty();
+  if (ending.json && !stopped_at_once) judge_json(ending, error, breaches);
   return breaches;
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training that is stopped from outside: by the signals of terminals and schedulers, and killed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/file.h"
+#include "megacpp/cli/json.h"
+#include "tests/support/child_command.h"
+#include "tests/support/command_line.h"
+#include "tests/support/environment.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using testing_support::Ending;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Whether the program has reached main(): before, a signal ends any process.
+bool handles_signals(pid_t pid) {
+  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
+  const std::string label = "SigCgt:";
+  const uint64_t caught = std::stoull(status.substr(status.find(label) + label.size()), nullptr, 16);
+  return (caught >> (SIGHUP - 1) & 1) != 0;  // the last that main() takes over
+}
+
+class StopTest : public testing::Test {
+ protected:
+  /// Trains for ever, and sends the signals, one behind the other, when stderr has said `mark`; without one, when
+  /// main() has begun.
+  Ending stopped(std::vector<std::string> settings, const std::string& mark, const std::vector<int>& signals) {
+    settings.insert(settings.begin(), {"train.steps=100000", "train.log_every=1", "train.batch=2", "train.sequence=16",
+                                       "model.depth=2", "train.threads=1"});
+    const std::string err = (folder_ / "err").string();
+    base::write_file_atomically(err, "");
+    const std::vector<std::string> words = testing_support::on_recipe("train", "nam52-tiny.yaml", settings, {"--json"});
+    const auto send = [&](pid_t pid) {
+      const auto is_ready = [&] { return mark.empty() ? handles_signals(pid) : has(base::read_file(err), mark); };
+      for (int i = 0; i < 30'000 && !is_ready(); ++i) std::this_thread::sleep_for(milliseconds(2));
+      sent_ = std::chrono::steady_clock::now();
+      for (const int signal : signals) ::kill(pid, signal);
+    };
+    Ending ending = testing_support::run_child({.words = words, .err = err, .once_started = send});
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - sent_).count();
+    ending.err = base::read_file(err);
+    const bool killed = std::ranges::count(signals, SIGKILL) > 0;
+    if (!killed) testing_support::expect_contract(words, ending);
+    return ending;
+  }
+
+  const testing_support::TemporaryFolder folder_;
+  const testing_support::Variable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+  std::chrono::steady_clock::time_point sent_;
+  double seconds_ = 0;  // from the signals to the end
+};
+
+TEST_F(StopTest, InterruptTerminateAndHangUpStopTrainingWithItsSummary) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Ending ending = stopped({}, "step     2/100000", {signal});
+    EXPECT_EQ(ending.status, base::kInterruptedStatus) << signal << "\n" << ending.err;
+    EXPECT_TRUE(has(ending.err, "stopped after ")) << ending.err;
+    EXPECT_GE(Json::parse(ending.out)["losses"].size(), 2u) << ending.out;
+  }
+}
+
+TEST_F(StopTest, BeforeStepZeroACommandStopsAtOnce) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Ending ending = stopped({"model.depth=400"}, "", {signal});
+    EXPECT_EQ(ending.status, base::kInterruptedStatus) << signal << "\n" << ending.err;
+    EXPECT_FALSE(has(ending.err, "step ")) << ending.err;
+    EXPECT_LT(seconds_, 10);
+  }
+}
+
+// Step 1 has 1000 micro-steps; it does not end.
+TEST_F(StopTest, AmongManyMicroStepsTheFirstSignalStopsAfterOneOfThem) {
+  const Ending ending = stopped({"train.micro_steps=1000"}, "step     1/100000", {SIGINT});
+  EXPECT_EQ(ending.status, base::kInterruptedStatus);
+  EXPECT_TRUE(has(ending.err, "stopped after 1 steps")) << ending.err;
+  EXPECT_EQ(Json::parse(ending.out)["losses"].size(), 1u) << ending.out;
+  EXPECT_LT(seconds_, 10);
+}
+
+TEST_F(StopTest, ASecondSignalStopsAtOnce) {
+  const Ending ending =
+      stopped({"train.micro_steps=4", "train.batch=32", "train.sequence=256"}, "step     1/100000", {SIGINT, SIGTERM});
+  EXPECT_EQ(ending.status, base::kInterruptedStatus);
+  EXPECT_FALSE(has(ending.err, "stopped after")) << ending.err;
+  EXPECT_EQ(ending.out, "");
+  EXPECT_LT(seconds_, 5);
+}
+
+TEST_F(StopTest, SettingsThatPassedStepZeroAreRememberedWhenTheLaunchIsKilled) {
+  const std::vector<std::string> settings = {"hardware.fail_allocation=[chip 0 step 0]"};
+  const Ending killed = stopped(settings, "step     2/100000", {SIGKILL});
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_TRUE(has(killed.err, "all chips go down together")) << killed.err;
+  const Ending next = stopped(settings, "step     1/100000", {SIGTERM});
+  EXPECT_TRUE(has(next.err, "starting there")) << next.err;
+  EXPECT_FALSE(has(next.err, "all chips go down together")) << next.err;
+}
+
+}  // namespace
+}  // namespace megacpp::cli
