@@ -37,12 +37,14 @@ Json counters_json(const runtime::Counters& counters) {
 
 Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-// The parts of a step and, as `other`, what none of them explains: the host's own work between steps included.
+// The parts of a step as the executable measured them. What it counts as `other` ends with the step on its chips; here
+// the clock of the run counts, which also has the host's own work between steps.
 std::optional<runtime::StepParts> measured_parts(const TrainedRun& trained) {
   std::optional<runtime::StepParts> parts = trained.run.step_parts();
   const std::optional<double> step = train::pace_of(trained.reports).step_seconds();
   if (!parts || !step) return std::nullopt;
-  parts->other += *step - parts->seconds();
+  const double explained = parts->seconds() - parts->other;
+  parts->other = std::max(0.0, *step - explained);
   return parts;
 }
 

@@ -35,6 +35,8 @@ Regime by_time(const StepTime& time) {
       return of(RegimeKind::communication, time.exposed);
     case StepPart::bubble:
       return of(RegimeKind::communication, time.bubble);
+    case StepPart::other:
+      return of(RegimeKind::host, time.other);
   }
   return {};
 }
@@ -42,8 +44,9 @@ Regime by_time(const StepTime& time) {
 }  // namespace
 
 std::string_view regime_name(RegimeKind kind) {
-  constexpr std::array<std::string_view, 5> kNames = {"enough work", "communication", "memory or context",
-                                                      "unstable compile or fallback", "not measured"};
+  constexpr std::array<std::string_view, 6> kNames = {
+      "enough work", "communication", "memory or context", "host or slower chips", "unstable compile or fallback",
+      "not measured"};
   return kNames[static_cast<size_t>(kind)];
 }
 

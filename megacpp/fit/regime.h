@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a plan or a run stands, in one of four words that say where to look first: chips have enough work, they wait
-// for each other, memory holds them back, or the program is not what it should be.
+// Where a plan or a run stands, in one of five words that say where to look first: chips have enough work, they wait
+// for each other or for the host, memory holds them back, or the program is not what it should be.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace megacpp::fit {
 
-enum class RegimeKind : uint8_t { enough_work, communication, memory_or_context, unstable, not_measured };
-/// "enough work", "communication", "memory or context", "unstable compile or fallback", "not measured"
+enum class RegimeKind : uint8_t { enough_work, communication, memory_or_context, host, unstable, not_measured };
+/// "enough work", "communication", "memory or context", "host or slower chips", "unstable compile or fallback",
+/// "not measured"
 std::string_view regime_name(RegimeKind kind);
 
 struct Regime {

@@ -11,7 +11,9 @@ std::string text(const StepTime& time, const RegimeFacts& facts = {}) { return t
 TEST(RegimeTest, TheLargestPartOfTheStepDecides) {
   EXPECT_EQ(text({.compute = 6, .memory = 4}), "enough work (arithmetic: 60% of the step)");
   EXPECT_EQ(text({.compute = 1, .memory = 3}), "memory or context (memory: 75% of the step)");
-  EXPECT_EQ(text({.compute = 3, .other = 7}), "enough work (arithmetic: 30% of the step)") << "what is not explained";
+  EXPECT_EQ(text({.compute = 25, .memory = 15, .other = 60}), "host or slower chips (other: 60% of the step)");
+  EXPECT_EQ(text({.compute = 5, .other = 5}), "enough work (arithmetic: 50% of the step)")
+      << "of equal parts the first";
   EXPECT_EQ(text({.compute = 1, .memory = 1, .exposed = 2}), "communication (links: 50% of the step)");
   EXPECT_EQ(text({.compute = 1, .exposed = 1, .bubble = 2}), "communication (pipeline bubble: 50% of the step)");
 }

@@ -46,6 +46,7 @@ std::string speed_advice(const StepTime& time, const plan::Plan& plan, const rec
     case StepPart::memory:
       return "Memory traffic sets the pace: give each chip more tokens (train.batch) so that every byte of weights "
              "serves more of them, or split less (layout.tensor_parallel).";
+    case StepPart::other:  // of measured runs only: a predicted step has none
     case StepPart::arithmetic:
       break;
   }

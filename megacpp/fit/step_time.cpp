@@ -171,12 +171,12 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
 }  // namespace
 
 std::string_view part_name(StepPart part) {
-  constexpr std::array<std::string_view, 4> kNames = {"arithmetic", "memory", "links", "pipeline bubble"};
+  constexpr std::array<std::string_view, 5> kNames = {"arithmetic", "memory", "links", "pipeline bubble", "other"};
   return kNames[static_cast<size_t>(part)];
 }
 
 StepPart StepTime::largest() const {
-  const std::array<double, 4> seconds = {compute, memory, exposed, bubble};  // as the parts are listed
+  const std::array<double, 5> seconds = {compute, memory, exposed, bubble, other};  // as the parts are listed
   return static_cast<StepPart>(std::ranges::max_element(seconds) - seconds.begin());
 }
 

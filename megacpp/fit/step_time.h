@@ -27,8 +27,8 @@ struct LinkTime {
   double bytes_per_second;  // of the link along these axes
 };
 
-enum class StepPart : uint8_t { arithmetic, memory, links, bubble };
-/// "arithmetic", "memory", "links", "pipeline bubble"
+enum class StepPart : uint8_t { arithmetic, memory, links, bubble, other };
+/// "arithmetic", "memory", "links", "pipeline bubble", "other"
 std::string_view part_name(StepPart part);
 
 struct StepTime {

@@ -62,7 +62,7 @@ std::optional<StepParts> NativeExecutable::step_parts() const {
                    .memory = all.memory / steps,
                    .links = all.links / steps,
                    .bubble = all.bubble / steps,
-                   .other = (warm_seconds_ - all.seconds()) / steps};
+                   .other = std::max(0.0, warm_seconds_ - all.seconds()) / steps};
 }
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
