@@ -144,6 +144,7 @@ std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder) {
 
 bool offers(const Recipe& requested, const plan::Changes& changes) {
   const std::vector<const Rung*> rungs = rungs_of(requested.ladder);
+  if (rungs.empty()) return changes.empty();
   const auto is_left_to_planning = [&](const std::string& key) {
     return std::ranges::any_of(recipe::recompute_letters(requested.model), [&](char letter) {
       return key == recipe::recompute_key(letter) &&

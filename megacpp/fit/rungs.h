@@ -38,7 +38,8 @@ std::span<const Rung> all_rungs();
 /// Of a validated recipe's ladder.rungs, in its order.
 std::vector<const Rung*> rungs_of(const recipe::Ladder& ladder);
 
-/// Whether rungs of the policy may make these changes, or planning: levels of recompute that are left to it.
+/// Whether rungs of the policy may make these changes, or planning below them: levels of recompute that are left to it.
+/// A policy without rungs answers no failure, so it offers no change at all.
 bool offers(const recipe::Recipe& requested, const plan::Changes& changes);
 /// Whether results with these changes cannot be compared with those requested.
 bool changes_experiment(const plan::Changes& changes);

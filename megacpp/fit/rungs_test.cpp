@@ -43,8 +43,9 @@ TEST(RungsTest, ThePolicySaysWhatMayBeChanged) {
   EXPECT_FALSE(offers(with_rungs("[zero, batch]"), sequence));
   EXPECT_FALSE(offers(with_rungs("[]"), batch));
   EXPECT_TRUE(offers(with_rungs("[]"), {}));
-  EXPECT_TRUE(offers(with_rungs("[]"), {{"train.recompute.E", "full"}})) << "it is left to planning";
-  EXPECT_FALSE(offers(with_rungs("[]"), {{"train.recompute.A", "full"}})) << "the recipe gives it";
+  EXPECT_FALSE(offers(with_rungs("[]"), {{"train.recompute.E", "full"}})) << "no rungs, no answer to a failure";
+  EXPECT_TRUE(offers(with_rungs("[batch]"), {{"train.recompute.E", "full"}})) << "it is left to planning";
+  EXPECT_FALSE(offers(with_rungs("[batch]"), {{"train.recompute.A", "full"}})) << "the recipe gives it";
   EXPECT_TRUE(changes_experiment(sequence));
   EXPECT_FALSE(changes_experiment(batch));
 }
