@@ -18,9 +18,11 @@ std::vector<BlockType> types_of(const Recipe& recipe, char family) {
   return types;
 }
 
-bool has_one_level(const Train& train) {
-  return std::ranges::all_of(blocks::all_blocks(), [&train](const blocks::BlockDef& def) {
-    return train.recompute.at(def.letter) == train.recompute.begin()->second;
+// `train.recompute: full` gives a level to every family, whether or not the model has it, and nobody named the key of
+// one that it lacks. Keys by letter leave families at the default.
+bool gives_levels_by_letter(const Train& train) {
+  return std::ranges::any_of(blocks::all_blocks(), [&train](const blocks::BlockDef& def) {
+    return train.recompute.at(def.letter) == Train{}.recompute.at(def.letter);
   });
 }
 
@@ -39,13 +41,15 @@ void add_lines(const blocks::BlockDef& family, std::vector<IgnoredKey>& lines) {
                        });
                      }});
   lines.push_back({.key = recompute_key(letter), .decides = absent, .applies = [is_absent](const Recipe& recipe) {
-                     return is_absent(recipe) && !has_one_level(recipe.train);
+                     return is_absent(recipe) && gives_levels_by_letter(recipe.train);
                    }});
   lines.push_back({.key = recompute_key(letter), .decides = given, .applies = [letter](const Recipe& recipe) {
                      const std::vector<BlockType> types = types_of(recipe, letter);
-                     return !types.empty() && std::ranges::all_of(types, [&recipe](const BlockType& type) {
+                     const auto has_its_own = [&recipe](const BlockType& type) {
                        return !type.is_familys_own() && recipe.train.recompute.contains(type.letter);
-                     });
+                     };
+                     return !types.empty() && std::ranges::all_of(types, has_its_own) &&
+                            gives_levels_by_letter(recipe.train);
                    }});
 }
 

@@ -44,6 +44,10 @@ TEST(UnusedModelKeysTest, LevelsOfRecomputeByLetter) {
   EXPECT_EQ(found_in({"train.recompute.E=full", "train.recompute.D=none"}),
             (Found{{"train.recompute.E", "every letter of family E in the pattern has its own"}}));
   EXPECT_EQ(found_in({"train.recompute=full"}), Found{}) << "one level for all letters";
+  EXPECT_EQ(found_in({"train.recompute=full", "train.recompute.A=none"}), Found{}) << "nobody gave R's";
+  EXPECT_EQ(found_in({"train.recompute=full", "train.recompute.D=none"}), Found{}) << "nobody gave E's";
+  EXPECT_EQ(found_in({"train.recompute.A=none", "train.recompute.R=full"}),
+            (Found{{"train.recompute.R", "the model has no block of family R (recurrent)"}}));
 }
 
 TEST(UnusedModelKeysTest, NoShippedRecipeHasOne) {
