@@ -93,6 +93,16 @@ std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit
   return found;
 }
 
+// A search takes minutes: what could not be run after it is refused before.
+void require_usable(const runtime::Backend& backend, const recipe::Recipe& recipe) {
+  const base::Decision usable = backend.usable(recipe);
+  MEGACPP_REQUIRE(static_cast<bool>(usable), E1505,
+                  {.where = "--confirm",
+                   .got = "backend " + backend.name + ", which cannot run here: " + usable.reason(),
+                   .wanted = "a backend that runs on this machine",
+                   .next = "leave --confirm out, set backend: cpu, or make it usable"});
+}
+
 void confirm(const Flags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
              FitAnswer& answer) {
   if (flags.confirm == 0) return;
@@ -191,6 +201,7 @@ int run_fit(const Flags& flags) {
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));
+  if (flags.confirm > 0 && assumptions.slice.chip.kind == hw::ChipKind::host) require_usable(backend, recipe);
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 

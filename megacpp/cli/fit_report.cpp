@@ -102,17 +102,21 @@ Json found_json(const Found& one) {
 
 std::string bytes_or_dash(const std::optional<int64_t>& bytes) { return bytes ? std::to_string(*bytes) : "-"; }
 
+std::string outcome_of(const launch::Confirmed& one) {
+  if (one.ran()) return "ran";
+  return one.error.empty() ? "out of memory: " + one.out_of_memory : "failed: " + one.error;
+}
+
 std::string confirmed_text(const FitAnswer& answer) {
   if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
   if (answer.confirmed.empty()) return {};
   TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off", "outcome"});
   for (const launch::Confirmed& one : answer.confirmed) {
     const std::optional<double> seconds = one.measured_seconds;
-    table.add({answer.search.found[one.found].layout, bytes_or_dash(one.planned_bytes),
-               bytes_or_dash(one.measured_bytes), human_seconds(one.predicted_seconds),
-               seconds ? human_seconds(*seconds) : "-",
-               seconds ? fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / *seconds - 1)) : "-",
-               one.out_of_memory.empty() ? "ran" : "out of memory: " + one.out_of_memory});
+    table.add(
+        {answer.search.found[one.found].layout, bytes_or_dash(one.planned_bytes), bytes_or_dash(one.measured_bytes),
+         human_seconds(one.predicted_seconds), seconds ? human_seconds(*seconds) : "-",
+         seconds ? fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / *seconds - 1)) : "-", outcome_of(one)});
   }
   return "\n" + table.to_text();
 }
@@ -258,7 +262,8 @@ Json fit_json(const FitAnswer& answer) {
                          {"measured_peak_bytes", bytes_or_null(one.measured_bytes)},
                          {"predicted_step_seconds", one.predicted_seconds},
                          {"measured_step_seconds", one.measured_seconds ? Json(*one.measured_seconds) : Json()},
-                         {"out_of_memory", one.out_of_memory}});
+                         {"out_of_memory", one.out_of_memory},
+                         {"error", one.error}});
   Json json = {{"name", answer.recipe.name},  {"hardware", answer.hardware},
                {"fits", search.fits()},       {"considered", search.considered},
                {"legal", search.variants},    {"compiled", search.found.size()},

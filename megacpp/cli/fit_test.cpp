@@ -201,6 +201,33 @@ TEST_F(FitCommandTest, AConfirmationThatRunsOutOfMemoryIsARowLikeAnyOther) {
   EXPECT_EQ(list["entries"][0]["outcome"], "fails");
 }
 
+TEST_F(FitCommandTest, AnyErrorOfAConfirmationIsARowAndTheTableStays) {
+  const std::vector<std::string> words = {"--hardware", "host:2", "--tries", "4",
+                                          "--confirm",  "1",      "--set",   "data.text=" + (folder_ / "no").string()};
+  const CommandResult text = fit(words);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("failed: E1101: "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("--set layout.data_parallel=2"), std::string::npos) << text.out;
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const Json json = Json::parse(fit(as_json).out);
+  EXPECT_TRUE(json["confirmed"][0]["error"].get<std::string>().starts_with("E1101")) << json["confirmed"];
+  EXPECT_TRUE(json["confirmed"][0]["measured_step_seconds"].is_null());
+}
+
+TEST_F(FitCommandTest, ABackendThatCannotRunHereIsRefusedBeforeTheSearch) {
+  const std::vector<std::string> words = {"--hardware", "host:2",      "--tries", "4",
+                                          "--set",      "backend=xla", "--set",   "xla.plugin=/no/such/plugin.so"};
+  EXPECT_EQ(fit(words).status, 0) << "a search needs no plugin";
+  std::vector<std::string> confirmed = words;
+  confirmed.insert(confirmed.end(), {"--confirm", "1"});
+  const CommandResult refused = fit(confirmed);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("error E1505"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("cannot run here"), std::string::npos) << refused.err;
+  EXPECT_TRUE(refused.out.empty()) << refused.out;
+}
+
 TEST_F(FitCommandTest, MistakesGetACodeAndTheNextStep) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"--hardware", "v6f:2x2"}, "E1601"},

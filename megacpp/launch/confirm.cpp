@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/confirm.h"
 
+#include "megacpp/base/error.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/oom_report.h"
@@ -45,6 +46,10 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
     catalog.use([&](catalog::Catalog& open) { remember_failure(open, estimate, 0, report); });
     confirmed.planned_bytes = estimate.fit.worst().planned;
     confirmed.out_of_memory = report.oom_class + (report.chip.empty() ? "" : ", " + report.chip);
+  } catch (const base::Error& failure) {
+    confirmed.planned_bytes = estimate.fit.worst().planned;
+    confirmed.error =
+        std::string(base::code_name(failure.code())) + ": " + failure.problem().where + ": " + failure.problem().got;
   }
   confirmed.predicted_seconds = candidate.time.seconds();
   return confirmed;

@@ -18,15 +18,18 @@ struct Confirmed {
   size_t found = 0;                            // index into LayoutSearch::found
   std::optional<int64_t> planned_bytes = {};   // absent where the backend does not know it
   double predicted_seconds = 0;                // of a step
-  std::optional<int64_t> measured_bytes = {};  // absent where memory ran out, as the next
+  std::optional<int64_t> measured_bytes = {};  // absent where it did not run, as the next
   std::optional<double> measured_seconds = {};
-  std::string out_of_memory = {};  // class of the failure and chip: "runtime allocation, chip 1: data 1"; empty: it ran
+  std::string out_of_memory = {};  // class of the failure and chip: "runtime allocation, chip 1: data 1"
+  std::string error = {};          // of any other failure, code and what was found: "E1101: data.text: no file"
+
+  bool ran() const { return out_of_memory.empty() && error.empty(); }
 };
 
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed
 
 /// Weights, data and steps as in a training run on the lane's backend; nothing is kept but what the catalog is told.
-/// Memory that runs out is an answer like any other.
+/// Memory that runs out is an answer like any other, and so is every other error of the run.
 Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& assumptions, UsersCatalog& catalog);
 
 }  // namespace megacpp::launch
