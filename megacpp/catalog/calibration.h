@@ -47,8 +47,6 @@ struct Correction {
   Errors before = {};                // of the predictions of these samples as they were made
   std::optional<Errors> after = {};  // of each, corrected by what the others teach; absent below two samples
 
-  /// That measured its samples.
-  size_t builds() const { return others.size() + (own_samples > 0 ? 1 : 0); }
   double factor_of(const std::string& part) const;
   double corrected(const std::vector<Part>& parts) const;
 };

@@ -59,7 +59,7 @@ class Catalog {
   /// measured last, with however many threads, else what any other build did.
   std::vector<Sample> samples(const std::string& lane, const std::string& quantity, const Build& own = {}) const;
   /// How to correct predictions that `own` makes for that lane.
-  Correction correction(const std::string& lane, const std::string& quantity, const Build& own = {}) const;
+  Correction correction(const std::string& lane, const std::string& quantity, const Build& own) const;
 
   /// Every lane and quantity that was measured, sorted.
   std::vector<std::pair<std::string, std::string>> measured_lanes() const;

@@ -188,8 +188,8 @@ TEST_F(CatalogTest, ACorrectionNeverLearnsFromTheLayoutItJudges) {
       correction_by_others(catalog_.samples("xla v6e", kPeakBytes, launch("judged").build), launch("judged"));
   EXPECT_EQ(correction.samples, 2U);
   EXPECT_NEAR(correction.corrected({{"weights", 10}}), 12, 0.05);
-  EXPECT_EQ(catalog_.correction("xla v6e", kPeakBytes).samples, 3U);
-  EXPECT_EQ(catalog_.correction("cpu", kPeakBytes).method, Method::none);
+  EXPECT_EQ(catalog_.correction("xla v6e", kPeakBytes, {}).samples, 3U);
+  EXPECT_EQ(catalog_.correction("cpu", kPeakBytes, {}).method, Method::none);
 }
 
 TEST_F(CatalogTest, AMeasurementOfNothingIsOurDefect) {

@@ -13,6 +13,8 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/launch/build.h"
+#include "megacpp/launch/entry_notes.h"
 
 namespace megacpp::cli {
 namespace {
@@ -50,6 +52,15 @@ catalog::Entry entry_or_refuse(const std::optional<catalog::Catalog>& catalog, c
   return *entry;
 }
 
+/// What launches of this program would call their own on that lane: a signature that it wrote here says so.
+catalog::Build own_build(const std::vector<catalog::Entry>& entries, const std::string& lane) {
+  const launch::ThisBuild here;
+  for (const catalog::Entry& entry : entries)
+    for (const catalog::Sample& sample : entry.samples)
+      if (sample.lane == lane && here.wrote(entry.signature)) return entry.signature.build;
+  return {.code_version = launch::code_version()};
+}
+
 int list(const CatalogFlags& flags) {
   const std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::read);
   std::vector<catalog::Entry> entries;
@@ -57,7 +68,7 @@ int list(const CatalogFlags& flags) {
   if (catalog) {
     entries = catalog->entries();
     for (const auto& [lane, quantity] : catalog->measured_lanes())
-      corrections.push_back({lane, quantity, catalog->correction(lane, quantity)});
+      corrections.push_back({lane, quantity, catalog->correction(lane, quantity, own_build(entries, lane))});
   }
   if (flags.json) {
     Json object = {{"catalog", flags.path().string()}};

@@ -75,10 +75,6 @@ std::string outcome_text(const Entry& entry) {
   return text;
 }
 
-std::string errors_text(const catalog::Errors& errors) {
-  return fmt::format("median {:.1f} %, worst {:.1f} %", 100 * errors.median, 100 * errors.worst);
-}
-
 std::string settings_text(const catalog::Start& start) {
   std::string text;
   for (const auto& [key, value] : start.settings) text += fmt::format(" {}={}", key, value);
@@ -140,8 +136,6 @@ Json json_of(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json json_of(const catalog::Errors& errors) { return Json{{"median", errors.median}, {"worst", errors.worst}}; }
-
 Json signature_json(const Entry& entry, const launch::ThisBuild& here) {
   const catalog::Signature& signature = entry.signature;
   return Json{{"id", entry.id},
@@ -197,19 +191,12 @@ Json json_of(const Sample& sample, double corrected) {
               {"corrected", corrected}};
 }
 
-Json json_of(const LaneCorrection& lane) {
-  const catalog::Correction& correction = lane.correction;
-  Json factors = Json::object();
-  for (const auto& [part, factor] : correction.factors) factors[part] = factor;
-  return Json{{"lane", lane.lane},
-              {"quantity", lane.quantity},
-              {"samples", correction.samples},
-              {"builds", correction.builds()},
-              {"method", catalog::method_name(correction.method)},
-              {"factor", correction.factor},
-              {"factors", factors},
-              {"error_before", json_of(correction.before)},
-              {"error_after", correction.after ? json_of(*correction.after) : Json()}};
+Json correction_json(const LaneCorrection& lane) {
+  Json json = to_json(lane), factors = Json::object();
+  for (const auto& [part, factor] : lane.correction.factors) factors[part] = factor;
+  json["factor"] = lane.correction.factor;
+  json["factors"] = factors;
+  return json;
 }
 
 }  // namespace
@@ -230,15 +217,8 @@ std::string list_text(const std::vector<Entry>& entries, const std::vector<LaneC
   }
   std::string text = table.to_text();
   if (has_notes) text += "* has notes: megacpp catalog show ID\n";
-  if (!corrections.empty()) text += "\nerror of predictions as made, and corrected by what the other layouts taught\n";
-  for (const LaneCorrection& lane : corrections) {
-    text += fmt::format("{}, {}, {} by {}: {}", lane.lane, lane.quantity,
-                        counted(static_cast<int64_t>(lane.correction.samples), "layout"),
-                        counted(static_cast<int64_t>(lane.correction.builds()), "build"),
-                        errors_text(lane.correction.before));
-    text += lane.correction.after ? fmt::format("; corrected {}\n", errors_text(*lane.correction.after)) : "\n";
-  }
-  return text;
+  const std::string corrected = to_text(corrections);
+  return text + (corrected.empty() ? "" : "\n" + corrected);
 }
 
 Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrection>& corrections) {
@@ -258,7 +238,7 @@ Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrecti
     row["error"] = json_of(peak.error());
     rows.push_back(std::move(row));
   }
-  for (const LaneCorrection& lane : corrections) lanes.push_back(json_of(lane));
+  for (const LaneCorrection& lane : corrections) lanes.push_back(correction_json(lane));
   return Json{{"entries", rows}, {"corrections", lanes}};
 }
 

@@ -8,6 +8,7 @@
 #include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/plain_user.h"
@@ -77,8 +78,9 @@ TEST_F(CatalogCommandTest, ListShowsWhatPeopleWant) {
   fill();
   const CommandResult result = run({"list"});
   EXPECT_EQ(result.status, 0) << result.err;
-  for (const char* part : {"when", "hardware", "predicted", "nam56r-1b", "v6e:4x4", "data=16 half", "fails (compile)",
-                           "start at rung 1", "+10.0 %", "xla v6e, peak bytes, 2 layouts by 1 build: median 20.0 %"})
+  for (const char* part :
+       {"when", "hardware", "predicted", "nam56r-1b", "v6e:4x4", "data=16 half", "fails (compile)", "start at rung 1",
+        "+10.0 %", "peak bytes corrected by 2 measurements of xla v6e (none of this build; 2 of 0.1.0)"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
@@ -95,7 +97,22 @@ TEST_F(CatalogCommandTest, ListAsJson) {
   EXPECT_EQ(list["entries"][1]["start_rung"], 1);
   EXPECT_TRUE(list["entries"][2]["outcome"].is_null());
   EXPECT_EQ(list["corrections"][0]["method"], "factor for each part");
-  EXPECT_NEAR(list["corrections"][0]["error_before"]["worst"].get<double>(), 0.2, 1e-12);
+  EXPECT_NEAR(list["corrections"][0]["error_as_planned"]["worst"].get<double>(), 0.2, 1e-12);
+}
+
+TEST_F(CatalogCommandTest, ListCorrectsAsALaunchOfThisBuildWould) {
+  fill();
+  catalog::Signature own = layout("data=8");
+  own.build.code_version = launch::code_version();
+  catalog::Catalog::open(file_).record_calibration({.signature = own,
+                                                    .at = "2026-11-15T17:00:00Z",
+                                                    .lane = "xla v6e",
+                                                    .quantity = catalog::kPeakBytes,
+                                                    .parts = {{"weights", 8e9}, {"temporaries", 2e9}},
+                                                    .measured = 12.5e9});
+  const CommandResult result = run({"list"});
+  EXPECT_NE(result.out.find("(1 of this build; 2 of 0.1.0)"), std::string::npos) << result.out;
+  EXPECT_EQ(Json::parse(run({"list", "--json"}).out)["corrections"][0]["samples_of_this_build"], 1);
 }
 
 TEST_F(CatalogCommandTest, ShowTellsTheWholeStory) {
