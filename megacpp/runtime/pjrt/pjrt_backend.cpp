@@ -80,6 +80,7 @@ class PjrtExecutable : public Executable {
         limits_(options.limits),
         faults_(options.faults),
         local_chips_(static_cast<size_t>(compiled.mesh.chips())),
+        awaited_(static_cast<size_t>(compiled.mesh.chips())),
         arguments_(static_cast<size_t>(compiled.mesh.chips())),
         results_(static_cast<size_t>(compiled.mesh.chips())) {
     std::iota(local_chips_.begin(), local_chips_.end(), int64_t{0});
@@ -192,14 +193,14 @@ class PjrtExecutable : public Executable {
     const Buffer& buffer = *results_[static_cast<size_t>(chip)][index];
     const size_t members = module_.results[index].stacked.size();
     if (members == 0) {
-      await([&] { buffer.to_host(values); });
+      await(chip, [&] { buffer.to_host(values); });
       return;
     }
     // [micro-steps, members, ...]: blocks are fetched one after the other, so the stack is copied to the host once.
     Bytes& stack = fetched_[{chip, index}];
     if (stack.empty()) {
       stack.resize(values.size() * members);
-      await([&] { buffer.to_host(stack); });
+      await(chip, [&] { buffer.to_host(stack); });
     }
     const size_t size = values.size() / output.actions.size();
     for (size_t micro = 0; micro < output.actions.size(); ++micro)
@@ -207,21 +208,23 @@ class PjrtExecutable : public Executable {
   }
 
  private:
-  // Devices run ahead of the host: what fails now may have failed in any step since the host last waited for one.
+  // Devices run ahead of the host, each on its own: what fails now may have failed in any step that the host has not
+  // seen the results of on every chip.
   template <typename Body>
   void in_pending_steps(const Body& body) const {
     try {
       body();
     } catch (const memory::OutOfMemory& error) {
-      throw error.in_steps(std::min(awaited_, steps_ - 1), steps_ - 1);
+      const int64_t awaited = std::ranges::min(awaited_);
+      throw error.in_steps(std::min(awaited, steps_ - 1), steps_ - 1);
     }
   }
 
-  // A copy to the host, after which every step so far has ended well.
+  // A copy to the host, after which every step so far has ended well on that chip.
   template <typename Copy>
-  void await(const Copy& copy) const {
+  void await(int64_t chip, const Copy& copy) const {
     in_pending_steps(copy);
-    awaited_ = steps_;
+    awaited_[static_cast<size_t>(chip)] = steps_;
   }
 
   // By the compiler's own account, since it and not our plan decides what a chip needs.
@@ -297,7 +300,7 @@ class PjrtExecutable : public Executable {
   Faults faults_;
   std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
   int64_t steps_ = 0;                                          // run so far
-  mutable int64_t awaited_ = 0;                                // of these, steps whose results the host has seen
+  mutable std::vector<int64_t> awaited_;                       // by chip: of these, whose results the host has seen
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
   std::vector<std::vector<HostCopy>> host_;                    // [chip][argument]: on its way to the device
   std::vector<std::vector<std::optional<Buffer>>> results_;    // [chip][result] of the last step; state has moved on
