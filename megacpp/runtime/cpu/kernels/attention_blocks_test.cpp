@@ -13,14 +13,15 @@ namespace {
 struct TileCase {
   std::string name;
   int64_t queries, keys, key_block;
-  ir::Attrs mask;
+  ops::AttentionMask mask;
 };
 
 void PrintTo(const TileCase& c, std::ostream* out) { *out << c.name; }
 
-ir::Attrs mask_of(int64_t causal, int64_t window, int64_t block = 0, int64_t local = 0, int64_t global = 0) {
-  return {{"causal", causal},      {"window", window},        {"sparse_block", block},
-          {"sparse_local", local}, {"sparse_global", global}, {"scale", 1.0}};
+ir::Attrs attrs_of(const ops::AttentionMask& mask) {
+  return {{"causal", int64_t{mask.causal}},      {"window", mask.window},
+          {"sparse_block", mask.sparse_block},   {"sparse_local", mask.sparse_local},
+          {"sparse_global", mask.sparse_global}, {"scale", 1.0}};
 }
 
 class TilePlanTest : public testing::TestWithParam<TileCase> {
@@ -28,8 +29,9 @@ class TilePlanTest : public testing::TestWithParam<TileCase> {
   TilePlanTest() {
     const ops::Types types = {{ir::DType::f32, {1, GetParam().queries, 2, 4}},
                               {ir::DType::f32, {1, GetParam().keys, 1, 4}}};
-    const AttentionSizes sizes({types, types, GetParam().mask});
-    plan_ = std::make_unique<TilePlan>(GetParam().mask, sizes, GetParam().key_block);
+    const ir::Attrs attrs = attrs_of(GetParam().mask);
+    const AttentionSizes sizes({types, types, attrs});
+    plan_ = std::make_unique<TilePlan>(attrs, sizes, GetParam().key_block);
   }
 
   // The tile's visible keys from the first to the last, and whether all pairs in between are visible.
@@ -68,7 +70,7 @@ class TilePlanTest : public testing::TestWithParam<TileCase> {
     return blocks;
   }
 
-  ops::AttentionMask mask_ = ops::AttentionMask::from(GetParam().mask);
+  ops::AttentionMask mask_ = GetParam().mask;
   std::unique_ptr<TilePlan> plan_;
 };
 
@@ -99,21 +101,30 @@ TEST_P(TilePlanTest, QueryBlocksWithMostPairsInTheirTilesComeFirst) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(plan_->query_blocks()[i].begin, expected[i].begin) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, TilePlanTest,
-                         testing::Values(TileCase{"none", 200, 300, 64, mask_of(0, 0)},
-                                         TileCase{"causal", 330, 330, 64, mask_of(1, 0)},
-                                         TileCase{"causal_more_keys", 130, 400, 64, mask_of(1, 0)},
-                                         TileCase{"causal_more_queries", 400, 130, 64, mask_of(1, 0)},
-                                         TileCase{"window", 330, 330, 64, mask_of(1, 70)},
-                                         TileCase{"narrow_window", 330, 200, 64, mask_of(1, 1)},
-                                         TileCase{"window_both_ways", 330, 330, 64, mask_of(0, 90)},
-                                         TileCase{"sparse", 600, 600, 64, mask_of(1, 0, 24, 3, 2)},
-                                         TileCase{"sparse_both_ways", 600, 600, 64, mask_of(0, 0, 24, 3, 2)},
-                                         TileCase{"sparse_window", 600, 600, 64, mask_of(1, 100, 24, 3, 2)},
-                                         TileCase{"sparse_local_only", 600, 600, 64, mask_of(1, 0, 40, 1, 0)},
-                                         TileCase{"sparse_global_only", 600, 600, 64, mask_of(1, 0, 40, 0, 2)},
-                                         TileCase{"sparse_wide_blocks", 600, 600, 64, mask_of(1, 0, 200, 1, 1)}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Masks, TilePlanTest,
+    testing::Values(
+        TileCase{"none", 200, 300, 64, {}}, TileCase{"causal", 330, 330, 64, {.causal = true}},
+        TileCase{"causal_more_keys", 130, 400, 64, {.causal = true}},
+        TileCase{"causal_more_queries", 400, 130, 64, {.causal = true}},
+        TileCase{"window", 330, 330, 64, {.causal = true, .window = 70}},
+        TileCase{"narrow_window", 330, 200, 64, {.causal = true, .window = 1}},
+        TileCase{"window_both_ways", 330, 330, 64, {.window = 90}},
+        TileCase{"sparse", 600, 600, 64, {.causal = true, .sparse_block = 24, .sparse_local = 3, .sparse_global = 2}},
+        TileCase{"sparse_both_ways", 600, 600, 64, {.sparse_block = 24, .sparse_local = 3, .sparse_global = 2}},
+        TileCase{"sparse_window",
+                 600,
+                 600,
+                 64,
+                 {.causal = true, .window = 100, .sparse_block = 24, .sparse_local = 3, .sparse_global = 2}},
+        TileCase{"sparse_local_only", 600, 600, 64, {.causal = true, .sparse_block = 40, .sparse_local = 1}},
+        TileCase{"sparse_global_only", 600, 600, 64, {.causal = true, .sparse_block = 40, .sparse_global = 2}},
+        TileCase{"sparse_wide_blocks",
+                 600,
+                 600,
+                 64,
+                 {.causal = true, .sparse_block = 200, .sparse_local = 1, .sparse_global = 1}}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace megacpp::runtime::cpu
