@@ -28,9 +28,6 @@ TEST(OracleTest, AllElseIsAFinding) {
   EXPECT_NE(finding_of([](Bytes) { MEGACPP_CHECK(false) << "a bug"; }).find("defect"), std::string::npos);
   EXPECT_EQ(finding_of([](Bytes) { require(false, "it holds"); }), "it holds");
   EXPECT_NE(
-      finding_of([](Bytes) { base::raise(base::Code::E1003, {.where = "x", .got = "0", .wanted = "1"}); }).find("next"),
-      std::string::npos);
-  EXPECT_NE(
       finding_of([](Bytes) { base::raise(base::Code::E1003, {.got = "0", .wanted = "1", .next = "n"}); }).find("where"),
       std::string::npos);
   EXPECT_NE(
