@@ -25,24 +25,24 @@ const CodeRecord& record(Code code) { return kCodes.at(static_cast<size_t>(code)
 
 std::string message(Code code, const Problem& problem) {
   std::string text = std::string(code_name(code)) + " " + std::string(code_title(code));
-  const auto add = [&text](std::string_view label, const std::string& part) {
-    if (!part.empty()) text += std::string("\n  ") + std::string(label) + part;
-  };
-  add("where:  ", problem.where);
-  add("got:    ", problem.got);
-  add("wanted: ", problem.wanted);
-  add("next:   ", problem.next);
+  text += "\n  where:  " + problem.where;
+  text += "\n  got:    " + problem.got;
+  text += "\n  wanted: " + problem.wanted;
+  text += "\n  next:   " + problem.next;
   return text;
 }
 
-/// Parts come from arguments and files, with whatever bytes these hold. Where the next step is the same for every error
-/// of a code, its documentation has it.
+/// Parts come from arguments and files, with whatever bytes these hold. What is the same for every error of a code, its
+/// title and its documentation have.
 Problem complete(Code code, const Problem& problem) {
-  return {.where = printable(problem.where),
-          .got = printable(problem.got),
-          .wanted = printable(problem.wanted),
-          .next = problem.next.empty() ? "see " + std::string(code_name(code)) + " in docs/errors.md"
-                                       : printable(problem.next)};
+  const auto part = [](const std::string& text, const std::string& otherwise) {
+    return text.empty() ? otherwise : printable(text);
+  };
+  const std::string section = std::string(code_name(code)) + " in docs/errors.md";
+  return {.where = part(problem.where, "megacpp"),
+          .got = part(problem.got, std::string(code_title(code))),
+          .wanted = part(problem.wanted, "what stands under " + section),
+          .next = part(problem.next, "see " + section)};
 }
 
 }  // namespace

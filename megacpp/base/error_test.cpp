@@ -21,6 +21,14 @@ TEST(ErrorTest, PartsArePrintableAndTheNextStepIsNeverEmpty) {
   EXPECT_NE(std::string(error.what()).find("where:  a\\x00b\n  got:    \\xff\n"), std::string::npos) << error.what();
 }
 
+TEST(ErrorTest, NoPartIsEmpty) {
+  const Problem problem = Error(Code::E1001, {}).problem();
+  EXPECT_EQ(problem.where, "megacpp");
+  EXPECT_EQ(problem.got, "unknown recipe key");
+  EXPECT_EQ(problem.wanted, "what stands under E1001 in docs/errors.md");
+  EXPECT_EQ(problem.next, "see E1001 in docs/errors.md");
+}
+
 TEST(ErrorTest, EveryClassHasItsOwnExitStatus) {
   EXPECT_EQ(exit_status(ErrorClass::user), 2);
   EXPECT_EQ(exit_status(ErrorClass::does_not_fit), 3);

@@ -29,7 +29,7 @@ OutOfMemory OutOfMemory::in_steps(int64_t first, int64_t last) const {
 
 OutOfMemory OutOfMemory::running(const std::string& subject) const {
   base::Problem named = problem();
-  named.where += (named.where.empty() ? "" : ", running ") + subject;
+  named.where += ", running " + subject;
   return {code(), std::move(named), facts_};
 }
 

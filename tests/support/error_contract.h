@@ -96,8 +96,12 @@ inline void judge_parts(const PrintedError& error, Breaches& breaches) {
     breaches.push_back("the title of " + error.code + " is '" + error.title + "'");
   if (base::class_of(*code) == base::ErrorClass::internal)
     breaches.push_back(error.code + " is a defect: " + error.parts[0] + ": " + error.parts[1]);
+  // What stands in for a part that nobody wrote says nothing; a next step may be the documentation's.
+  const base::Problem unsaid = base::Error(*code, {}).problem();
+  const std::array<std::string, kErrorParts.size()> stand_ins = {unsaid.where, unsaid.got, unsaid.wanted, ""};
   for (size_t part = 0; part < kErrorParts.size(); ++part)
-    if (error.parts[part].empty()) breaches.push_back(error.code + " has no '" + std::string(kErrorParts[part]) + "'");
+    if (error.parts[part].empty() || error.parts[part] == stand_ins[part])
+      breaches.push_back(error.code + " has no '" + std::string(kErrorParts[part]) + "'");
 }
 
 inline void judge_json(const Ending& ending, const std::optional<PrintedError>& error, Breaches& breaches) {

@@ -43,13 +43,13 @@ TEST(ChildProcessTest, AnErrorOfOursIsThrownHere) {
   const base::Problem problem = problem_of(Code::E2002, [] {
     run_in_child(
         []() -> std::string {
-          base::raise(Code::E2002, {.where = "chip 3", .got = "33: G", .wanted = "", .next = "shard more"});
+          base::raise(Code::E2002, {.where = "chip 3", .got = "33: G", .wanted = "less", .next = "shard more"});
         },
         10s);
   });
   EXPECT_EQ(problem.where, "chip 3");
   EXPECT_EQ(problem.got, "33: G");
-  EXPECT_EQ(problem.wanted, "");
+  EXPECT_EQ(problem.wanted, "less");
   EXPECT_EQ(problem.next, "shard more");
 }
 
