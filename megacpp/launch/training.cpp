@@ -10,15 +10,10 @@
 namespace megacpp::launch {
 namespace {
 
-ProgramCounts programs_made(const runtime::Executable& run) {
+ProgramCounts program_counts(const runtime::Executable& run) {
   const runtime::Counters counters = run.counters();
-  ProgramCounts made{.cache_hits = counters.cache_hits};
-  for (const auto& [cause, count] : counters.compiles) made.compiles += count;
-  return made;
+  return {.compiles = counters.programs_made() - counters.cache_hits, .cache_hits = counters.cache_hits};
 }
-
-// A program from a cache is allocated for like one that was compiled.
-int64_t total(const ProgramCounts& programs) { return programs.compiles + programs.cache_hits; }
 
 // Thrown through the steps of a process whose own memory sufficed.
 struct RanOutElsewhere {};
@@ -49,7 +44,7 @@ class Attempt {
 
   bool window_contains(const memory::OomFacts& failure) const {
     const runtime::Executable* const run = trained_.started.run.get();
-    return window_.contains(failure, run != nullptr ? total(programs_made(*run)) : 0);
+    return window_.contains(failure, run != nullptr ? run->programs_made() : 0);
   }
 
   /// No other process waits for the chips of this one, and their memory is free.
@@ -68,10 +63,11 @@ class Attempt {
     return agree_to_stop();
   }
 
+  // A program from a cache is allocated for like one that was compiled.
   void end_step() {
-    const ProgramCounts made = programs_made(*trained_.started.run);
-    if (window_.phase() == LadderWindow::Phase::first_step) made_by_first_step_ = made;
-    window_.end_step(total(made));
+    const runtime::Executable& run = *trained_.started.run;
+    if (window_.phase() == LadderWindow::Phase::first_step) made_by_first_step_ = program_counts(run);
+    window_.end_step(run.programs_made());
   }
 
   bool agree_to_stop() {
@@ -92,7 +88,7 @@ class Attempt {
 
   void count_late_programs() {
     if (window_.phase() < LadderWindow::Phase::steady) return;  // step 0 did not end
-    const ProgramCounts made = programs_made(*trained_.started.run);
+    const ProgramCounts made = program_counts(*trained_.started.run);
     trained_.late_programs = {.compiles = made.compiles - made_by_first_step_.compiles,
                               .cache_hits = made.cache_hits - made_by_first_step_.cache_hits};
   }

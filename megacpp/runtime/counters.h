@@ -21,6 +21,13 @@ struct Counters {
   Transfers host_to_device;
   Transfers device_to_host;
   int64_t host_syncs = 0;  // times the host waited for a device
+
+  /// Compiled or taken from a cache.
+  int64_t programs_made() const {
+    int64_t made = cache_hits;
+    for (const auto& [cause, count] : compiles) made += count;
+    return made;
+  }
 };
 
 }  // namespace megacpp::runtime

@@ -108,8 +108,8 @@ class Executable {
   /// here or where the host next waits; the run is over then. Memory that runs out is memory::OutOfMemory.
   virtual void run_step(StepMode mode) = 0;
 
-  /// Ends the run on all processes, for one that cannot go on: whoever waits for its chips, or will, gets E3101.
-  /// Without effect where every chip is local.
+  /// Ends the run on all processes, this one included, for a process that cannot go on: whoever waits for its chips,
+  /// or will, gets E3101. Without effect on a backend whose chips wait for each other outside a transport.
   virtual void abort(const std::string& /*reason*/) {}
 
   /// Waits for the device. The output as the last step left it: one chip's part for each micro-step, one behind the
@@ -124,6 +124,8 @@ class Executable {
   virtual std::string path() const = 0;
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
+  /// As Counters::programs_made(). Asked after every step: allocates nothing.
+  virtual int64_t programs_made() const = 0;
   /// The mean over the steps after the first, which warms up, of the local chip whose steps took longest. Nothing where
   /// the backend cannot tell, before a second step, and after a step that did not end.
   virtual std::optional<StepParts> step_parts() const { return std::nullopt; }

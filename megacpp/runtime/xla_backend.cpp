@@ -153,7 +153,7 @@ std::vector<recipe::IgnoredKey> ignores() {
           {.key = "layout.bucket_bytes", .decides = combines},
           {.key = "layout.policy", .decides = combines, .applies = policy_only_combines},
           {.key = "train.threads", .decides = "the plugin starts its own threads"},
-          {.key = "train.wait_limit", .decides = "the plugin waits for its devices itself"},
+          {.key = "train.wait_limit", .decides = "one process runs all devices, and the plugin waits for them itself"},
           {.key = "xla.attention",
            .decides = "only the cuda plugin has a fused call, in the program of one chip",
            .applies = has_no_fused_attention},

@@ -50,6 +50,7 @@ class ReferenceExecutable : public runtime::Executable {
   runtime::ChipMemory memory(int64_t) const override { return {}; }
   std::string path() const override { return "reference"; }
   runtime::Counters counters() const override { return counters_; }
+  int64_t programs_made() const override { return counters_.programs_made(); }
 
  protected:
   void put_state(const compile::StateTensor& tensor, int64_t, std::span<const std::byte> part) override {

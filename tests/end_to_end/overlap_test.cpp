@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "megacpp/launch/training.h"
 #include "megacpp/ops/collective_start.h"
 #include "tests/end_to_end/heap_count.h"
 #include "tests/end_to_end/training_run.h"
@@ -60,17 +61,21 @@ TEST_P(OverlapTest, RunningNeverAllocates) {
   EXPECT_EQ(testing_support::heap_allocations(), before);
 }
 
-// Drawing batches and handing every chip its part included.
+// A whole launch: drawing batches, handing every chip its part, and what is asked between steps included.
 TEST_P(OverlapTest, BetweenLogsTrainingNeverAllocates) {
-  TrainingRun run(GetParam().layout);
-  run.recipe().train.steps = 6;
-  run.recipe().train.log_every = 5;
-  std::vector<int64_t> before_step(6);
-  size_t step = 0;
-  run.train({.should_stop = [&] {
-    before_step[step++] = testing_support::heap_allocations();
-    return false;
-  }});
+  recipe::Recipe recipe = testing_support::small_training_recipe(GetParam().layout);
+  recipe.train.steps = 6;
+  recipe.train.log_every = 5;
+  recipe.train.threads = 1;
+  launch::Launch launch(recipe, {.none = true});
+  launch.prepare();
+  std::vector<int64_t> before_step;
+  before_step.reserve(8);
+  launch::run_training(launch, testing_support::small_corpus(), {.should_stop = [&] {
+                         before_step.push_back(testing_support::heap_allocations());
+                         return false;
+                       }});
+  ASSERT_GE(before_step.size(), 6U);
   EXPECT_EQ(before_step[5], before_step[2]) << "steps 2 to 4";
 }
 

@@ -19,13 +19,19 @@ recipe::Recipe small_training_recipe(const recipe::Layout& layout) {
   return recipe;
 }
 
+data::TextCorpus small_corpus() {
+  data::TextCorpus corpus;
+  corpus.document_begins = {0};
+  for (size_t i = 0; i < 4096; ++i) corpus.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
+  return corpus;
+}
+
 TrainingRun::TrainingRun(const recipe::Layout& layout, const collectives::Transport& transport,
                          const std::vector<int64_t>& limits)
     : recipe_(small_training_recipe(layout)),
       compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1, transport))),
-      executable_(runtime::cpu::load(compiled_, {.threads = 1, .transport = transport, .limits = limits})) {
-  corpus_.document_begins = {0};
-  for (size_t i = 0; i < 4096; ++i) corpus_.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
+      executable_(runtime::cpu::load(compiled_, {.threads = 1, .transport = transport, .limits = limits})),
+      corpus_(small_corpus()) {
   state().initialise_weights(7);
 }
 

@@ -19,6 +19,7 @@ namespace megacpp::testing_support {
 
 /// Four blocks of attention and feed-forward, three steps of two micro-steps, every step logged.
 recipe::Recipe small_training_recipe(const recipe::Layout& layout);
+data::TextCorpus small_corpus();
 
 class TrainingRun {
  public:

@@ -136,6 +136,7 @@ class OtherRun : public runtime::Executable {
   runtime::ChipMemory memory(int64_t) const override { return {}; }
   std::string path() const override { return "other"; }
   runtime::Counters counters() const override { return {}; }
+  int64_t programs_made() const override { return 0; }
 
  private:
   void put_state(const compile::StateTensor&, int64_t, std::span<const std::byte>) override {}

@@ -91,5 +91,6 @@ std::optional<DeviceMemory> Client::memory(size_t device) const {
 }
 
 Counters Client::counters() const { return state_->counters(); }
+int64_t Client::programs_made() const { return state_->programs_made(); }
 
 }  // namespace megacpp::runtime::pjrt

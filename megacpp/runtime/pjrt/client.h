@@ -50,6 +50,7 @@ class Client {
   std::optional<DeviceMemory> memory(size_t device) const;
 
   Counters counters() const;
+  int64_t programs_made() const;  // as counters() has it, without a copy of them
 
   const std::shared_ptr<ClientState>& state() const { return state_; }
 

@@ -28,6 +28,10 @@ struct ClientState {
     const std::lock_guard lock(mutex_);
     return counters_;
   }
+  int64_t programs_made() const {
+    const std::lock_guard lock(mutex_);
+    return counters_.programs_made();
+  }
 
  private:
   mutable std::mutex mutex_;

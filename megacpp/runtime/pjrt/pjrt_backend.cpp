@@ -132,6 +132,7 @@ class PjrtExecutable : public Executable {
 
   std::string path() const override { return plugin_.file().filename().string() + ", " + plugin_.identity(); }
   Counters counters() const override { return client_.counters(); }
+  int64_t programs_made() const override { return client_.programs_made(); }
 
  protected:
   void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) override {
