@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/agreement.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -33,29 +35,51 @@ ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& re
   return options;
 }
 
+std::unique_ptr<collectives::World> make_world(const collectives::Transport& transport, const recipe::Recipe& recipe,
+                                               std::chrono::milliseconds wait_limit) {
+  return transport.make({.chips = recipe::chips_of(recipe.layout), .wait_limit = wait_limit});
+}
+
+constexpr std::chrono::hours kNoLimit(24 * 365);
+
+void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
+    fields.push_back(
+        {fmt::format("bytes per chip of stage {}", stage), std::to_string(compiled.stages[stage].memory.total_bytes)});
+}
+
 }  // namespace
 
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     : options_(with_free_memory(std::move(options), requested)),
-      world_(options_.transport.make({.chips = recipe::chips_of(requested.layout),
-                                      .wait_limit = std::chrono::seconds(requested.train.wait_limit)})) {
+      start_(make_world(options_.transport, requested, kNoLimit)),
+      steps_(make_world(options_.transport, requested, std::chrono::seconds(requested.train.wait_limit))) {
   together([&] {
     std::vector<Field> fields = fields_of(requested);
     const catalog::Build build = options_.build(requested);
     fields.push_back({"build", build.code_version});
     fields.push_back({"platform", build.platform});
-    world_->agree_same("recipe and build", fields);
+    world().agree_same("recipe and build", fields);
   });
 }
 
-int64_t Agreement::free_memory() { return world_->agree_min("free memory", options_.free_memory()); }
+int64_t Agreement::free_memory() { return world().agree_min("free memory", options_.free_memory()); }
+
+int64_t Agreement::chips_of_a_machine() {
+  std::map<std::string, int64_t> chips;  // by machine
+  for (const std::string& process : world().share("machine", fmt::format("{} {}", local_chips(), options_.machine()))) {
+    const size_t space = process.find(' ');
+    chips[process.substr(space + 1)] += std::stoll(process.substr(0, space));
+  }
+  return std::ranges::max_element(chips, {}, [](const auto& machine) { return machine.second; })->second;
+}
 
 std::string Agreement::from_coordinator(std::string_view subject, const std::function<std::string()>& make) {
-  return world_->share(subject, is_coordinator() ? make() : "").front();
+  return world().share(subject, is_coordinator() ? make() : "").front();
 }
 
 std::string Agreement::first_of(std::string_view subject, std::string_view own) {
-  for (std::string& text : world_->share(subject, own))
+  for (std::string& text : world().share(subject, own))
     if (!text.empty()) return std::move(text);
   return "";
 }
@@ -63,17 +87,34 @@ std::string Agreement::first_of(std::string_view subject, std::string_view own) 
 // Part of every step: one process needs no words.
 Status Agreement::agree_status(Status here) {
   if (is_alone()) return here;
-  return static_cast<Status>(-world_->agree_min("status of the run", -static_cast<int64_t>(here)));
+  const int64_t gravest = -world().agree_min("status of the run", -static_cast<int64_t>(here));
+  is_starting_ = false;
+  return static_cast<Status>(gravest);
 }
 
 void Agreement::same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate) {
+  is_starting_ = true;
   std::vector<Field> fields = fields_of(estimate.recipe);
   fields.push_back({"rung", std::to_string(rung)});
   fields.push_back({"changes", fit::to_text(changes)});
-  for (size_t stage = 0; stage < estimate.compiled.stages.size(); ++stage)
-    fields.push_back({fmt::format("bytes per chip of stage {}", stage),
-                      std::to_string(estimate.compiled.stages[stage].memory.total_bytes)});
-  world_->agree_same("plan", fields);
+  add_bytes(fields, estimate.compiled);
+  world().agree_same("plan", fields);
+}
+
+void Agreement::same_programs(const compile::Compiled& compiled, const std::vector<std::string>& without) {
+  std::vector<Field> fields = {
+      {"passes switched off", without.empty() ? "none" : fmt::format("{}", fmt::join(without, ", "))}};
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
+    for (size_t program = 0; program < compiled.stages[stage].programs.size(); ++program)
+      fields.push_back({fmt::format("nodes of program {} of stage {}", program, stage),
+                        std::to_string(compiled.stages[stage].programs[program].graph.nodes().size())});
+  add_bytes(fields, compiled);
+  world().agree_same("programs", fields);
+}
+
+void Agreement::abort(const std::string& reason) {
+  for (collectives::World* const world : {start_.get(), steps_.get()})
+    world->abort(world->local_chips().front(), reason);
 }
 
 }  // namespace megacpp::launch

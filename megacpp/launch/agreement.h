@@ -11,11 +11,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "megacpp/catalog/signature.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/build.h"
+#include "megacpp/launch/machine_identity.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -25,6 +27,7 @@ namespace megacpp::launch {
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
   std::function<int64_t()> free_memory = {};  // bytes of this process's machine; empty: as the backend finds it
+  std::function<std::string()> machine = machine_identity;
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
 };
 
@@ -43,15 +46,17 @@ class Agreement {
 
   const collectives::Transport& transport() const { return options_.transport; }
   /// Exactly one process is; it alone reads and writes the catalog.
-  bool is_coordinator() const { return world_->is_coordinator(); }
+  bool is_coordinator() const { return start_->is_coordinator(); }
 
   /// Whether there is no other process.
-  bool is_alone() const { return world_->has_all_chips(); }
+  bool is_alone() const { return start_->has_all_chips(); }
   /// The chips of this process.
-  int64_t local_chips() const { return static_cast<int64_t>(world_->local_chips().size()); }
+  int64_t local_chips() const { return static_cast<int64_t>(start_->local_chips().size()); }
+  /// Of all processes on one machine, whose memory they share; of the machine that has the most.
+  int64_t chips_of_a_machine();
   /// The least of all processes.
   int64_t free_memory();
-  int64_t least(std::string_view subject, int64_t value) { return world_->agree_min(subject, value); }
+  int64_t least(std::string_view subject, int64_t value) { return world().agree_min(subject, value); }
   /// What `make` gives on the coordinator; it is called there alone.
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);
   /// Of the first process whose text is not empty.
@@ -61,8 +66,10 @@ class Agreement {
   Status agree_status(Status here);
   /// E3103 where processes arrived at different rungs, recipes, or bytes per chip.
   void same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate);
+  /// E3103 where processes are about to load other programs: passes switched off, nodes, or bytes per chip.
+  void same_programs(const compile::Compiled& compiled, const std::vector<std::string>& without);
 
-  void abort(const std::string& reason) { world_->abort(world_->local_chips().front(), reason); }
+  void abort(const std::string& reason);
   /// Aborts when `decide` throws.
   template <typename Decide>
   auto together(const Decide& decide) {
@@ -75,8 +82,13 @@ class Agreement {
   }
 
  private:
+  collectives::World& world() { return is_starting_ ? *start_ : *steps_; }
+
   ProcessOptions options_;
-  std::unique_ptr<collectives::World> world_;  // to agree in; a run makes its own
+  // To agree in; a run makes its own.
+  std::unique_ptr<collectives::World> start_;  // without a limit on waits: others may still plan, compile or load
+  std::unique_ptr<collectives::World> steps_;  // train.wait_limit
+  bool is_starting_ = true;  // the same on all processes: from an estimate to the first status that all agree on
 };
 
 }  // namespace megacpp::launch

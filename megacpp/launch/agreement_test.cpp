@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/data/text_corpus.h"
@@ -38,8 +39,26 @@ class AgreementTest : public testing::Test {
     return Launch(recipe(), {.none = true}, no_log, {.free_memory = [free_memory] { return free_memory; }});
   }
 
+  /// Each process on a machine of its own.
   ProcessOptions options(size_t process, int64_t free_memory = kPlenty) {
-    return {.transport = processes_.transport(process), .free_memory = [free_memory] { return free_memory; }};
+    return {.transport = processes_.transport(process),
+            .free_memory = [free_memory] { return free_memory; },
+            .machine = [process] { return "machine " + std::to_string(process); }};
+  }
+
+  /// So few bytes that a launch by itself goes down the ladder.
+  static int64_t too_little() {
+    const auto rung_with = [](int64_t bytes) {
+      Launch launch = alone(bytes);
+      launch.prepare();
+      return launch.rung();
+    };
+    Launch whole = alone(kPlenty);
+    whole.prepare();
+    EXPECT_EQ(whole.rung(), 0u);
+    int64_t little = 8 * whole.estimate().fit.worst().needed();
+    while (rung_with(little) == 0) little = little * 9 / 10;
+    return little;
   }
 
   static data::TextCorpus corpus_of_license() {
@@ -62,17 +81,7 @@ class AgreementTest : public testing::Test {
 };
 
 TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {
-  Launch whole = alone(kPlenty);
-  whole.prepare();
-  ASSERT_EQ(whole.rung(), 0u);
-  // So little that a launch by itself goes down the ladder.
-  int64_t little = 8 * whole.estimate().fit.worst().needed();
-  const auto rung_with = [](int64_t bytes) {
-    Launch launch = alone(bytes);
-    launch.prepare();
-    return launch.rung();
-  };
-  while (rung_with(little) == 0) little = little * 9 / 10;
+  const int64_t little = too_little();
   Launch wanted = alone(little);
   wanted.prepare();
   // Each process has one of the two chips, and so half as much of them to hold.
@@ -82,6 +91,20 @@ TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {
     EXPECT_EQ(launch.rung(), wanted.rung());
     EXPECT_EQ(fit::to_text(launch.changes()), fit::to_text(wanted.changes()));
   });
+}
+
+TEST_F(AgreementTest, ProcessesOfOneMachineShareItsMemory) {
+  const int64_t little = too_little();
+  Launch wanted = alone(little);
+  wanted.prepare();
+  for (const bool is_shared : {true, false})
+    processes_.run([&](size_t process) {
+      ProcessOptions own = options(process, little);
+      if (is_shared) own.machine = machine_identity;
+      Launch launch(recipe(), {.none = true}, no_log, own);
+      launch.prepare();
+      EXPECT_EQ(launch.rung(), is_shared ? wanted.rung() : 0u);
+    });
 }
 
 TEST_F(AgreementTest, MemoryThatRunsOutOnOneProcessTakesAllDown) { expect_all_go_down("chip 1 step 0"); }
@@ -108,6 +131,30 @@ TEST_F(AgreementTest, AProcessThatIsDoneWithStepZeroLearnsThatAnotherRanOut) {
     }
     EXPECT_EQ(launch.rung(), 1u);
     EXPECT_LT(launch.estimate().fit.worst().needed(), needed);
+  });
+}
+
+// A process that goes down because another must says of what the other ran out, and when.
+TEST_F(AgreementTest, WhoFollowsDownKnowsTheClassAndStageOfTheFailure) {
+  const std::vector<std::string> nothing_fits = {"ladder.rungs=[]", "train.recompute=none"};
+  processes_.run([&](size_t process) {
+    Launch launch(recipe(nothing_fits), {.none = true}, no_log, options(process));
+    launch.prepare();
+    const memory::OutOfMemory failure(base::Code::E2003, {.where = "chip 1", .got = "the program cannot be loaded"},
+                                      {.cls = memory::OomClass::load, .stage = "loading", .place = "chip 1: data 1"});
+    try {
+      if (process == 1) launch.step_down(failure);
+      EXPECT_EQ(launch.agreement().agree_status(Status::going_on), Status::out_of_memory);
+      launch.follow_down();
+      FAIL() << "no rung was left";
+    } catch (const memory::OutOfMemory& error) {
+      EXPECT_EQ(error.code(), base::Code::E2003);
+      EXPECT_EQ(error.facts().cls, memory::OomClass::load);
+      EXPECT_EQ(error.facts().stage, "loading");
+      if (process == 0) {
+        EXPECT_EQ(error.problem().got, "chip 1: data 1 ran out of memory (E2003 program load)");
+      }
+    }
   });
 }
 
@@ -152,6 +199,46 @@ TEST_F(AgreementTest, PlansOfOtherBytesAreRefusedBeforeStepZero) {
     EXPECT_EQ(problem.where, "plan");
     EXPECT_NE(problem.got.find("process 1 (chips 1 to 1): bytes per chip of stage 0 "), std::string::npos)
         << problem.got;
+  });
+}
+
+// Programs of the run's own are compiled for the mesh that all agreed on, as those of the estimate are.
+TEST_F(AgreementTest, ProcessesTrainWithoutAPass) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    Launch launch(recipe(), {.none = true}, no_log, options(process));
+    launch.prepare();
+    const Trained trained = run_training(launch, corpus, {.start = {.without = {"fuse"}}});
+    EXPECT_NE(trained.started.own_programs, nullptr);
+    EXPECT_EQ(trained.reports.back().step, 1);
+  });
+}
+
+TEST_F(AgreementTest, DifferentPassesSwitchedOffAreRefusedBeforeLoading) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    TrainingOptions training;
+    if (process == 1) training.start.without = {"fuse"};
+    training.start.after_load = [](const auto&) { FAIL() << "loaded"; };
+    Launch launch(recipe(), {.none = true}, no_log, options(process));
+    launch.prepare();
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E3103, [&] { run_training(launch, corpus, training); });
+    EXPECT_EQ(problem.where, "programs");
+    EXPECT_NE(problem.got.find("passes switched off fuse"), std::string::npos) << problem.got;
+  });
+}
+
+TEST_F(AgreementTest, WhoHasLoadedWaitsLongerThanTheLimitForOneThatStillLoads) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    TrainingOptions training;
+    training.start.after_load = [process](const auto&) {
+      if (process == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+    };
+    Launch launch(recipe({"train.wait_limit=3"}), {.none = true}, no_log, options(process));
+    launch.prepare();
+    EXPECT_EQ(run_training(launch, corpus, training).reports.back().step, 1);
   });
 }
 
@@ -272,6 +359,23 @@ TEST_F(SharedCatalogTest, AFailureAfterTheWindowEndsAllAndIsRecordedOnce) {
   for (const catalog::Entry& entry : catalog::Catalog::open(file(0)).entries())
     for (const catalog::Outcome& outcome : entry.outcomes) failures += outcome.report.has_value();
   EXPECT_EQ(failures, 1U);
+}
+
+// The coordinator goes down for its own chip first, and then ends because of another's.
+TEST_F(SharedCatalogTest, AFailureElsewhereIsRecordedWithTheReductionsTried) {
+  const data::TextCorpus corpus = corpus_of_license();
+  processes_.run([&](size_t process) {
+    Launch launch(recipe({"train.steps=4", "hardware.fail_allocation=[chip 0 step 0, chip 1 step 2]"}),
+                  {.file = file(process).string()}, no_log, options(process));
+    launch.prepare();
+    EXPECT_THROW(run_training(launch, corpus), base::Error);
+  });
+  std::vector<catalog::OomReport> of_chip_1;
+  for (const catalog::Entry& entry : catalog::Catalog::open(file(0)).entries())
+    for (const catalog::Outcome& outcome : entry.outcomes)
+      if (outcome.report && outcome.report->chip.find("chip 1") == 0) of_chip_1.push_back(*outcome.report);
+  ASSERT_EQ(of_chip_1.size(), 1U);
+  EXPECT_FALSE(of_chip_1[0].reductions.empty());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "megacpp/launch/launch.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +18,6 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
@@ -26,14 +26,10 @@ namespace {
 
 using memory::human_bytes;
 
-constexpr const char* kAnotherProcess = "another process";  // the stage of a failure that is not this one's
-
 // Made of nothing that one process sees alone: all must come to the same plan. Rates are those of the coordinator's
 // machine, the least free memory of all counts, and so do the fewest threads of a chip.
 runtime::Machine agreed_machine(Agreement& agreement) {
-  return {.free_bytes = agreement.free_memory(),
-          .local_chips = -agreement.least("chips of a process", -agreement.local_chips()),
-          .rates = [&agreement] {
+  return {.free_bytes = agreement.free_memory(), .local_chips = agreement.chips_of_a_machine(), .rates = [&agreement] {
             return rates_of(agreement.from_coordinator("rates of the machine",
                                                        [] { return rates_text(runtime::cpu::host_rates()); }));
           }};
@@ -82,11 +78,40 @@ std::string started_text(const catalog::Remembered& known) {
 }
 
 // A reduction that was taken because it fits by estimate, and then failed when it ran.
-void note_failure(std::vector<fit::Attempt>& attempts, const memory::OomFacts& failure) {
+void note_failure(std::vector<fit::Attempt>& attempts, const catalog::OomReport& failure) {
   if (attempts.empty() || failure.stage == fit::kPlanningStage) return;
   std::string& reason = attempts.back().reason;
-  reason +=
-      fmt::format("{}ran out of memory when run: {}", reason.empty() ? "" : "; ", memory::oom_class_name(failure.cls));
+  reason += fmt::format("{}ran out of memory when run: {}", reason.empty() ? "" : "; ", failure.oom_class);
+}
+
+memory::OomClass class_of(const catalog::OomReport& report) {
+  constexpr std::array kClasses = {memory::OomClass::compile, memory::OomClass::load, memory::OomClass::runtime,
+                                   memory::OomClass::host};
+  const auto at = std::ranges::find(kClasses, report.oom_class, memory::oom_class_name);
+  MEGACPP_CHECK(at != kClasses.end()) << "no class of failures: " << report.oom_class;
+  return *at;
+}
+
+// What a process reads whose own memory sufficed.
+base::Problem problem_elsewhere(const recipe::Recipe& recipe, const catalog::OomReport& report) {
+  return {.where = recipe.name,
+          .got = fmt::format("{} ran out of memory ({} {})", report.chip.empty() ? "another process" : report.chip,
+                             report.code, report.oom_class),
+          .wanted = "memory that suffices on every process",
+          .next = "mend what the process of that chip reports"};
+}
+
+memory::OutOfMemory failure_elsewhere(const recipe::Recipe& recipe, const catalog::OomReport& report) {
+  const memory::OomClass cls = class_of(report);
+  return {memory::code_of(cls),
+          problem_elsewhere(recipe, report),
+          {.cls = cls,
+           .stage = report.stage,
+           .place = report.chip,
+           .step = report.step,
+           .first_step = report.first_step,
+           .wanted = report.wanted_bytes,
+           .limit = report.limit_bytes}};  // injected there, if at all: no fault fired here
 }
 
 }  // namespace
@@ -99,13 +124,13 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
         const CatalogChoice elsewhere{.none = true};
         return UsersCatalog(agreement_.is_coordinator() ? catalog : elsewhere, catalog::Access::write, log_);
       })),
+      mesh_(agreement_.together([&] { return agreed_mesh(requested_, agreement_); })),
       assumptions_(agreement_.together([&] { return agreed_assumptions(); })) {}
 
 fit::Assumptions Launch::agreed_assumptions() {
   const runtime::Backend& backend = runtime::backend_named(requested_.backend);
-  const runtime::TargetMesh mesh = agreed_mesh(requested_, agreement_);
   fit::Assumptions assumptions =
-      assumptions_for(requested_, backend.find_hardware(requested_, agreed_machine(agreement_)), catalog_, mesh);
+      assumptions_for(requested_, backend.find_hardware(requested_, agreed_machine(agreement_)), catalog_, mesh_);
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
@@ -190,36 +215,33 @@ void Launch::step_down(const memory::OutOfMemory& failure) {
   log_({"ladder", fmt::format("{} ({}): {}ran out of memory ({}): all chips go down together", recipe().name,
                               recipe().model.pattern, place, memory::oom_class_name(facts.cls))});
   if (agreement_.agree_status(Status::out_of_memory) == Status::failed)  // on another, which may not go down any more
-    give_up({failure, agreement_.together([&] { return share_report(&failure); }).value()}, "");
-  descend(failure, fit::ceiling_below(estimate_->fit.worst().needed(), facts));
+    give_up({failure, agreement_.together([&] { return share_report(&failure); })}, "");
+  descend(&failure);
 }
 
 void Launch::follow_down() {
   log_({"ladder", fmt::format("{} ({}): another process ran out of memory: all chips go down together", recipe().name,
                               recipe().model.pattern)});
-  descend({base::Code::E2004,
-           {.where = recipe().name,
-            .got = "memory ran out on another process",
-            .wanted = "memory that suffices on every process",
-            .next = "mend what the other process reports"},
-           {.cls = memory::OomClass::runtime, .stage = kAnotherProcess}},
-          {});
+  descend(nullptr);
 }
 
-std::optional<catalog::OomReport> Launch::share_report(const memory::OutOfMemory* own) {
+catalog::OomReport Launch::share_report(const memory::OutOfMemory* own) {
   const std::string text = agreement_.first_of("report of the failure",
                                                own != nullptr ? report_text(make_report(*estimate_, *own, {})) : "");
-  return text.empty() ? std::nullopt : std::optional(report_of(text));
+  MEGACPP_CHECK(!text.empty()) << "a process ran out of memory without a report";
+  return report_of(text);
 }
 
 // What failed on one process bounds all: the least ceiling counts.
-void Launch::descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling) {
+void Launch::descend(const memory::OutOfMemory* own) {
   agreement_.together([&] {
-    const bool is_own = failure.facts().stage != kAnotherProcess;
-    const std::optional<catalog::OomReport> report = share_report(is_own ? &failure : nullptr);
+    const catalog::OomReport report = share_report(own);
+    const memory::OutOfMemory failure = own != nullptr ? *own : failure_elsewhere(recipe(), report);
     drop_fired_fault(failure.facts());
+    fit::Ceiling ceiling;
+    if (own != nullptr) ceiling = fit::ceiling_below(estimate_->fit.worst().needed(), own->facts());
     ceiling.bytes = agreement_.least("ceiling", ceiling.bytes);
-    go_down({failure, report ? *report : make_report(*estimate_, failure, {})}, ceiling);
+    go_down({failure, report}, ceiling);
     agreement_.same_estimate(rung_, changes_, *estimate_);
   });
 }
@@ -234,21 +256,17 @@ void Launch::drop_fired_fault(const memory::OomFacts& failure) {
 }
 
 void Launch::end_with(const memory::OutOfMemory& failure) {
-  const std::optional<catalog::OomReport> report = agreement_.together([&] {
+  const catalog::OomReport report = agreement_.together([&] {
     agreement_.agree_status(Status::failed);
     return share_report(&failure);
   });
-  give_up({failure, report.value()}, "");
+  give_up({failure, report}, "");
 }
 
 void Launch::follow_end() {
-  const std::optional<catalog::OomReport> report = agreement_.together([&] { return share_report(nullptr); });
-  MEGACPP_CHECK(report.has_value()) << "a process ended the run without a report";
-  catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, *report); });
-  base::raise(base::Code::E3101, {.where = recipe().name,
-                                  .got = fmt::format("{} ran out of memory ({})", report->chip, report->code),
-                                  .wanted = "memory that suffices on every process",
-                                  .next = "mend what the process of that chip reports"});
+  const catalog::OomReport report = agreement_.together([&] { return share_report(nullptr); });
+  record_failure(report, "");
+  base::raise(base::Code::E3101, problem_elsewhere(recipe(), report));
 }
 
 void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
@@ -256,7 +274,7 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
     return fit::make_estimate(recipe, assumptions_, below);
   };
   fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
-  note_failure(attempts_, failure.error.facts());
+  note_failure(attempts_, failure.report);
   for (const fit::Attempt& attempt : path.attempts) {
     log_({"ladder", fit::to_text(attempt)});
     attempts_.push_back(attempt);
@@ -264,7 +282,7 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
   if (!path.found)
     give_up(failure, fmt::format("rung {} stop: nothing fits; the least is {} bytes{}", path.rung, path.least_needed,
                                  path.least_changes.empty() ? "" : " with " + fit::to_text(path.least_changes)));
-  record_failure(failure, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
+  record_failure(failure.report, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
   changes_ = plan::merged(without_levels_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);
   estimate_ = std::move(path.found);
@@ -276,15 +294,14 @@ void Launch::give_up(const Failure& failure, const std::string& ending) {
   report.reductions = reductions_of(attempts_);
   for (const std::string& line : lines_of(report)) log_({"memory", line});
   if (!ending.empty()) log_({"ladder", ending});
-  record_failure(failure, ending);
+  record_failure(failure.report, ending);
   const std::string subject = fit::subject_text(recipe());
   const memory::OutOfMemory& error = failure.error;
   const bool is_named = error.problem().where.find(subject) != std::string::npos;  // an estimate names it itself
   throw is_named ? error : error.running(subject);
 }
 
-void Launch::record_failure(const Failure& failure, const std::string& ending) {
-  catalog::OomReport report = failure.report;
+void Launch::record_failure(catalog::OomReport report, const std::string& ending) {
   report.reductions = reductions_of(attempts_);
   report.ending = ending;
   catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, report); });

@@ -18,6 +18,7 @@
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/executable.h"
 
 namespace megacpp::launch {
@@ -50,6 +51,8 @@ class Launch {
   [[noreturn]] void end_with(const memory::OutOfMemory& failure);
   [[noreturn]] void follow_end();
   Agreement& agreement() { return agreement_; }
+  /// What all programs of the launch are compiled for, the same on every process.
+  const runtime::TargetMesh& mesh() const { return mesh_; }
 
   /// Once step 0 has ended on all processes: where the next launch starts, however this one ends.
   void record_start();
@@ -66,21 +69,23 @@ class Launch {
   std::optional<catalog::Remembered> remembered_start();
   void start_where_remembered();
   void fit_by_estimate();
-  void descend(const memory::OutOfMemory& failure, fit::Ceiling ceiling);
+  /// `own`: as for share_report().
+  void descend(const memory::OutOfMemory* own);
   void take_remembered(const RememberedStart& remembered);
   void log_if_other_experiment() const;
-  /// That of the first process whose own memory ran out; nothing where none has.
-  std::optional<catalog::OomReport> share_report(const memory::OutOfMemory* own);
+  /// That of the first process whose memory ran out; `own`: what failed on this one, if it did.
+  catalog::OomReport share_report(const memory::OutOfMemory* own);
   void drop_fired_fault(const memory::OomFacts& failure);
   void go_down(const Failure& failure, const fit::Ceiling& ceiling);
   [[noreturn]] void give_up(const Failure& failure, const std::string& ending);
-  void record_failure(const Failure& failure, const std::string& ending);
+  void record_failure(catalog::OomReport report, const std::string& ending);
 
   recipe::Recipe requested_;
   Log log_;
   Agreement agreement_;
   UsersCatalog catalog_;                    // the coordinator's; none on other processes
-  fit::Assumptions assumptions_;            // the same for every rung: none changes how many chips there are
+  runtime::TargetMesh mesh_;                // the same for every rung: none changes how many chips there are
+  fit::Assumptions assumptions_;            // for every rung
   catalog::Signature requested_signature_;  // as first planned; with its faults: they teach nothing about others
   std::optional<fit::Estimate> estimate_;
   size_t rung_ = 0;

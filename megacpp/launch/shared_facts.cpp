@@ -15,18 +15,24 @@ Json parse(const std::string& text) { return base::parse_json(text, base::Code::
 
 Json json_of(const catalog::Signature& signature) {
   const catalog::Build& build = signature.build;
-  return {build.code_version, build.platform,       build.threads,    build.processor,    signature.hardware,
-          signature.model,    signature.model_hash, signature.layout, signature.features, signature.shape};
+  return {{"code_version", build.code_version}, {"platform", build.platform},
+          {"threads", build.threads},           {"processor", build.processor},
+          {"hardware", signature.hardware},     {"model", signature.model},
+          {"model_hash", signature.model_hash}, {"layout", signature.layout},
+          {"features", signature.features},     {"shape", signature.shape}};
 }
 
 catalog::Signature signature_of(const Json& json) {
-  return {.build = {.code_version = json.at(0), .platform = json.at(1), .threads = json.at(2), .processor = json.at(3)},
-          .hardware = json.at(4),
-          .model = json.at(5),
-          .model_hash = json.at(6),
-          .layout = json.at(7),
-          .features = json.at(8),
-          .shape = json.at(9)};
+  return {.build = {.code_version = json.at("code_version"),
+                    .platform = json.at("platform"),
+                    .threads = json.at("threads"),
+                    .processor = json.at("processor")},
+          .hardware = json.at("hardware"),
+          .model = json.at("model"),
+          .model_hash = json.at("model_hash"),
+          .layout = json.at("layout"),
+          .features = json.at("features"),
+          .shape = json.at("shape")};
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <exception>
 
-#include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/expert_shares.h"
 #include "megacpp/train/run_state.h"
@@ -12,17 +11,21 @@ namespace megacpp::launch {
 
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const recipe::Recipe& recipe = estimate.recipe;
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  const runtime::TargetMesh mesh =
+      options.mesh ? *options.mesh : runtime::mesh_here(recipe, estimate.plan.parallel.mesh.chips());
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
-  if (!runtime::backend_named(recipe.backend).estimates_with.empty() || !options.without.empty()) {
-    started.own_programs = std::make_unique<compile::Compiled>(compile::compile_training(
-        recipe, estimate.plan, runtime::target_for(recipe, estimate.plan.parallel.mesh), {.without = options.without}));
+  if (!backend.estimates_with.empty() || !options.without.empty()) {
+    runtime::require_supported(recipe);
+    started.own_programs = std::make_unique<compile::Compiled>(
+        compile::compile_training(recipe, estimate.plan, backend.target(recipe, mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();
   }
   if (options.before_load) options.before_load(*started.compiled);
   runtime::LoadOptions load = runtime::load_options(recipe, started.compiled->mesh.chips());
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
-  load.transport = options.transport;
+  load.transport = mesh.transport;
   load.should_stop_in_step = options.should_stop_in_step;
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "megacpp/collectives/transport.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/estimate.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/executable.h"
 
 namespace megacpp::launch {
@@ -20,7 +21,8 @@ struct StartOptions {
   std::vector<std::string> without = {};  // as compile::Options: passes to leave out, for debugging
   bool profile = false;                   // keep seconds by op
   int64_t trace_steps = 0;                // record when every node ran, in so many first steps
-  collectives::Transport transport = collectives::inproc_transport();
+  /// That the estimate was compiled for, and programs of the run's own are; nothing: all chips in this process.
+  std::optional<runtime::TargetMesh> mesh = {};
   std::function<bool()> should_stop_in_step = {};  // as runtime::LoadOptions
   std::function<void(const compile::Compiled&)> before_load = {};
   std::function<void(const runtime::Executable&)> after_load = {};

@@ -26,7 +26,11 @@ class Attempt {
 
   Trained run(const data::TextCorpus& corpus) {
     StartOptions own = options_.start;
-    own.transport = launch_.agreement().transport();
+    own.mesh = launch_.mesh();
+    own.before_load = [this](const compile::Compiled& compiled) {
+      launch_.agreement().same_programs(compiled, options_.start.without);
+      if (options_.start.before_load) options_.start.before_load(compiled);
+    };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
     trained_.started = start(launch_.estimate(), own);
     const data::Batches batches(corpus, train::batch_options(launch_.recipe()));

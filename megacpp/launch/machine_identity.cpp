@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/machine_identity.h"
+
+#include <fstream>
+
+#include "megacpp/runtime/fault_injection.h"
+
+namespace megacpp::launch {
+
+std::string machine_identity() {
+  std::string boot = "no boot id";
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot + " " + runtime::host_name();
+}
+
+}  // namespace megacpp::launch
