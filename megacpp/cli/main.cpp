@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -16,12 +17,33 @@ void fill_closed_streams() {
     if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+cpu_set_t processors;  // of this process, as it was started
+bool is_confined = false;
+
+// OpenBLAS starts a thread for each processor when it is loaded, and ends the process by SIGINT where the system has no
+// memory for one. None of them is ever used: one thread a call, and the threads are ours. It asks for the processors
+// before main(), so until then there is one.
+void confine_to_one_processor(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+  if (::sched_getaffinity(0, sizeof(processors), &processors) != 0) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &processors)) CPU_SET(i, &one);
+  is_confined = ::sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+// Runs before the constructors of all shared libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+                                                                             char**) = confine_to_one_processor;
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (is_confined) ::sched_setaffinity(0, sizeof(processors), &processors);
   fill_closed_streams();
   // A reader of stdout or stderr that left is an error of the write, as a full disk is: see cli/output.h.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that may not grow
   megacpp::base::handle_stop_signals();
   return megacpp::cli::run(argc, argv);
 }

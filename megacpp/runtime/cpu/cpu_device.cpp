@@ -14,7 +14,11 @@
 namespace megacpp::runtime::cpu {
 
 CpuDevice::CpuDevice(const Link& link, Options options)
-    : transport_(std::move(options.transport)), arena_(options.arena_bytes), pool_(options.threads), link_(link) {}
+    : transport_(std::move(options.transport)),
+      arena_(options.arena_bytes),
+      packing_(options.threads),
+      pool_(options.threads),
+      link_(link) {}
 
 std::byte* CpuDevice::reserve(size_t bytes) { return reserved_.emplace_back(bytes).data(); }
 

@@ -10,6 +10,7 @@
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/cpu/arena.h"
 #include "megacpp/runtime/cpu/link.h"
+#include "megacpp/runtime/cpu/packing_buffers.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -20,7 +21,8 @@ class CpuDevice : public ChipDevice {
     int threads = 1;
     collectives::Transport transport;  // asked how much workspace its calls want
   };
-  /// What `link` refers to must outlive the device. E2005 when the machine refuses the arena.
+  /// What `link` refers to must outlive the device. E2005 when the machine refuses the arena or the
+  /// buffers of products.
   CpuDevice(const Link& link, Options options);
 
   std::byte* at(int64_t offset) const override { return arena_.at(offset); }
@@ -37,6 +39,7 @@ class CpuDevice : public ChipDevice {
  private:
   collectives::Transport transport_;
   Arena arena_;
+  PackingBuffers packing_;
   base::ThreadPool pool_;
   Link link_;
   std::vector<std::vector<std::byte>> reserved_;

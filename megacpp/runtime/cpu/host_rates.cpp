@@ -14,6 +14,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/runtime/cpu/measure.h"
+#include "megacpp/runtime/cpu/packing_buffers.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"
 
@@ -88,6 +89,7 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
 }  // namespace
 
 hw::HostRates measure_host_rates() {
+  const PackingBuffers packing(available_threads());
   base::ThreadPool pool(available_threads());
   const ProductRates products = measure_products(pool);
   return {.matrix_flops = products.peak,

@@ -50,6 +50,27 @@ TEST(PluginFileTest, AFileThatIsNoLibraryKeepsTheLoadersWords) {
   EXPECT_NE(problem.got.find("ELF"), std::string::npos) << problem.got;
 }
 
+// The loader maps what the headers name, and would end this process with a SIGBUS.
+TEST(PluginFileTest, ALibraryThatWasCopiedInPartIsRefused) {
+  const std::string whole = base::read_file("/proc/self/exe");
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "megacpp_half_library.so";
+  for (const size_t bytes : {size_t{5}, size_t{40}, size_t{70}, size_t{4096}, whole.size() / 2}) {
+    base::write_file_atomically(file, std::string_view(whole).substr(0, bytes));
+    const base::Problem problem = problem_of(Code::E1502, [&] { Plugin::load(file); });
+    EXPECT_NE(problem.got.find("ends after " + std::to_string(bytes)), std::string::npos) << problem.got;
+  }
+}
+
+TEST_F(PluginTest, TheFirstMegabyteOfThePluginIsRefused) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "megacpp_half_plugin.so";
+  constexpr size_t kMegabyte = 1 << 20;
+  const base::MappedFile whole(MEGACPP_PJRT_CPU_PLUGIN);
+  const std::span<const std::byte> part = whole.bytes().first(kMegabyte);
+  base::write_file_atomically(file, std::span(&part, 1));
+  const base::Problem problem = problem_of(Code::E1502, [&] { Plugin::load(file); });
+  EXPECT_NE(problem.got.find("1048576 bytes"), std::string::npos) << problem.got;
+}
+
 TEST(PluginFileTest, ALibraryThatIsNoPluginIsRefused) {
   const base::Problem problem = problem_of(Code::E1502, [] { Plugin::load("/proc/self/exe"); });
   EXPECT_FALSE(problem.got.empty());
