@@ -10,6 +10,7 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/process_memory.h"
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
@@ -135,7 +136,9 @@ std::string train_text(const TrainedRun& trained) {
                                  first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
                                  rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
-  return text + "regime: " + to_text(regime_of(trained)) + "\n";
+  text += "regime: " + to_text(regime_of(trained)) + "\n";
+  if (const auto process = process_bytes(launch.estimate(), run)) text += to_text(*process);
+  return text;
 }
 
 Json train_json(const TrainedRun& trained) {
@@ -170,6 +173,7 @@ Json train_json(const TrainedRun& trained) {
                   {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
                   {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
                   {"chips", to_json(chips, compiled.mesh)},
+                  {"process", to_json(process_bytes(launch.estimate(), run))},
                   {"rung", static_cast<int64_t>(launch.rung())},
                   {"changes", fit::to_text(launch.changes())},
                   {"changes_experiment", launch.changes_experiment()},
