@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of faults and the table of commands that they are tried on. A fault draws its numbers from the case's own
+// random numbers, so that (seed, case) says all of it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace megacpp::faults {
+
+/// The same on every machine.
+class Draw {
+ public:
+  Draw(uint64_t seed, uint64_t number) : engine_(seed * 1'000'003 + number) {}
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+  template <typename List>
+  const auto& one_of(const List& list) {
+    return list[static_cast<size_t>(between(0, static_cast<int64_t>(list.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// What a fault does to a command.
+struct Injection {
+  std::string before = "exec";         // shell in front of it: limits, variables
+  std::string after = {};              // behind it: redirections
+  std::vector<int> signals = {};       // sent one behind the other
+  std::chrono::milliseconds pause{0};  // from main() to the first, and between them
+  int launches = 1;                    // of the same command at once
+  bool hides_stdout = false;           // what it prints cannot be judged
+  bool hides_stderr = false;
+};
+
+struct Fault {
+  std::string name;
+  std::string summary;
+  /// `folder` is the case's own, with its catalog.
+  Injection (*inject)(Draw& draw, const std::string& folder);
+  /// Whether this machine allows it; faults that it does not are left out, and named.
+  bool (*is_possible)() = [] { return true; };
+};
+
+const std::vector<Fault>& all_faults();
+
+struct Command {
+  std::string name;
+  std::string words;  // "@" is the case's folder
+  bool json = false;
+};
+
+const std::vector<Command>& all_commands();
+
+}  // namespace megacpp::faults
