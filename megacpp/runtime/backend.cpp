@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/recipe/chip_settings.h"
@@ -39,7 +41,7 @@ const std::vector<Backend>& all_backends() {
   return backends;
 }
 
-const Backend& backend_named(const std::string& name) {
+const Backend& backend_named(std::string_view name) {
   const auto at = std::ranges::find(all_backends(), name, &Backend::name);
   if (at != all_backends().end()) return *at;
   std::vector<std::string> names;
@@ -47,12 +49,12 @@ const Backend& backend_named(const std::string& name) {
   std::string list;
   for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
   base::raise(base::Code::E1003, {.where = "backend",
-                                  .got = "'" + name + "'",
+                                  .got = fmt::format("'{}'", name),
                                   .wanted = "one of " + list,
                                   .next = base::did_you_mean(name, names, "use one of these, or build with it")});
 }
 
-const Backend& backend_on(hw::ChipKind kind, const std::string& wanted, const std::vector<Backend>& backends) {
+const Backend& backend_on(hw::ChipKind kind, std::string_view wanted, const std::vector<Backend>& backends) {
   const auto runs_there = [kind](const Backend& backend) {
     return std::ranges::find(backend.runs_on, kind) != backend.runs_on.end();
   };

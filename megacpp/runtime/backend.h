@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/base/decision.h"
@@ -105,10 +106,10 @@ struct Backend {
 const std::vector<Backend>& all_backends();
 
 /// E1003 for a name that is none, with those there are.
-const Backend& backend_named(const std::string& name);
+const Backend& backend_named(std::string_view name);
 
 /// The one that runs on such chips: `wanted`, or else the first that does. E1505 where none does.
-const Backend& backend_on(hw::ChipKind kind, const std::string& wanted,
+const Backend& backend_on(hw::ChipKind kind, std::string_view wanted,
                           const std::vector<Backend>& backends = all_backends());
 
 /// recipe.train.threads, or all cores when it is 0.
