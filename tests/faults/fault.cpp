@@ -34,10 +34,11 @@ Injection full_stdout(Draw&, const std::string&) { return {.after = ">/dev/full"
 Injection full_stderr(Draw&, const std::string&) { return {.after = "2>/dev/full", .hides_stderr = true}; }
 Injection closed_stdout(Draw&, const std::string&) { return {.after = ">&-", .hides_stdout = true}; }
 
-// Blocks of 512 bytes, for every file that the command writes, its output included.
+// Blocks of 512 bytes, for every file that the command writes, its output included; messages fit in the least.
 Injection small_files(Draw& draw, const std::string&) {
-  return {.before = "ulimit -f " + text(draw.between(0, 1) == 0 ? draw.between(1, 8) : draw.between(8, 400)) + "; exec",
-          .hides_stdout = true};
+  return {
+      .before = "ulimit -f " + text(draw.between(0, 1) == 0 ? draw.between(8, 16) : draw.between(16, 400)) + "; exec",
+      .hides_stdout = true};
 }
 
 Injection small_disk(Draw& draw, const std::string& folder) {
