@@ -22,7 +22,7 @@ void read_all(const catalog::Catalog& catalog) {
   for (const catalog::Entry& entry : catalog.entries())
     require(catalog.entry(entry.id).has_value(), "entries are found by id");
   catalog.remembered(kSignature);
-  for (const auto& [lane, quantity] : catalog.measured_lanes()) catalog.correction(lane, quantity);
+  for (const auto& [lane, quantity] : catalog.measured_lanes()) catalog.correction(lane, quantity, {});
 }
 
 }  // namespace
