@@ -13,6 +13,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/cli/json.h"
 #include "tests/support/child_command.h"
+#include "tests/support/child_process.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
@@ -25,14 +26,6 @@ using testing_support::Ending;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Whether the program has reached main(): before, a signal ends any process.
-bool handles_signals(pid_t pid) {
-  const std::string status = base::read_file("/proc/" + std::to_string(pid) + "/status");
-  const std::string label = "SigCgt:";
-  const uint64_t caught = std::stoull(status.substr(status.find(label) + label.size()), nullptr, 16);
-  return (caught >> (SIGHUP - 1) & 1) != 0;  // the last that main() takes over
-}
-
 class StopTest : public testing::Test {
  protected:
   /// Trains for ever, and sends the signals, one behind the other, when stderr has said `mark`; without one, when
@@ -44,7 +37,10 @@ class StopTest : public testing::Test {
     base::write_file_atomically(err, "");
     const std::vector<std::string> words = testing_support::on_recipe("train", "nam52-tiny.yaml", settings, {"--json"});
     const auto send = [&](pid_t pid) {
-      const auto is_ready = [&] { return mark.empty() ? handles_signals(pid) : has(base::read_file(err), mark); };
+      // The last that main() takes over; before, a signal ends any process.
+      const auto is_ready = [&] {
+        return mark.empty() ? testing_support::handles_signal(pid, SIGHUP) : has(base::read_file(err), mark);
+      };
       for (int i = 0; i < 30'000 && !is_ready(); ++i) std::this_thread::sleep_for(milliseconds(2));
       sent_ = std::chrono::steady_clock::now();
       for (const int signal : signals) ::kill(pid, signal);

@@ -14,6 +14,7 @@
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
+#include "tests/end_to_end/training_run.h"
 #include "tests/support/hybrid_recipe.h"
 
 namespace megacpp {
@@ -50,13 +51,6 @@ recipe::Recipe recipe_of(const recipe::Layout& layout) {
   recipe.train.steps = 4;
   recipe.train.log_every = 1;
   return recipe;
-}
-
-data::TextCorpus some_text() {
-  data::TextCorpus corpus;
-  corpus.document_begins = {0};
-  for (size_t i = 0; i < 4096; ++i) corpus.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
-  return corpus;
 }
 
 int64_t running_threads() {
@@ -120,7 +114,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
 
   int64_t planned(int64_t chip) const { return compiled_.programs_of(chip).memory.total_bytes; }
 
-  data::TextCorpus corpus_ = some_text();
+  data::TextCorpus corpus_ = testing_support::small_corpus();
   recipe::Recipe recipe_;
   compile::Compiled compiled_;
   data::Batches batches_;

@@ -21,6 +21,23 @@ recipe::Recipe on_plugin(std::vector<std::string> overrides) {
   return small_recipe(overrides);
 }
 
+struct HostSyncs {
+  std::vector<train::StepReport> reports;
+  std::vector<int64_t> after_log, before_step;  // made until then
+};
+
+HostSyncs count_host_syncs(ContractRun& run) {
+  HostSyncs counted;
+  const auto syncs = [&] { return run.executable().counters().host_syncs; };
+  counted.reports = run.train({.after_log = [&](const train::StepReport&) { counted.after_log.push_back(syncs()); },
+                               .should_stop =
+                                   [&] {
+                                     counted.before_step.push_back(syncs());
+                                     return false;
+                                   }});
+  return counted;
+}
+
 // Four experts, so tight that some requests are dropped.
 std::vector<std::string> expert_overrides(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(),
@@ -36,14 +53,7 @@ TEST_F(XlaStepTest, KeepsTheContract) {
 
 TEST_F(XlaStepTest, BetweenTwoLogsTheHostNeverWaits) {
   ContractRun run(on_plugin({"train.steps=9", "train.log_every=4"}), xla_);
-  std::vector<int64_t> after_log, before_step;
-  const auto syncs = [&] { return run.executable().counters().host_syncs; };
-  const auto reports = run.train({.after_log = [&](const train::StepReport&) { after_log.push_back(syncs()); },
-                                  .should_stop =
-                                      [&] {
-                                        before_step.push_back(syncs());
-                                        return false;
-                                      }});
+  const auto [reports, after_log, before_step] = count_host_syncs(run);
   ASSERT_EQ(reports.size(), 3U);  // steps 0, 4, 8
   ASSERT_EQ(before_step.size(), 9U);
   for (size_t step = 1; step <= 4; ++step) EXPECT_EQ(before_step[step], after_log[0]) << "step " << step;
@@ -77,14 +87,7 @@ TEST_F(XlaStepTest, LossesFollowTheCpuBackend) {
 TEST_F(XlaStepTest, TheLoadOfExpertsIsFetchedOnceForAllBlocksOfALoop) {
   ContractRun run(on_plugin(expert_overrides({"model.depth=8", "train.steps=5", "train.log_every=4"})), xla_,
                   ContractRun::Fetches::experts);
-  std::vector<int64_t> after_log, before_step;
-  const auto syncs = [&] { return run.executable().counters().host_syncs; };
-  const auto reports = run.train({.after_log = [&](const train::StepReport&) { after_log.push_back(syncs()); },
-                                  .should_stop =
-                                      [&] {
-                                        before_step.push_back(syncs());
-                                        return false;
-                                      }});
+  const auto [reports, after_log, before_step] = count_host_syncs(run);
   ASSERT_EQ(reports.size(), 2U);  // steps 0, 4
   EXPECT_EQ(reports[1].experts.size(), 4U);
   for (size_t step = 1; step <= 4; ++step) EXPECT_EQ(before_step[step], after_log[0]) << "step " << step;
