@@ -16,6 +16,9 @@
   X(E1008, user,        "input file cannot be read")                                \
   X(E1101, user,        "training data is missing or empty")                        \
   X(E1102, user,        "token outside the vocabulary")                             \
+  X(E1111, user,        "tokenizer file is not valid")                              \
+  X(E1112, user,        "tokenizer part is not supported")                          \
+  X(E1113, user,        "pre-tokenizer expression fails")                           \
   X(E1201, user,        "file is not valid safetensors")                            \
   X(E1202, user,        "model class or config not supported")                      \
   X(E1203, user,        "tensor is missing or misshapen")                           \
