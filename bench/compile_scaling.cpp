@@ -3,54 +3,18 @@
 // the cost per block should stay the same. Prints a table, per-pass costs, and the ratio of the deepest to the
 // shallowest.
 // Usage: compile_scaling [recipe]     (default: bench/recipes/hybrid.yaml)
-#include <malloc.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <ctime>
-#include <new>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/heap_count.h"
 #include "bench/recipe_program.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
-
-namespace {
-
-std::atomic<int64_t> live_bytes{0};
-std::atomic<int64_t> peak_bytes{0};
-
-void* count_allocation(void* pointer) {
-  if (pointer == nullptr) throw std::bad_alloc();
-  const int64_t live = live_bytes += static_cast<int64_t>(malloc_usable_size(pointer));
-  int64_t peak = peak_bytes.load();
-  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
-  }
-  return pointer;
-}
-
-void release(void* pointer) {
-  if (pointer != nullptr) live_bytes -= static_cast<int64_t>(malloc_usable_size(pointer));
-  std::free(pointer);
-}
-
-}  // namespace
-
-// The other forms of new and delete call these.
-void* operator new(size_t bytes) { return count_allocation(std::malloc(bytes)); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  const size_t multiple = static_cast<size_t>(alignment);
-  return count_allocation(std::aligned_alloc(multiple, (bytes + multiple - 1) / multiple * multiple));
-}
-void operator delete(void* pointer) noexcept { release(pointer); }
-void operator delete(void* pointer, size_t) noexcept { release(pointer); }
-void operator delete(void* pointer, std::align_val_t) noexcept { release(pointer); }
-void operator delete(void* pointer, size_t, std::align_val_t) noexcept { release(pointer); }
 
 namespace megacpp {
 namespace {
@@ -77,15 +41,14 @@ size_t scheduled_nodes(const std::vector<compile::PassTime>& passes) {
 }
 
 Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& target) {
-  const int64_t before = live_bytes.load();
-  peak_bytes = before;
+  const bench::HeapCount heap;
   const std::clock_t start = std::clock();
   compile::Compiled compiled = compile::compile_training(recipe, target);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   return {.depth = recipe.model.depth,
           .nodes = scheduled_nodes(compiled.passes),
           .milliseconds = 1e3 * seconds,
-          .heap_bytes = peak_bytes.load() - before,
+          .heap_bytes = heap.peak_bytes(),
           .planned_bytes = compiled.largest().memory.total_bytes,
           .passes = std::move(compiled.passes)};
 }
