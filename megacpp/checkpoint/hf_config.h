@@ -17,7 +17,8 @@ struct HfModel {
   std::string cls;
   recipe::Model model;
   NameMap names;
-  bool lone_block = false;  // one mixer without embedding, norms and head; vocab is 0
+  HfNaming naming = HfNaming::in_memory;  // of `names`
+  bool lone_block = false;                // one mixer without embedding, norms and head; vocab is 0
 };
 
 HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming = HfNaming::in_memory);

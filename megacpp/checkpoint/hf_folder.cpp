@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/checkpoint/hf_folder.h"
 
+#include <map>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -15,33 +16,66 @@ base::Json read_json(const std::filesystem::path& path, base::Code code) {
   return base::parse_json(base::read_file(path), code, path.string());
 }
 
-/// The files an index names, each once. Only plain names are followed: an index must not lead out of its folder.
-std::set<std::string> indexed_files(const std::filesystem::path& index) {
-  const base::Json json = read_json(index, base::Code::E1201);
+using Index = std::map<std::string, std::string>;  // tensor to file
+
+/// Only plain names are followed: an index must not lead out of its folder.
+Index read_index(const std::filesystem::path& path) {
+  const base::Json json = read_json(path, base::Code::E1201);
   const base::Json* weights = base::find_member(json, "weight_map");
-  std::set<std::string> files;
+  Index index;
   bool sound = weights != nullptr && weights->is_object() && !weights->empty();
   if (sound) {
-    for (const base::Json& entry : *weights) {
+    for (const auto& [tensor, entry] : weights->items()) {
       const std::string* file = base::as_text(entry);
-      sound = sound && file != nullptr && std::filesystem::path(*file).filename() == *file;
-      if (sound) files.insert(*file);
+      sound = sound && file != nullptr && !file->empty() && std::filesystem::path(*file).filename() == *file;
+      if (sound) index[tensor] = *file;
     }
   }
   MEGACPP_REQUIRE(sound, E1201,
-                  {.where = index.string(),
+                  {.where = path.string(),
                    .got = "no usable weight_map",
                    .wanted = "tensor names with the file in this folder that holds each",
                    .next = "get the index file again"});
-  return files;
+  return index;
 }
 
-TensorMap read_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path index = folder / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index)) return read_tensors(SafetensorsFile(folder / "model.safetensors"));
+/// What a folder holds, under their names.
+struct Stored {
   TensorMap tensors;
-  for (const std::string& file : indexed_files(index)) tensors.merge(read_tensors(SafetensorsFile(folder / file)));
-  return tensors;
+  std::map<std::string, StoredType> types;
+};
+
+void add_file(const std::filesystem::path& path, Stored& stored) {
+  const SafetensorsFile file(path);
+  for (const StoredTensor& tensor : file.tensors()) {
+    const bool is_new = stored.types.emplace(tensor.name, tensor.type).second;
+    MEGACPP_REQUIRE(is_new, E1201,
+                    {.where = path.string() + " tensor " + tensor.name,
+                     .got = "a tensor that another file of the folder holds too",
+                     .wanted = "each tensor in one file",
+                     .next = "get the folder again"});
+  }
+  stored.tensors.merge(read_tensors(file));
+}
+
+Stored read_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path index_path = folder / "model.safetensors.index.json";
+  Stored stored;
+  if (!std::filesystem::exists(index_path)) {
+    add_file(folder / "model.safetensors", stored);
+    return stored;
+  }
+  const Index index = read_index(index_path);
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index) files.insert(file);
+  for (const std::string& file : files) add_file(folder / file, stored);
+  for (const auto& [tensor, file] : index)
+    MEGACPP_REQUIRE(stored.tensors.contains(tensor), E1203,
+                    {.where = "tensor " + tensor,
+                     .got = "nothing in " + (folder / file).string(),
+                     .wanted = "the tensor that the index places there",
+                     .next = "get the folder again"});
+  return stored;
 }
 
 HfNaming naming_of_all(const TensorMap& tensors) {
@@ -54,12 +88,18 @@ HfNaming naming_of_all(const TensorMap& tensors) {
 }  // namespace
 
 ImportedModel import_hf_folder(const std::filesystem::path& folder) {
-  const base::Json config = read_json(folder / "config.json", base::Code::E1202);
-  const TensorMap theirs = read_folder(folder);
-  ImportedModel imported;
-  imported.description = import_hf_config(hf_class_of(config), config, naming_of_all(theirs));
-  imported.tensors = import_tensors(imported.description.names, theirs);
+  ImportedModel imported{.config = base::read_file(folder / "config.json")};
+  const base::Json config = base::parse_json(imported.config, base::Code::E1202, (folder / "config.json").string());
+  Stored theirs = read_folder(folder);
+  imported.description = import_hf_config(hf_class_of(config), config, naming_of_all(theirs.tensors));
+  imported.tensors = import_tensors(imported.description.names, theirs.tensors);
+  imported.types = std::move(theirs.types);
   return imported;
+}
+
+HfModel import_hf_folder_config(const std::filesystem::path& folder) {
+  const base::Json config = read_json(folder / "config.json", base::Code::E1202);
+  return import_hf_config(hf_class_of(config), config);
 }
 
 }  // namespace megacpp::checkpoint

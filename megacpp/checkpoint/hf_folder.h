@@ -4,6 +4,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "megacpp/checkpoint/hf_config.h"
 
@@ -11,10 +13,15 @@ namespace megacpp::checkpoint {
 
 struct ImportedModel {
   HfModel description;
-  TensorMap tensors;  // under our names
+  TensorMap tensors;                             // under our names
+  std::string config;                            // text of config.json as published
+  std::map<std::string, StoredType> types = {};  // of their tensors, under their names
 };
 
 /// E1008 for unreadable files, E1201 to E1203 for unusable ones.
 ImportedModel import_hf_folder(const std::filesystem::path& folder);
+
+/// The model and names of a folder, from its config alone.
+HfModel import_hf_folder_config(const std::filesystem::path& folder);
 
 }  // namespace megacpp::checkpoint

@@ -56,10 +56,11 @@ void for_each_pair(const NamePiece& piece, const Copy& copy) {
   }
 }
 
-void refuse_strangers(const NameMap& map, const TensorMap& theirs) {
+/// E1203 for a tensor that no piece has on the given side.
+void refuse_strangers(const NameMap& map, const TensorMap& tensors, std::string NamePiece::*side) {
   std::set<std::string> known(map.ignored.begin(), map.ignored.end());
-  for (const NamePiece& piece : map.pieces) known.insert(piece.theirs);
-  for (const auto& [name, tensor] : theirs) {
+  for (const NamePiece& piece : map.pieces) known.insert(piece.*side);
+  for (const auto& [name, tensor] : tensors) {
     const bool is_rope_table = name.ends_with("inv_freq");  // recomputed from the config
     MEGACPP_REQUIRE(known.contains(name) || is_rope_table, E1203,
                     {.where = "tensor " + name,
@@ -72,7 +73,7 @@ void refuse_strangers(const NameMap& map, const TensorMap& theirs) {
 }  // namespace
 
 TensorMap import_tensors(const NameMap& map, const TensorMap& theirs) {
-  refuse_strangers(map, theirs);
+  refuse_strangers(map, theirs, &NamePiece::theirs);
   TensorMap ours;
   for (const NamePiece& piece : map.pieces) {
     const std::vector<float>& from = take(theirs, piece.theirs, piece.their_shape).data;
@@ -83,6 +84,7 @@ TensorMap import_tensors(const NameMap& map, const TensorMap& theirs) {
 }
 
 TensorMap export_tensors(const NameMap& map, const TensorMap& ours) {
+  refuse_strangers(map, ours, &NamePiece::ours);
   TensorMap theirs;
   for (const NamePiece& piece : map.pieces) {
     const std::vector<float>& from = take(ours, piece.ours, piece.our_shape).data;

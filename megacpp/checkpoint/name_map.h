@@ -42,7 +42,7 @@ struct NameMap {
 /// Ours from theirs. E1203 when a tensor is missing, misshapen, or has no place in the model.
 TensorMap import_tensors(const NameMap& map, const TensorMap& theirs);
 
-/// Theirs from ours. E1203 when a tensor of ours is missing or misshapen.
+/// Theirs from ours. E1203 when a tensor of ours is missing, misshapen, or has no place in their files.
 TensorMap export_tensors(const NameMap& map, const TensorMap& ours);
 
 /// The float tensors of a file whose names begin with `prefix`, under the names without it.

@@ -232,6 +232,20 @@ std::vector<float> to_floats(const StoredTensor& tensor) {
   refuse_type(tensor, "F32, BF16 or F16");
 }
 
+std::vector<std::byte> to_bytes(std::span<const float> values, StoredType type) {
+  if (type == StoredType::f32) {
+    const auto bytes = std::as_bytes(values);
+    return {bytes.begin(), bytes.end()};
+  }
+  MEGACPP_CHECK(type == StoredType::bf16 || type == StoredType::f16) << record(type).name << " is no float type";
+  std::vector<std::byte> bytes(values.size() * sizeof(uint16_t));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t bits = type == StoredType::bf16 ? ir::f32_to_bf16(values[i]) : f32_to_f16(values[i]);
+    std::memcpy(bytes.data() + i * sizeof bits, &bits, sizeof bits);
+  }
+  return bytes;
+}
+
 std::vector<int32_t> to_ints(const StoredTensor& tensor) {
   if (tensor.type != StoredType::i32 && tensor.type != StoredType::i64) refuse_type(tensor, "I32 or I64");
   std::vector<int32_t> values(element_count(tensor));
@@ -272,6 +286,22 @@ float f16_to_f32(uint16_t bits) {
   if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
   if (exponent < 31) return sign * std::ldexp(static_cast<float>(fraction + 1024), static_cast<int>(exponent) - 25);
   return fraction == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+}
+
+uint16_t f32_to_f16(float value) {
+  constexpr int kSmallestExponent = -14;  // of normal numbers
+  constexpr int kFractionBits = 10;
+  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000u : 0u);
+  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7E00u);
+  if (value == 0) return sign;
+  int exponent = 0;
+  std::frexp(value, &exponent);  // magnitude in [2^(exponent - 1), 2^exponent)
+  const int unit = std::max(exponent - 1, kSmallestExponent) - kFractionBits;
+  const double steps = std::nearbyint(std::ldexp(static_cast<double>(std::fabs(value)), -unit));
+  if (!(std::ldexp(steps, unit) < 65520.0)) return static_cast<uint16_t>(sign | 0x7C00u);
+  // Counted from zero, numbers and their encodings are in the same order, one step apart within an exponent.
+  const double whole = steps + std::ldexp(static_cast<double>(unit + 24), kFractionBits);
+  return static_cast<uint16_t>(sign | static_cast<uint16_t>(whole));
 }
 
 }  // namespace megacpp::checkpoint

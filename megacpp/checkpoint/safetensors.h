@@ -54,11 +54,16 @@ std::vector<float> to_floats(const StoredTensor& tensor);
 /// The elements as i32; E1203 for other types and for values that do not fit.
 std::vector<int32_t> to_ints(const StoredTensor& tensor);
 
+/// The elements as stored in a float type, rounded to nearest even.
+std::vector<std::byte> to_bytes(std::span<const float> values, StoredType type);
+
 /// Writes the tensors, sorted by element size and name so that all data is aligned.
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const Metadata& metadata);
 
 int64_t stored_bytes(StoredType type);
 float f16_to_f32(uint16_t bits);
+/// Rounds to nearest even; what is too large becomes infinite.
+uint16_t f32_to_f16(float value);
 
 }  // namespace megacpp::checkpoint
