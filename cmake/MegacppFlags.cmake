@@ -32,4 +32,5 @@ endif()
 # overlaps in std::string concatenation that are not there (-Wrestrict, GCC bug 105651).
 add_library(megacpp_flags INTERFACE)
 target_compile_options(megacpp_flags INTERFACE
-  -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Wno-restrict $<$<BOOL:${MEGACPP_WERROR}>:-Werror>)
+  -Wall -Wextra -Wconversion -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  $<$<BOOL:${MEGACPP_WERROR}>:-Werror>)

@@ -63,7 +63,7 @@ function(megacpp_compile_in_batches target)
   if(MEGACPP_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # g++ takes the files of a batch for headers, in which types of an anonymous namespace would differ between users.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
@@ -147,7 +147,8 @@ function(megacpp_add_gtest target label)
   target_link_libraries(${target} PRIVATE megacpp_flags megacpp_external::gtest_main megacpp_external::gtest)
   # Tests are compiled often and run once: what they test is optimized, they need not be, and they share one
   # precompiled header. At -O1 g++ 12 sees strings written beyond their end that are not.
-  target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow $<$<CONFIG:Release>:-O1 -g0>)
+  target_compile_options(${target} PRIVATE
+    -Wno-array-bounds $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CONFIG:Release>:-O1 -g0>)
   if(target STREQUAL base_test)
     target_precompile_headers(${target} PRIVATE
       <gtest/gtest.h> <algorithm> <functional> <map> <memory> <optional> <string> <vector>)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/emit/padding.h"
 
-#include <ranges>
 #include <vector>
 
 namespace megacpp::emit {
@@ -55,10 +54,10 @@ ir::Shape padded_shape(const ir::Shape& shape, const ir::Sharding& sharding, con
 HloValue without_padding(HloWriter& writer, HloValue value, const ir::Shape& shape, const ir::Sharding& sharding) {
   for (size_t d = 0; d < shape.size(); ++d) {
     const std::vector<Split> splits = splits_of(shape[d], sharding.dims[d], writer.mesh());
-    for (const Split& split : std::views::reverse(splits))
-      if (split.size != split.padded)
-        value = in_shares(writer, value, d, split.outer, [&](const HloValue& shares, int64_t dim) {
-          return writer.slice(shares, dim, 0, split.size);
+    for (auto split = splits.rbegin(); split != splits.rend(); ++split)
+      if (split->size != split->padded)
+        value = in_shares(writer, value, d, split->outer, [&](const HloValue& shares, int64_t dim) {
+          return writer.slice(shares, dim, 0, split->size);
         });
   }
   return value;

@@ -81,7 +81,7 @@ class Printer {
     joined(attrs.entries(), ", ", [this](const auto& entry) {
       word(entry.first);
       text_ += '=';
-      std::visit([this](const auto& item) { attr(item); }, entry.second);
+      std::visit([this](const auto& item) { this->attr(item); }, entry.second);
     });
     text_ += '}';
   }

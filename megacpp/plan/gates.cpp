@@ -379,8 +379,7 @@ std::vector<base::Code> gate_codes() {
   std::vector<base::Code> codes;
   for (const Gate& gate : all_gates()) codes.push_back(gate.code);
   std::ranges::sort(codes);
-  const auto doubled = std::ranges::unique(codes);
-  codes.erase(doubled.begin(), doubled.end());
+  codes.erase(std::unique(codes.begin(), codes.end()), codes.end());
   return codes;
 }
 

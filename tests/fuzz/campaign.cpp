@@ -34,7 +34,6 @@ constexpr size_t kMostLog = 1 << 16;
 constexpr int kFindingStatus = 3;
 constexpr int64_t kPatience = 6;
 constexpr uint64_t kCasesOfAProcess = 20'000;  // so that what a process gathers over its cases stays small
-constexpr rlim_t kMemoryOfAProcess = rlim_t{6} << 30;
 
 /// What a worker tells of its case, in memory that outlives it.
 struct Board {
@@ -142,7 +141,8 @@ class Worker {
     ::setenv("TMPDIR", options.scratch.c_str(), 1);
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(log_, stream);
 #ifndef MEGACPP_FUZZ_SANITIZED  // the address sanitizer reserves more than any machine has, and has a limit of its own
-    const rlimit memory{kMemoryOfAProcess, kMemoryOfAProcess};
+    constexpr rlim_t kMost = rlim_t{6} << 30;
+    const rlimit memory{kMost, kMost};
     ::setrlimit(RLIMIT_AS, &memory);
 #endif
     const rlimit no_core{0, 0};
@@ -277,6 +277,7 @@ class Campaign {
     std::set<std::string>& kinds = findings_of_[rest.assignment];
     if (kinds.insert(finding.text.substr(0, finding.text.find('\n'))).second) {
       options_.on_finding(finding);
+      ++report_.targets[rest.assignment].findings;
       report_.findings.push_back(std::move(finding));
     }
     rest.begin += worker.board()->done + 1;

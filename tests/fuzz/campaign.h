@@ -32,6 +32,7 @@ struct TargetReport {
   uint64_t accepted = 0;
   double seconds = 0;  // of all its processes together
   std::chrono::milliseconds slowest{0};
+  size_t findings = 0;  // kinds
 };
 
 struct CampaignReport {

@@ -49,6 +49,7 @@ TEST(CampaignTest, EveryWayToFailIsFoundAndTheOtherCasesRun) {
   EXPECT_EQ(seen, (std::set<std::string>{"s1", "h1", "x1", "t1"}));  // t2 is of the kind of t1
   EXPECT_EQ(report.findings.size(), 4u);
   ASSERT_EQ(report.targets.size(), 1u);
+  EXPECT_EQ(report.targets[0].findings, 4u);
   EXPECT_EQ(report.targets[0].cases, 7u);
   EXPECT_EQ(report.targets[0].accepted, 2u);
 }

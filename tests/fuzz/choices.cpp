@@ -124,7 +124,8 @@ size_t Choices::below(size_t count) {
 }
 
 std::string Choices::text(size_t most) {
-  const size_t size = std::min(most == 0 ? 0 : below(most + 1), rest_.size());
+  const size_t wanted = most == 0 ? 0 : below(most + 1);  // takes bytes of the rest: before its size is read
+  const size_t size = std::min(wanted, rest_.size());
   std::string text(as_text(rest_.first(size)));
   rest_ = rest_.subspan(size);
   return text;

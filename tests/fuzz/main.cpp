@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fuzz_driver: replays the corpus of every target and as many mutations of it as it is told, with any compiler. The
-// exit status is 0 without findings; each finding is printed, and its input written to --findings.
+// exit status is 0 without findings; each finding is printed, and its input written to --findings. The report is a
+// table of Markdown, seconds those of all processes together.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -94,10 +95,11 @@ int run(const Arguments& arguments) {
   const auto begin = std::chrono::steady_clock::now();
   const CampaignReport report = run_campaign(assignments_of(arguments), options);
   uint64_t cases = 0;
-  fmt::print("{:20} {:>9} {:>9} {:>9} {:>10}\n", "target", "cases", "accepted", "seconds", "slowest ms");
+  fmt::print(
+      "| target | cases | accepted | seconds | slowest ms | findings |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const TargetReport& each : report.targets) {
-    fmt::print("{:20} {:>9} {:>9} {:>9.1f} {:>10}\n", each.name, each.cases, each.accepted, each.seconds,
-               each.slowest.count());
+    fmt::print("| `{}` | {} | {} | {:.1f} | {} | {} |\n", each.name, each.cases, each.accepted, each.seconds,
+               each.slowest.count(), each.findings);
     cases += each.cases;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 
 #include "megacpp/plan/plan.h"
@@ -37,7 +38,8 @@ std::string key_of(Choices& choices) {
 std::string value_of(const std::string& path, Choices& choices) {
   const recipe::Key* const key = recipe::find_key(path);
   if (key != nullptr && !key->range.choices.empty() && !choices.one_in(3)) return choices.any_of(key->range.choices);
-  if (key != nullptr && choices.one_in(4)) return std::to_string(static_cast<int64_t>(key->range.low) + choices.byte());
+  if (key != nullptr && choices.one_in(4))  // a range may have no low end
+    return std::to_string(static_cast<int64_t>(std::max(key->range.low, -1e9)) + choices.byte());
   return hostile_scalar(choices);
 }
 

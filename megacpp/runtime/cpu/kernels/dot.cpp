@@ -64,7 +64,7 @@ struct Plan {
 };
 
 void multiply(const Plan& plan, const float* a, const float* b, float* c, const KernelArgs& args) {
-  const auto& [batch, m, n, k] = plan.size;
+  const int64_t batch = plan.size.batch, m = plan.size.m, n = plan.size.n, k = plan.size.k;
   const auto product = [&](int64_t i) {
     return Gemm{.transpose_a = plan.lhs.transposed,
                 .transpose_b = plan.rhs.transposed,
