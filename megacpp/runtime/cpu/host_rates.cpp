@@ -73,11 +73,12 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
                         .half_depth = number("half_depth"),
                         .exponentials_per_second = number("exponentials_per_second"),
                         .bytes_per_second = number("bytes_per_second"),
-                        .cores = static_cast<int64_t>(number("cores")),
+                        .cores = available_threads(),
                         .memory = memory_bytes(),
                         .processor = text("processor"),
                         .date = text("date")};
-    const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads();
+    const bool is_ours =
+        rates.processor == this_processor().name() && number("cores") == static_cast<double>(available_threads());
     const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;

@@ -54,7 +54,7 @@ TEST_F(HostRatesTest, WhatWasMeasuredIsKept) {
 
 TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
   for (const char* text :
-       {"{", "[]", "",
+       {"{", "[]", "", R"({"processor":"another","cores":1e300,"matrix_flops":1,"bytes_per_second":1})",
         R"({"processor":"another","cores":4096,"matrix_flops":1,"bytes_per_second":1,"date":"2020-01-01"})"}) {
     base::make_folder(file_.parent_path());
     base::write_file_atomically(file_, text);

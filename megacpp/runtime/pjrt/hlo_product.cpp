@@ -10,8 +10,8 @@
 namespace megacpp::runtime::pjrt {
 namespace {
 
-constexpr int64_t kLargest = int64_t{1} << 31;        // of a number of a window; more is damage
-constexpr int64_t kLargestWindow = int64_t{1} << 24;  // places
+constexpr int64_t kLargest = int64_t{1} << 31;       // of a number of a window; more is damage
+constexpr int64_t kMostMeetings = int64_t{1} << 18;  // of a window's places or an output's, whichever are fewer
 
 double size_of(const Dims& dims, int64_t dim, const ProtobufReader& reader) {
   if (dim < 0 || dim >= static_cast<int64_t>(dims.size())) reader.fail("dimension " + std::to_string(dim));
@@ -71,9 +71,17 @@ int64_t inverse_modulo(int64_t a, int64_t m) {
 
 }  // namespace
 
-// For each place of the window, the places of the output that meet an element are evenly spaced: from the first on
-// one in every `period`.
+// Places of the window and of the output are alike to what is counted, so the fewer of the two are gone through: a
+// weight's gradient has a window as long as the sequence and an output as short as the kernel. For each place of the
+// window, the places of the output that meet an element are evenly spaced: from the first on one in every `period`.
 int64_t window_products(const WindowDim& window, int64_t input, int64_t output) {
+  if (output < window.size)
+    return window_products({.size = output,
+                            .stride = window.window_dilation,
+                            .padding_low = window.padding_low,
+                            .window_dilation = window.stride,
+                            .base_dilation = window.base_dilation},
+                           input, window.size);
   const int64_t common = std::gcd(window.stride, window.base_dilation);
   const int64_t period = window.base_dilation / common;
   const int64_t inverse = inverse_modulo(window.stride / common, period);
@@ -129,7 +137,8 @@ double convolution_flops(std::string_view instruction, const Dims& lhs, const Di
     const double input = size_of(lhs, dims.input_spatial[i], reader);
     const double output = size_of(result, dims.output_spatial[i], reader);
     if (std::max(input, output) > static_cast<double>(kLargest)) reader.fail("a dimension larger than any");
-    if (window[i].size > kLargestWindow) reader.fail("a window of " + std::to_string(window[i].size));
+    if (std::min(static_cast<double>(window[i].size), output) > static_cast<double>(kMostMeetings))
+      reader.fail("a window of " + std::to_string(window[i].size));
     flops *= static_cast<double>(window_products(window[i], static_cast<int64_t>(input), static_cast<int64_t>(output)));
   }
   return flops;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kDeepestTuple = 64;
 constexpr double kMostBytes = 1e12;  // of a tensor; more is damage
+constexpr double kMostFlops = 1e30;  // of a product
 
 /// Of xla.PrimitiveType; 0 for those that hold no elements.
 int64_t bits_of(int64_t primitive_type) {
@@ -72,7 +73,8 @@ HloShape read_shape(std::string_view bytes, int depth = 0) {
     if (reader.field() == 3) reader.append_integers(shape.dims);
     if (reader.field() == 4) shape.parts.push_back(read_shape(reader.bytes(), depth + 1));
   }
-  double size = static_cast<double>(shape.element_bits) / 8;
+  double size =
+      static_cast<double>(std::max<int64_t>(shape.element_bits, 1)) / 8;  // types without a size are bounded too
   for (const int64_t dim : shape.dims) {
     if (dim < 0) reader.fail("a dimension of " + std::to_string(dim));
     size *= static_cast<double>(std::max<int64_t>(dim, 1));  // an empty tensor's other dimensions are no larger
@@ -205,6 +207,7 @@ HloComputation read_computation(std::string_view bytes) {
       const auto lhs = links.operands.empty() ? by_id.end() : by_id.find(links.operands[0] & kLowHalf);
       if (lhs == by_id.end()) reader.fail(instruction.name + " has no operand before it");
       instruction.flops = flops_of(reader.bytes(), instruction, computation.instructions[lhs->second].shape.dims);
+      if (instruction.flops > kMostFlops) reader.fail(instruction.name + " multiplies more than any machine could");
     }
     by_id[links.id] = computation.instructions.size();
     computation.instructions.push_back(std::move(instruction));

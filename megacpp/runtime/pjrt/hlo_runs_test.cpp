@@ -139,6 +139,13 @@ TEST(HloProductTest, MeetingsAreCountedAsOneByOne) {
   }
 }
 
+// Going through the places of such a window would take minutes.
+TEST(HloProductTest, AWindowAsLongAsTheSequenceIsCountedByItsOutput) {
+  const int64_t sequence = int64_t{1} << 31, kernel = 4;
+  EXPECT_EQ(window_products({.size = sequence}, sequence + kernel - 1, kernel), sequence * kernel);
+  EXPECT_EQ(window_products({.size = kernel}, sequence + kernel - 1, sequence), sequence * kernel);
+}
+
 // A batch of products as the TPU compiler writes it: the batch is a window as wide as itself that meets itself once.
 TEST(HloProductTest, ABatchWrittenAsAWindowCountsOnce) {
   const int64_t batch = 64;

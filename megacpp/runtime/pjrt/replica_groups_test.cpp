@@ -41,6 +41,15 @@ TEST(ReplicaGroupsTest, AnIotaIsSpelledOut) {
   EXPECT_EQ(read_iota_groups(middle), (ReplicaGroups{{0, 1, 4, 5}, {2, 3, 6, 7}}));
 }
 
+TEST(ReplicaGroupsTest, ThousandsOfDimensionsOfOneCostNothing) {
+  const std::string chips = "\x80\x80\x08";  // 2^17 as a varint
+  const std::string ones(20'000, '\x01');
+  const std::string sizes = chips + ones;
+  const std::string bytes = "\x08" + chips + integer(2, 1) + "\x1a" + "\xa3\x9c\x01" + sizes;
+  ASSERT_EQ(sizes.size(), 0x23u + (0x1cu << 7) + (1u << 14));
+  EXPECT_EQ(read_iota_groups(bytes).size(), size_t{1} << 17);
+}
+
 std::string axis(int size) { return message(1, message(1, "a") + integer(2, size)); }
 
 TEST(ReplicaGroupsTest, AxesOfAMeshAreSpelledOut) {
@@ -75,6 +84,10 @@ TEST(ReplicaGroupsTest, WhatDoesNotFitIsRefused) {
   problem_of(Code::E3201, [&] { read_mesh_axes_groups(mesh + part); });
   problem_of(Code::E3201, [&] { read_mesh_axes_groups(mesh + message(2, integer(1, 2))); });
   problem_of(Code::E3201, [&] { read_mesh_axes_groups(message(1, axis(2) + packed(2, {0, 1, 2}))); });
+  // Parts behind 2^63 - 1 others: their product with the part's size would wrap.
+  const std::string largest = "\x08" + std::string(8, '\xff') + "\x7f";
+  problem_of(Code::E3201,
+             [&] { read_mesh_axes_groups(mesh + message(2, integer(1, 1) + message(2, largest + integer(2, 2)))); });
 }
 
 TEST(ProtobufReaderTest, FieldsOfOtherTypesAreNamed) {
