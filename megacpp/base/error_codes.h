@@ -22,6 +22,9 @@
   X(E1201, user,        "file is not valid safetensors")                            \
   X(E1202, user,        "model class or config not supported")                      \
   X(E1203, user,        "tensor is missing or misshapen")                           \
+  X(E1204, user,        "checkpoint is damaged or incomplete")                      \
+  X(E1205, user,        "checkpoint is of another model")                           \
+  X(E1206, user,        "there is no run to resume")                                \
   X(E1301, user,        "program text or node is not valid")                        \
   X(E1302, user,        "loss is not finite")                                       \
   X(E1303, user,        "results differ from golden file")                          \
@@ -55,6 +58,7 @@
   X(E2005, does_not_fit,"host memory ran out")                                      \
   X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \
+  X(E3003, environment, "run directory is in use")                                  \
   X(E3101, environment, "another chip failed")                                      \
   X(E3102, environment, "a chip waited too long")                                   \
   X(E3103, environment, "processes do not agree")                                   \

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/checkpoint/store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/file.h"
+#include "megacpp/base/output_path.h"
+#include "megacpp/checkpoint/manifest.h"
+
+namespace megacpp::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kLatest = "latest";
+
+std::optional<int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  const bool is_number = error == std::errc() && end == name.data() + name.size() && step >= 0;
+  return is_number ? std::optional(step) : std::nullopt;
+}
+
+/// What was renamed or created in it survives a loss of power.
+void sync_folder(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) base::fail_writing(path, "cannot open", errno);
+  const int failed = ::fsync(fd), error = errno;
+  ::close(fd);
+  if (failed != 0) base::fail_writing(path, "cannot sync", error);
+}
+
+void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) base::fail_writing(to, "cannot rename into place", errno);
+}
+
+void remove_all_or_fail(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) base::fail_writing(path, "cannot remove", error.value());
+}
+
+bool is_complete(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(checkpoint / kManifestFile, ignored);
+}
+
+}  // namespace
+
+std::filesystem::path Store::path_of(int64_t step) const { return folder_ / fmt::format("{}{:08}", kPrefix, step); }
+
+std::filesystem::path Store::partial_path(int64_t step) const {
+  return folder_ / fmt::format("{}{:08}{}", kPrefix, step, kPartial);
+}
+
+std::vector<int64_t> Store::steps() const {
+  std::vector<int64_t> steps;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
+    if (const auto step = step_of(entry.path().filename().string()); step && is_complete(entry.path()))
+      steps.push_back(*step);
+  std::ranges::sort(steps);
+  return steps;
+}
+
+std::optional<std::filesystem::path> Store::latest() const {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(folder_ / kLatest, error);
+  if (!error && step_of(target.string()) && is_complete(folder_ / target)) return folder_ / target;
+  const std::vector<int64_t> complete = steps();
+  return complete.empty() ? std::nullopt : std::optional(path_of(complete.back()));
+}
+
+void Store::remove_partial() const {
+  base::make_folder(folder_);
+  std::error_code ignored;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
+    if (entry.path().filename().string().ends_with(kPartial)) found.push_back(entry.path());
+  for (const std::filesystem::path& path : found) remove_all_or_fail(path);
+}
+
+std::filesystem::path Store::begin(int64_t step) const {
+  const std::filesystem::path partial = partial_path(step);
+  remove_all_or_fail(partial);
+  base::make_folder(partial);
+  return partial;
+}
+
+void Store::commit(int64_t step) const {
+  const std::filesystem::path partial = partial_path(step), path = path_of(step);
+  sync_folder(partial);
+  if (std::filesystem::exists(path)) remove(path);
+  rename_or_fail(partial, path);
+  sync_folder(folder_);
+  replace_link(folder_ / kLatest, path.filename());
+  sync_folder(folder_);
+}
+
+void Store::discard(int64_t step) const {
+  std::error_code ignored;
+  std::filesystem::remove_all(partial_path(step), ignored);
+}
+
+void Store::prune(int64_t keep, int64_t keep_every) const {
+  if (keep == 0) return;
+  const std::optional<std::filesystem::path> newest = latest();
+  std::vector<int64_t> complete = steps();
+  complete.resize(complete.size() - std::min(complete.size(), static_cast<size_t>(keep)));
+  for (const int64_t step : complete) {
+    const bool is_kept = keep_every > 0 && step % keep_every == 0;
+    if (!is_kept && path_of(step) != newest) remove(path_of(step));
+  }
+}
+
+// Under another name first: a deletion that is cut short leaves nothing that looks complete.
+void Store::remove(const std::filesystem::path& path) const {
+  std::filesystem::path leaving = path;
+  leaving += ".old";
+  leaving += kPartial;
+  remove_all_or_fail(leaving);
+  rename_or_fail(path, leaving);
+  remove_all_or_fail(leaving);
+}
+
+void replace_link(const std::filesystem::path& link, const std::filesystem::path& target) {
+  std::filesystem::path temporary = link;
+  temporary += fmt::format(".{}{}", ::getpid(), kPartial);
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) base::fail_writing(link, "cannot create the link", errno);
+  rename_or_fail(temporary, link);
+}
+
+}  // namespace megacpp::checkpoint

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/checkpoint/writer.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/output_path.h"
+#include "megacpp/checkpoint/reader.h"
+#include "megacpp/checkpoint/safetensors.h"
+
+namespace megacpp::checkpoint {
+namespace {
+
+Manifest write_files(const std::filesystem::path& folder, Manifest manifest, std::span<const PieceBytes> pieces) {
+  std::map<int64_t, std::vector<StoredTensor>> shards;
+  for (const PieceBytes& piece : pieces) {
+    const std::string file = fmt::format("shard-{:05}.safetensors", piece.shard);
+    shards[piece.shard].push_back({piece.tensor, stored_type(piece.whole.dtype), piece.box.shape, piece.bytes});
+    SavedTensor& tensor = manifest.tensors[piece.tensor];
+    tensor.whole = piece.whole;
+    tensor.is_weight = piece.is_weight;
+    tensor.pieces.push_back({.file = file, .box = piece.box, .hash = hash_of(piece.bytes)});
+    manifest.files[file] = 0;
+  }
+  for (const auto& [shard, tensors] : shards) {
+    const std::string name = fmt::format("shard-{:05}.safetensors", shard);
+    write_safetensors(folder / name, tensors, {});
+    manifest.files[name] = static_cast<int64_t>(std::filesystem::file_size(folder / name));
+  }
+  base::write_file_atomically(folder / kManifestFile, to_text(manifest));
+  return manifest;
+}
+
+}  // namespace
+
+Manifest write_checkpoint(const Store& store, Manifest header, std::span<const PieceBytes> pieces) {
+  const int64_t step = header.position.step;
+  try {
+    Manifest manifest = write_files(store.begin(step), std::move(header), pieces);
+    store.commit(step);
+    return manifest;
+  } catch (...) {
+    store.discard(step);
+    throw;
+  }
+}
+
+Manifest write_checkpoint(const std::filesystem::path& folder, Manifest header, std::span<const PieceBytes> pieces) {
+  if (std::filesystem::exists(folder)) base::fail_writing(folder, "cannot create the folder", EEXIST);
+  std::filesystem::path partial = folder;
+  partial += ".partial";
+  try {
+    base::make_folder(partial);
+    Manifest manifest = write_files(partial, std::move(header), pieces);
+    if (::rename(partial.c_str(), folder.c_str()) != 0) base::fail_writing(folder, "cannot rename into place", errno);
+    return manifest;
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(partial, ignored);
+    throw;
+  }
+}
+
+}  // namespace megacpp::checkpoint
