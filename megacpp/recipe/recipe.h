@@ -112,6 +112,15 @@ struct Data {
   bool operator==(const Data&) const = default;
 };
 
+/// When a run saves its state, and which checkpoints it keeps. The last step is always saved.
+struct Checkpoint {
+  int64_t every = 100;     // steps; 0: the last step only
+  int64_t keep = 2;        // the newest ones; 0: all
+  int64_t keep_every = 0;  // steps: multiples of it are kept for good; 0: none
+
+  bool operator==(const Checkpoint&) const = default;
+};
+
 /// Settings of the backend that hands the program to XLA.
 struct Xla {
   std::string placement = "megacpp";  // xla | megacpp
@@ -152,6 +161,7 @@ struct Recipe {
   Ladder ladder;
   Optimizer optimizer;
   Data data;
+  Checkpoint checkpoint;
   Xla xla;
 
   bool operator==(const Recipe&) const = default;
