@@ -61,7 +61,7 @@ catalog::Build own_build(const std::vector<catalog::Entry>& entries, const std::
   return {.code_version = launch::code_version()};
 }
 
-int list(const CatalogFlags& flags) {
+int list_entries(const CatalogFlags& flags) {
   const std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::read);
   std::vector<catalog::Entry> entries;
   std::vector<LaneCorrection> corrections;
@@ -82,7 +82,7 @@ int list(const CatalogFlags& flags) {
   return 0;
 }
 
-int show(const CatalogFlags& flags) {
+int show_entry(const CatalogFlags& flags) {
   const std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::read);
   const catalog::Entry entry = entry_or_refuse(catalog, flags);
   std::vector<double> corrected;
@@ -127,17 +127,17 @@ std::shared_ptr<CatalogFlags> declare_file(CLI::App& app) {
   return flags;
 }
 
-std::function<int()> declare_list(CLI::App& app) {
+std::function<int()> declare_catalog_list(CLI::App& app) {
   auto flags = declare_file(app);
   app.add_flag("--json", flags->json, "print JSON");
-  return [flags] { return list(*flags); };
+  return [flags] { return list_entries(*flags); };
 }
 
-std::function<int()> declare_show(CLI::App& app) {
+std::function<int()> declare_catalog_show(CLI::App& app) {
   auto flags = declare_file(app);
   app.add_option("ID", flags->id, "as in megacpp catalog list")->required();
   app.add_flag("--json", flags->json, "print JSON");
-  return [flags] { return show(*flags); };
+  return [flags] { return show_entry(*flags); };
 }
 
 std::function<int()> declare_forget(CLI::App& app) {
@@ -156,12 +156,13 @@ Command catalog_command() {
           .example = "megacpp catalog list",
           .declare = [](CLI::App& app) -> std::function<int()> {
             return declare_words(
-                app, {{"list", "every signature: outcome, predicted, measured",
-                       "megacpp catalog list\n  megacpp catalog list --catalog team.sqlite --json", declare_list},
-                      {"show", "one entry in full: its launches, what ran instead, measurements",
-                       "megacpp catalog show 3\n  megacpp catalog show 3 --json", declare_show},
-                      {"forget", "remove an entry, or all, so that launches try it again",
-                       "megacpp catalog forget 3\n  megacpp catalog forget --all --yes", declare_forget}});
+                app,
+                {{"list", "every signature: outcome, predicted, measured",
+                  "megacpp catalog list\n  megacpp catalog list --catalog team.sqlite --json", declare_catalog_list},
+                 {"show", "one entry in full: its launches, what ran instead, measurements",
+                  "megacpp catalog show 3\n  megacpp catalog show 3 --json", declare_catalog_show},
+                 {"forget", "remove an entry, or all, so that launches try it again",
+                  "megacpp catalog forget 3\n  megacpp catalog forget --all --yes", declare_forget}});
           }};
 }
 

@@ -191,7 +191,7 @@ Json json_of(const Sample& sample, double corrected) {
               {"corrected", corrected}};
 }
 
-Json correction_json(const LaneCorrection& lane) {
+Json lane_correction_json(const LaneCorrection& lane) {
   Json json = to_json(lane), factors = Json::object();
   for (const auto& [part, factor] : lane.correction.factors) factors[part] = factor;
   json["factor"] = lane.correction.factor;
@@ -238,7 +238,7 @@ Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrecti
     row["error"] = json_of(peak.error());
     rows.push_back(std::move(row));
   }
-  for (const LaneCorrection& lane : corrections) lanes.push_back(correction_json(lane));
+  for (const LaneCorrection& lane : corrections) lanes.push_back(lane_correction_json(lane));
   return Json{{"entries", rows}, {"corrections", lanes}};
 }
 

@@ -28,7 +28,7 @@
 namespace megacpp::cli {
 namespace {
 
-struct Flags {
+struct CompileFlags {
   std::shared_ptr<RecipeFlags> recipe;
   XlaFlags xla;
   compile::Options options;
@@ -36,7 +36,7 @@ struct Flags {
   launch::CatalogChoice catalog;
 };
 
-void print_as_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+void print_compiled_json(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   Json passes = Json::array(), fallbacks = Json::array();
   const memory::MemoryPlan& memory = compiled.largest().memory;
   for (const compile::PassTime& pass : compiled.passes)
@@ -72,12 +72,12 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   print_out("{}", memory::to_text(compiled.largest().memory));
 }
 
-void compile_here(const Flags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
+void compile_here(const CompileFlags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
   const recipe::Recipe recipe = planned(given, std::nullopt, flags.catalog);
   const compile::Compiled compiled =
       compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), flags.options);
   if (flags.json)
-    print_as_json(recipe, compiled);
+    print_compiled_json(recipe, compiled);
   else
     print_as_text(recipe, compiled);
 }
@@ -96,7 +96,7 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
 }
 
 // What is known is printed even where the compiler failed; its error ends the command after that.
-void compile_by_xla(const Flags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
+void compile_by_xla(const CompileFlags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
   const XlaChoice choice = choose_xla(given, plan, flags.xla);
   const recipe::Recipe recipe = planned(given, choice.tpu, flags.catalog);
   const XlaCompilation compilation =
@@ -121,7 +121,7 @@ void compile_by_xla(const Flags& flags, const recipe::Recipe& given, const plan:
   if (compilation.failure) throw base::Error(*compilation.failure);
 }
 
-int run_compile(const Flags& flags) {
+int run_compile(const CompileFlags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   const plan::Plan plan = plan::make_plan(recipe);
   require_xla_for(flags.xla, recipe);
@@ -141,7 +141,7 @@ Command compile_command() {
               "megacpp compile recipes/nam56r-tiny.yaml --dump-dir /tmp/passes --without fuse\n"
               "  megacpp compile recipes/nam56r.yaml --backend xla --target v6e:16x16",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<CompileFlags>();
             flags->recipe = declare_recipe_flags(app);
             declare_xla_flags(app, flags->xla);
             app.add_option_function<std::string>(

@@ -34,7 +34,7 @@ namespace {
 using compile::CollectiveRow;
 using memory::human_bytes;
 
-struct Flags {
+struct ExplainFlags {
   std::shared_ptr<RecipeFlags> recipe;
   XlaFlags xla;
   bool json = false;
@@ -200,7 +200,7 @@ void print_collectives(const Explanation& e) {
 
 // ---- JSON ----
 
-Json parameter_json(const plan::ParameterRow& row) {
+Json parameter_row_json(const plan::ParameterRow& row) {
   return {{"stage", row.stage},
           {"name", row.name},
           {"count", row.count},
@@ -245,9 +245,9 @@ Json collective_json(const CollectiveRow& row) {
   return json;
 }
 
-void print_as_json(const Explanation& e) {
+void print_explanation_json(const Explanation& e) {
   Json parameters = Json::array(), stages = Json::array(), collectives = Json::array();
-  for (const plan::ParameterRow& row : e.rows) parameters.push_back(parameter_json(row));
+  for (const plan::ParameterRow& row : e.rows) parameters.push_back(parameter_row_json(row));
   for (const StageSummary& stage : e.stages) stages.push_back(stage_json(stage));
   for (const CollectiveRow& row : e.collectives) collectives.push_back(collective_json(row));
   const StageSummary& largest = e.stages[0];
@@ -278,11 +278,11 @@ void print_xla(const XlaCompilation& xla, const std::string& placement) {
   if (!xla.failure) print_xla_collectives(xla);
 }
 
-int run_explain(const Flags& flags) {
+int run_explain(const ExplainFlags& flags) {
   const Explanation e = explain(flags.recipe->load(), flags.xla);
   print_without_effect(without_effect(e.recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   if (flags.json) {
-    print_as_json(e);
+    print_explanation_json(e);
   } else {
     print_header(e);
     print_out("\n{}", parameters_text(e.rows, e.plan));
@@ -304,7 +304,7 @@ Command explain_command() {
               "megacpp explain recipes/nam52.yaml --set layout.tensor_parallel=8\n"
               "  megacpp explain recipes/nam52-tiny.yaml --backend xla --set layout.tensor_parallel=2",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<ExplainFlags>();
             flags->recipe = declare_recipe_flags(app);
             declare_xla_flags(app, flags->xla);
             app.add_flag("--json", flags->json, "print JSON");

@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Flags {
+struct FitFlags {
   std::shared_ptr<RecipeFlags> recipe;
   std::string hardware;
   int64_t chips = 0;
@@ -48,7 +48,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // ---- Where the plans are for
 
-std::string hardware_name(const Flags& flags, const recipe::Recipe& recipe) {
+std::string hardware_name(const FitFlags& flags, const recipe::Recipe& recipe) {
   std::string name = !flags.hardware.empty()           ? flags.hardware
                      : !recipe.hardware.target.empty() ? recipe.hardware.target
                                                        : "host";
@@ -79,14 +79,14 @@ std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::As
 }
 
 /// As it is for a candidate that was not measured itself.
-LaneCorrection peak_correction(const fit::Assumptions& assumptions) {
+LaneCorrection correction_of_peaks(const fit::Assumptions& assumptions) {
   return {fit::to_text(assumptions.lane), catalog::kPeakBytes,
           catalog::fit_correction(assumptions.peaks, assumptions.build)};
 }
 
 std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit::Assumptions& assumptions) {
   const std::string lane = fit::to_text(assumptions.lane);
-  std::vector<LaneCorrection> found = {peak_correction(assumptions)};
+  std::vector<LaneCorrection> found = {correction_of_peaks(assumptions)};
   catalog.use([&](const catalog::Catalog& open) {
     found.push_back({lane, catalog::kStepSeconds, open.correction(lane, catalog::kStepSeconds, assumptions.build)});
   });
@@ -103,7 +103,7 @@ void require_usable(const runtime::Backend& backend, const recipe::Recipe& recip
                    .next = "leave --confirm out, set backend: cpu, or make it usable"});
 }
 
-void confirm(const Flags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
+void confirm(const FitFlags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
              FitAnswer& answer) {
   if (flags.confirm == 0) return;
   if (assumptions.slice.chip.kind != hw::ChipKind::host) {
@@ -136,7 +136,7 @@ void refuse_no_layout(const FitAnswer& answer) {
                .next = "take another number of chips, or raise train.batch or train.micro_steps"});
 }
 
-int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
+int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
                    launch::UsersCatalog& catalog) {
   const Clock::time_point start = Clock::now();
   const auto progress = [&](int64_t compiled, int64_t tries) {
@@ -165,7 +165,7 @@ int search_layouts(const Flags& flags, const recipe::Recipe& recipe, const fit::
 
 // ---- The largest batch or sequence
 
-int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumptions& assumptions) {
+int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assumptions& assumptions) {
   const fit::Grown what = flags.grow == "batch" ? fit::Grown::batch : fit::Grown::sequence;
   const plan::Changes filling = fit::filling_changes(requested, assumptions.slice.devices());
   const recipe::Recipe recipe = fit::with_changes(requested, filling);
@@ -177,7 +177,7 @@ int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumpt
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
-  const LaneCorrection peaks = peak_correction(assumptions);
+  const LaneCorrection peaks = correction_of_peaks(assumptions);
   Json json = growth_json(assumptions.slice.name, recipe, growth);
   json["correction"] = to_json(peaks);
   if (flags.json) print_json(json);
@@ -186,7 +186,7 @@ int grow(const Flags& flags, const recipe::Recipe& requested, const fit::Assumpt
   return 0;
 }
 
-int run_fit(const Flags& flags) {
+int run_fit(const FitFlags& flags) {
   MEGACPP_REQUIRE(flags.grow.empty() || (flags.html.empty() && flags.confirm == 0), E1007,
                   {.where = "--grow",
                    .got = flags.html.empty() ? "--confirm" : "--html",
@@ -212,7 +212,7 @@ Command fit_command() {
           .summary = "the best layout, or the largest batch or sequence, on given hardware",
           .example = "megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<FitFlags>();
             flags->recipe = declare_recipe_flags(app);
             app.add_option("--hardware", flags->hardware,
                            "chips to plan for, e.g. v6e:16x16, h100:16, host:4; else hardware.target")

@@ -38,7 +38,7 @@ ShownStep predicted_step(const Found& one) {
   return {.seconds = one.time.seconds(), .tokens_per_second = one.tokens_per_second(), .mfu = one.time.mfu};
 }
 
-std::vector<std::string> cells_of(const Found& one, const ShownStep& step) {
+std::vector<std::string> layout_cells(const Found& one, const ShownStep& step) {
   const fit::ChipGroup& worst = one.fit.worst();
   return {
       one.layout,
@@ -192,7 +192,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
     if (number > top && !answer.is_on_front(index)) continue;
     std::vector<std::string> cells = {answer.is_on_front(index) ? "*" : "", std::to_string(number)};
     const Found& one = search.found[index];
-    for (std::string& cell : cells_of(one, answer.step_of(index))) cells.push_back(std::move(cell));
+    for (std::string& cell : layout_cells(one, answer.step_of(index))) cells.push_back(std::move(cell));
     table.add(std::move(cells));
     words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
     if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
@@ -286,7 +286,7 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   std::ranges::stable_sort(tried, std::less<>(), [&](const Found* one) { return value_of(*one); });
   for (const Found* one : tried) {
     std::vector<std::string> cells = {std::to_string(value_of(*one))};
-    for (std::string& cell : cells_of(*one, predicted_step(*one))) cells.push_back(std::move(cell));
+    for (std::string& cell : layout_cells(*one, predicted_step(*one))) cells.push_back(std::move(cell));
     table.add(std::move(cells));
   }
   std::string text =

@@ -15,20 +15,20 @@
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
+#include "tests/support/text.h"
 
 namespace megacpp::cli {
 namespace {
 
 using testing_support::CommandResult;
 using testing_support::Ending;
+using testing_support::has;
 using testing_support::Variable;
 
-std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
+std::vector<std::string> tiny_nam52(const std::string& command, const std::vector<std::string>& more = {}) {
   return testing_support::on_recipe(command, "nam52-tiny.yaml",
                                     {"model.depth=2", "train.sequence=32", "train.batch=2", "train.steps=1"}, more);
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class HostileInputTest : public testing::Test {
  protected:
@@ -53,7 +53,7 @@ TEST_F(HostileInputTest, DevicesAndFifosAreNoInputFiles) {
   ASSERT_EQ(::mkfifo(chip.c_str(), 0600), 0);
   for (const std::string& path : {std::string("/dev/zero"), fifo}) {
     for (const std::vector<std::string>& words :
-         {std::vector<std::string>{"plan", path}, tiny("train", {"--set", "data.text=" + path}),
+         {std::vector<std::string>{"plan", path}, tiny_nam52("train", {"--set", "data.text=" + path}),
           std::vector<std::string>{"parity", path}, std::vector<std::string>{"hw", "show", path},
           std::vector<std::string>{"plugins", "fetch", "cpu", "--wheel", path}}) {
       const Ending ending = testing_support::run_child({.words = words, .time_limit = std::chrono::seconds(60)});
@@ -62,12 +62,12 @@ TEST_F(HostileInputTest, DevicesAndFifosAreNoInputFiles) {
       EXPECT_TRUE(has(ending.err, "error E1008")) << words[0] << "\n" << ending.err;
     }
   }
-  const Ending ending = testing_support::run_child({.words = tiny("plan", {"--hardware", chip})});
+  const Ending ending = testing_support::run_child({.words = tiny_nam52("plan", {"--hardware", chip})});
   EXPECT_TRUE(has(ending.err, "error E1008")) << ending.err;
 }
 
 TEST_F(HostileInputTest, NamesThatAreNoTextAreRefusedOrShownEscaped) {
-  const std::string err = refused("E1003", tiny("plan", {"--json", "--set", "name=a\xff"}));
+  const std::string err = refused("E1003", tiny_nam52("plan", {"--json", "--set", "name=a\xff"}));
   EXPECT_TRUE(has(err, "got:    'a\\xff'")) << err;
   refused("E1004", {"plan", file("latin.yaml", "name: caf\xe9\nmodel:\n  pattern: AE\n")});
   EXPECT_TRUE(has(refused("E1008", {"plan", "/no/such/\xff"}), "where:  /no/such/\\xff"));
@@ -112,7 +112,7 @@ TEST_F(HostileInputTest, WhatARecipeHidesIsSaid) {
   EXPECT_TRUE(has(two, "a second document")) << two;
   EXPECT_TRUE(has(refused("E1008", {"plan", ""}), "where:  an empty path"));
   refused("E1008", {"parity", ""});
-  refused("E3001", tiny("compile", {"--dump-dir", ""}));
+  refused("E3001", tiny_nam52("compile", {"--dump-dir", ""}));
 }
 
 TEST_F(HostileInputTest, AGoldenFileWithoutItsMetadataKeepsTheContract) {
@@ -155,23 +155,23 @@ TEST_F(HostileInputTest, RatesThatWouldDivideToInfinityAreRefused) {
   const std::string compute = "compute:\n  source: s\n  bf16: 1e-300\n";
   const std::string links = "links:\n  - {name: ici, scope: slice, source: s, bytes_per_second: 1e-300}\n";
   for (const std::string& section : {memory, compute, links}) {
-    const std::string err = refused("E1603", tiny("plan", {"--hardware", chip(section) + ":2x2"}));
+    const std::string err = refused("E1603", tiny_nam52("plan", {"--hardware", chip(section) + ":2x2"}));
     EXPECT_TRUE(has(err, "at least 1")) << err;
   }
 }
 
 TEST_F(HostileInputTest, TheLimitThatE1605WantsIsOneThatWorks) {
   for (const char* command : {"plan", "train"}) {
-    const std::string err = refused("E1605", tiny(command, {"--set", "hardware.limit=64KiB"}));
+    const std::string err = refused("E1605", tiny_nam52(command, {"--set", "hardware.limit=64KiB"}));
     const size_t at = err.find("a limit of at least ");
     ASSERT_NE(at, std::string::npos) << err;
     const int64_t bytes = std::stoll(err.substr(at + std::string("a limit of at least ").size()));
     const CommandResult result =
-        testing_support::run_command(tiny(command, {"--set", "hardware.limit=" + std::to_string(bytes)}));
+        testing_support::run_command(tiny_nam52(command, {"--set", "hardware.limit=" + std::to_string(bytes)}));
     EXPECT_EQ(result.status, 0) << command << " " << bytes << "\n" << result.err;
     EXPECT_FALSE(has(result.err, "ladder")) << result.err;
     const CommandResult less = testing_support::run_command(
-        tiny(command, {"--set", "ladder.rungs=[]", "--set", "hardware.limit=" + std::to_string(bytes - 1)}));
+        tiny_nam52(command, {"--set", "ladder.rungs=[]", "--set", "hardware.limit=" + std::to_string(bytes - 1)}));
     EXPECT_NE(less.status, 0) << "one byte less is too little";
   }
 }

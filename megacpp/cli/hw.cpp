@@ -26,7 +26,7 @@ hw::Chip chip_of(const std::string& name) {
   return name == "host" ? hw::host_chip(runtime::cpu::host_rates(), 1) : hw::find_chip(name);
 }
 
-int list(bool json) {
+int list_chips(bool json) {
   std::vector<hw::ListedChip> chips = hw::all_chips();
   chips.push_back({.name = "host", .chip = chip_of("host")});
   if (!json) {
@@ -41,7 +41,7 @@ int list(bool json) {
 
 // ---- show
 
-int show(const std::string& name, bool json) {
+int show_chip(const std::string& name, bool json) {
   std::optional<hw::Slice> slice;
   if (name.find(':') != std::string::npos)
     slice = hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
@@ -126,11 +126,11 @@ using Flag = std::shared_ptr<bool>;
 
 void declare_json(CLI::App& app, const Flag& json) { app.add_flag("--json", *json, "print JSON"); }
 
-std::function<int()> declare_show(CLI::App& app, const Flag& json) {
+std::function<int()> declare_chip_show(CLI::App& app, const Flag& json) {
   auto name = std::make_shared<std::string>();
   app.add_option("HARDWARE", *name, "a chip, a slice of it, or a file: v6e, v6e:16x16, my-chip.yaml")->required();
   declare_json(app, json);
-  return [name, json] { return show(*name, *json); };
+  return [name, json] { return show_chip(*name, *json); };
 }
 
 std::function<int()> declare_bytes(CLI::App& app, const Flag& json) {
@@ -156,14 +156,14 @@ std::function<int()> declare_hw(CLI::App& app) {
   return declare_words(app,
                        {{"show", "every number of one chip with its source and date",
                          "megacpp hw show v6e\n  megacpp hw show v6e:8x16\n  megacpp hw show my-chip.yaml --json",
-                         [json](CLI::App& word) { return declare_show(word, json); }},
+                         [json](CLI::App& word) { return declare_chip_show(word, json); }},
                         {"bytes", "what a tensor takes in a chip's memory, and its layout there",
                          "megacpp hw bytes v6e bf16 16,1280,40\n  megacpp hw bytes v6e bf16 16,1280,40 --layout 2,1,0\n"
                          "  megacpp hw bytes h100 f32 4096,56 --json",
                          [json](CLI::App& word) { return declare_bytes(word, json); }},
                         {"measure", "measure what this machine can do and keep it for the hardware 'host'",
                          "megacpp hw measure", [json](CLI::App& word) { return declare_measure(word, json); }}},
-                       [json] { return list(*json); });
+                       [json] { return list_chips(*json); });
 }
 
 }  // namespace

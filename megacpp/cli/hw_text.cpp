@@ -47,7 +47,7 @@ std::string slice_text(const hw::Slice& slice) {
   return text;
 }
 
-std::vector<std::string> cells_of(const hw::Chip& chip) {
+std::vector<std::string> chip_cells(const hw::Chip& chip) {
   return {chip.name,
           human_bytes(chip.nominal_bytes),
           std::to_string(chip.usable_bytes),
@@ -80,7 +80,7 @@ Json rows_json(const std::map<int, int64_t>& rows) {
 
 std::string chip_table(const std::vector<hw::ListedChip>& chips) {
   TextTable table({"chip", ">memory", ">usable bytes", ">bf16 TFLOP/s", ">memory GB/s", "link GB/s", "slices", "from"});
-  for (const hw::ListedChip& listed : chips) table.add(listed.chip ? cells_of(*listed.chip) : error_cells_of(listed));
+  for (const hw::ListedChip& listed : chips) table.add(listed.chip ? chip_cells(*listed.chip) : error_cells_of(listed));
   return table.to_text();
 }
 

@@ -22,7 +22,7 @@ std::string cpu_form(const ops::OpDef& op) {
   return op.is_composite() ? "decomposed" : "view";
 }
 
-int list(bool json) {
+int list_ops(bool json) {
   Json rows = Json::array();
   if (!json) print_out("{:<20} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
   for (const ops::OpDef& op : ops::all_ops()) {
@@ -52,7 +52,7 @@ Command ops_command() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto json = std::make_shared<bool>(false);
             app.add_flag("--json", *json, "print JSON");
-            return [json] { return list(*json); };
+            return [json] { return list_ops(*json); };
           }};
 }
 

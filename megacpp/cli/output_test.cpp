@@ -15,6 +15,7 @@
 #include "megacpp/cli/json.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
+#include "tests/support/text.h"
 
 namespace megacpp::cli {
 namespace {
@@ -22,8 +23,9 @@ namespace {
 using testing_support::ChildCommand;
 using testing_support::CommandResult;
 using testing_support::Ending;
+using testing_support::has;
 
-std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
+std::vector<std::string> tiny_two_steps(const std::string& command, const std::vector<std::string>& more = {}) {
   return testing_support::on_recipe(
       command, "nam52-tiny.yaml",
       {"model.depth=2", "train.sequence=32", "train.batch=2", "train.steps=2", "train.log_every=1"}, more);
@@ -31,18 +33,16 @@ std::vector<std::string> tiny(const std::string& command, const std::vector<std:
 
 std::string golden() { return std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors"; }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(OutputTest, AFullDiskBehindStdoutIsE3001ForEveryCommand) {
-  const std::vector<std::vector<std::string>> commands = {tiny("compile"),
-                                                          tiny("compile", {"--json"}),
-                                                          tiny("train"),
-                                                          tiny("train", {"--json"}),
-                                                          tiny("plan"),
-                                                          tiny("plan", {"--json"}),
-                                                          tiny("explain"),
-                                                          tiny("explain", {"--json"}),
-                                                          tiny("fit"),
+  const std::vector<std::vector<std::string>> commands = {tiny_two_steps("compile"),
+                                                          tiny_two_steps("compile", {"--json"}),
+                                                          tiny_two_steps("train"),
+                                                          tiny_two_steps("train", {"--json"}),
+                                                          tiny_two_steps("plan"),
+                                                          tiny_two_steps("plan", {"--json"}),
+                                                          tiny_two_steps("explain"),
+                                                          tiny_two_steps("explain", {"--json"}),
+                                                          tiny_two_steps("fit"),
                                                           {"parity", golden()},
                                                           {"keys"},
                                                           {"keys", "--json"},
@@ -70,7 +70,7 @@ TEST(OutputTest, AReaderThatLeftIsE3001AndNoSignal) {
 }
 
 TEST(OutputTest, TrainingGoesOnWhenStderrIsOnAFullDisk) {
-  const Ending ending = testing_support::run_child({.words = tiny("train", {"--json"}), .err = "/dev/full"});
+  const Ending ending = testing_support::run_child({.words = tiny_two_steps("train", {"--json"}), .err = "/dev/full"});
   EXPECT_EQ(ending.signal, 0);
   EXPECT_EQ(ending.status, 0);
   EXPECT_EQ(Json::parse(ending.out)["losses"].size(), 2u);
@@ -81,7 +81,7 @@ TEST(OutputTest, MessagesForAClosedStreamReachNoFile) {
   const testing_support::TemporaryFolder folder;
   const std::string catalog = (folder / "catalog.sqlite").string();
   std::string line = MEGACPP_PROGRAM;
-  for (const std::string& word : tiny("train", {"--catalog", catalog})) line += " '" + word + "'";
+  for (const std::string& word : tiny_two_steps("train", {"--catalog", catalog})) line += " '" + word + "'";
   const auto run = [](const std::string& text) { return base::run_program({.words = {"sh", "-c", text}}); };
   EXPECT_EQ(run(line + " <&- 2>&-").status, 0);
   const base::ProgramEnd no_stdout = run(line + " <&- >&-");
@@ -95,12 +95,13 @@ TEST(OutputTest, MessagesForAClosedStreamReachNoFile) {
 // Each is a place where a file of the same name would be wrong.
 TEST(OutputTest, DevicesFifosAndLinksAreWrittenThrough) {
   const testing_support::TemporaryFolder folder;
-  EXPECT_EQ(testing_support::run_command(tiny("train", {"--trace", "/dev/null"})).status, 0);
+  EXPECT_EQ(testing_support::run_command(tiny_two_steps("train", {"--trace", "/dev/null"})).status, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 
   base::write_file_atomically(folder / "page.html", "old");
   std::filesystem::create_symlink("page.html", folder / "link.html");
-  EXPECT_EQ(testing_support::run_command(tiny("plan", {"--html", (folder / "link.html").string()})).status, 0);
+  EXPECT_EQ(testing_support::run_command(tiny_two_steps("plan", {"--html", (folder / "link.html").string()})).status,
+            0);
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.html"));
   EXPECT_TRUE(has(base::read_file(folder / "page.html"), "<html")) << "the file behind the link";
 
@@ -112,36 +113,40 @@ TEST(OutputTest, DevicesFifosAndLinksAreWrittenThrough) {
   CommandResult result{.status = 1, .out = "", .err = ""};
   for (int i = 0; i < 100 && result.status == 1; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    result = testing_support::run_command(tiny("plan", {"--html", fifo}));
+    result = testing_support::run_command(tiny_two_steps("plan", {"--html", fifo}));
   }
   EXPECT_EQ(result.status, 0) << result.err;
   reader.join();
   EXPECT_TRUE(std::filesystem::is_fifo(fifo));
   EXPECT_TRUE(has(read, "<html"));
-  EXPECT_TRUE(has(testing_support::run_command(tiny("plan", {"--html", fifo})).err, "error E3001")) << "no reader";
+  EXPECT_TRUE(has(testing_support::run_command(tiny_two_steps("plan", {"--html", fifo})).err, "error E3001"))
+      << "no reader";
 }
 
 TEST(OutputTest, ATraceThatCannotBeWrittenIsRefusedBeforeStepZero) {
   const testing_support::TemporaryFolder folder;
   for (const std::string& path : {(folder / "no/such/trace.json").string(), folder.path().string()}) {
-    const CommandResult result = testing_support::run_command(tiny("train", {"--trace", path}));
+    const CommandResult result = testing_support::run_command(tiny_two_steps("train", {"--trace", path}));
     EXPECT_EQ(result.status, 1);
     EXPECT_TRUE(has(result.err, "error E3001")) << result.err;
     EXPECT_FALSE(has(result.err, "step ")) << result.err;
     EXPECT_EQ(result.out, "");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_EQ(testing_support::run_command(tiny("train", {"--trace", (folder / "trace.json").string()})).status, 0);
+  EXPECT_EQ(testing_support::run_command(tiny_two_steps("train", {"--trace", (folder / "trace.json").string()})).status,
+            0);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "only the trace";
 }
 
 // Also where a command has printed its report before it fails.
 TEST(OutputTest, AFailingCommandSaysItsErrorAsJson) {
   for (const std::vector<std::string>& words :
-       {tiny("train", {"--json", "--set", "train.batch=0"}), tiny("train", {"--json", "--set", "hardware.limit=1MiB"}),
-        tiny("plan", {"--json", "--set", "hardware.limit=1MiB"}), tiny("fit", {"--json", "--hardware", "host:0"}),
-        tiny("compile", {"--json", "--dump-dir", "/proc/no/such"}), std::vector<std::string>{"keys", "--json", "--jsn"},
-        std::vector<std::string>{"parity", "/no/such", "--json"},
+       {tiny_two_steps("train", {"--json", "--set", "train.batch=0"}),
+        tiny_two_steps("train", {"--json", "--set", "hardware.limit=1MiB"}),
+        tiny_two_steps("plan", {"--json", "--set", "hardware.limit=1MiB"}),
+        tiny_two_steps("fit", {"--json", "--hardware", "host:0"}),
+        tiny_two_steps("compile", {"--json", "--dump-dir", "/proc/no/such"}),
+        std::vector<std::string>{"keys", "--json", "--jsn"}, std::vector<std::string>{"parity", "/no/such", "--json"},
         std::vector<std::string>{"catalog", "show", "7", "--json"}}) {
     const CommandResult result = testing_support::run_command(words);
     EXPECT_NE(result.status, 0) << words[0];
@@ -150,7 +155,7 @@ TEST(OutputTest, AFailingCommandSaysItsErrorAsJson) {
     EXPECT_TRUE(has(result.err, "error " + error["code"].get<std::string>())) << result.err;
   }
   const Json plan =
-      Json::parse(testing_support::run_command(tiny("plan", {"--json", "--set", "hardware.limit=1MiB"})).out);
+      Json::parse(testing_support::run_command(tiny_two_steps("plan", {"--json", "--set", "hardware.limit=1MiB"})).out);
   EXPECT_EQ(plan["name"], "nam52-tiny") << "the plan is there beside the error";
 }
 

@@ -25,7 +25,7 @@ constexpr const char* kBackendKey = "backend";
 constexpr const char* kXlaKeys = "xla.";
 constexpr const char* kLayoutKeys = "layout.";
 
-struct Flags {
+struct ParityFlags {
   std::string file;
   std::vector<std::string> overrides;
   std::vector<std::string> without;
@@ -99,7 +99,7 @@ void require_match(const std::string& file, const train::ParityReport& report) {
                            "find what is at fault"});
 }
 
-int run_parity(const Flags& flags) {
+int run_parity(const ParityFlags& flags) {
   const recipe::Recipe settings = settings_of(flags.overrides);
   const train::ParityReport report =
       train::run_parity(flags.file, settings, runtime::backend_named(settings.backend), {.without = flags.without});
@@ -118,7 +118,7 @@ Command parity_command() {
           .summary = "compare outputs and every gradient with a golden file of a public reference model",
           .example = "megacpp parity tests/golden/models/mamba2_tiny.safetensors",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<ParityFlags>();
             app.add_option("file", flags->file, "golden file (safetensors)")->required()->type_name("FILE");
             declare_overrides(app, flags->overrides,
                               "override how it runs: layout.*, xla.* or train.threads, e.g. --set "

@@ -18,7 +18,7 @@
 namespace megacpp::cli {
 namespace {
 
-struct Flags {
+struct PlanFlags {
   std::shared_ptr<RecipeFlags> recipe;
   PlanWishes wishes;
   std::string html;
@@ -26,7 +26,7 @@ struct Flags {
 };
 
 // A plan that does not fit is printed like any other; the error ends the command after that.
-int run_plan(const Flags& flags) {
+int run_plan(const PlanFlags& flags) {
   if (!flags.html.empty()) base::require_writable(flags.html);
   const PlanReport report = make_plan_report(flags.recipe->load(), flags.wishes);
   print_without_effect(report.without_effect);
@@ -52,7 +52,7 @@ Command plan_command() {
               "megacpp plan recipes/nam56r.yaml --hardware v6e:16x16\n"
               "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<PlanFlags>();
             flags->recipe = declare_recipe_flags(app);
             app.add_option("--hardware", flags->wishes.hardware,
                            "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "

@@ -41,7 +41,7 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 
 // ---- list
 
-Json json_of(const plugins::PluginKindInfo& info, const std::vector<plugins::PluginPlace>& places) {
+Json plugin_json(const plugins::PluginKindInfo& info, const std::vector<plugins::PluginPlace>& places) {
   Json rows = Json::array();
   for (const plugins::PluginPlace& place : places) {
     rows.push_back(Json{
@@ -62,14 +62,14 @@ void add_rows(TextTable& table, const plugins::PluginKindInfo& info, const std::
   if (!found) table.add({info.name, "none", "-", "-", "megacpp plugins fetch " + info.name});
 }
 
-int list(bool json) {
+int list_plugins(bool json) {
   const plugins::Surroundings around = plugins::Surroundings::current();
   TextTable table({"kind", "", "version", "from", "file"});
   Json kinds = Json::array();
   std::string notes;
   for (const plugins::PluginKindInfo& info : plugins::plugin_kinds()) {
     const std::vector<plugins::PluginPlace> places = plugins::plugin_places(info.kind, {}, around);
-    if (json) kinds.push_back(json_of(info, places));
+    if (json) kinds.push_back(plugin_json(info, places));
     add_rows(table, info, places);
     notes += fmt::format("{}: {} ({})\n", info.name, info.note, joined(info.variables));
   }
@@ -81,11 +81,11 @@ int list(bool json) {
 // ---- fetch
 
 /// One moving line on a terminal; elsewhere a line when something new begins and every ten seconds.
-class Progress {
+class FetchProgress {
  public:
-  Progress() = default;
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  FetchProgress() = default;
+  FetchProgress(const FetchProgress&) = delete;
+  FetchProgress& operator=(const FetchProgress&) = delete;
 
   void operator()(const std::string& what, int64_t bytes) {
     const auto now = std::chrono::steady_clock::now();
@@ -99,7 +99,7 @@ class Progress {
     if (terminal_) print_err("\r{:<78}", line);
     if (!terminal_) print_err("{}\n", line);
   }
-  ~Progress() {
+  ~FetchProgress() {
     if (terminal_ && !what_.empty()) print_err("\n");
   }
 
@@ -117,7 +117,7 @@ struct FetchFlags {
 };
 
 plugins::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
-  Progress progress;
+  FetchProgress progress;
   return plugins::fetch_plugin({.kind = kind_of(flags.kind, "megacpp plugins fetch"),
                                 .package = flags.package,
                                 .version = flags.version,
@@ -215,10 +215,10 @@ int flags(const FlagsFlags& given) {
 
 // ---- the command
 
-std::function<int()> declare_list(CLI::App& app) {
+std::function<int()> declare_plugin_list(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "print JSON, with the places that were looked at in vain");
-  return [json] { return list(*json); };
+  return [json] { return list_plugins(*json); };
 }
 
 std::function<int()> declare_fetch(CLI::App& app) {
@@ -241,22 +241,22 @@ std::function<int()> declare_flags(CLI::App& app) {
 }  // namespace
 
 Command plugins_command() {
-  return {
-      .name = "plugins",
-      .summary = "find and fetch PJRT plugins; list the XLA flags recipes may set",
-      .example = "megacpp plugins list",
-      .declare = [](CLI::App& app) -> std::function<int()> {
-        return declare_words(
-            app,
-            {{"list", "the plugins of this machine and which one is used", "megacpp plugins list --json", declare_list},
-             {"fetch", "download a packaged plugin with pip and keep its library in the user's cache",
-              "megacpp plugins fetch cpu\n  megacpp plugins fetch tpu --version 0.0.48.1\n"
-              "  megacpp plugins fetch cuda --package jax-cuda12-pjrt\n"
-              "  megacpp plugins fetch tpu --wheel libtpu-0.0.48.1.whl",
-              declare_fetch},
-             {"flags", "the XLA flags and profiles xla.flags may name",
-              "megacpp plugins flags --profile v6e-dense\n  megacpp plugins flags --platform tpu", declare_flags}});
-      }};
+  return {.name = "plugins",
+          .summary = "find and fetch PJRT plugins; list the XLA flags recipes may set",
+          .example = "megacpp plugins list",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            return declare_words(
+                app,
+                {{"list", "the plugins of this machine and which one is used", "megacpp plugins list --json",
+                  declare_plugin_list},
+                 {"fetch", "download a packaged plugin with pip and keep its library in the user's cache",
+                  "megacpp plugins fetch cpu\n  megacpp plugins fetch tpu --version 0.0.48.1\n"
+                  "  megacpp plugins fetch cuda --package jax-cuda12-pjrt\n"
+                  "  megacpp plugins fetch tpu --wheel libtpu-0.0.48.1.whl",
+                  declare_fetch},
+                 {"flags", "the XLA flags and profiles xla.flags may name",
+                  "megacpp plugins flags --profile v6e-dense\n  megacpp plugins flags --platform tpu", declare_flags}});
+          }};
 }
 
 }  // namespace megacpp::cli

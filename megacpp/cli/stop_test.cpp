@@ -17,14 +17,14 @@
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text.h"
 
 namespace megacpp::cli {
 namespace {
 
 using std::chrono::milliseconds;
 using testing_support::Ending;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing_support::has;
 
 class StopTest : public testing::Test {
  protected:

@@ -33,7 +33,7 @@
 namespace megacpp::cli {
 namespace {
 
-struct Flags {
+struct TrainFlags {
   std::shared_ptr<RecipeFlags> recipe;
   bool json = false;
   bool check_nans = false;
@@ -46,9 +46,9 @@ struct Flags {
 
 // A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
 // What another process measures is left out.
-class Progress {
+class TrainProgress {
  public:
-  Progress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
+  TrainProgress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
 
   void operator()(const train::StepReport& report) {
     const bool is_warm = report.step > 0;
@@ -78,7 +78,7 @@ class Progress {
   const runtime::Executable& run_;
 };
 
-void print_summary(const Flags& flags, const TrainedRun& trained) {
+void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
   if (flags.profile) {
     for (const auto& [op, seconds] : trained.run.op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
     print_err("{}", parts_text(trained));
@@ -90,7 +90,7 @@ void print_summary(const Flags& flags, const TrainedRun& trained) {
 }
 
 // What runs a step as one program shows neither what its nodes compute nor when: said before anything is compiled.
-void refuse_what_is_hidden(const Flags& flags, const runtime::Backend& backend) {
+void refuse_what_is_hidden(const TrainFlags& flags, const runtime::Backend& backend) {
   if (backend.runs_node_by_node) return;
   const char* flag = flags.check_nans ? "--check-nans" : flags.profile ? "--profile" : "--trace";
   MEGACPP_REQUIRE(!flags.check_nans && !flags.profile && flags.trace.empty(), E1505,
@@ -101,7 +101,7 @@ void refuse_what_is_hidden(const Flags& flags, const runtime::Backend& backend) 
 }
 
 // How long a step takes without a pass, and what memory, says nothing about the recipe's usual programs.
-launch::CatalogChoice catalog_for(const Flags& flags) {
+launch::CatalogChoice catalog_for(const TrainFlags& flags) {
   if (flags.without.empty()) return flags.catalog;
   print_err("passes     without {}; nothing is remembered of this run\n", fmt::join(flags.without, ", "));
   return {.none = true};
@@ -109,12 +109,12 @@ launch::CatalogChoice catalog_for(const Flags& flags) {
 
 /// What a run that is loaded has.
 struct Running {
-  std::optional<Progress> progress;
+  std::optional<TrainProgress> progress;
   std::optional<base::StopRequest> stop;  // none before: planning and loading are stopped at once
 };
 
-launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& corpus, const launch::Launch& launch,
-                                    Running& running) {
+launch::TrainingOptions options_for(const TrainFlags& flags, const data::TextCorpus& corpus,
+                                    const launch::Launch& launch, Running& running) {
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
                              .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
@@ -135,7 +135,7 @@ launch::TrainingOptions options_for(const Flags& flags, const data::TextCorpus& 
           .should_stop = [&] { return running.stop->has_come(); }};
 }
 
-int run_train(const Flags& flags) {
+int run_train(const TrainFlags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   runtime::require_supported(recipe);
@@ -164,7 +164,7 @@ Command train_command() {
           .summary = "train a recipe on this machine",
           .example = "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20",
           .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<TrainFlags>();
             flags->recipe = declare_recipe_flags(app);
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");

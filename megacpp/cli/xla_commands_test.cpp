@@ -23,7 +23,7 @@ using testing_support::run_command;
 using testing_support::Variable;
 
 // One block, compiled without optimizations: a second of XLA's time.
-std::vector<std::string> tiny(const std::string& command, const std::vector<std::string>& more = {}) {
+std::vector<std::string> tiny_feed_forward(const std::string& command, const std::vector<std::string>& more = {}) {
   std::vector<std::string> words =
       testing_support::on_recipe(command, "nam52-tiny.yaml",
                                  {"train.sequence=16", "train.batch=4", "model.pattern=E", "model.depth=1",
@@ -36,7 +36,7 @@ std::vector<std::string> tiny(const std::string& command, const std::vector<std:
 std::vector<std::string> on_four_chips(const std::string& command, const std::vector<std::string>& more) {
   std::vector<std::string> words = {"--set", "layout.data_parallel=2", "--set", "layout.tensor_parallel=2"};
   words.insert(words.end(), more.begin(), more.end());
-  return tiny(command, words);
+  return tiny_feed_forward(command, words);
 }
 
 class XlaCommandsTest : public testing::Test {
@@ -78,7 +78,7 @@ TEST_F(XlaCommandsTest, TrainCompilesOnceAndThenLoadsFromItsCache) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_commands_test";
   std::filesystem::remove_all(folder);
   const auto train = [&](const std::string& cache) {
-    const CommandResult result = run_command(tiny(
+    const CommandResult result = run_command(tiny_feed_forward(
         "train", {"--set", "train.steps=2", "--set", "xla.cache=" + cache, "--set", "data.text=[docs]", "--json"}));
     EXPECT_EQ(result.status, 0) << result.err;
     return Json::parse(result.out);
@@ -103,9 +103,9 @@ TEST_F(XlaCommandsTest, TrainCompilesOnceAndThenLoadsFromItsCache) {
 }
 
 TEST_F(XlaCommandsTest, TrainReportsTheLoadOfExperts) {
-  const CommandResult result = run_command(
-      tiny("train", {"--set", "train.steps=1", "--set", "xla.cache=off", "--set", "data.text=[docs]", "--set",
-                     "model.feed_forward.experts=4", "--set", "model.feed_forward.top_k=2", "--json"}));
+  const CommandResult result = run_command(tiny_feed_forward(
+      "train", {"--set", "train.steps=1", "--set", "xla.cache=off", "--set", "data.text=[docs]", "--set",
+                "model.feed_forward.experts=4", "--set", "model.feed_forward.top_k=2", "--json"}));
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(Json::parse(result.out)["experts"].is_array()) << result.out;
   EXPECT_NE(result.err.find("  experts "), std::string::npos) << result.err;
@@ -115,7 +115,7 @@ TEST_F(XlaCommandsTest, TrainReportsTheLoadOfExperts) {
 TEST_F(XlaCommandsTest, CompileWritesTheModuleWithTheOtherStages) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_dump_test";
   std::filesystem::remove_all(folder);
-  const CommandResult result = run_command(tiny("compile", {"--dump-dir", folder.string()}));
+  const CommandResult result = run_command(tiny_feed_forward("compile", {"--dump-dir", folder.string()}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "01-model.ir"));
   EXPECT_NE(base::read_file(folder / "stablehlo.mlir").find("func.func public @main"), std::string::npos);
@@ -179,33 +179,34 @@ TEST_F(XlaCommandsTest, EveryBadInputIsNamedWithTheNextStep) {
   const std::string recipe_folder = std::string("xla.cache=") + MEGACPP_SOURCE_DIR + "/LICENSE/programs";
   const std::string license = std::string("xla.plugin=") + MEGACPP_SOURCE_DIR + "/LICENSE";
   const std::vector<Row> rows = {
-      {tiny("train", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "/no/such/plugin.so"},
-      {tiny("compile", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "mend the path"},
-      {tiny("compile", {"--set", "xla.plugin=gpu"}), 2, "E1501", "gpu"},
-      {tiny("train", {"--set", recipe_folder}), 1, "E3001", "LICENSE/programs"},
-      {tiny("explain", {"--set", license}), 2, "E1502", "fetch the plugin again"},
-      {tiny("compile", {"--set", license}), 2, "E1502", "GetPjrtApi"},
-      {tiny("compile", {"--target", "v6e:2x2"}), 2, "E1504", "set layout.data_parallel: 4"},
+      {tiny_feed_forward("train", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "/no/such/plugin.so"},
+      {tiny_feed_forward("compile", {"--set", "xla.plugin=/no/such/plugin.so"}), 2, "E1501", "mend the path"},
+      {tiny_feed_forward("compile", {"--set", "xla.plugin=gpu"}), 2, "E1501", "gpu"},
+      {tiny_feed_forward("train", {"--set", recipe_folder}), 1, "E3001", "LICENSE/programs"},
+      {tiny_feed_forward("explain", {"--set", license}), 2, "E1502", "fetch the plugin again"},
+      {tiny_feed_forward("compile", {"--set", license}), 2, "E1502", "GetPjrtApi"},
+      {tiny_feed_forward("compile", {"--target", "v6e:2x2"}), 2, "E1504", "set layout.data_parallel: 4"},
       {on_four_chips("compile", {"--target", "v6e:1x1"}), 2, "E1504", "a product of 1"},
       {on_four_chips("explain", {"--target", "v6e:4x4"}), 2, "E1504", "set layout.data_parallel: 8"},
-      {tiny("compile", {"--target", "v6:2x2"}), 2, "E1601", "did you mean 'v6e'?"},
-      {tiny("compile", {"--target", "v6e:odd"}), 2, "E1602", "v6e:2x2"},
-      {tiny("compile", {"--target", "h100:8"}), 2, "E1506", "a TPU slice"},
-      {tiny("compile", {"--target", "host"}), 2, "E1602", "v6e:2x2"},
+      {tiny_feed_forward("compile", {"--target", "v6:2x2"}), 2, "E1601", "did you mean 'v6e'?"},
+      {tiny_feed_forward("compile", {"--target", "v6e:odd"}), 2, "E1602", "v6e:2x2"},
+      {tiny_feed_forward("compile", {"--target", "h100:8"}), 2, "E1506", "a TPU slice"},
+      {tiny_feed_forward("compile", {"--target", "host"}), 2, "E1602", "v6e:2x2"},
       {on_cpu("compile"), 2, "E1007", "add --backend xla"},
       {on_cpu("explain"), 2, "E1007", "add --backend xla"},
-      {tiny("compile", {"--time-limit", "0"}), 2, "E1007", "--time-limit"},
-      {tiny("compile", {"--taget", "v6e:2x2"}), 2, "E1007", "did you mean '--target'?"},
-      {tiny("compile", {"--set", "xla.flags=[xla_backend_optimisation_level=1]"}), 2, "E1507",
+      {tiny_feed_forward("compile", {"--time-limit", "0"}), 2, "E1007", "--time-limit"},
+      {tiny_feed_forward("compile", {"--taget", "v6e:2x2"}), 2, "E1007", "did you mean '--target'?"},
+      {tiny_feed_forward("compile", {"--set", "xla.flags=[xla_backend_optimisation_level=1]"}), 2, "E1507",
        "did you mean 'xla_backend_optimization_level'?"},
       {on_four_chips("compile", {"--set", "xla.flags=[v7x-sparse-core]", "--target", "v6e:2x2"}), 2, "E1507", "v7x"},
-      {tiny("compile", {"--set", "layout.pipeline_parallel=2", "--set", "model.depth=2"}), 2, "E1505",
+      {tiny_feed_forward("compile", {"--set", "layout.pipeline_parallel=2", "--set", "model.depth=2"}), 2, "E1505",
        "set layout.pipeline_parallel: 1"},
-      {tiny("train", {"--set", "layout.pipeline_parallel=2", "--set", "model.depth=2"}), 2, "E1505",
+      {tiny_feed_forward("train", {"--set", "layout.pipeline_parallel=2", "--set", "model.depth=2"}), 2, "E1505",
        "set layout.pipeline_parallel: 1"},
       // A plugin that makes no topologies, asked in the child.
       {on_four_chips("compile", {"--set", "xla.flags=[]", "--target", "v6e:2x2"}), 2, "E1505", "UNIMPLEMENTED"},
-      {tiny("compile", {"--set", "xla.plugin=" + cpu_plugin_, "--target", "v6e:2x2"}), 2, "E1505", "UNIMPLEMENTED"},
+      {tiny_feed_forward("compile", {"--set", "xla.plugin=" + cpu_plugin_, "--target", "v6e:2x2"}), 2, "E1505",
+       "UNIMPLEMENTED"},
   };
   for (const Row& row : rows) {
     const CommandResult result = run_command(row.words);

@@ -5,9 +5,12 @@
 
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/parse.h"
+#include "tests/support/text.h"
 
 namespace megacpp::fit {
 namespace {
+
+using testing_support::has;
 
 using base::Code;
 
@@ -24,8 +27,6 @@ Estimate with_limits(const std::vector<int64_t>& limits) {
                            .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
                .limits = limits});
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   const Estimate estimate = with_limits({0, int64_t{10} << 20, 0, 0});

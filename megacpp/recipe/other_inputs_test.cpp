@@ -7,14 +7,14 @@
 #include "megacpp/recipe/parse.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text.h"
 
 namespace megacpp::recipe {
 namespace {
 
 using base::Code;
+using testing_support::has;
 using testing_support::problem_of;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(OtherInputsTest, AHuggingFaceModelIsNamedWithTheCommandToTake) {
   const testing_support::TemporaryFolder folder;

@@ -6,6 +6,8 @@
 
 namespace megacpp::testing_support {
 
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 /// How often `part` stands in `text`.
 inline size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;
