@@ -16,6 +16,9 @@ namespace {
 
 using memory::human_bytes;
 
+/// Of a number that is above 0 where it is known.
+Json number_or_null(double number) { return number > 0 ? Json(number) : Json(); }
+
 std::string giga(double per_second) { return fmt::format("{:.4g}", per_second / 1e9); }
 
 std::string slices_text(const hw::Chip& chip) {
@@ -111,7 +114,9 @@ std::string rates_text(const hw::HostRates& rates) {
 }
 
 Json chip_json(const hw::Chip& chip) {
-  Json links = Json::array(), valid = Json::array();
+  Json links = Json::array(), valid = Json::array(), selective = Json::object();
+  for (const auto& [precision, measured] : chip.selective_recompute)
+    selective[precision] = {{"speed", number_or_null(measured.speed)}, {"memory", number_or_null(measured.memory)}};
   for (const hw::Link& link : chip.links)
     links.push_back(Json{{"name", link.name},
                          {"scope", hw::to_string(link.scope)},
@@ -132,6 +137,7 @@ Json chip_json(const hw::Chip& chip) {
           {"memory", memory},
           {"peak_flops", chip.peak_flops},
           {"devices", chip.devices},
+          {"selective_recompute", selective},
           {"tiles", chip.tiling.exists() ? Json{{"lanes", chip.tiling.lanes},
                                                 {"rows", rows_json(chip.tiling.rows)},
                                                 {"tall_rows", rows_json(chip.tiling.tall_rows)}}

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,28 +42,25 @@ double activation_bytes(const memory::MemoryPlan& plan) {
   return 0;
 }
 
-/// Where steps were timed with selective recompute of blocks whose backward pass reads what it starts from anyway
-/// (Traits::selective_is_cheap) and without any. A line holds for what it names and for nothing else.
-struct Measurement {
-  std::string_view chip, backend, precision;
-  std::string_view result, source;
-};
-constexpr Measurement kMeasurements[] = {
-    {.chip = "h200",
-     .backend = "xla",
-     .precision = "bf16",
-     .result = "a step is 8% faster and keeps 35% less",
-     .source = "nam52-1b on one H200, 2026-11"},
-};
+std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
-const Measurement* measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
+/// What was measured of selective recompute for steps like these; a chip's file speaks of steps that XLA compiled.
+struct Measured {
+  bool is_free = false;
+  std::string text;
+};
+std::optional<Measured> measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
-  if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return nullptr;
-  const auto at = std::ranges::find_if(kMeasurements, [&](const Measurement& one) {
-    return one.chip == assumptions.lane.hardware && one.backend == assumptions.lane.backend &&
-           one.precision == recipe.train.precision;
-  });
-  return at == std::end(kMeasurements) ? nullptr : at;
+  if (!assumptions.compiled_by_xla) return std::nullopt;
+  if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return std::nullopt;
+  const hw::Chip& chip = assumptions.slice.chip;
+  const hw::Fact* fact = chip.fact("recompute.selective_speed." + recipe.train.precision);
+  if (fact == nullptr) return std::nullopt;
+  const auto& [speed, memory] = chip.selective_recompute.at(recipe.train.precision);
+  const std::string time = speed < 1 ? percent(1 - speed) + " slower" : percent(speed - 1) + " faster";
+  const std::string kept = memory > 0 && memory < 1 ? " and keeps " + percent(1 - memory) + " less" : "";
+  const std::string date = fact->date.empty() ? "" : ", " + fact->date;
+  return Measured{speed >= 1, fmt::format("measured: a step is {}{}; {}{}", time, kept, fact->source, date)};
 }
 
 std::string reason_of(AutoRecompute::Need need) {
@@ -99,9 +97,11 @@ const AutoRecompute::Cost& AutoRecompute::cost_of(Letter& letter) {
 }
 
 void AutoRecompute::take_what_is_free(Letter& letter) {
-  if (const Measurement* measured = measured_for(recipe_, letter.name, assumptions_))
-    return set(letter, kSelective, fmt::format("measured: {}; {}", measured->result, measured->source));
-  set(letter, kNone, "the plan needs no more; whether more would cost time was not measured here");
+  const std::optional<Measured> measured = measured_for(recipe_, letter.name, assumptions_);
+  if (measured && measured->is_free) return set(letter, kSelective, measured->text);
+  set(letter, kNone,
+      measured ? "the plan needs no more; selective was " + measured->text
+               : "the plan needs no more; whether more would cost time was not measured here");
 }
 
 std::vector<RecomputeChoice> AutoRecompute::choices() const {

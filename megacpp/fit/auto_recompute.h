@@ -3,7 +3,7 @@
 // recomputing elementwise work can be cheaper than writing its results to memory and reading them back. Anything beyond
 // that is taken only as far as a plan needs it to fit, the least time per byte first, by the step-time model for one
 // block of the letter compiled alone. That model cannot say what is free: it knows nothing of what a hardware's
-// compiler fuses. So nothing is claimed for hardware, backends and precisions that were not measured.
+// compiler fuses. So nothing is claimed for chips and precisions whose file has no such measurement.
 #pragma once
 
 #include <array>

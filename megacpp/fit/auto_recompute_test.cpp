@@ -12,13 +12,13 @@ namespace megacpp::fit {
 namespace {
 
 // Every op has a kernel without scratch memory.
-Assumptions on(const std::string& hardware, int64_t limit = 0, const std::string& backend = "xla") {
+Assumptions on(const std::string& hardware, int64_t limit = 0) {
   const hw::HostRates rates{.matrix_flops = 1e11, .bytes_per_second = 1e10, .cores = 2, .memory = int64_t{1} << 36};
   return {.slice = hw::parse_target(hardware, {.host_rates = [&] { return rates; }}),
           .kernels = {.name = "any",
                       .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                       .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
-          .lane = {.backend = backend, .hardware = hardware.substr(0, hardware.find(':'))},
+          .compiled_by_xla = true,
           .limits = limit == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{limit}};
 }
 
@@ -30,28 +30,39 @@ int64_t needed(const Estimate& estimate) { return estimate.fit.worst().needed();
 
 TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkOnlyWhereThatWasMeasuredToBeFree) {
   struct Row {
-    std::string hardware, backend, precision, level;
+    std::string hardware;
+    bool by_xla;
+    std::string precision, level;
   };
-  for (const Row& row : std::vector<Row>{{"h200:1", "xla", "bf16", "selective"},
-                                         {"h200:1", "xla", "f32", "none"},
-                                         {"h200:1", "another", "bf16", "none"},
-                                         {"b200:1", "xla", "bf16", "none"},
-                                         {"v6e:1x1", "xla", "bf16", "none"},
-                                         {"a100:1", "xla", "bf16", "none"},
-                                         {"host:1", "xla", "bf16", "none"}}) {
-    const Assumptions assumptions = on(row.hardware, 0, row.backend);
+  for (const Row& row : std::vector<Row>{{"h200:1", true, "bf16", "selective"},
+                                         {"h200:1", true, "f32", "none"},
+                                         {"h200:1", false, "bf16", "none"},
+                                         {"b200:1", true, "bf16", "none"},
+                                         {"v6e:1x1", true, "bf16", "none"},
+                                         {"a100:1", true, "bf16", "none"},
+                                         {"host:1", true, "bf16", "none"}}) {
+    SCOPED_TRACE(row.hardware + " " + row.precision + (row.by_xla ? " by XLA" : ""));
+    Assumptions assumptions = on(row.hardware);
+    assumptions.compiled_by_xla = row.by_xla;
     const AutoRecompute recompute(shipped("nam52-1b", {"train.precision=" + row.precision}), assumptions);
-    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level)
-        << row.hardware << row.backend << row.precision;
-    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), "none") << row.hardware;
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level);
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), "none");
     EXPECT_EQ(recompute.choices().size(), 2u);
   }
   const Assumptions h200 = on("h200:1");
   EXPECT_EQ(to_text(AutoRecompute(shipped("nam52-1b"), h200).choices()),
             "A none (the plan needs no more; whether more would cost time was not measured here); "
-            "E selective (measured: a step is 8% faster and keeps 35% less; nam52-1b on one H200, 2026-11)");
+            "E selective (measured: a step is 8% faster and keeps 35% less; nam52-1b on one H200, 2026-11-16)");
   for (const RecomputeChoice& choice : AutoRecompute(shipped("nam56r-1b"), h200).choices())
     EXPECT_EQ(choice.level, "none") << choice.letter << ": experts were not measured";
+}
+
+TEST(AutoRecomputeTest, AMeasurementThatItCostsTimeIsGivenAsTheReason) {
+  Assumptions assumptions = on("h200:1");
+  assumptions.slice.chip.selective_recompute["bf16"] = {.speed = 0.97, .memory = 0.65};
+  EXPECT_EQ(to_text(AutoRecompute(shipped("nam52-1b", {"train.recompute.A=none"}), assumptions).choices()),
+            "E none (the plan needs no more; selective was measured: a step is 3% slower and keeps 35% less; nam52-1b "
+            "on one H200, 2026-11-16)");
 }
 
 TEST(AutoRecomputeTest, OnAHostNothingIsFreeAndTheReasonIsSaid) {

@@ -42,6 +42,7 @@ struct Assumptions {
   bool has_rates = true;                    // of the slice; without them an estimate has no time
   schedule::Target kernels;                 // of a backend of ours: which ops stay whole
   Lane lane = {};                           // whose samples correct it
+  bool compiled_by_xla = false;             // by the lane's backend: what chip files say of compiled steps holds
   recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
   std::vector<std::string> features = {};   // of the backend's settings, for signatures
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all

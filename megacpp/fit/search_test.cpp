@@ -91,7 +91,7 @@ TEST(SearchTest, LevelsMayDifferByLetterWhereThatIsFasterThanOneForAll) {
 TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
   const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.feed_forward.experts=0", "train.precision=bf16"});
   Assumptions assumptions = test_assumptions("h200:1");
-  assumptions.lane = {.backend = "xla", .hardware = "h200"};
+  assumptions.compiled_by_xla = true;
   for (const Found& one : search_layouts(recipe, assumptions, {.tries = 4}).found)
     EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), "none") << one.layout;
 }

@@ -44,6 +44,12 @@ std::optional<double> Chip::peak(std::string_view dtype) const {
   return found == peak_flops.end() ? std::nullopt : std::optional(found->second);
 }
 
+const Fact* Chip::fact(std::string_view name) const {
+  for (const Fact& fact : facts)
+    if (fact.name == name) return &fact;
+  return nullptr;
+}
+
 const Link* Chip::link(std::string_view name) const {
   for (const Link& link : links)
     if (link.name == name) return &link;

@@ -62,6 +62,13 @@ struct Fact {
   std::string date;  // empty where a user's file says none
 };
 
+/// What selective recompute was measured to do to a training step on a chip, against a step that recomputes nothing:
+/// of blocks whose backward pass reads what it starts from anyway, compiled by XLA.
+struct SelectiveRecompute {
+  double speed = 0;   // steps a second over those without; from 1 on it costs no time. 0: not measured
+  double memory = 0;  // peak over that without; 0: not measured
+};
+
 struct Chip {
   std::string name;
   std::string title;
@@ -86,6 +93,7 @@ struct Chip {
 
   int64_t devices = 1;                       // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;  // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second
+  std::map<std::string, SelectiveRecompute> selective_recompute;  // by precision of training
   Tiling tiling;
   std::vector<Link> links;
   SliceRules slices;
@@ -93,6 +101,8 @@ struct Chip {
 
   /// Nothing for a dtype without a published rate.
   std::optional<double> peak(std::string_view dtype) const;
+  /// Null where its file does not give it.
+  const Fact* fact(std::string_view name) const;
   /// Null where it has none of that name.
   const Link* link(std::string_view name) const;
   /// The link between the chips of a slice (torus) or of a node; null where there is none.

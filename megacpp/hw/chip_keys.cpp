@@ -21,6 +21,7 @@ Range memory() { return between(1, 1e15); }
 Range rate() { return between(1, 1e21); }         // a second
 Range latency() { return between(1e-12, 1000); }  // seconds
 Range gaps() { return between(1, 100); }
+Range ratio() { return between(0.01, 100); }
 
 template <auto field>
 bool store_bytes(Chip& chip, const FileValue& value) {
@@ -102,6 +103,31 @@ void add_rates(std::vector<ChipKey>& keys, std::index_sequence<rates...>) {
    ...);
 }
 
+constexpr const char* kPrecisions[] = {"f32", "bf16"};  // of training
+
+template <auto field, size_t precision>
+bool store_selective(Chip& chip, const FileValue& value) {
+  chip.selective_recompute[kPrecisions[precision]].*field = value.number;
+  return true;
+}
+template <auto field, size_t... precisions>
+void add_selective(std::vector<ChipKey>& keys, const schema::KeySpec& key, std::index_sequence<precisions...>) {
+  (keys.push_back(fact({key.path + "." + kPrecisions[precisions], key.kind, key.range,
+                        key.doc + " Training in " + kPrecisions[precisions] + "."},
+                       store_selective<field, precisions>)),
+   ...);
+}
+void add_recompute(std::vector<ChipKey>& keys) {
+  constexpr auto each = std::make_index_sequence<std::size(kPrecisions)>();
+  add_selective<&SelectiveRecompute::speed>(
+      keys,
+      {"recompute.selective_speed", Kind::number, ratio(),
+       "Measured speed of a step that XLA compiled with dense feed-forwards at selective recompute, over none."},
+      each);
+  add_selective<&SelectiveRecompute::memory>(
+      keys, {"recompute.selective_memory", Kind::number, ratio(), "Its peak memory over that of none."}, each);
+}
+
 void add_names(std::vector<ChipKey>& keys) {
   const auto add = [&keys](schema::KeySpec key, StoreInChip store) { keys.push_back({std::move(key), store}); };
   add({"title", Kind::text, any(), "What reports call it."}, store_text<&Chip::title>);
@@ -175,6 +201,7 @@ std::vector<ChipKey> make_chip_keys() {
                       }));
   add_rows<&Tiling::rows>(keys, "tiles.rows", "The second-minor dimension is rounded to it, for elements");
   add_rows<&Tiling::tall_rows>(keys, "tiles.tall_rows", "A taller tile, taken where it pads no more, for elements");
+  add_recompute(keys);
   add_slices(keys);
   return keys;
 }

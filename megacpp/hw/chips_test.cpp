@@ -70,6 +70,16 @@ TEST(ChipsTest, NumbersArePlausible) {
   }
 }
 
+TEST(ChipsTest, MeasuredStepsAreInTheFilesOfTheirChips) {
+  for (const Chip& chip : chips()) EXPECT_EQ(chip.selective_recompute.empty(), chip.name != "h200") << chip.name;
+  const Chip h200 = find_chip("h200", ChipPlaces{});
+  EXPECT_EQ(h200.selective_recompute.at("bf16").speed, 1.08);
+  EXPECT_EQ(h200.selective_recompute.at("bf16").memory, 0.65);
+  ASSERT_NE(h200.fact("recompute.selective_speed.bf16"), nullptr);
+  EXPECT_EQ(h200.fact("recompute.selective_speed.bf16")->source, "nam52-1b on one H200");
+  EXPECT_EQ(h200.fact("recompute.selective_speed.f32"), nullptr);
+}
+
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);

@@ -27,6 +27,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .has_rates = hardware.has_rates,
                                .kernels = runtime::estimate_target(backend, recipe, mesh),
                                .lane = {},
+                               .compiled_by_xla = backend.emits_stablehlo,
                                .cannot_run = backend.cannot_run,
                                .features = named.features ? named.features(recipe) : std::vector<std::string>(),
                                .limits = recipe::chip_limits(recipe.hardware, devices),

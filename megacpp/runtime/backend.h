@@ -66,7 +66,8 @@ struct Backend {
   /// Whether it runs one node after the other, and so can check values, profile ops and trace. One that does not runs
   /// a step as one program.
   bool runs_node_by_node = true;
-  /// Whether a step goes to its compiler as one StableHLO module, so that commands can show what becomes of it.
+  /// Whether a step goes to its compiler as one StableHLO module, so that commands can show what becomes of it
+  /// and what chip files say of compiled steps holds.
   bool emits_stablehlo = false;
   /// Ways in which its chips exchange tensors; empty: its compiler's own.
   std::vector<std::string> transports = {};

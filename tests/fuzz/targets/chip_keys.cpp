@@ -27,6 +27,7 @@ constexpr const char* kNodes = R"({
   "sources": {"sheet": {"text": "a sheet", "date": "2026-11-15"}},
   "memory": {"source": "sheet", "nominal": "141GiB", "usable": "139GiB", "alignment": 256, "bandwidth": 4.8e12},
   "compute": {"source": "sheet", "bf16": 989e12, "f32": 67e12},
+  "recompute": {"source": "sheet", "selective_speed": {"bf16": 1.08}, "selective_memory": {"bf16": 0.65}},
   "links": [
     {"name": "nvlink", "scope": "node", "source": "sheet", "bytes_per_second": 450e9, "ports": 1, "latency": 3.4e-6},
     {"name": "network", "scope": "cluster", "source": "sheet", "bytes_per_second": 50e9, "ports": 1, "latency": 14e-6}],
