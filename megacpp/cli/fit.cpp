@@ -197,7 +197,7 @@ int run_fit(const FitFlags& flags) {
   launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read,
                                print_line);
   const fit::Assumptions assumptions =
-      launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe)), catalog);
+      launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe), recipe.backend), catalog);
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));

@@ -16,14 +16,18 @@
 #include "megacpp/hw/chip_library.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/hw/tiled_layout.h"
+#include "megacpp/launch/assumptions.h"
 #include "megacpp/memory/report.h"
-#include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
 
+/// Of this machine, by the first backend that runs on it.
+const runtime::HostRatesProbe& host_rates() { return runtime::backend_on(hw::ChipKind::host, {}).host_rates; }
+
 hw::Chip chip_of(const std::string& name) {
-  return name == "host" ? hw::host_chip(runtime::cpu::host_rates(), 1) : hw::find_chip(name);
+  return name == "host" ? hw::host_chip(host_rates().kept(), 1) : hw::find_chip(name);
 }
 
 int list_chips(bool json) {
@@ -43,8 +47,7 @@ int list_chips(bool json) {
 
 int show_chip(const std::string& name, bool json) {
   std::optional<hw::Slice> slice;
-  if (name.find(':') != std::string::npos)
-    slice = hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
+  if (name.find(':') != std::string::npos) slice = launch::slice_named(name);
   const hw::Chip chip = slice ? slice->chip : chip_of(name);
   if (!json) {
     print_out("{}", chip_text(chip, slice));
@@ -113,9 +116,9 @@ int bytes(const BytesFlags& flags, bool json) {
 // ---- measure
 
 int measure(bool json) {
-  const hw::HostRates rates = runtime::cpu::renew_host_rates();
+  const hw::HostRates rates = host_rates().renewed();
   if (json) print_json(rates_json(rates));
-  if (!json) print_out("{}kept in {}\n", rates_text(rates), runtime::cpu::host_rates_file().string());
+  if (!json) print_out("{}kept in {}\n", rates_text(rates), host_rates().file().string());
   return 0;
 }
 

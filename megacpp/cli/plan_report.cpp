@@ -47,7 +47,7 @@ double PlanReport::tokens_per_second() const {
 }
 
 PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wishes) {
-  PlanReport report{.slice = launch::slice_named(target_name(recipe, wishes)),
+  PlanReport report{.slice = launch::slice_named(target_name(recipe, wishes), recipe.backend),
                     .filling = {},
                     .lane = {},
                     .catalog_note = {},

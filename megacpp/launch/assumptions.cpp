@@ -3,12 +3,12 @@
 
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/chip_settings.h"
-#include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
 
-hw::Slice slice_named(const std::string& name) {
-  return hw::parse_target(name, {.host_rates = [] { return runtime::cpu::host_rates(); }});
+hw::Slice slice_named(const std::string& name, std::string_view backend) {
+  return hw::parse_target(
+      name, {.host_rates = [&] { return runtime::backend_on(hw::ChipKind::host, backend).host_rates.kept(); }});
 }
 
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "megacpp/fit/estimate.h"
 #include "megacpp/hw/slice.h"
@@ -12,8 +13,9 @@
 
 namespace megacpp::launch {
 
-/// "v6e:16x16", or "host:4" with the measured rates of this machine. E1601, E1602.
-hw::Slice slice_named(const std::string& name);
+/// "v6e:16x16", or "host:4" with the rates of this machine by that backend, or by the first that runs on it. E1601,
+/// E1602.
+hw::Slice slice_named(const std::string& name, std::string_view backend = {});
 
 /// Of a recipe on hardware, with the backend that runs there: the recipe's, or the first that does.
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe);

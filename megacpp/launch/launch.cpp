@@ -18,7 +18,6 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/cpu/host_rates.h"
 
 namespace megacpp::launch {
 
@@ -28,10 +27,12 @@ using memory::human_bytes;
 
 // Made of nothing that one process sees alone: all must come to the same plan. Rates are those of the coordinator's
 // machine, the least free memory of all counts, and so do the fewest threads of a chip.
-runtime::Machine agreed_machine(Agreement& agreement) {
-  return {.free_bytes = agreement.free_memory(), .local_chips = agreement.chips_of_a_machine(), .rates = [&agreement] {
+runtime::Machine agreed_machine(const runtime::Backend& backend, Agreement& agreement) {
+  return {.free_bytes = agreement.free_memory(),
+          .local_chips = agreement.chips_of_a_machine(),
+          .rates = [&backend, &agreement] {
             return rates_of(agreement.from_coordinator("rates of the machine",
-                                                       [] { return rates_text(runtime::cpu::host_rates()); }));
+                                                       [&] { return rates_text(backend.host_rates.kept()); }));
           }};
 }
 
@@ -129,8 +130,8 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
 
 fit::Assumptions Launch::agreed_assumptions() {
   const runtime::Backend& backend = runtime::backend_named(requested_.backend);
-  fit::Assumptions assumptions =
-      assumptions_for(requested_, backend.find_hardware(requested_, agreed_machine(agreement_)), catalog_, mesh_);
+  fit::Assumptions assumptions = assumptions_for(
+      requested_, backend.find_hardware(requested_, agreed_machine(backend, agreement_)), catalog_, mesh_);
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.

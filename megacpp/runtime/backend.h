@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,6 +52,13 @@ struct RunSettings {
   std::string lines = {};  // more of them, a line each
 };
 
+/// What this machine reaches when it runs a backend's programs: measured once and kept in a file.
+struct HostRatesProbe {
+  std::function<hw::HostRates()> kept;     // measured first where nothing is kept of this machine
+  std::function<hw::HostRates()> renewed;  // measured anew and kept: E3001 where that fails
+  std::function<std::filesystem::path()> file;
+};
+
 struct Backend {
   std::string name;  // as the recipe's key `backend` has it
 
@@ -89,6 +97,8 @@ struct Backend {
   std::function<int(const recipe::Recipe&)> threads;
   /// Bytes that a new program may use of what its chips share; absent: only its devices know.
   std::function<std::optional<int64_t>(const recipe::Recipe&)> free_bytes;
+  /// Of this machine, for one that runs on a host; else empty.
+  HostRatesProbe host_rates = {};
   /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none.
   std::function<FoundHardware(const recipe::Recipe&, const Machine&)> find_hardware;
   /// What decides how its programs compute, beside our own sources: plugin and driver. Runs are comparable only with

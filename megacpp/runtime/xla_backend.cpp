@@ -183,6 +183,7 @@ Backend xla_backend() {
           .usable = usable,
           .threads = [](const recipe::Recipe&) { return available_threads(); },  // a plugin takes all there are
           .free_bytes = free_bytes,
+          .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels
           .find_hardware = find_hardware,
           .identity = identity,
           .features = features,

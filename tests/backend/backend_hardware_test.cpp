@@ -117,6 +117,13 @@ TEST(BackendHardwareTest, ChipsOfAProcessShareItsMachine) {
   EXPECT_EQ(share(2).hosts(), 4);
 }
 
+TEST(BackendHardwareTest, AHostIsAsFastAsTheProbeOfItsBackendSays) {
+  const hw::Slice host = launch::slice_named("host:2", "xla");
+  const hw::HostRates rates = runtime::backend_named("xla").host_rates.kept();
+  EXPECT_EQ(host.chip.peak("f32"), rates.matrix_flops / 2);
+  EXPECT_EQ(host.chip.memory_bytes_per_second, rates.bytes_per_second / 2);
+}
+
 TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
   const runtime::Backend& xla = runtime::backend_named("xla");
   EXPECT_EQ(xla.features(test_recipe()), (std::vector<std::string>{"placement=megacpp"}));

@@ -20,6 +20,10 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
                 backend.find_hardware && backend.identity && backend.settings)
         << backend.name;
     EXPECT_FALSE(backend.runs_on.empty()) << backend.name;
+    const bool on_hosts = std::ranges::count(backend.runs_on, hw::ChipKind::host) > 0;
+    for (const bool there :
+         {bool(backend.host_rates.kept), bool(backend.host_rates.renewed), bool(backend.host_rates.file)})
+      EXPECT_EQ(there, on_hosts) << backend.name;
     if (!backend.estimates_with.empty()) runtime::backend_named(backend.estimates_with);
     for (const std::string& name : backend.transports)
       EXPECT_EQ(std::ranges::count(collectives::all_transports(), name,

@@ -58,6 +58,10 @@ int64_t available_memory_bytes() {
   return available;
 }
 
+HostRatesProbe host_rates_probe() {
+  return {.kept = [] { return host_rates(); }, .renewed = [] { return renew_host_rates(); }, .file = host_rates_file};
+}
+
 hw::Slice host_slice(int64_t chips, const Machine& machine) {
   hw::HostRates rates = machine.rates ? machine.rates() : host_rates();
   rates.memory = std::min(rates.memory, machine.free_bytes);
@@ -129,6 +133,7 @@ Backend cpu_backend() {
       .usable = [](const Recipe&) { return base::Decision::yes(); },
       .threads = threads_for,
       .free_bytes = [](const Recipe&) { return std::optional(cpu::available_memory_bytes()); },
+      .host_rates = cpu::host_rates_probe(),
       .find_hardware =
           [](const Recipe& recipe, const Machine& machine) {
             return FoundHardware{.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};

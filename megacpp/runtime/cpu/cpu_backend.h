@@ -19,6 +19,9 @@ namespace megacpp::runtime::cpu {
 /// Memory a new program may use on this machine.
 int64_t available_memory_bytes();
 
+/// Rates of our own kernels.
+HostRatesProbe host_rates_probe();
+
 /// `threads` of one chip; `transport` says what its collectives need.
 schedule::Target cpu_target(int threads, const collectives::Transport& transport = collectives::inproc_transport());
 
