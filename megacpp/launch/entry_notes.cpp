@@ -12,8 +12,6 @@
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/plugins/plugin_identity.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
@@ -54,10 +52,10 @@ class Notes {
   std::vector<std::string> lines_;
 };
 
-void check_hardware(const std::string& hardware, Notes& notes) {
+void check_hardware(const std::string& hardware, const std::vector<runtime::Platform>& platforms, Notes& notes) {
   const std::string target = hardware.substr(0, hardware.find(' '));
   const std::string chip = target.substr(0, target.find(':'));
-  if (chip.empty() || chip == "host" || runtime::plugins::kind_named(chip)) return;
+  if (chip.empty() || chip == "host" || std::ranges::count(platforms, chip, &runtime::Platform::name) > 0) return;
   try {
     hw::parse_target(target);
   } catch (const base::Error& error) {
@@ -98,21 +96,22 @@ void check_features(const std::string& features, Notes& notes) {
 
 }  // namespace
 
-std::string platform_here(const std::string& kind) {
-  const auto plugin = runtime::plugins::kind_named(kind);
-  return plugin ? runtime::plugins::plugin_identity(*plugin) : "";
+std::vector<runtime::Platform> all_platforms() {
+  std::vector<runtime::Platform> all;
+  for (const runtime::Backend& backend : runtime::all_backends())
+    all.insert(all.end(), backend.platforms.begin(), backend.platforms.end());
+  return all;
 }
 
-ThisBuild::ThisBuild(std::function<std::string(const std::string& kind)> platform)
-    : platform_(std::move(platform)), processor_(runtime::this_processor().name()) {}
+ThisBuild::ThisBuild(std::vector<runtime::Platform> platforms)
+    : platforms_(std::move(platforms)), processor_(runtime::this_processor().name()) {}
 
-/// "plugin cpu 0.6.1 (build 77aa)": whether that is the plugin of its kind which is here.
-bool ThisBuild::has_platform(const std::string& platform) const {
-  std::istringstream words(platform);
-  std::string plugin, kind;
-  words >> plugin >> kind;
-  if (!platforms_.contains(kind)) platforms_[kind] = platform_(kind);
-  return platform == platforms_[kind];
+bool ThisBuild::has_platform(const std::string& identity) const {
+  for (size_t i = 0; i < platforms_.size(); ++i) {
+    if (i == identities_.size()) identities_.push_back(platforms_[i].identity());
+    if (identities_[i] == identity) return true;
+  }
+  return false;
 }
 
 bool ThisBuild::wrote(const catalog::Signature& signature) const {
@@ -128,7 +127,7 @@ std::vector<std::string> ThisBuild::notes_of(const catalog::Entry& entry) const 
   if (!wrote(signature))
     notes.add(fmt::format("learnt by another build or machine ({}): a launch estimates again before it trusts this",
                           catalog::to_text(signature.build)));
-  check_hardware(signature.hardware, notes);
+  check_hardware(signature.hardware, platforms_, notes);
   notes.check_settings("layout.", signature.layout);
   notes.check_settings("train.", signature.shape);
   check_families(signature, notes);

@@ -3,22 +3,21 @@
 // another machine, and what it names that this build does not have. Such an entry is shown like any other.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::launch {
 
-/// The platform of the plugin of that kind ("cpu") which is here, as signatures have it; empty for a kind that is none.
-std::string platform_here(const std::string& kind);
+/// Of all backends.
+std::vector<runtime::Platform> all_platforms();
 
-/// This program, its plugins and this machine. Each plugin is looked at once, however many entries name it.
+/// This program, its plugins and this machine. Each plugin is looked at once at most, however many entries name it.
 class ThisBuild {
  public:
-  explicit ThisBuild(std::function<std::string(const std::string& kind)> platform = platform_here);
+  explicit ThisBuild(std::vector<runtime::Platform> platforms = all_platforms());
 
   /// Whether this very program wrote it, here; a plugin or a processor that is not the one here is another.
   bool wrote(const catalog::Signature& signature) const;
@@ -28,11 +27,11 @@ class ThisBuild {
   std::vector<std::string> notes_of(const catalog::Entry& entry) const;
 
  private:
-  bool has_platform(const std::string& platform) const;
+  bool has_platform(const std::string& identity) const;
 
-  std::function<std::string(const std::string&)> platform_;
+  std::vector<runtime::Platform> platforms_;
   std::string processor_;
-  mutable std::map<std::string, std::string> platforms_;  // by kind, as they are asked for
+  mutable std::vector<std::string> identities_;  // of the first platforms: a plugin is a large file to read
 };
 
 }  // namespace megacpp::launch

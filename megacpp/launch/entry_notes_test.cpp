@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/entry_notes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "megacpp/launch/build.h"
@@ -16,18 +17,33 @@ catalog::Signature of_plugin(const std::string& platform) {
 // A plugin is a large file that is read whole where it has no build id.
 TEST(EntryNotesTest, EveryPluginIsLookedAtOnce) {
   int looks = 0;
-  const ThisBuild here([&looks](const std::string& kind) {
-    ++looks;
-    return "plugin " + kind + " 1.0 (build aa)";
-  });
+  std::vector<runtime::Platform> platforms;
+  for (const char* name : {"cpu", "tpu"})
+    platforms.push_back({.name = name, .identity = [&looks, name] {
+                           ++looks;
+                           return fmt::format("plugin {} 1.0 (build aa)", name);
+                         }});
+  const ThisBuild here(platforms);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(here.wrote(of_plugin("plugin cpu 1.0 (build aa)")));
-    EXPECT_FALSE(here.wrote(of_plugin("plugin cpu 1.0 (build bb)")));
     EXPECT_TRUE(here.notes_of({.signature = of_plugin("plugin cpu 1.0 (build aa)")}).empty());
   }
   EXPECT_EQ(looks, 1);
-  EXPECT_FALSE(here.wrote(of_plugin("plugin tpu 2.0 (build cc)")));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(here.wrote(of_plugin("plugin cpu 1.0 (build bb)")));
+    EXPECT_FALSE(here.wrote(of_plugin("plugin tpu 2.0 (build cc)")));
+    EXPECT_TRUE(here.wrote(of_plugin("plugin tpu 1.0 (build aa)")));
+  }
   EXPECT_EQ(looks, 2);
+}
+
+TEST(EntryNotesTest, HardwareThatOnlyItsDevicesKnowIsNamedAsTheirPlatform) {
+  const ThisBuild here({{.name = "strange", .identity = [] { return std::string("plugin strange"); }}});
+  catalog::Signature signature = of_plugin("");
+  signature.hardware = "strange:2";
+  EXPECT_TRUE(here.notes_of({.signature = signature}).empty());
+  signature.hardware = "stranger:2";
+  EXPECT_EQ(here.notes_of({.signature = signature}).size(), 1U);
 }
 
 TEST(EntryNotesTest, AnotherProcessorIsAnotherMachine) {

@@ -59,6 +59,12 @@ struct HostRatesProbe {
   std::function<std::filesystem::path()> file;
 };
 
+/// Something a backend runs through that this build does not contain: a plugin.
+struct Platform {
+  std::string name;                       // "cuda"; hardware that only its devices know is named so
+  std::function<std::string()> identity;  // of the one found here, as Backend::identity has it
+};
+
 struct Backend {
   std::string name;  // as the recipe's key `backend` has it
 
@@ -104,6 +110,8 @@ struct Backend {
   /// What decides how its programs compute, beside our own sources: plugin and driver. Runs are comparable only with
   /// the same. Empty: nothing else.
   std::function<std::string(const recipe::Recipe&)> identity;
+  /// All that its runs can go through, whichever a recipe names; empty: this build has everything it needs.
+  std::vector<Platform> platforms = {};
 
   // ---- Records
   /// Words of its own settings that change memory or time, for signatures: "placement=xla".

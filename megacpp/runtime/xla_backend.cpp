@@ -133,6 +133,13 @@ std::string identity(const recipe::Recipe& recipe) {
   return plugins::plugin_identity(choice.kind, choice.named);
 }
 
+std::vector<Platform> platforms() {
+  std::vector<Platform> all;
+  for (const plugins::PluginKindInfo& info : plugins::plugin_kinds())
+    all.push_back({.name = info.name, .identity = [kind = info.kind] { return plugins::plugin_identity(kind); }});
+  return all;
+}
+
 std::vector<std::string> features(const recipe::Recipe& recipe) {
   std::vector<std::string> words = {"placement=" + recipe.xla.placement};
   if (recipe.xla.attention != recipe::Xla{}.attention) words.push_back("attention=" + recipe.xla.attention);
@@ -186,6 +193,7 @@ Backend xla_backend() {
           .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels
           .find_hardware = find_hardware,
           .identity = identity,
+          .platforms = platforms(),
           .features = features,
           .settings = settings,
           .settings_json =
