@@ -111,7 +111,7 @@ void Catalog::record(const Outcome& outcome) {
   database_
       .prepare(fmt::format("INSERT INTO outcome (signature, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                            kOutcomeColumns))
-      .bind(id_of(outcome.signature), outcome.at, outcome.ending == Ending::fits, outcome.oom_class, outcome.stage,
+      .bind(id_of(outcome.signature), outcome.at, outcome.ending == Ending::fits, outcome.oom_class, outcome.phase,
             outcome.rung, outcome.chip, outcome.predicted_bytes, outcome.measured_bytes, outcome.limit_bytes,
             outcome.predicted_seconds, outcome.measured_seconds, outcome.note, report_text(outcome.report))
       .run();

@@ -57,7 +57,7 @@ TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
                            .at = "2026-11-15T17:00:00Z",
                            .ending = Ending::fails,
                            .oom_class = "compile",
-                           .stage = "compile",
+                           .phase = "compile",
                            .rung = 2,
                            .chip = "chip 3 (data 1)",
                            .predicted_bytes = 33'000'000'000,
@@ -70,7 +70,7 @@ TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
   EXPECT_EQ(last.at, failure.at);
   EXPECT_EQ(last.ending, Ending::fails);
   EXPECT_EQ(last.oom_class, "compile");
-  EXPECT_EQ(last.stage, "compile");
+  EXPECT_EQ(last.phase, "compile");
   EXPECT_EQ(last.rung, 2);
   EXPECT_EQ(last.chip, failure.chip);
   EXPECT_EQ(last.predicted_bytes, failure.predicted_bytes);

@@ -117,6 +117,17 @@ TEST_F(MigrationTest, LanesOfBackendsWithSeveralPlacementsAreToldApart) {
   EXPECT_EQ(catalog.samples("xla v6e placement=megacpp", kStepSeconds).size(), 2U) << "the default where none is said";
 }
 
+TEST_F(MigrationTest, ThePhaseOfAFailureIsInItsRowAndInItsReport) {
+  for (const int64_t version : {2, 3, 4, 5}) {
+    const Catalog catalog = Catalog::open(stored(version), {.access = Access::read});
+    const std::optional<Entry> entry = catalog.entry(8);
+    ASSERT_TRUE(entry && !entry->outcomes.empty()) << version;
+    EXPECT_EQ(entry->outcomes[0].phase, "planning") << version;
+    ASSERT_TRUE(entry->outcomes[0].report) << version;
+    EXPECT_EQ(entry->outcomes[0].report->phase, "planning") << version;
+  }
+}
+
 // Some wrote today's words into a file of version 1, under the key that the older words get now: both are the same
 // launch.
 TEST_F(MigrationTest, SignaturesThatBecomeTheSameKeepTheRowsOfBoth) {

@@ -48,7 +48,7 @@ template <typename Visit, typename Record>
 void visit_report(const Visit& visit, Record& report) {
   visit("code", report.code);
   visit("class", report.oom_class);
-  visit("stage", report.stage);
+  visit("phase", report.phase);
   visit("step", report.step);
   visit("first_step", report.first_step);
   visit("chip", report.chip);

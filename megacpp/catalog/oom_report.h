@@ -50,7 +50,7 @@ struct Reduction {
 struct OomReport {
   std::string code = {};       // "E2004"
   std::string oom_class = {};  // "runtime allocation"
-  std::string stage = {};      // "planning", "loading"
+  std::string phase = {};      // "planning", "loading"
   int64_t step = -1;           // from 0, the last it may come from; -1: before step 0
   int64_t first_step = -1;     // it may come from, where devices ran ahead of the host; -1: `step` alone
   std::string chip = {};       // "chip 3: data 1 on host tpu-7"

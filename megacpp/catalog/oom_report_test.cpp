@@ -14,7 +14,7 @@ namespace {
 OomReport whole_report() {
   return {.code = "E2004",
           .oom_class = "runtime allocation",
-          .stage = "step",
+          .phase = "step",
           .step = 3,
           .chip = "chip 1: data 1 on host a",
           .wanted_bytes = 1000,

@@ -19,7 +19,7 @@ std::string by_text(const Remembered& known) {
 std::string failure_text(const Remembered& known) {
   const Outcome& outcome = *known.last;
   std::string text = "failed on " + outcome.at + by_text(known);
-  if (!outcome.stage.empty()) text += " at " + outcome.stage;
+  if (!outcome.phase.empty()) text += " at " + outcome.phase;
   if (!outcome.oom_class.empty()) text += fmt::format(" ({} out of memory)", outcome.oom_class);
   if (!outcome.chip.empty()) text += " on " + outcome.chip;
   return text;

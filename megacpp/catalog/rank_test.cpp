@@ -65,7 +65,7 @@ TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
                    .at = "t3",
                    .ending = Ending::fails,
                    .oom_class = "runtime",
-                   .stage = "run step 2",
+                   .phase = "run step 2",
                    .chip = "chip 3"});
   Candidate large = candidate("large", 0.1);
   large.fits = false;

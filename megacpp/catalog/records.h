@@ -23,7 +23,7 @@ struct Outcome {
   std::string at = {};       // UTC: "2026-11-15T17:03:21Z"
   Ending ending = Ending::fits;
   std::string oom_class = {};                    // of a failure: "compile", "load", "runtime", "host"
-  std::string stage = {};                        // "compile", "load", "run step 3"
+  std::string phase = {};                        // "compile", "load", "run step 3"
   int64_t rung = 0;                              // of the ladder; 0: as requested
   std::string chip = {};                         // the worst one: "chip 3 (data 1, model 1) on host a"
   std::optional<int64_t> predicted_bytes = {};   // peak of that chip

@@ -54,7 +54,7 @@ Outcome read_outcome(const Statement& row, int first) {
   Outcome outcome{.at = row.text(first),
                   .ending = row.integer(first + 1) != 0 ? Ending::fits : Ending::fails,
                   .oom_class = row.text(first + 2),
-                  .stage = row.text(first + 3),
+                  .phase = row.text(first + 3),
                   .rung = row.integer(first + 4),
                   .chip = row.text(first + 5),
                   .predicted_bytes = row.maybe_integer(first + 6),

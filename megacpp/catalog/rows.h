@@ -16,7 +16,7 @@ inline constexpr int kSignatureWidth = 10;
 Signature read_signature(const Statement& row, int first);
 
 inline constexpr const char* kOutcomeColumns =
-    "at, fits, oom_class, stage, rung, chip, predicted_bytes, measured_bytes, limit_bytes, predicted_seconds, "
+    "at, fits, oom_class, phase, rung, chip, predicted_bytes, measured_bytes, limit_bytes, predicted_seconds, "
     "measured_seconds, note, report";
 /// Without its signature, which is a row of another table.
 Outcome read_outcome(const Statement& row, int first);

@@ -91,6 +91,11 @@ UPDATE sample SET lane = lane || CASE
     ELSE ' placement=megacpp' END
   WHERE lane LIKE 'xla %';
 )"},
+    // A stage is one of a pipeline; what a launch was doing is its phase, in the column and in reports.
+    {.tables = R"(
+ALTER TABLE outcome RENAME COLUMN stage TO phase;
+UPDATE outcome SET report = replace(report, '"stage":', '"phase":');
+)"},
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 

@@ -7,7 +7,7 @@
 namespace megacpp::catalog {
 
 inline constexpr int64_t kApplicationId = 0x4D656743;  // "MegC" in the file's header
-inline constexpr int64_t kSchemaVersion = 4;
+inline constexpr int64_t kSchemaVersion = 5;
 
 /// Opens a catalog. With write access a missing or empty file becomes one, in one transaction, and an older one is
 /// brought up to date; with read access it is brought up to date in memory, and the file stays as it is. E1701 for any

@@ -82,11 +82,11 @@ std::string settings_text(const catalog::Start& start) {
 }
 
 std::string launches_text(const Entry& entry) {
-  TextTable table({"when", "outcome", "stage", ">rung", ">predicted", ">measured", ">limit", ">error",
+  TextTable table({"when", "outcome", "phase", ">rung", ">predicted", ">measured", ">limit", ">error",
                    ">step predicted", ">step measured", "chip", "note"});
   for (const Outcome& outcome : entry.outcomes) {
     const Pair bytes = pair_of(outcome.predicted_bytes, outcome.measured_bytes);
-    table.add({outcome.at, outcome_text(outcome), outcome.stage, std::to_string(outcome.rung),
+    table.add({outcome.at, outcome_text(outcome), outcome.phase, std::to_string(outcome.rung),
                bytes_text(bytes.predicted), bytes_text(bytes.measured), bytes_text(outcome.limit_bytes),
                percent_text(bytes.error()), seconds_text(outcome.predicted_seconds),
                seconds_text(outcome.measured_seconds), outcome.chip, outcome.note});
@@ -160,7 +160,7 @@ Json json_of(const Outcome& outcome) {
   return Json{{"when", outcome.at},
               {"outcome", catalog::ending_name(outcome.ending)},
               {"oom_class", outcome.oom_class},
-              {"stage", outcome.stage},
+              {"phase", outcome.phase},
               {"rung", outcome.rung},
               {"chip", outcome.chip},
               {"predicted_bytes", json_of(outcome.predicted_bytes)},

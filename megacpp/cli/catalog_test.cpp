@@ -46,7 +46,7 @@ class CatalogCommandTest : public testing::Test {
                     .at = "2026-11-15T17:00:00Z",
                     .ending = catalog::Ending::fails,
                     .oom_class = "compile",
-                    .stage = "compile",
+                    .phase = "compile",
                     .chip = "chip 3 (data 3)",
                     .predicted_bytes = 34'000'000'000,
                     .limit_bytes = 33'546'039'296});

@@ -110,15 +110,15 @@ TEST_F(LaunchTest, WhatFitsByEstimateTodayIsTriedAsRequested) {
   const catalog::Signature requested =
       fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
-  const auto launch_after = [&](const char* stage) {
+  const auto launch_after = [&](const char* phase) {
     catalog.record(
-        {.signature = requested, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .stage = stage});
+        {.signature = requested, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .phase = phase});
     catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
     launch::Launch next(recipe, {});
     next.prepare();
     return next.rung();
   };
-  EXPECT_EQ(launch_after(fit::kPlanningStage), 0u);
+  EXPECT_EQ(launch_after(fit::kPlanningPhase), 0u);
   EXPECT_EQ(launch_after("run step 0"), 1u) << "no estimate foresaw that";
 }
 
@@ -202,7 +202,7 @@ TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
     catalog.record({.signature = requested,
                     .at = "2026-11-15T00:00:00Z",
                     .ending = catalog::Ending::fails,
-                    .stage = "run step 0"});
+                    .phase = "run step 0"});
     catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
     launch::Launch next(recipe, {}, keep);
     next.prepare();
@@ -227,7 +227,7 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
       fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   {
     catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
-    catalog.record({.signature = requested, .ending = catalog::Ending::fails, .stage = "run step 0"});
+    catalog.record({.signature = requested, .ending = catalog::Ending::fails, .phase = "run step 0"});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"train.batch", "many"}}});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"layout.warp_parallel", "2"}}});
     requested.hardware = "mi300:8";

@@ -49,7 +49,7 @@ TEST_F(RememberTest, TheCompilersPeakCorrectsOtherPlansOfTheLane) {
   EXPECT_EQ(samples[0].signature.hardware, "v6e:2x2");
   EXPECT_GT(catalog::total(samples[0].parts), 0);
   const catalog::Outcome outcome = catalog_.entries().at(0).outcomes.at(0);
-  EXPECT_EQ(outcome.stage, "compile");
+  EXPECT_EQ(outcome.phase, "compile");
   EXPECT_EQ(outcome.limit_bytes, 33'546'039'296);
   EXPECT_EQ(outcome.measured_bytes, 12'345'678);
 }

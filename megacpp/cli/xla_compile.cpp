@@ -97,7 +97,7 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
     const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");
     return launch::remember_failure(catalog, estimate, 0, launch::make_report(estimate, failure, {}));
   }
-  launch::Measured measured{.stage = "compile", .plan = &estimate.worst_memory()};
+  launch::Measured measured{.phase = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
   if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
   const fit::Lane lane = launch::lane_on(*compilation.choice.tpu, estimate.recipe);

@@ -102,7 +102,7 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
       .wanted = wanted_bytes(worst),
       .next = next_for(estimate, plan, *worst.limit - worst.code)};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
-                         .stage = kPlanningStage,
+                         .phase = kPlanningPhase,
                          .chip = worst.chip,
                          .place = place,
                          .wanted = worst.needed(),

@@ -10,8 +10,8 @@
 
 namespace megacpp::fit {
 
-/// The stage of such a failure.
-inline constexpr const char* kPlanningStage = "planning";
+/// The phase of such a failure.
+inline constexpr const char* kPlanningPhase = "planning";
 
 /// E1605 where the recipe's own limit of the worst chip is below what stays on it, else E2001.
 base::Code misfit_code(const ChipGroup& worst);

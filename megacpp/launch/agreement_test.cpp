@@ -123,7 +123,7 @@ TEST_F(AgreementTest, AProcessThatIsDoneWithStepZeroLearnsThatAnotherRanOut) {
       launch.step_down({base::Code::E2004,
                         {.where = "chip 1", .got = "an allocation failed"},
                         {.cls = memory::OomClass::runtime,
-                         .stage = "step",
+                         .phase = "step",
                          .chip = 1,
                          .step = 0,
                          .wanted = needed,
@@ -141,7 +141,7 @@ TEST_F(AgreementTest, WhoFollowsDownKnowsTheClassAndStageOfTheFailure) {
     Launch launch(recipe(nothing_fits), {.none = true}, no_log, options(process));
     launch.prepare();
     const memory::OutOfMemory failure(base::Code::E2003, {.where = "chip 1", .got = "the program cannot be loaded"},
-                                      {.cls = memory::OomClass::load, .stage = "loading", .place = "chip 1: data 1"});
+                                      {.cls = memory::OomClass::load, .phase = "loading", .place = "chip 1: data 1"});
     try {
       if (process == 1) launch.step_down(failure);
       EXPECT_EQ(launch.agreement().agree_status(Status::going_on), Status::out_of_memory);
@@ -150,7 +150,7 @@ TEST_F(AgreementTest, WhoFollowsDownKnowsTheClassAndStageOfTheFailure) {
     } catch (const memory::OutOfMemory& error) {
       EXPECT_EQ(error.code(), base::Code::E2003);
       EXPECT_EQ(error.facts().cls, memory::OomClass::load);
-      EXPECT_EQ(error.facts().stage, "loading");
+      EXPECT_EQ(error.facts().phase, "loading");
       if (process == 0) {
         EXPECT_EQ(error.problem().got, "chip 1: data 1 ran out of memory (E2003 program load)");
       }

@@ -8,7 +8,7 @@
 namespace megacpp::launch {
 namespace {
 
-memory::OomFacts failure(memory::OomClass cls) { return {.cls = cls, .stage = "step"}; }
+memory::OomFacts failure(memory::OomClass cls) { return {.cls = cls, .phase = "step"}; }
 const memory::OomFacts kAllocation = failure(memory::OomClass::runtime);
 
 /// After steps that ended with so many compilations since the start.

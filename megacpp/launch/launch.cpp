@@ -80,7 +80,7 @@ std::string started_text(const catalog::Remembered& known) {
 
 // A reduction that was taken because it fits by estimate, and then failed when it ran.
 void note_failure(std::vector<fit::Attempt>& attempts, const catalog::OomReport& failure) {
-  if (attempts.empty() || failure.stage == fit::kPlanningStage) return;
+  if (attempts.empty() || failure.phase == fit::kPlanningPhase) return;
   std::string& reason = attempts.back().reason;
   reason += fmt::format("{}ran out of memory when run: {}", reason.empty() ? "" : "; ", failure.oom_class);
 }
@@ -107,7 +107,7 @@ memory::OutOfMemory failure_elsewhere(const recipe::Recipe& recipe, const catalo
   return {memory::code_of(cls),
           problem_elsewhere(recipe, report),
           {.cls = cls,
-           .stage = report.stage,
+           .phase = report.phase,
            .place = report.chip,
            .step = report.step,
            .first_step = report.first_step,
@@ -147,7 +147,7 @@ std::optional<catalog::Remembered> Launch::remembered_start() {
   if (!known || !known->start) return std::nullopt;
   // What failed by estimate alone is estimated again: the machine may have more memory free today. So is what another
   // build or plugin learnt, which may need another amount.
-  const bool failed_by_estimate = known->last && known->last->stage == fit::kPlanningStage;
+  const bool failed_by_estimate = known->last && known->last->phase == fit::kPlanningPhase;
   if ((failed_by_estimate || known->other_build) && estimate_->fit.fits()) {
     if (known->other_build)
       log_({"catalog", started_text(*known) + "; it fits by estimate now: starting as requested"});

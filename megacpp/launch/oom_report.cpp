@@ -62,7 +62,7 @@ std::string reduction_text(const Reduction& reduction) {
 
 std::string failure_text(const OomReport& report) {
   std::string text = fmt::format("{} ({})", report.oom_class, report.code);
-  text += report.step >= 0 ? " in " + memory::steps_text(report.first_step, report.step) : " while " + report.stage;
+  text += report.step >= 0 ? " in " + memory::steps_text(report.first_step, report.step) : " while " + report.phase;
   if (!report.chip.empty()) text += " on " + report.chip;
   if (report.wanted_bytes) text += fmt::format(": {} wanted", memory::exact_bytes(*report.wanted_bytes));
   if (report.limit_bytes)
@@ -85,7 +85,7 @@ OomReport make_report(const fit::Estimate& estimate, const memory::OutOfMemory& 
   const memory::OomFacts& facts = failure.facts();
   OomReport report{.code = std::string(base::code_name(failure.code())),
                    .oom_class = std::string(memory::oom_class_name(facts.cls)),
-                   .stage = facts.stage,
+                   .phase = facts.phase,
                    .step = facts.step,
                    .first_step = facts.first_step,
                    .chip = facts.place,

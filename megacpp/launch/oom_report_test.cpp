@@ -26,7 +26,7 @@ TEST(LaunchReportTest, EveryClassOfEveryBackendGivesTheSameReport) {
                                               .limit = 1024}};
     for (const auto cls :
          {memory::OomClass::compile, memory::OomClass::load, memory::OomClass::runtime, memory::OomClass::host}) {
-      const memory::OutOfMemory bare(memory::code_of(cls), {}, {.cls = cls, .stage = "loading"});
+      const memory::OutOfMemory bare(memory::code_of(cls), {}, {.cls = cls, .phase = "loading"});
       const catalog::OomReport report = make_report(estimate, bare, tried);
       EXPECT_EQ(report.subject.pattern, recipe.model.pattern);
       EXPECT_EQ(report.subject.backend, backend);

@@ -26,10 +26,10 @@ catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
 
 }  // namespace
 
-Measured measured_of(std::string stage, const fit::Estimate& estimate, const runtime::Executable& run,
+Measured measured_of(std::string phase, const fit::Estimate& estimate, const runtime::Executable& run,
                      std::optional<double> step_seconds) {
   const ChipReport worst = worst_first(run).front();
-  return {.stage = std::move(stage),
+  return {.phase = std::move(phase),
           .chip = ir::chip_name(worst.chip, estimate.compiled.mesh),
           .plan = &estimate.compiled.programs_of(worst.chip).memory,
           .bytes = worst.memory.measured_peak_bytes,
@@ -39,7 +39,7 @@ Measured measured_of(std::string stage, const fit::Estimate& estimate, const run
 void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
                        const Measured& measured) {
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
-  outcome.stage = measured.stage;
+  outcome.phase = measured.phase;
   if (!measured.chip.empty()) outcome.chip = measured.chip;
   outcome.measured_bytes = measured.bytes;
   outcome.measured_seconds = measured.step_seconds;
@@ -64,7 +64,7 @@ void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, 
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.ending = catalog::Ending::fails;
   outcome.oom_class = report.oom_class;
-  outcome.stage = report.step >= 0 ? "run " + memory::steps_text(report.first_step, report.step) : report.stage;
+  outcome.phase = report.step >= 0 ? "run " + memory::steps_text(report.first_step, report.step) : report.phase;
   if (!report.chip.empty()) outcome.chip = report.chip;
   if (report.limit_bytes) outcome.limit_bytes = report.limit_bytes;
   // Only a compiler has measured the whole program; plans and faults have measured nothing.

@@ -13,7 +13,7 @@
 namespace megacpp::launch {
 
 struct Measured {
-  std::string stage;  // "run", "compile"
+  std::string phase;  // "run", "compile"
   std::string chip = {};
   const memory::MemoryPlan* plan = nullptr;  // of that chip
   std::optional<int64_t> bytes = {};         // its peak
@@ -21,7 +21,7 @@ struct Measured {
 };
 
 /// Of the worst chip of a run. Bytes are absent where the backend does not measure them.
-Measured measured_of(std::string stage, const fit::Estimate& estimate, const runtime::Executable& run,
+Measured measured_of(std::string phase, const fit::Estimate& estimate, const runtime::Executable& run,
                      std::optional<double> step_seconds);
 
 /// An outcome that fits, and a sample for each number that was measured.

@@ -129,7 +129,7 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
   problem.where = place_of(worst.chip, mesh, host);
   problem.next = is_machine ? next_for_memory(mesh) : next_for_chip(*worst.plan, worst.limit_bytes, mesh);
   OomFacts facts{.cls = *check.misfit,
-                 .stage = "planning",
+                 .phase = "planning",
                  .chip = worst.chip,
                  .place = problem.where,
                  .wanted = is_machine ? check.total_bytes : worst.planned_bytes(),

@@ -39,7 +39,7 @@ struct RoleBytes {
 /// What is not said is not there, -1 or empty.
 struct OomFacts {
   OomClass cls;
-  std::string stage;                   // what was being done: "planning", "loading", "step", "libtpu.so, compiling"
+  std::string phase;                   // what was being done: "planning", "loading", "step", "libtpu.so, compiling"
   int64_t chip = -1;                   // of the mesh
   std::string place = {};              // "chip 3: data 1 on host tpu-7", or the device in a plugin's words
   int64_t step = -1;                   // from 0, the last it may come from; -1: before step 0

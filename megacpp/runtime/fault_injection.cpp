@@ -13,7 +13,7 @@
 namespace megacpp::runtime {
 namespace {
 
-std::string stage_of(const Fault& fault) {
+std::string phase_of(const Fault& fault) {
   switch (fault.cls) {
     case memory::OomClass::compile:
       return "compiling";
@@ -35,7 +35,7 @@ memory::OutOfMemory injected_error(const Fault& fault, const compile::Compiled& 
   // In a step it is one buffer that fails, before that all of them.
   const bool is_in_step = fault.cls == memory::OomClass::runtime;
   memory::OomFacts facts{.cls = fault.cls,
-                         .stage = stage_of(fault),
+                         .phase = phase_of(fault),
                          .chip = fault.chip,
                          .place = memory::place_of(fault.chip, compiled.mesh, host_name()),
                          .step = fault.step,
@@ -52,7 +52,7 @@ memory::OutOfMemory injected_error(const Fault& fault, const compile::Compiled& 
     what = fmt::format("{} bytes", *facts.wanted);
   }
   base::Problem problem{
-      .where = facts.place + ", " + facts.stage,
+      .where = facts.place + ", " + facts.phase,
       .got = fmt::format("{}: {} refused, as hardware.fail_allocation asks", memory::oom_class_name(fault.cls), what),
       .wanted = "an allocation that succeeds",
       .next = "take the fault out of hardware.fail_allocation"};

@@ -19,7 +19,7 @@ namespace {
                              .got = std::string(std::strerror(reason)) + " for " + std::to_string(bytes) + " bytes",
                              .wanted = "the planned bytes in one piece",
                              .next = "reduce train.batch or train.sequence, or free memory on this machine"},
-                            {.cls = memory::OomClass::host, .stage = "loading", .wanted = bytes, .limit = {}});
+                            {.cls = memory::OomClass::host, .phase = "loading", .wanted = bytes, .limit = {}});
 }
 
 }  // namespace

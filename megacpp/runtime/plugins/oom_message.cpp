@@ -309,7 +309,7 @@ base::Problem problem_of(const OomMessage& message, const std::string& where) {
 
 memory::OutOfMemory out_of_memory(const OomMessage& message, const std::string& where) {
   memory::OomFacts facts{.cls = message.cls,
-                         .stage = where,
+                         .phase = where,
                          .place = message.device,
                          .wanted = message.used,
                          .limit = message.limit,
