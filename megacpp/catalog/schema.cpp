@@ -205,21 +205,23 @@ Database open_for_writing(const std::filesystem::path& path, const Database::Opt
   return database;
 }
 
+Database up_to_date_copy(Database copy, const std::filesystem::path& path) {
+  bring_up_to_date(copy, path);
+  copy.execute("PRAGMA query_only = ON");
+  return copy;
+}
+
+/// A file without tables is what a process leaves that was killed while it made the catalog: nothing is known yet.
 Database open_for_reading(const std::filesystem::path& path, const Database::Options& options) {
   check_kind(path);
   Database database(path, options);
   check_header(database, path);
-  if (database.size() == 0) refuse(path, "an empty file");
+  if (database.size() == 0) return up_to_date_copy(Database::in_memory(), path);
   database.execute("PRAGMA query_only = ON");
   const int64_t version = database.integer("PRAGMA user_version");
   check_version(path, version);
-  if (version == 0) refuse(path, "a damaged file: no schema version");
   check_content(database, path, version);
-  if (version == kSchemaVersion) return database;
-  Database copy = database.copy_in_memory();
-  bring_up_to_date(copy, path);
-  copy.execute("PRAGMA query_only = ON");
-  return copy;
+  return version == kSchemaVersion ? std::move(database) : up_to_date_copy(database.copy_in_memory(), path);
 }
 
 }  // namespace

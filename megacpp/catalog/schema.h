@@ -10,9 +10,9 @@ inline constexpr int64_t kApplicationId = 0x4D656743;  // "MegC" in the file's h
 inline constexpr int64_t kSchemaVersion = 5;
 
 /// Opens a catalog. With write access a missing or empty file becomes one, in one transaction, and an older one is
-/// brought up to date; with read access it is brought up to date in memory, and the file stays as it is. E1701 for any
-/// other file or a damaged one, which includes one that lost a table or a column, E1702 for a newer one; all are left
-/// as they are. What others added to the file does not matter.
+/// brought up to date; with read access it is brought up to date in memory, and the file stays as it is; an empty one
+/// is an empty catalog. E1701 for any other file or a damaged one, which includes one that lost a table or a column,
+/// E1702 for a newer one; all are left as they are. What others added to the file does not matter.
 Database open_catalog_file(const std::filesystem::path& path, const Database::Options& options);
 
 }  // namespace megacpp::catalog
