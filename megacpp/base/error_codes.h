@@ -35,13 +35,13 @@
   X(E1405, user,        "batch is too small to split")                              \
   X(E1406, user,        "blocks do not fill the stages")                            \
   X(E1407, user,        "layout keys contradict each other")                        \
-  X(E1408, user,        "tensor would be replicated unasked")                       \
+  X(E1408, user,        "tensor would be replicated implicitly")                    \
   X(E1409, user,        "parameter cannot be spread so")                            \
   X(E1501, user,        "plugin cannot be found")                                   \
   X(E1502, user,        "file is not a plugin")                                     \
   X(E1503, user,        "plugin version does not fit")                              \
   X(E1504, user,        "too few devices for mesh")                                 \
-  X(E1505, user,        "XLA lane cannot run this")                                 \
+  X(E1505, user,        "backend cannot run this")                                  \
   X(E1506, user,        "topology is not known")                                    \
   X(E1507, user,        "XLA flag is not valid")                                    \
   X(E1601, user,        "hardware is not known")                                    \

@@ -120,7 +120,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
 }
 
 // The states that runs of a sequence hand on are gathered by every chip of the context; nothing asks for that.
-TEST(CompileTrainingTest, UnaskedCopiesAreRefusedWithWhatIsEnough) {
+TEST(CompileTrainingTest, ImplicitReplicationIsRefusedWithWhatIsEnough) {
   recipe::Recipe recipe = small_recipe("none");
   recipe.model = testing_support::with_experts("experts", "token_choice", 1.0);
   recipe.layout.context_parallel = 2;
@@ -144,7 +144,7 @@ TEST(CompileTrainingTest, UnaskedCopiesAreRefusedWithWhatIsEnough) {
   }
 }
 
-TEST(CompileTrainingTest, GatheredWeightsAreNoUnaskedCopies) {
+TEST(CompileTrainingTest, GatheredWeightsAreNoImplicitReplication) {
   recipe::Recipe recipe = small_recipe("none");
   recipe.model = testing_support::small_model("dense", "AE");
   recipe.layout = {.data_parallel = 2, .zero = 3, .max_replicated_bytes = 64};  // less than any matrix has

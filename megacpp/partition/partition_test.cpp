@@ -14,7 +14,7 @@ const ir::Mesh kSplitModelMesh({{"data", 2}, {"model.0", 2}, {"model.1", 2}});
 constexpr int64_t kBytes = 4 * 8 * 4;
 
 // The operands are split against each other: the first decides, the second is gathered over model and sliced over data.
-TEST(UnaskedCopyTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
+TEST(ImplicitReplicationTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
   const ir::Graph graph = ir::parse(R"(graph "sum" {
   %0 = input() {dtype="f32", name="first", shape=[8,4], sharding="data,-"} : f32[8,4] @block00.A #batch
   %1 = input() {dtype="f32", name="second", shape=[8,4], sharding="model.0+model.1,-"} : f32[8,4] @block00.A #batch
@@ -30,7 +30,7 @@ TEST(UnaskedCopyTest, IsRefusedAboveTheLimitWhereAnotherAxisStillSplitsIt) {
   EXPECT_EQ(problem.where, "second @block00.A, read by add @block00.A");
 }
 
-TEST(UnaskedCopyTest, WhatIsAskedForPasses) {
+TEST(ImplicitReplicationTest, WhatIsRequestedPasses) {
   const ir::Graph graph = ir::parse(R"(graph "gather" {
   %0 = input() {dtype="f32", name="x", shape=[8,4], sharding="data+model.0,-"} : f32[8,4] #batch
   %1 = reshard(%0) {from="", to="-,-"} : f32[8,4]

@@ -82,7 +82,7 @@ TEST_P(OverlapTest, BetweenLogsTrainingNeverAllocates) {
   EXPECT_EQ(allocations[5 * calls_per_step], allocations[2 * calls_per_step]) << "steps 2 to 4";
 }
 
-TEST_P(OverlapTest, ThePartsOfAStepSumToIt) {
+TEST_P(OverlapTest, ThePartsOfAStepAreWithinIt) {
   TrainingRun run(GetParam().layout);
   EXPECT_FALSE(run.executable().step_parts()) << "before a second step";
   run.losses();
