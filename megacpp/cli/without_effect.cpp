@@ -30,12 +30,16 @@ KeysWithoutEffect without_effect_in_any_layout(const runtime::Backend& backend, 
 
 void print_without_effect(const KeysWithoutEffect& keys) {
   for (const recipe::KeyWithoutEffect& one : keys)
-    print_line({.topic = "note", .text = fmt::format("{} has no effect here: {}", one.key, one.reason)});
+    print_line({.topic = "note",
+                .text = fmt::format("{}{}{} has no effect here: {}", one.origin, one.origin.empty() ? "" : " ", one.key,
+                                    one.reason)});
 }
 
 Json to_json(const KeysWithoutEffect& keys) {
   Json json = Json::array();
-  for (const recipe::KeyWithoutEffect& one : keys) json.push_back(Json{{"key", one.key}, {"reason", one.reason}});
+  for (const recipe::KeyWithoutEffect& one : keys)
+    json.push_back(
+        Json{{"key", one.key}, {"origin", one.origin.empty() ? Json() : Json(one.origin)}, {"reason", one.reason}});
   return json;
 }
 

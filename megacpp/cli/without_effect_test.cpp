@@ -29,7 +29,7 @@ TEST(WithoutEffectTest, EveryCommandOnARecipeNamesTheKeyAndWhatDecidesInstead) {
     SCOPED_TRACE(command);
     const Result result = run_on(command, {"layout.schedule=gpipe"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.err.find("note       layout.schedule has no effect here: layout.pipeline_parallel is 1\n"),
+    EXPECT_NE(result.err.find("note       --set layout.schedule has no effect here: layout.pipeline_parallel is 1\n"),
               std::string::npos)
         << result.err;
     EXPECT_EQ(notes_in(result), 1U) << result.err;
@@ -40,7 +40,8 @@ TEST(WithoutEffectTest, EveryCommandOnARecipeNamesTheKeyAndWhatDecidesInstead) {
 TEST(WithoutEffectTest, FitSpeaksOfWhatNoLayoutOfTheHardwareHonours) {
   const Result here = run_on("fit", {"layout.schedule=gpipe", "xla.cache=off"}, {"--hardware", "host:1"});
   EXPECT_EQ(here.status, 0) << here.err;
-  EXPECT_NE(here.err.find("note       xla.cache has no effect here: only backend xla reads it\n"), std::string::npos);
+  EXPECT_NE(here.err.find("note       --set xla.cache has no effect here: only backend xla reads it\n"),
+            std::string::npos);
   EXPECT_EQ(notes_in(here), 1U) << here.err;
 }
 
@@ -48,8 +49,9 @@ TEST(WithoutEffectTest, PlansForTpusGoByTheBackendThatRunsThere) {
   const Result result =
       run_on("plan", {"layout.prefetch=2", "xla.cache=off", "train.batch=4", "hardware.target=v6e:2x2"}, {"--json"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("without_effect"),
-            Json::parse(R"([{"key": "layout.prefetch", "reason": "XLA schedules its collectives"}])"));
+  EXPECT_EQ(
+      Json::parse(result.out).at("without_effect"),
+      Json::parse(R"([{"key": "layout.prefetch", "origin": "--set", "reason": "XLA schedules its collectives"}])"));
 }
 
 TEST(WithoutEffectTest, TrainingTellsProgramsToo) {

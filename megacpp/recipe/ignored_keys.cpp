@@ -23,7 +23,10 @@ std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table,
       const bool is_read = use == Use::plan && one.plans_read_it;
       return names(one, key.path) && !is_read && (!one.applies || one.applies(recipe));
     });
-    if (line != table.end()) found.push_back({.key = key.path, .reason = line->decides});
+    if (line == table.end()) continue;
+    const auto origin = recipe.origins.find(key.path);
+    found.push_back(
+        {.key = key.path, .reason = line->decides, .origin = origin == recipe.origins.end() ? "" : origin->second});
   }
   return found;
 }

@@ -24,6 +24,7 @@ struct IgnoredKey {
 
 struct KeyWithoutEffect {
   std::string key, reason;
+  std::string origin = {};  // "nam52.yaml:12", "--set"; empty: neither gave it
 
   bool operator==(const KeyWithoutEffect&) const = default;
 };

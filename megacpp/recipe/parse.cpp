@@ -83,7 +83,7 @@ std::string scalar_of(Key key, const std::string& path, const YAML::Node& node, 
   Recipe scratch;
   key.path = path;
   store(key, key.member(scratch), node, where);
-  validate_key(key, scratch, {{path, where}});
+  validate_key(key, scratch, {{{path, where}}});
   return key.kind == Kind::text ? node.Scalar() : value_text(member_of(key, scratch));
 }
 
@@ -217,6 +217,7 @@ Recipe parse_named(std::string_view yaml, const std::string& file, std::span<con
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
   draft.recipe.model.name = draft.recipe.name;
   validate(draft.recipe, draft.origins);
+  draft.recipe.origins = std::move(draft.origins);
   return draft.recipe;
 }
 

@@ -151,6 +151,12 @@ struct Ladder {
   bool operator==(const Ladder&) const = default;
 };
 
+/// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent. Recipes that differ in nothing
+/// else are equal.
+struct Origins : std::map<std::string, std::string, std::less<>> {
+  bool operator==(const Origins&) const { return true; }
+};
+
 struct Recipe {
   std::string name;
   std::string backend = "cpu";  // cpu | xla
@@ -163,6 +169,7 @@ struct Recipe {
   Data data;
   Checkpoint checkpoint;
   Xla xla;
+  Origins origins = {};  // of the text and --set; what planning changes keeps that of before
 
   bool operator==(const Recipe&) const = default;
 };

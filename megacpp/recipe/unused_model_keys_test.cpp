@@ -26,12 +26,13 @@ optimizer: {lr: 1.0e-3}
 TEST(UnusedModelKeysTest, SectionsOfFamiliesThatTheModelLacks) {
   EXPECT_EQ(found_in({}), Found{});
   EXPECT_EQ(found_in({"model.mamba.heads=8", "model.attention.window=16"}),
-            (Found{{"model.mamba.heads", "the model has no block of family M (Mamba-2)"}}));
+            (Found{{"model.mamba.heads", "the model has no block of family M (Mamba-2)", "--set"}}));
 }
 
 TEST(UnusedModelKeysTest, SettingsThatEveryLetterOfAFamilyGivesItself) {
-  EXPECT_EQ(found_in({"model.feed_forward.intermediate=128", "model.feed_forward.activation=relu2"}),
-            (Found{{"model.feed_forward.intermediate", "every letter of family E in the pattern has its own"}}))
+  EXPECT_EQ(
+      found_in({"model.feed_forward.intermediate=128", "model.feed_forward.activation=relu2"}),
+      (Found{{"model.feed_forward.intermediate", "every letter of family E in the pattern has its own", "--set"}}))
       << "the activation is read by D";
   EXPECT_EQ(found_in({"model.feed_forward.intermediate=128", "model.pattern=ADE", "model.depth=3"}), Found{})
       << "E blocks read it";
@@ -39,15 +40,29 @@ TEST(UnusedModelKeysTest, SettingsThatEveryLetterOfAFamilyGivesItself) {
 
 TEST(UnusedModelKeysTest, LevelsOfRecomputeByLetter) {
   EXPECT_EQ(found_in({"train.recompute.M=full"}),
-            (Found{{"train.recompute.M", "the model has no block of family M (Mamba-2)"}}));
+            (Found{{"train.recompute.M", "the model has no block of family M (Mamba-2)", "--set"}}));
   EXPECT_EQ(found_in({"train.recompute.E=full"}), Found{}) << "D follows it";
   EXPECT_EQ(found_in({"train.recompute.E=full", "train.recompute.D=none"}),
-            (Found{{"train.recompute.E", "every letter of family E in the pattern has its own"}}));
+            (Found{{"train.recompute.E", "every letter of family E in the pattern has its own", "--set"}}));
   EXPECT_EQ(found_in({"train.recompute=full"}), Found{}) << "one level for all letters";
   EXPECT_EQ(found_in({"train.recompute=full", "train.recompute.A=none"}), Found{}) << "nobody gave R's";
   EXPECT_EQ(found_in({"train.recompute=full", "train.recompute.D=none"}), Found{}) << "nobody gave E's";
   EXPECT_EQ(found_in({"train.recompute.A=none", "train.recompute.R=full"}),
-            (Found{{"train.recompute.R", "the model has no block of family R (recurrent)"}}));
+            (Found{{"train.recompute.R", "the model has no block of family R (recurrent)", "--set"}}));
+}
+
+TEST(UnusedModelKeysTest, AreNamedWithTheLineThatGivesThem) {
+  constexpr const char* kText = R"(model: {pattern: A, depth: 1, hidden: 64, vocab: 256,
+        attention: {heads: 4, kv_heads: 2, head_dim: 16},
+        mamba: {heads: 8}}
+train: {batch: 2, sequence: 32, steps: 1}
+)";
+  const Recipe recipe = parse(kText, "test.yaml");
+  EXPECT_EQ(ignored_keys(unused_model_keys(), recipe, Use::run),
+            (Found{{"model.mamba.heads", "the model has no block of family M (Mamba-2)", "test.yaml:3"}}));
+  Recipe other = recipe;
+  other.origins = {};
+  EXPECT_EQ(other, recipe) << "where a key stands is no part of what a recipe says";
 }
 
 TEST(UnusedModelKeysTest, NoShippedRecipeHasOne) {

@@ -5,7 +5,6 @@
 // problem.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -13,9 +12,6 @@
 #include "megacpp/recipe/schema.h"
 
 namespace megacpp::recipe {
-
-/// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent.
-using Origins = std::map<std::string, std::string, std::less<>>;
 
 /// "nam52.yaml:12 model.attention.heads", or the path alone when nobody gave the key. What a letter takes from its
 /// family stands where the family gives it: "nam52.yaml:12 model.attention.heads (of letter G)".
