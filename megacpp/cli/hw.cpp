@@ -117,7 +117,7 @@ int bytes(const BytesFlags& flags, bool json) {
 
 int measure(bool json) {
   const hw::HostRates rates = host_rates().renewed();
-  if (json) print_json(rates_json(rates));
+  if (json) print_json(hw::to_json(rates));
   if (!json) print_out("{}kept in {}\n", rates_text(rates), host_rates().file().string());
   return 0;
 }

@@ -182,15 +182,4 @@ Json slice_json(const hw::Slice& slice) {
           {"dimensions", dimensions}};
 }
 
-Json rates_json(const hw::HostRates& rates) {
-  return {{"processor", rates.processor},
-          {"cores", rates.cores},
-          {"memory", rates.memory},
-          {"matrix_flops", rates.matrix_flops},
-          {"half_depth", rates.half_depth},
-          {"exponentials_per_second", rates.exponentials_per_second},
-          {"bytes_per_second", rates.bytes_per_second},
-          {"date", rates.date}};
-}
-
 }  // namespace megacpp::cli

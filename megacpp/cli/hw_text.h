@@ -25,6 +25,5 @@ Json chip_json(const hw::ListedChip& chip);
 /// [{"name": ..., "value": ..., "source": ..., "date": ...}]
 Json numbers_json(const hw::Chip& chip);
 Json slice_json(const hw::Slice& slice);
-Json rates_json(const hw::HostRates& rates);
 
 }  // namespace megacpp::cli

@@ -3,6 +3,8 @@
 
 #include <sstream>
 
+#include <nlohmann/json.hpp>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::hw {
@@ -18,7 +20,42 @@ std::string text_of(double value) {
   return text.str();
 }
 
+/// The members of the object, for reading and for writing.
+template <typename Visit, typename Rates>
+void visit_rates(const Visit& visit, Rates& rates) {
+  visit("processor", rates.processor);
+  visit("cores", rates.cores);
+  visit("memory", rates.memory);
+  visit("matrix_flops", rates.matrix_flops);
+  visit("half_depth", rates.half_depth);
+  visit("exponentials_per_second", rates.exponentials_per_second);
+  visit("bytes_per_second", rates.bytes_per_second);
+  visit("date", rates.date);
+}
+
+void read(const base::Json& json, double& value) { value = base::as_number(json).value_or(0); }
+void read(const base::Json& json, int64_t& value) { value = base::as_integer(json).value_or(0); }
+void read(const base::Json& json, std::string& value) {
+  const std::string* text = base::as_text(json);
+  value = text == nullptr ? "" : *text;
+}
+
 }  // namespace
+
+base::Json to_json(const HostRates& rates) {
+  base::Json json = base::Json::object();
+  visit_rates([&json](const char* name, const auto& value) { json[name] = value; }, rates);
+  return json;
+}
+
+HostRates host_rates_of(const base::Json& json) {
+  HostRates rates;
+  const auto visit = [&json](const char* name, auto& value) {
+    if (const base::Json* member = base::find_member(json, name)) read(*member, value);
+  };
+  visit_rates(visit, rates);
+  return rates;
+}
 
 Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   MEGACPP_CHECK(virtual_chips > 0 && rates.matrix_flops > 0 && rates.bytes_per_second > 0 && rates.memory > 0)

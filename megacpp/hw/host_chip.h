@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "megacpp/base/json.h"
 #include "megacpp/hw/chip.h"
 
 namespace megacpp::hw {
@@ -20,6 +21,10 @@ struct HostRates {
   std::string processor;  // "Neoverse-N1"
   std::string date;       // of the measurement, 2026-11-15
 };
+
+base::Json to_json(const HostRates& rates);
+/// What the object lacks, or has of another kind, stays 0 or empty.
+HostRates host_rates_of(const base::Json& json);
 
 Chip host_chip(const HostRates& rates, int64_t virtual_chips);
 

@@ -37,28 +37,9 @@ catalog::Signature signature_of(const Json& json) {
 
 }  // namespace
 
-std::string rates_text(const hw::HostRates& rates) {
-  return base::to_text(Json{{"matrix_flops", rates.matrix_flops},
-                            {"half_depth", rates.half_depth},
-                            {"exponentials_per_second", rates.exponentials_per_second},
-                            {"bytes_per_second", rates.bytes_per_second},
-                            {"cores", rates.cores},
-                            {"memory", rates.memory},
-                            {"processor", rates.processor},
-                            {"date", rates.date}});
-}
+std::string rates_text(const hw::HostRates& rates) { return base::to_text(hw::to_json(rates)); }
 
-hw::HostRates rates_of(const std::string& text) {
-  const Json json = parse(text);
-  return {.matrix_flops = json.at("matrix_flops"),
-          .half_depth = json.at("half_depth"),
-          .exponentials_per_second = json.at("exponentials_per_second"),
-          .bytes_per_second = json.at("bytes_per_second"),
-          .cores = json.at("cores"),
-          .memory = json.at("memory"),
-          .processor = json.at("processor"),
-          .date = json.at("date")};
-}
+hw::HostRates rates_of(const std::string& text) { return hw::host_rates_of(parse(text)); }
 
 std::string samples_text(const std::vector<catalog::Sample>& samples) {
   Json all = Json::array();

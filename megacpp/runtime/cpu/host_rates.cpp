@@ -21,8 +21,6 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-using base::Json;
-
 /// Of the machine, or of the container around us if that is less.
 int64_t memory_bytes() {
   int64_t bytes = 0, limit = 0;
@@ -44,14 +42,7 @@ std::string today() {
 
 void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::make_folder(file.parent_path());
-  base::write_file_atomically(file, base::to_text(Json{{"processor", rates.processor},
-                                                       {"cores", rates.cores},
-                                                       {"matrix_flops", rates.matrix_flops},
-                                                       {"half_depth", rates.half_depth},
-                                                       {"exponentials_per_second", rates.exponentials_per_second},
-                                                       {"bytes_per_second", rates.bytes_per_second},
-                                                       {"date", rates.date}}) +
-                                        "\n");
+  base::write_file_atomically(file, base::to_text(hw::to_json(rates)) + "\n");
 }
 
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
@@ -59,26 +50,9 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return std::nullopt;
   try {
-    const Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
-    const auto number = [&](const char* key) {
-      const Json* value = base::find_member(json, key);
-      return value == nullptr ? 0 : base::as_number(*value).value_or(0);
-    };
-    const auto text = [&](const char* key) {
-      const Json* value = base::find_member(json, key);
-      const std::string* text = value == nullptr ? nullptr : base::as_text(*value);
-      return text == nullptr ? "" : *text;
-    };
-    hw::HostRates rates{.matrix_flops = number("matrix_flops"),
-                        .half_depth = number("half_depth"),
-                        .exponentials_per_second = number("exponentials_per_second"),
-                        .bytes_per_second = number("bytes_per_second"),
-                        .cores = available_threads(),
-                        .memory = memory_bytes(),
-                        .processor = text("processor"),
-                        .date = text("date")};
-    const bool is_ours =
-        rates.processor == this_processor().name() && number("cores") == static_cast<double>(available_threads());
+    hw::HostRates rates = hw::host_rates_of(base::parse_json(base::read_file(file), base::Code::E1008, file.string()));
+    rates.memory = memory_bytes();  // a container's limit may have changed
+    const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads();
     const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
     if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
     return rates;
