@@ -77,8 +77,6 @@ std::span<const OptimizerDef> all_optimizers();
 /// E1003 for a name that no record has, with those there are.
 const OptimizerDef& optimizer_def(std::string_view name);
 
-/// "adamw: ...; sgd: ...", for the documentation of optimizer.name.
-std::string optimizer_docs();
 std::vector<std::string> optimizer_names();
 
 /// The state of one parameter, in the order of the record; none where nothing trains it. `update` is how the update

@@ -46,13 +46,6 @@ std::vector<std::string> optimizer_names() {
   return names;
 }
 
-std::string optimizer_docs() {
-  std::string text;
-  for (const OptimizerDef& optimizer : all_optimizers())
-    text += (text.empty() ? "" : "; ") + std::string(optimizer.name) + ": " + std::string(optimizer.doc);
-  return text;
-}
-
 std::vector<StateTensor> state_of(const OptimizerDef& optimizer, const blocks::Parameter& parameter,
                                   const ir::Sharding& update) {
   std::vector<StateTensor> tensors;

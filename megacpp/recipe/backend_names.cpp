@@ -12,11 +12,4 @@ const std::vector<BackendName>& backend_names() {
   return names;
 }
 
-std::string backend_docs() {
-  std::string text;
-  for (const BackendName& one : backend_names())
-    text += (text.empty() ? "" : "; ") + std::string(one.name) + ": " + std::string(one.doc);
-  return text;
-}
-
 }  // namespace megacpp::recipe

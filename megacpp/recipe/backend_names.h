@@ -2,7 +2,6 @@
 // The backends that a recipe can name. Their records are in runtime/, which recipes do not depend on.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +14,5 @@ struct BackendName {
 
 /// In the order of backend_list.inc.
 const std::vector<BackendName>& backend_names();
-
-/// "cpu: our own kernels ...; xla: ..."
-std::string backend_docs();
 
 }  // namespace megacpp::recipe

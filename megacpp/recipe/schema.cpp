@@ -12,6 +12,7 @@
 #include "megacpp/optim/optimizer_def.h"
 #include "megacpp/recipe/backend_names.h"
 #include "megacpp/recipe/letters.h"
+#include "megacpp/schema/docs_of.h"
 #include "megacpp/schema/limits.h"
 
 namespace megacpp::recipe {
