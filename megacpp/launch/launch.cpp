@@ -2,7 +2,6 @@
 #include "megacpp/launch/launch.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -85,14 +84,6 @@ void note_failure(std::vector<fit::Attempt>& attempts, const catalog::OomReport&
   reason += fmt::format("{}ran out of memory when run: {}", reason.empty() ? "" : "; ", failure.oom_class);
 }
 
-memory::OomClass class_of(const catalog::OomReport& report) {
-  constexpr std::array kClasses = {memory::OomClass::compile, memory::OomClass::load, memory::OomClass::runtime,
-                                   memory::OomClass::host};
-  const auto at = std::ranges::find(kClasses, report.oom_class, memory::oom_class_name);
-  MEGACPP_CHECK(at != kClasses.end()) << "no class of failures: " << report.oom_class;
-  return *at;
-}
-
 // What a process reads whose own memory sufficed.
 base::Problem problem_elsewhere(const recipe::Recipe& recipe, const catalog::OomReport& report) {
   return {.where = recipe.name,
@@ -103,7 +94,7 @@ base::Problem problem_elsewhere(const recipe::Recipe& recipe, const catalog::Oom
 }
 
 memory::OutOfMemory failure_elsewhere(const recipe::Recipe& recipe, const catalog::OomReport& report) {
-  const memory::OomClass cls = class_of(report);
+  const memory::OomClass cls = memory::oom_class_named(report.oom_class);
   return {memory::code_of(cls),
           problem_elsewhere(recipe, report),
           {.cls = cls,
@@ -291,21 +282,21 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
 }
 
 void Launch::give_up(const Failure& failure, const std::string& ending) {
-  catalog::OomReport report = failure.report;
-  report.reductions = reductions_of(attempts_);
+  catalog::OomReport report = record_failure(failure.report, ending);
+  report.ending.clear();  // logged as the ladder's
   for (const std::string& line : lines_of(report)) log_({"memory", line});
   if (!ending.empty()) log_({"ladder", ending});
-  record_failure(failure.report, ending);
   const std::string subject = fit::subject_text(recipe());
   const memory::OutOfMemory& error = failure.error;
   const bool is_named = error.problem().where.find(subject) != std::string::npos;  // an estimate names it itself
   throw is_named ? error : error.running(subject);
 }
 
-void Launch::record_failure(catalog::OomReport report, const std::string& ending) {
+catalog::OomReport Launch::record_failure(catalog::OomReport report, const std::string& ending) {
   report.reductions = reductions_of(attempts_);
   report.ending = ending;
   catalog_.use([&](catalog::Catalog& catalog) { remember_failure(catalog, *estimate_, rung_, report); });
+  return report;
 }
 
 void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {

@@ -78,7 +78,8 @@ class Launch {
   void drop_fired_fault(const memory::OomFacts& failure);
   void go_down(const Failure& failure, const fit::Ceiling& ceiling);
   [[noreturn]] void give_up(const Failure& failure, const std::string& ending);
-  void record_failure(catalog::OomReport report, const std::string& ending);
+  /// The whole report: with every reduction that was tried, and how it ended.
+  catalog::OomReport record_failure(catalog::OomReport report, const std::string& ending);
 
   recipe::Recipe requested_;
   Log log_;

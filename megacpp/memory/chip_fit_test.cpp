@@ -86,5 +86,11 @@ TEST_F(ChipFitTest, LimitsThatDoNotMatchTheChipsAreOurMistake) {
   EXPECT_THROW(check_fit(plans_, {.of_chips = {1, 2}}), base::Error);
 }
 
+TEST(OomClassTest, IsFoundByItsName) {
+  for (const OomClass cls : {OomClass::compile, OomClass::load, OomClass::runtime, OomClass::host})
+    EXPECT_EQ(oom_class_named(oom_class_name(cls)), cls);
+  EXPECT_THROW(oom_class_named("another"), base::Error);
+}
+
 }  // namespace
 }  // namespace megacpp::memory

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/memory/out_of_memory.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "megacpp/base/error.h"
+
 namespace megacpp::memory {
+namespace {
+
+constexpr std::string_view kClassNames[] = {"compile-time HBM", "program load", "runtime allocation", "host"};
+
+}  // namespace
 
 base::Code code_of(OomClass cls) {
   constexpr base::Code kCodes[] = {base::Code::E2002, base::Code::E2003, base::Code::E2004, base::Code::E2005};
   return kCodes[static_cast<size_t>(cls)];
 }
 
-std::string_view oom_class_name(OomClass cls) {
-  constexpr std::string_view kNames[] = {"compile-time HBM", "program load", "runtime allocation", "host"};
-  return kNames[static_cast<size_t>(cls)];
+std::string_view oom_class_name(OomClass cls) { return kClassNames[static_cast<size_t>(cls)]; }
+
+OomClass oom_class_named(std::string_view name) {
+  const auto at = std::ranges::find(kClassNames, name);
+  MEGACPP_CHECK(at != std::end(kClassNames)) << "no class of failures: " << name;
+  return static_cast<OomClass>(at - std::begin(kClassNames));
 }
 
 std::string steps_text(int64_t first, int64_t last) {

@@ -21,8 +21,9 @@ enum class OomClass {
   runtime,  // E2004: an allocation on a device
   host,     // E2005: an allocation of the host; E2001 where the plans of all chips exceed it
 };
-base::Code code_of(OomClass cls);               // E2002 to E2005
-std::string_view oom_class_name(OomClass cls);  // "compile-time HBM"
+base::Code code_of(OomClass cls);                 // E2002 to E2005
+std::string_view oom_class_name(OomClass cls);    // "compile-time HBM"
+OomClass oom_class_named(std::string_view name);  // one of these names: anything else is a defect
 
 struct OomPiece {
   int64_t bytes = 0;
