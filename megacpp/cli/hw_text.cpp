@@ -17,7 +17,7 @@ namespace {
 using memory::human_bytes;
 
 /// Of a number that is above 0 where it is known.
-Json number_or_null(double number) { return number > 0 ? Json(number) : Json(); }
+Json measured_or_null(double number) { return number > 0 ? Json(number) : Json(); }
 
 std::string giga(double per_second) { return fmt::format("{:.4g}", per_second / 1e9); }
 
@@ -116,7 +116,7 @@ std::string rates_text(const hw::HostRates& rates) {
 Json chip_json(const hw::Chip& chip) {
   Json links = Json::array(), valid = Json::array(), selective = Json::object();
   for (const auto& [precision, measured] : chip.selective_recompute)
-    selective[precision] = {{"speed", number_or_null(measured.speed)}, {"memory", number_or_null(measured.memory)}};
+    selective[precision] = {{"speed", measured_or_null(measured.speed)}, {"memory", measured_or_null(measured.memory)}};
   for (const hw::Link& link : chip.links)
     links.push_back(Json{{"name", link.name},
                          {"scope", hw::to_string(link.scope)},
