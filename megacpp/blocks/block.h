@@ -49,13 +49,14 @@ struct RouterStats {
 struct BuildContext {
   ops::Builder& builder;
   const Dims& dims;
-  const Config& config;                           // of the block's letter
-  const Parallel& parallel;                       // of the block's letter
-  std::string block;                              // "block03"
-  const std::map<std::string, ValueId>& weights;  // this block's parameters by short name ("wq"), f32
-  std::map<std::string, ValueId> shared = {};     // by name, what BlockDef::shared made
-  std::optional<ValueId> segments = {};           // i32[batch, sequence], for document masks
-  std::optional<ValueId> positions = {};          // i32[sequence], where tokens are not stored in time order
+  const Config& config;                            // of the block's letter
+  const Parallel& parallel;                        // of the block's letter
+  std::string block;                               // "block03"
+  const std::map<std::string, ValueId>& weights;   // this block's parameters by short name ("wq"), f32
+  std::map<std::string, ValueId> shared = {};      // by name, what BlockDef::shared made
+  std::optional<ValueId> segments = {};            // i32[batch, sequence], for document masks
+  std::optional<ValueId> positions = {};           // i32[sequence], where tokens are not stored in time order
+  std::optional<ValueId> document_positions = {};  // i32[batch, sequence]: places of tokens in their documents
   std::vector<RouterStats>* routers = nullptr;
 
   /// A parameter in the compute dtype, or as stored.

@@ -32,6 +32,8 @@ std::vector<ConfigKey> keys() {
       setting<&Mamba::norm_per_group>("norm_per_group", any(),
                                       "Gated norm over each group; false = over the whole inner width."),
       setting<&Mamba::conv_bias>("conv_bias", any(), "Bias on the convolution."),
+      setting<&Mamba::document_mask>("document_mask", any(),
+                                     "Start state and convolution anew at each packed document."),
   };
 }
 
@@ -53,10 +55,13 @@ void check(const ConfigCheck& check) {
 
 Traits traits(const Config& config) {
   const Mamba& m = config.as<Mamba>();
-  return {.widths = {{"heads", m.heads, m.head_dim}},
-          .splits = {{.key = "heads", .count = m.heads, .dim = Dim::inner},
-                     {.key = "groups", .count = m.groups, .dim = Dim::groups, .how = Split::How::shared}},
-          .history = m.conv_width - 1};
+  Traits traits{.widths = {{"heads", m.heads, m.head_dim}},
+                .splits = {{.key = "heads", .count = m.heads, .dim = Dim::inner},
+                           {.key = "groups", .count = m.groups, .dim = Dim::groups, .how = Split::How::shared}},
+                .history = m.conv_width - 1,
+                .reads_document_positions = m.document_mask};
+  if (m.document_mask) traits.features = {"document_mask"};
+  return traits;
 }
 
 // The tokens the convolutions look back to, and the state of the scan.
@@ -161,7 +166,7 @@ ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_
   // of sums from the start would cancel.
   const int64_t length = b.type(log_decay).dim(2);
   const ValueId later = b.slice(b.pad(log_decay, 2, 0, 1), 2, 1, length);
-  const ValueId to_end = b.exp(b.cumsum(later, 2, true));
+  const ValueId to_end = since_document(context, b.exp(b.cumsum(later, 2, true)));
   const ValueId x = b.convert(scan.x, ir::DType::f32);
   const ValueId added = scale_heads(b, x, b.mul(scan.dt, to_end));
   const ValueId by_group = b.reshape(added, chunked_shape(context, {m.groups, m.heads / m.groups, m.head_dim}));
@@ -178,7 +183,7 @@ ValueId carried(const BuildContext& context, const Scan& scan) {
   const Mamba& m = context.config.as<Mamba>();
   ops::Scope scope(b, "carry");
   const ValueId log_decay = b.mul(scan.dt, b.broadcast(scan.A, b.shape(scan.dt), {3}));
-  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId from_start = until_document(context, b.exp(b.cumsum(log_decay, 2)));
   const ValueId ended = ended_states(context, scan, log_decay);
   const ValueId whole = at_end(context, from_start);
   const ValueId by_head = carry_in_time(context, whole, ended, {Dim::inner, Dim::whole, Dim::whole});
@@ -204,7 +209,9 @@ ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, V
   scan.B = b.reshape(B, state_shape);
   scan.C = b.reshape(C, state_shape);
   scan.A = b.neg(b.exp(context.master("A_log")));
-  ValueId y = b.one("ssd", {scan.x, scan.dt, scan.A, scan.B, scan.C}, {{"chunk", m.chunk}});
+  std::vector<ValueId> operands = {scan.x, scan.dt, scan.A, scan.B, scan.C};
+  if (const auto places = document_positions(context)) operands.push_back(*places);
+  ValueId y = b.one("ssd", operands, {{"chunk", m.chunk}});
   if (is_chunked(context)) {
     const ValueId reached = carried(context, scan);
     y = b.convert(b.add(b.convert(y, ir::DType::f32), reached), context.dims.compute);

@@ -23,6 +23,7 @@ struct Mamba {
   double dt_limit_high = std::numeric_limits<double>::infinity();
   bool norm_per_group = true;
   bool conv_bias = true;
+  bool document_mask = false;
 
   int64_t inner() const { return heads * head_dim; }
   bool operator==(const Mamba&) const = default;

@@ -19,6 +19,8 @@ std::vector<ConfigKey> keys() {
       setting<&Recurrent::heads>("heads", between(1, kMaxParts),
                                  "Blocks of the block-diagonal gates; divides the width."),
       setting<&Recurrent::conv_width>("conv_width", between(1, kMaxParts), "Taps of the causal depthwise convolution."),
+      setting<&Recurrent::document_mask>("document_mask", any(),
+                                         "Start state and convolution anew at each packed document."),
   };
 }
 
@@ -29,9 +31,12 @@ void check(const ConfigCheck& check) {
 
 Traits traits(const Config& config) {
   const Recurrent& r = config.as<Recurrent>();
-  return {.widths = {{"width", r.width}},
-          .splits = {{.key = "heads", .count = r.heads, .dim = Dim::width}},
-          .history = r.conv_width - 1};
+  Traits traits{.widths = {{"width", r.width}},
+                .splits = {{.key = "heads", .count = r.heads, .dim = Dim::width}},
+                .history = r.conv_width - 1,
+                .reads_document_positions = r.document_mask};
+  if (r.document_mask) traits.features = {"document_mask"};
+  return traits;
 }
 
 // The tokens the convolution looks back to, and the state of the recurrence.
@@ -99,24 +104,34 @@ ValueId carried(const BuildContext& context, ValueId h, ValueId recurrent_gate) 
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "carry");
   const ValueId log_decay = ops::rg_lru_log_decay(b, recurrent_gate, context.master("p"));
-  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId from_start = until_document(context, b.exp(b.cumsum(log_decay, 2)));
   const ValueId whole = at_end(context, from_start);
   const ValueId ended = b.convert(at_end(context, h), ir::DType::f32);
   const ValueId reached = carry_in_time(context, whole, ended, {Dim::width});
   return b.mul(from_start, b.broadcast(reached, b.shape(h), {0, 1, 3}));
 }
 
+// Which runs of [b, K, ..] go on with one before them: f32[b, K]. The run stored first is the first in time, in every
+// order.
+ValueId later_runs(ops::Builder& b, const ir::Shape& shape) {
+  return b.pad(b.constant(0.0, {shape[0], 1}), 1, 0, shape[1] - 1, 1.0);
+}
+
 // The recurrence over all tokens: x, gates [batch, sequence, width] -> the same shape.
 ValueId recurrence(const BuildContext& context, ValueId x, ValueId input_gate, ValueId recurrent_gate) {
   ops::Builder& b = context.builder;
   const ValueId p = context.master("p");
-  if (!is_chunked(context)) return b.one("rg_lru", {x, input_gate, recurrent_gate, p});
+  const std::optional<ValueId> places = document_positions(context);
+  if (!is_chunked(context)) {
+    std::vector<ValueId> operands = {x, input_gate, recurrent_gate, p};
+    if (places) operands.push_back(*places);
+    return b.one("rg_lru", operands);
+  }
   const ir::Shape shape = chunked_shape(context, {context.config.as<Recurrent>().width});
   const ValueId runs = b.reshape(x, shape), input_runs = b.reshape(input_gate, shape);
   const ValueId recurrent_runs = b.reshape(recurrent_gate, shape);
-  // The run stored first is the first in time, in every order.
-  const ValueId continues = b.pad(b.constant(0.0, {shape[0], 1}), 1, 0, shape[1] - 1, 1.0);
-  const ValueId alone = b.one("rg_lru", {runs, input_runs, recurrent_runs, p, continues});
+  const ValueId starts = places ? *places : later_runs(b, shape);
+  const ValueId alone = b.one("rg_lru", {runs, input_runs, recurrent_runs, p, starts});
   const ValueId reached = carried(context, alone, recurrent_runs);
   const ValueId h = b.add(b.convert(alone, ir::DType::f32), reached);
   return b.reshape(b.convert(h, context.dims.compute), b.shape(x));

@@ -66,14 +66,49 @@ ValueId tail_of(const BuildContext& context, ValueId runs, int64_t history) {
 }
 
 // What the tokens `before` a run of `length` add to its first outputs: [b, K, l, c]
-ValueId from_history(ops::Builder& b, ValueId before, ValueId weight, int64_t length) {
+ValueId from_history(const BuildContext& context, ValueId before, ValueId weight, int64_t length) {
+  ops::Builder& b = context.builder;
   const int64_t history = b.type(before).dim(kTokens);
-  const ValueId padded = b.pad(before, kTokens, 0, history);
-  const ValueId y = b.one("causal_conv", {padded, weight}, {{"reverse", int64_t{0}}});
+  std::vector<ValueId> operands = {b.pad(before, kTokens, 0, history), weight};
+  // Only places of the tokens that look back count.
+  if (const auto places = document_positions(context))
+    operands.push_back(b.pad(b.slice(*places, kTokens, 0, history), kTokens, history, 0));
+  const ValueId y = b.one("causal_conv", operands, {{"reverse", int64_t{0}}});
   return b.pad(b.slice(y, kTokens, history, history), kTokens, 0, length - history);
 }
 
+// decay where `is_kept` pred[b, K, l], else zero.
+ValueId keep_decay(ops::Builder& b, ValueId decay, ValueId is_kept) {
+  const ir::Shape shape = b.shape(decay);
+  return b.select(b.broadcast(is_kept, shape, {0, 1, 2}), decay, b.constant(0.0, shape));
+}
+
 }  // namespace
+
+std::optional<ValueId> document_positions(const BuildContext& context) {
+  if (!context.document_positions) return std::nullopt;
+  return context.builder.reshape(*context.document_positions, chunked_shape(context, {}));
+}
+
+// A token that is further into its document than into its run has none that began in between.
+ValueId until_document(const BuildContext& context, ValueId decay) {
+  const std::optional<ValueId> places = document_positions(context);
+  if (!places) return decay;
+  ops::Builder& b = context.builder;
+  const ValueId in_run = b.iota(b.shape(*places), kTokens, ir::DType::f32);
+  return keep_decay(b, decay, b.compare(in_run, b.convert(*places, ir::DType::f32), "lt"));
+}
+
+ValueId since_document(const BuildContext& context, ValueId decay) {
+  const std::optional<ValueId> places = document_positions(context);
+  if (!places) return decay;
+  ops::Builder& b = context.builder;
+  const ir::Shape shape = b.shape(*places);
+  const ValueId last = b.broadcast(b.convert(at_end(context, *places), ir::DType::f32), shape, {0, 1});
+  const ValueId in_run = b.iota(shape, kTokens, ir::DType::f32);
+  const ValueId to_end = b.sub(b.constant(static_cast<double>(shape[kTokens] - 1), shape), in_run);
+  return keep_decay(b, decay, b.compare(last, to_end, "ge"));
+}
 
 ir::Shape chunked_shape(const BuildContext& context, const ir::Shape& tail) {
   const int64_t runs = context.parallel.sequence_chunks, sequence = context.dims.sequence;
@@ -121,7 +156,9 @@ std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Con
   for (const Convolution& one : each) {
     runs.push_back(b.reshape(one.x, chunked_shape(context, {b.type(one.x).dim(-1)})));
     weights.push_back(context.weight(one.weight));
-    results.push_back(b.one("causal_conv", {runs.back(), weights.back()}, {{"reverse", int64_t{0}}}));
+    std::vector<ValueId> operands = {runs.back(), weights.back()};
+    if (const auto places = document_positions(context)) operands.push_back(*places);
+    results.push_back(b.one("causal_conv", operands, {{"reverse", int64_t{0}}}));
   }
   const int64_t history = b.type(weights[0]).dim(1) - 1;
   if (is_chunked(context) && history > 0) {
@@ -131,7 +168,7 @@ std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Con
     const std::vector<ValueId> before =
         b.node("shift_runs", tails, {{"balanced", int64_t{context.parallel.balanced_order ? 1 : 0}}});
     for (size_t i = 0; i < results.size(); ++i)
-      results[i] = b.add(results[i], from_history(b, before[i], weights[i], b.type(runs[i]).dim(kTokens)));
+      results[i] = b.add(results[i], from_history(context, before[i], weights[i], b.type(runs[i]).dim(kTokens)));
   }
   for (size_t i = 0; i < results.size(); ++i) results[i] = b.reshape(results[i], b.shape(each[i].x));
   return results;

@@ -6,6 +6,8 @@
 // dimension, and is handed through unchanged.
 #pragma once
 
+#include <optional>
+
 #include "megacpp/blocks/block.h"
 
 namespace megacpp::blocks {
@@ -15,6 +17,14 @@ inline bool is_chunked(const BuildContext& context) { return context.parallel.se
 
 /// [b, K, l, tail..], or [b, s, tail..] of a single run: what to reshape [b, s, ..] to.
 ir::Shape chunked_shape(const BuildContext& context, const ir::Shape& tail);
+
+/// Places of tokens in their documents, i32[b, K, l] or [b, s] of a single run; nothing where documents do not count.
+std::optional<ValueId> document_positions(const BuildContext& context);
+
+/// decay [b, K, l, ..] from the start of a run to each token, zero once a document has begun in the run.
+ValueId until_document(const BuildContext& context, ValueId decay);
+/// decay [b, K, l, ..] from each token to the end of its run, zero where a later document has begun.
+ValueId since_document(const BuildContext& context, ValueId decay);
 
 /// [b, K, l, ..] -> [b, K, ..]: the last token of each run.
 ValueId at_end(const BuildContext& context, ValueId v);

@@ -61,6 +61,7 @@ struct Traits {
   /// The backward pass reads what selective recompute starts from anyway, so that recomputing may cost no time.
   bool selective_is_cheap = false;
   bool reads_documents = false;            // batch.segments
+  bool reads_document_positions = false;   // batch.document_positions
   std::vector<std::string> features = {};  // what is switched on, for signatures: "document_mask"
 };
 

@@ -63,6 +63,9 @@ class ModelBuilder {
     const std::vector<recipe::BlockType> types = recipe::block_types(model_);
     if (std::ranges::any_of(types, [](const recipe::BlockType& type) { return type.traits().reads_documents; }))
       segments_ = tokens("batch.segments", Dim::whole);
+    if (std::ranges::any_of(types,
+                            [](const recipe::BlockType& type) { return type.traits().reads_document_positions; }))
+      document_positions_ = tokens("batch.document_positions");
     if (plan_.parallel.balanced_order)
       positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
     for (const recipe::BlockType& type : types) add_letter(type);
@@ -147,6 +150,7 @@ class ModelBuilder {
             .shared = own.shared,
             .segments = segments_,
             .positions = positions_,
+            .document_positions = own.type.traits().reads_document_positions ? document_positions_ : std::nullopt,
             .routers = &routers_};
   }
 
@@ -269,7 +273,7 @@ class ModelBuilder {
   ForwardModel result_;
   Builder builder_;
   ValueId table_;
-  std::optional<ValueId> segments_, positions_;
+  std::optional<ValueId> segments_, positions_, document_positions_;
   std::map<char, LetterContext> letters_;
   std::vector<blocks::RouterStats> routers_;
   RouterLosses losses_;

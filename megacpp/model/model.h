@@ -44,8 +44,8 @@ struct ForwardModel {
 };
 
 /// Inputs: parameters (f32, role weight), batch.ids and batch.labels (i32[sequences, length]; a label below 0 is
-/// masked), batch.segments where document masks are on, batch.positions (i32[length]) where sequences are not stored in
-/// time order. Outputs: loss, ce, and aux, z, dropped where there are experts;
+/// masked), batch.segments and batch.document_positions where blocks have document masks, batch.positions (i32[length])
+/// where sequences are not stored in time order. Outputs: loss, ce, and aux, z, dropped where there are experts;
 /// logits and router logits when `keep_logits` is set.
 /// The plan says how everything is spread: shardings stand on the inputs, reshard nodes where the spread changes.
 ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan = {},

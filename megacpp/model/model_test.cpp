@@ -118,15 +118,21 @@ TEST(ModelTest, NoTokenSeesALaterOne) {
 }
 
 TEST(ModelTest, DocumentsDoNotSeeEachOther) {
-  recipe::Model config = small_model("documents", "A");
-  config.config<blocks::Attention>().document_mask = true;
-  const ForwardModel forward = build_forward(config, kBatch, {}, true);
-  auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
-  const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
-  ops::Tensor& ids = inputs.at("batch.ids");
-  ids[0] = static_cast<double>((static_cast<int64_t>(ids[0]) + 1) % config.vocab);
-  const ops::Tensor after = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
-  for (int64_t i = 3 * config.vocab; i < 6 * config.vocab; ++i) EXPECT_EQ(before[i], after[i]) << "second document";
+  for (const char* pattern : {"A", "M", "R"}) {
+    recipe::Model config = small_model("documents", pattern);
+    config.config<blocks::Attention>().document_mask = true;
+    config.config<blocks::Mamba>().document_mask = true;
+    config.config<blocks::Recurrent>().document_mask = true;
+    const ForwardModel forward = build_forward(config, kBatch, {}, true);
+    auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
+    const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+    ops::Tensor& ids = inputs.at("batch.ids");
+    ids[0] = static_cast<double>((static_cast<int64_t>(ids[0]) + 1) % config.vocab);
+    const ops::Tensor after = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");
+    EXPECT_NE(before[2 * config.vocab], after[2 * config.vocab]) << pattern;
+    for (int64_t i = 3 * config.vocab; i < 6 * config.vocab; ++i)
+      EXPECT_EQ(before[i], after[i]) << pattern << ": second document";
+  }
 }
 
 }  // namespace

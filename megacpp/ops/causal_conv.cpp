@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Depthwise causal convolution along the sequence of x [.., s, c] and the gradient of its weight: the leading
 // dimensions are independent sequences. The gradient with respect to the input is the same op with `reverse` flipped.
+// A last operand `positions` i32[.., s], where present, is each token's place in its document: a product counts only
+// where the later of its two tokens is at least as far into its document as they are apart. A document may have begun
+// before the sequence, as in a run of a longer one.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
+#include "megacpp/ops/sample_values.h"
 
 namespace megacpp::ops {
 namespace {
@@ -17,17 +23,28 @@ int64_t tap_position(int64_t t, int64_t k, int64_t width, bool reverse) {
   return reverse ? t + (width - 1) - k : t - (width - 1) + k;
 }
 
+constexpr size_t kOperands = 2;  // of both ops, without `positions`
+
+bool has_positions(size_t operands) { return operands > kOperands; }
+
+void require_inputs(std::string_view op, const Types& operands) {
+  require_operands(operands.size() == kOperands || operands.size() == kOperands + 1, op, operands,
+                   "2 operands, or one more: positions");
+  require_float_rank_from(op, "x", operands[0], 2);
+  const ir::Shape& x = operands[0].shape;
+  if (has_positions(operands.size()))
+    require_type(op, "positions", operands[kOperands], {ir::DType::i32, {x.begin(), x.end() - 1}});
+}
+
 Types infer_conv(const Types& operands, const ir::Attrs&) {
-  require_operand_count("causal_conv", operands, 2);
-  require_float_rank_from("causal_conv", "x", operands[0], 2);
+  require_inputs("causal_conv", operands);
   require_float_rank("causal_conv", "w", operands[1], 2);
   require_float_shape("causal_conv", "w", operands[1], {operands[0].dim(-1), std::max<int64_t>(1, operands[1].dim(1))});
   return {operands[0]};
 }
 
 Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
-  require_operand_count("causal_conv_weight", operands, 2);
-  require_float_rank_from("causal_conv_weight", "x", operands[0], 2);
+  require_inputs("causal_conv_weight", operands);
   require_float_shape("causal_conv_weight", "dy", operands[1], operands[0].shape);
   require_at_least("causal_conv_weight", attrs, "width", 1);
   return {{operands[0].dtype, {operands[0].dim(-1), attrs.integer("width")}}};
@@ -35,13 +52,16 @@ Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
 
 // Calls body(x index, y index, weight index) for every product of the convolution.
 template <typename Body>
-void for_each_product(const ir::TensorType& x, int64_t width, bool reverse, const Body& body) {
+void for_each_product(std::span<const Tensor> operands, int64_t width, bool reverse, const Body& body) {
+  const ir::TensorType& x = operands[0].type;
   const int64_t seq = x.dim(-2), channels = x.dim(-1), batch = x.elements() / std::max<int64_t>(1, seq * channels);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < seq; ++t)
       for (int64_t k = 0; k < width; ++k) {
         const int64_t from = tap_position(t, k, width, reverse);
         if (from < 0 || from >= seq) continue;
+        const double apart = static_cast<double>(std::abs(t - from));
+        if (has_positions(operands.size()) && operands[kOperands][b * seq + std::max(t, from)] < apart) continue;
         for (int64_t c = 0; c < channels; ++c)
           body((b * seq + from) * channels + c, (b * seq + t) * channels + c, c * width + k);
       }
@@ -50,14 +70,14 @@ void for_each_product(const ir::TensorType& x, int64_t width, bool reverse, cons
 void conv_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const Tensor& w = operands[1];
-  for_each_product(x.type, w.type.dim(1), attrs.flag("reverse"),
+  for_each_product(operands, w.type.dim(1), attrs.flag("reverse"),
                    [&](int64_t xi, int64_t yi, int64_t wi) { results[0][yi] += w[wi] * x[xi]; });
 }
 
 void weight_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& x = operands[0];
   const Tensor& dy = operands[1];
-  for_each_product(x.type, attrs.integer("width"), attrs.flag("reverse"),
+  for_each_product(operands, attrs.integer("width"), attrs.flag("reverse"),
                    [&](int64_t xi, int64_t yi, int64_t wi) { results[0][wi] += dy[yi] * x[xi]; });
 }
 
@@ -65,16 +85,40 @@ Cotangents conv_grad(const GradArgs& args) {
   Builder& b = args.builder;
   const ValueId x = args.operands[0], w = args.operands[1], dy = *args.cotangents[0];
   const int64_t reverse = args.attrs.integer("reverse", 0);
-  const ValueId dx = b.one("causal_conv", {dy, w}, {{"reverse", 1 - reverse}});
-  const ValueId dw = b.one("causal_conv_weight", {x, dy}, {{"reverse", reverse}, {"width", b.type(w).dim(1)}});
-  return {dx, b.convert(dw, b.type(w).dtype)};
+  std::vector<ValueId> of_dx = {dy, w}, of_dw = {x, dy};
+  for (size_t i = kOperands; i < args.operands.size(); ++i)
+    for (std::vector<ValueId>* operands : {&of_dx, &of_dw}) operands->push_back(args.operands[i]);
+  const ValueId dx = b.one("causal_conv", of_dx, {{"reverse", 1 - reverse}});
+  const ValueId dw = b.one("causal_conv_weight", of_dw, {{"reverse", reverse}, {"width", b.type(w).dim(1)}});
+  Cotangents cotangents = {dx, b.convert(dw, b.type(w).dtype)};
+  cotangents.resize(args.operands.size());  // none for positions
+  return cotangents;
 }
 
 // "b0 s c" for x of rank 3
 std::string dims_of_x(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2) + "s c"; }
 
+std::string dims_of_positions(const NodeView& view) {
+  return has_positions(view.operands.size()) ? ", " + numbered_names("b", view.operands[0].rank() - 2) + "s" : "";
+}
+
 // How far tap k's source is before the result's position.
 int64_t lag(int64_t k, int64_t width, bool reverse) { return reverse ? k - (width - 1) : width - 1 - k; }
+
+// x moved by `lag` to the positions that read it, zero where that is in another document.
+HloValue hlo_moved(HloWriter& w, const HloArgs& args, const HloValue& x, int64_t lag) {
+  const int64_t dim = static_cast<int64_t>(x.type.shape.size()) - 2;
+  const HloValue moved = w.shift(x, dim, lag);
+  if (!has_positions(args.operands.size()) || lag == 0) return moved;
+  const HloValue& positions = args.operands[kOperands];
+  // The later token is the one that reads, or backwards the one that is read.
+  const HloValue later = lag > 0 ? positions : w.shift(positions, dim, lag);
+  std::vector<int64_t> dims(static_cast<size_t>(dim) + 1);
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  const HloValue apart = w.constant(static_cast<double>(std::abs(lag)), later.type);
+  const HloValue counts = w.broadcast(w.compare(later, apart, "GE"), x.type.shape, dims);
+  return w.select(counts, moved, w.constant(0, x.type));
+}
 
 HloResults hlo_conv(HloWriter& w, const HloArgs& args) {
   const std::string& element = args.operands[0].type.element;
@@ -83,7 +127,7 @@ HloResults hlo_conv(HloWriter& w, const HloArgs& args) {
   HloValue sum = w.constant(0, x.type);
   for (int64_t k = 0; k < width; ++k) {
     const HloValue tap = w.reshape(w.slice(taps, 1, k, 1), {taps.type.shape[0]});
-    const HloValue moved = w.shift(x, dim, lag(k, width, args.attrs().flag("reverse")));
+    const HloValue moved = hlo_moved(w, args, x, lag(k, width, args.attrs().flag("reverse")));
     sum = w.binary("add", sum, w.binary("multiply", moved, w.broadcast(tap, x.type.shape, {dim + 1})));
   }
   return {w.convert(sum, element)};
@@ -96,10 +140,18 @@ HloResults hlo_conv_weight(HloWriter& w, const HloArgs& args) {
   std::iota(summed.begin(), summed.end(), int64_t{0});
   std::vector<HloValue> taps;
   for (int64_t k = 0; k < width; ++k) {
-    const HloValue moved = w.shift(x, dim, lag(k, width, args.attrs().flag("reverse")));
+    const HloValue moved = hlo_moved(w, args, x, lag(k, width, args.attrs().flag("reverse")));
     taps.push_back(w.reshape(w.reduce(w.binary("multiply", moved, dy), summed, "add"), {x.type.shape.back(), 1}));
   }
   return {w.convert(w.concatenate(taps, 1), args.result().element)};
+}
+
+// Documents of a few tokens; every second sequence goes on with one that began before it.
+Sample with_documents(Sample sample) {
+  const ir::Shape& x = sample.operands[0].shape;
+  sample.operands.push_back({ir::DType::i32, {x.begin(), x.end() - 1}});
+  sample.fill = [](std::vector<Tensor>& operands) { fill_document_positions(operands.back()); };
+  return sample;
 }
 
 }  // namespace
@@ -111,7 +163,7 @@ OpDef causal_conv_def() {
   def.infer = infer_conv;
   def.factors = [](const NodeView& view) {
     const std::string x = dims_of_x(view);
-    return factors_from(view, x + ", c k -> " + x, "s k");
+    return factors_from(view, x + ", c k" + dims_of_positions(view) + " -> " + x, "s k");
   };
   def.grad = conv_grad;
   def.cost = [](const NodeView& view) {
@@ -132,6 +184,12 @@ OpDef causal_conv_def() {
          .attrs = {}},
         {.name = "runs", .operands = {{ir::DType::f32, {2, 4, 5, 3}}, {ir::DType::f32, {3, 4}}}, .attrs = {}},
         {.name = "one_sequence", .operands = {{ir::DType::f32, {6, 2}}, {ir::DType::f32, {2, 2}}}, .attrs = {}},
+        with_documents({.name = "documents",
+                        .operands = {{ir::DType::f32, {2, 9, 6}}, {ir::DType::f32, {6, 4}}},
+                        .attrs = {{"reverse", int64_t{0}}}}),
+        with_documents({.name = "documents_reverse",
+                        .operands = {{ir::DType::f32, {2, 2, 7, 3}}, {ir::DType::f32, {3, 4}}},
+                        .attrs = {{"reverse", int64_t{1}}}}),
     };
   };
   return def;
@@ -144,7 +202,7 @@ OpDef causal_conv_weight_def() {
   def.infer = infer_weight;
   def.factors = [](const NodeView& view) {
     const std::string x = dims_of_x(view);
-    return factors_from(view, x + ", " + x + " -> c k", "s k");
+    return factors_from(view, x + ", " + x + dims_of_positions(view) + " -> c k", "s k");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = [](const NodeView& view) {
@@ -166,6 +224,12 @@ OpDef causal_conv_weight_def() {
         {.name = "runs",
          .operands = {{ir::DType::f32, {2, 4, 5, 3}}, {ir::DType::f32, {2, 4, 5, 3}}},
          .attrs = {{"width", int64_t{4}}}},
+        with_documents({.name = "documents",
+                        .operands = {{ir::DType::f32, {2, 9, 6}}, {ir::DType::f32, {2, 9, 6}}},
+                        .attrs = {{"reverse", int64_t{0}}, {"width", int64_t{4}}}}),
+        with_documents({.name = "documents_reverse",
+                        .operands = {{ir::DType::f32, {2, 2, 7, 3}}, {ir::DType::f32, {2, 2, 7, 3}}},
+                        .attrs = {{"reverse", int64_t{1}}, {"width", int64_t{4}}}}),
     };
   };
   return def;

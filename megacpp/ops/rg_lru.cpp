@@ -2,10 +2,11 @@
 // The real-gated linear recurrent unit of Griffin, from gate pre-activations:
 //   i = sigmoid(input_gate), r = sigmoid(recurrence_gate), log a = -8 r softplus(p), m = sqrt(1 - a^2)
 //   h_t = a_t h_{t-1} + m_t i_t x_t, and at position 0: a = 0, m = 1.
-// x is [.., s, c]; the leading dimensions are independent sequences. A last operand `continues` [..], where present, is
-// 1 for those that are the later part of a longer one: they too start from h = 0, but their position 0 is like any
-// other. The slope of the square root is capped at 1000, as in the published implementation: without the cap a gate
-// that saturates (a = 1) makes the gradient infinite.
+// x is [.., s, c]; the leading dimensions are independent sequences. A last operand, where present, says which
+// positions are like position 0. Either `continues` f32[..]: 1 for sequences that are the later part of a longer one;
+// they too start from h = 0, but their position 0 is like any other. Or `positions` i32[.., s], each token's place in
+// its document: those at 0, and no others. The slope of the square root is capped at 1000, as in the published
+// implementation: without the cap a gate that saturates (a = 1) makes the gradient infinite.
 #include "megacpp/ops/rg_lru.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
+#include "megacpp/ops/sample_values.h"
 
 namespace megacpp::ops {
 namespace {
@@ -25,21 +27,28 @@ namespace {
 constexpr double kDecayScale = 8.0;
 constexpr double kSqrtSlopeFloor = 1e-6;  // slope of sqrt(v) is 1 / sqrt(max(4 v, floor))
 
-constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // without `continues`
+constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // without `continues` or `positions`
 
 double sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
 double softplus(double v) { return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))); }
 
-// `count` operands, or one more: continues.
+bool is_positions(const ir::TensorType& type) { return type.dtype == ir::DType::i32; }
+
+// `count` operands, or one more: continues or positions.
 void require_inputs(std::string_view op, const Types& operands, size_t count) {
   require_operands(operands.size() == count || operands.size() == count + 1, op, operands,
-                   fmt::format("{} operands, or one more: continues", count));
+                   fmt::format("{} operands, or one more: continues or positions", count));
   require_float_rank_from(op, "x", operands[0], 2);
   require_float_shape(op, "input_gate", operands[1], operands[0].shape);
   require_float_shape(op, "recurrence_gate", operands[2], operands[0].shape);
   require_float_shape(op, "p", operands[3], {operands[0].dim(-1)});
   const ir::Shape& x = operands[0].shape;
-  if (operands.size() > count) require_float_shape(op, "continues", operands[count], {x.begin(), x.end() - 2});
+  if (operands.size() == count) return;
+  if (is_positions(operands[count])) {
+    require_type(op, "positions", operands[count], {ir::DType::i32, {x.begin(), x.end() - 1}});
+  } else {
+    require_float_shape(op, "continues", operands[count], {x.begin(), x.end() - 2});
+  }
 }
 
 Types infer_forward(const Types& operands, const ir::Attrs&) {
@@ -63,8 +72,12 @@ ScanSizes sizes_of(const ir::TensorType& x) {
   return {x.elements() / std::max<int64_t>(1, seq * channels), seq, channels};
 }
 
-// Whether sequence b has the reset at its position 0.
-bool starts(std::span<const Tensor> in, size_t count, int64_t b) { return in.size() == count || in[count][b] == 0.0; }
+// Whether position t of sequence b has the reset.
+bool starts(std::span<const Tensor> in, size_t count, int64_t b, int64_t t) {
+  if (in.size() == count) return t == 0;
+  if (is_positions(in[count].type)) return in[count][b * in[count].type.dim(-1) + t] == 0.0;
+  return t == 0 && in[count][b] == 0.0;
+}
 
 void forward_reference(std::span<const Tensor> in, std::span<Tensor> results, const ir::Attrs&) {
   const auto [batch, seq, channels] = sizes_of(in[0].type);
@@ -74,7 +87,7 @@ void forward_reference(std::span<const Tensor> in, std::span<Tensor> results, co
       for (int64_t t = 0; t < seq; ++t) {
         const int64_t i = (b * seq + t) * channels + c;
         const double log_a = -kDecayScale * sigmoid(in[2][i]) * softplus(in[3][c]);
-        const bool reset = t == 0 && starts(in, kForwardOperands, b);
+        const bool reset = starts(in, kForwardOperands, b, t);
         const double a = reset ? 0.0 : std::exp(log_a);
         const double m = reset ? 1.0 : std::sqrt(-std::expm1(2 * log_a));
         h = a * h + m * sigmoid(in[1][i]) * in[0][i];
@@ -93,10 +106,10 @@ void grad_reference(std::span<const Tensor> in, std::span<Tensor> results, const
         const double input = sigmoid(in[1][i]), r = sigmoid(in[2][i]), x = in[0][i];
         const double log_a = -kDecayScale * r * softplus(in[3][c]);
         const double a = std::exp(log_a), a_squared = std::exp(2 * log_a), remainder = -std::expm1(2 * log_a);
-        const bool reset = t == 0 && starts(in, kGradOperands, b);
+        const bool reset = starts(in, kGradOperands, b, t);
         const double m = reset ? 1.0 : std::sqrt(remainder);
         const double g = in[5][i] + carry;
-        carry = a * g;
+        carry = reset ? 0.0 : a * g;
         results[0][i] = g * m * input;
         results[1][i] = g * m * x * input * (1 - input);
         if (reset) continue;
@@ -112,7 +125,7 @@ void grad_reference(std::span<const Tensor> in, std::span<Tensor> results, const
 // What both decompositions start from; all [.., s, c] in f32.
 struct Gates {
   ValueId x, input, r, softplus_p;
-  ValueId reset;      // pred: position 0 where the sequence starts
+  ValueId reset;      // pred: position 0 where the sequence or a document starts
   ValueId a;          // zero at a reset
   ValueId m;          // one at a reset
   ValueId remainder;  // 1 - a^2 as if there were no reset
@@ -133,8 +146,12 @@ ValueId build_reset(Builder& b, const std::vector<ValueId>& operands, size_t cou
     const ValueId position = b.iota(shape, leading);
     return b.compare(position, b.constant(0, shape, ir::DType::i32), "eq");
   }
-  std::vector<int64_t> dims(static_cast<size_t>(leading));
+  std::vector<int64_t> dims(static_cast<size_t>(b.type(operands[count]).rank()));
   std::iota(dims.begin(), dims.end(), int64_t{0});
+  if (is_positions(b.type(operands[count]))) {
+    const ValueId positions = b.broadcast(operands[count], shape, dims);
+    return b.compare(positions, b.constant(0, shape, ir::DType::i32), "eq");
+  }
   const ValueId position = b.iota(shape, leading, ir::DType::f32);
   const ValueId continues = b.broadcast(b.convert(operands[count], ir::DType::f32), shape, dims);
   const ValueId sum = b.add(position, continues);
@@ -208,23 +225,31 @@ Cotangents rg_lru_cotangents(const GradArgs& args) {
   operands.insert(operands.begin() + kForwardOperands, {args.results[0], *args.cotangents[0]});
   const std::vector<ValueId> grads = args.builder.node("rg_lru_grad", operands);
   Cotangents cotangents(grads.begin(), grads.end());
-  cotangents.resize(args.operands.size());  // none for `continues`
+  cotangents.resize(args.operands.size());  // none for the last one
   return cotangents;
 }
 
 std::string leading_names(const NodeView& view) { return numbered_names("b", view.operands[0].rank() - 2); }
-std::string continues_names(const NodeView& view, size_t count) {
-  return view.operands.size() > count ? ", " + leading_names(view) : "";
+std::string last_names(const NodeView& view, size_t count) {
+  if (view.operands.size() == count) return "";
+  return ", " + leading_names(view) + (is_positions(view.operands[count]) ? "s" : "");
 }
 
 std::vector<Sample> make_samples(bool with_cotangent) {
   std::vector<Sample> samples;
-  for (const auto& [name, shape] : std::vector<std::pair<std::string, ir::Shape>>{
-           {"even", {2, 8, 6}}, {"one_step", {3, 1, 5}}, {"odd_sizes", {1, 37, 67}}, {"runs", {2, 4, 5, 3}}}) {
+  for (const auto& [name, shape] : std::vector<std::pair<std::string, ir::Shape>>{{"even", {2, 8, 6}},
+                                                                                  {"one_step", {3, 1, 5}},
+                                                                                  {"odd_sizes", {1, 37, 67}},
+                                                                                  {"runs", {2, 4, 5, 3}},
+                                                                                  {"documents", {2, 11, 5}},
+                                                                                  {"documents_runs", {2, 2, 7, 3}}}) {
     const ir::TensorType full = {ir::DType::f32, shape};
     Sample sample{.name = name, .operands = {full, full, full, {ir::DType::f32, {shape.back()}}}, .attrs = {}};
     if (with_cotangent) sample.operands.insert(sample.operands.end(), {full, full});
-    if (shape.size() > 3) {
+    if (name.starts_with("documents")) {
+      sample.operands.push_back({ir::DType::i32, {shape.begin(), shape.end() - 1}});
+      sample.fill = [](std::vector<Tensor>& operands) { fill_document_positions(operands.back()); };
+    } else if (shape.size() > 3) {
       sample.operands.push_back({ir::DType::f32, {shape.begin(), shape.end() - 2}});
       sample.fill = [](std::vector<Tensor>& operands) {
         Tensor& continues = operands.back();
@@ -251,7 +276,7 @@ OpDef rg_lru_def() {
   def.infer = infer_forward;
   def.factors = [](const NodeView& view) {
     const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
-    return factors_from(view, inputs + continues_names(view, kForwardOperands) + " -> " + x, "s");
+    return factors_from(view, inputs + last_names(view, kForwardOperands) + " -> " + x, "s");
   };
   def.grad = rg_lru_cotangents;
   def.constant_operands = {
@@ -270,7 +295,7 @@ OpDef rg_lru_grad_def() {
   def.infer = infer_rg_lru_grad;
   def.factors = [](const NodeView& view) {
     const std::string x = leading_names(view) + "s c", inputs = x + "," + x + "," + x + ", c";
-    const std::string operands = inputs + "," + x + "," + x + continues_names(view, kGradOperands);
+    const std::string operands = inputs + "," + x + "," + x + last_names(view, kGradOperands);
     return factors_from(view, operands + " -> " + inputs, "s");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";

@@ -23,4 +23,13 @@ std::vector<Tensor> sample_operands(const OpDef& op, const Sample& sample) {
   return operands;
 }
 
+void fill_document_positions(Tensor& positions) {
+  const int64_t length = positions.type.dim(-1);
+  for (int64_t i = 0; i < positions.elements(); ++i) {
+    const int64_t row = i / length, t = i % length;
+    const double first = row % 2 == 0 ? 0.0 : 5.0;
+    positions[i] = t == 0 ? first : (t + row) % 3 == 0 ? 0.0 : positions[i - 1] + 1;
+  }
+}
+
 }  // namespace megacpp::ops

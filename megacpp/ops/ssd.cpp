@@ -2,7 +2,9 @@
 // The state-space product of Mamba-2. For each head, with S [p, n]:
 //   S_t = exp(dt_t A) S_{t-1} + dt_t x_t (outer) B_t,   y_t = S_t C_t.
 // Leading dimensions are independent sequences. A is negative and dt positive already. Head i reads B and C of group i
-// / (heads / groups). The attribute chunk only says how the work is cut; the result does not depend on it.
+// / (heads / groups). The attribute chunk only says how the work is cut; the result does not depend on it. A last
+// operand `positions` i32[.., s], where present, is each token's place in its document: where it is 0, S_{t-1} counts
+// as zero.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +18,7 @@ namespace megacpp::ops {
 namespace {
 
 Types infer_ssd(const Types& operands, const ir::Attrs& attrs) {
-  require_operand_count("ssd", operands, 5);
+  require_ssd_positions("ssd", operands, kSsdOperands);
   ssd_sizes("ssd", operands, attrs);
   return {operands[0]};
 }
@@ -35,7 +37,8 @@ void reference_ssd(std::span<const Tensor> in, std::span<Tensor> results, const 
       for (int64_t t = 0; t < z.seq; ++t) {
         const int64_t head = (b * z.seq + t) * z.heads() + h;
         const int64_t group = ((b * z.seq + t) * z.groups + h / z.heads_per_group) * z.state;
-        const double decay = std::exp(in[1][head] * in[2][h]);
+        const bool begins = in.size() > kSsdOperands && in[kSsdOperands][b * z.seq + t] == 0;
+        const double decay = begins ? 0.0 : std::exp(in[1][head] * in[2][h]);
         for (int64_t p = 0; p < z.head_dim; ++p)
           for (int64_t n = 0; n < z.state; ++n) {
             double& s = state[static_cast<size_t>(p * z.state + n)];
@@ -47,7 +50,7 @@ void reference_ssd(std::span<const Tensor> in, std::span<Tensor> results, const 
 }
 
 std::vector<ValueId> decompose_ssd(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
-  const SsdChunks k = build_ssd_chunks(b, operands, attrs);
+  const SsdChunks k = build_ssd_chunks(b, operands, kSsdOperands, attrs);
   const SsdSizes& z = k.sizes;
   const ValueId dt_read = b.broadcast(positions_last(b, k.dt), b.shape(k.scores), {0, 1, 2, 3, 5});
   const ValueId mixing = b.mul(b.mul(k.scores, k.decay), dt_read);
@@ -66,9 +69,11 @@ std::vector<ValueId> decompose_ssd(Builder& b, const std::vector<ValueId>& opera
 
 Cotangents ssd_cotangents(const GradArgs& args) {
   std::vector<ValueId> operands = args.operands;
-  operands.push_back(*args.cotangents[0]);
+  operands.insert(operands.begin() + kSsdOperands, *args.cotangents[0]);
   const std::vector<ValueId> grads = args.builder.node("ssd_grad", operands, {{"chunk", args.attrs.integer("chunk")}});
-  return {grads.begin(), grads.end()};
+  Cotangents cotangents(grads.begin(), grads.end());
+  cotangents.resize(args.operands.size());  // none for positions
+  return cotangents;
 }
 
 // Multiply-adds of the four chunked products: C B^T, into y inside the chunk, into the state, out of the state.
@@ -88,7 +93,8 @@ OpDef ssd_def() {
   def.infer = infer_ssd;
   def.factors = [](const NodeView& view) {
     const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
-    return factors_from(view, x + "," + dt + ", (g e)," + bc + "," + bc + " -> " + x, "s n");
+    const std::string positions = view.operands.size() > kSsdOperands ? "," + s : "";
+    return factors_from(view, x + "," + dt + ", (g e)," + bc + "," + bc + positions + " -> " + x, "s n");
   };
   def.grad = ssd_cotangents;
   def.cost = ssd_cost;

@@ -2,10 +2,12 @@
 #include "megacpp/ops/ssd_chunks.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/require.h"
+#include "megacpp/ops/sample_values.h"
 
 namespace megacpp::ops {
 namespace {
@@ -15,14 +17,29 @@ constexpr double kNever = -1e30;  // exp of it is zero
 // A difference of running sums from the chunk's start, as published kernels take it: it carries the rounding of the
 // whole sum, 1e-5 for chunks of 128 and steps of dt A about one. Masked before exp, which would overflow above the
 // diagonal.
-ValueId build_decay(Builder& b, const SsdChunks& k, ValueId sums) {
+ValueId build_decay(Builder& b, const SsdChunks& k, ValueId sums, std::optional<ValueId> positions) {
   const SsdSizes& z = k.sizes;
   const ir::Shape pairs = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length, k.length};
   const ValueId to_position = positions_last(b, sums);
   const ValueId to_written = b.broadcast(to_position, pairs, {0, 1, 2, 3, 4});
   const ValueId between = b.sub(to_written, b.broadcast(to_position, pairs, {0, 1, 2, 3, 5}));
   const ValueId is_causal = pair_mask(b, k, "ge");
-  return b.exp(b.select(is_causal, between, b.constant(kNever, pairs)));
+  const ValueId causal = b.select(is_causal, between, b.constant(kNever, pairs));
+  if (!positions) return b.exp(causal);
+  const ir::Shape square = {k.length, k.length};
+  const ValueId row = b.iota(square, 0, ir::DType::f32);
+  const ValueId apart = b.broadcast(b.sub(row, b.iota(square, 1, ir::DType::f32)), pairs, {4, 5});
+  const ValueId is_inside = b.compare(b.broadcast(*positions, pairs, {0, 1, 4}), apart, "ge");
+  return b.exp(b.select(is_inside, causal, b.constant(kNever, pairs)));
+}
+
+// Zero from the first position on where a document begins: it is then no further into it than into the chunk.
+ValueId build_from_start(Builder& b, ValueId sums, std::optional<ValueId> positions) {
+  const ValueId decay = b.exp(sums);
+  if (!positions) return decay;
+  const ValueId place = b.iota(b.shape(*positions), 2, ir::DType::f32);
+  const ValueId is_before = b.broadcast(b.compare(place, *positions, "lt"), b.shape(sums), {0, 1, 2});
+  return b.select(is_before, decay, b.constant(0, b.shape(sums)));
 }
 
 ValueId build_scores(Builder& b, const SsdChunks& k) {
@@ -60,13 +77,22 @@ std::vector<Sample> ssd_samples(bool with_cotangent) {
   for (const auto& [name, z, chunk] : std::vector<Case>{{"whole_chunks", {{2}, 8, 2, 2, 4, 2}, 4},
                                                         {"ragged_end", {{1}, 7, 1, 3, 3, 5}, 3},
                                                         {"chunk_longer_than_sequence", {{2}, 3, 3, 1, 2, 3}, 16},
-                                                        {"runs", {{2, 2}, 5, 1, 2, 2, 3}, 3}}) {
+                                                        {"runs", {{2, 2}, 5, 1, 2, 2, 3}, 3},
+                                                        {"documents", {{2}, 11, 1, 2, 3, 2}, 4},
+                                                        {"documents_runs", {{1, 2}, 7, 2, 1, 2, 3}, 16}}) {
     const ir::Shape x = z.positions({z.heads(), z.head_dim}), bc = z.positions({z.groups, z.state});
     Sample sample{.name = name,
                   .operands = {f32(x), f32(z.positions({z.heads()})), f32({z.heads()}), f32(bc), f32(bc)},
                   .attrs = {{"chunk", chunk}},
                   .fill = make_stable};
     if (with_cotangent) sample.operands.push_back(f32(x));
+    if (name.starts_with("documents")) {
+      sample.operands.push_back({ir::DType::i32, z.positions({})});
+      sample.fill = [](std::vector<Tensor>& operands) {
+        make_stable(operands);
+        fill_document_positions(operands.back());
+      };
+    }
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -77,6 +103,15 @@ ir::Shape SsdSizes::positions(const ir::Shape& tail) const {
   shape.push_back(seq);
   shape.insert(shape.end(), tail.begin(), tail.end());
   return shape;
+}
+
+void require_ssd_positions(std::string_view op, const Types& operands, size_t count) {
+  require_operands(operands.size() == count || operands.size() == count + 1, op, operands,
+                   std::to_string(count) + " operands, or one more: positions");
+  if (operands.size() == count) return;
+  const ir::Shape& x = operands[0].shape;
+  require_float_rank_from(op, "x", operands[0], 3);
+  require_type(op, "positions", operands[count], {ir::DType::i32, {x.begin(), x.end() - 2}});
 }
 
 std::string ssd_position_names(const NodeView& view) { return numbered_names("b", view.operands[1].rank() - 2) + "s"; }
@@ -154,7 +189,7 @@ ValueId carry_states(Builder& b, const SsdChunks& k, ValueId states, bool revers
   return b.reshape(sums, shape);
 }
 
-SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, size_t count, const ir::Attrs& attrs) {
   Types types;
   for (const ValueId v : operands) types.push_back(b.type(v));
   SsdChunks k;
@@ -170,8 +205,10 @@ SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, con
   k.c_out = into_chunks(b, k, operands[4], {z.groups, z.state});
   const ValueId log_decay = b.mul(k.dt, b.broadcast(k.a, b.shape(k.dt), {3, 4}));
   const ValueId sums = b.cumsum(log_decay, 2);
-  k.decay = build_decay(b, k, sums);
-  k.from_start = b.exp(sums);
+  std::optional<ValueId> positions;  // f32[b, c, q]
+  if (operands.size() > count) positions = into_chunks(b, k, operands[count], {});
+  k.decay = build_decay(b, k, sums, positions);
+  k.from_start = build_from_start(b, sums, positions);
   const ir::Shape rows = {z.batch(), k.chunks, z.groups, z.heads_per_group, k.length};
   k.to_end = heads_last(b, b.reshape(b.slice(k.decay, 4, k.length - 1, 1), rows));
   k.whole = b.reshape(b.slice(k.from_start, 2, k.length - 1, 1), {z.batch(), k.chunks, z.groups, z.heads_per_group});

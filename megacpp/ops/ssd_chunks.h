@@ -23,11 +23,17 @@ struct SsdSizes {
   ir::Shape positions(const ir::Shape& tail) const;
 };
 
+/// Operands without `positions`, which stands behind them where it is present.
+inline constexpr size_t kSsdOperands = 5, kSsdGradOperands = 6;
+
 /// "b0 s": the factor names of dt's dimensions before the heads, as many as it has.
 std::string ssd_position_names(const NodeView& view);
 
 /// Raises E1301 unless the first five operands fit together; `op` is named in the error.
 SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& attrs);
+
+/// Raises E1301 unless there are `count` operands, or one more that fits as positions.
+void require_ssd_positions(std::string_view op, const Types& operands, size_t count);
 
 /// The samples of ssd, or of ssd_grad with the cotangent as the sixth operand. A is negative and dt positive in them.
 std::vector<Sample> ssd_samples(bool with_cotangent);
@@ -41,8 +47,8 @@ struct SsdChunks {
   ValueId dt;           // [b, c, q, g, e]
   ValueId a;            // [g, e]
   ValueId b_in, c_out;  // [b, c, q, g, n]
-  ValueId decay;        // [b, c, g, e, i, j] from j to i; zero for j > i
-  ValueId from_start;   // [b, c, q, g, e] decay from the chunk's start to a position
+  ValueId decay;        // [b, c, g, e, i, j] from j to i; zero for j > i and between documents
+  ValueId from_start;   // [b, c, q, g, e] decay from the chunk's start to a position; zero once a document begins
   ValueId to_end;       // [b, c, q, g, e] decay from a position to the chunk's end
   ValueId whole;        // [b, c, g, e] decay over the chunk
   ValueId scores;       // [b, c, g, e, i, j] C_i . B_j, repeated for the heads of a group
@@ -50,7 +56,8 @@ struct SsdChunks {
   ValueId previous;     // [b, c, g, e, p, n] state at the chunk's start
 };
 
-SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
+/// `count` as above.
+SsdChunks build_ssd_chunks(Builder& b, const std::vector<ValueId>& operands, size_t count, const ir::Attrs& attrs);
 
 /// [.., s, ...] -> [b, c, q, tail...]
 ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail);

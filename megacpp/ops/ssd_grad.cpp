@@ -16,7 +16,7 @@ namespace {
 enum Operand : size_t { kX, kDt, kA, kB, kC, kDy };
 
 Types infer_ssd_grad(const Types& operands, const ir::Attrs& attrs) {
-  require_operand_count("ssd_grad", operands, 6);
+  require_ssd_positions("ssd_grad", operands, kSsdGradOperands);
   ssd_sizes("ssd_grad", operands, attrs);
   require_float_shape("ssd_grad", "dy", operands[kDy], operands[kX].shape);
   return {operands.begin(), operands.begin() + 5};
@@ -38,7 +38,10 @@ class HeadGradient {
   std::vector<double> zeros() const { return std::vector<double>(static_cast<size_t>(z_.head_dim * z_.state), 0.0); }
   int64_t head(int64_t t) const { return (b_ * z_.seq + t) * z_.heads() + h_; }
   int64_t group(int64_t t) const { return ((b_ * z_.seq + t) * z_.groups + h_ / z_.heads_per_group) * z_.state; }
-  double decay(int64_t t) const { return std::exp(in_[kDt][head(t)] * in_[kA][h_]); }
+  double decay(int64_t t) const {
+    const bool begins = in_.size() > kSsdGradOperands && in_[kSsdGradOperands][b_ * z_.seq + t] == 0;
+    return begins ? 0.0 : std::exp(in_[kDt][head(t)] * in_[kA][h_]);
+  }
 
   // Calls body(index into x, index into B, index into a state [p, n]).
   template <typename Body>
@@ -101,7 +104,7 @@ struct Backward {
 
 Backward build_backward(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
   Backward w;
-  w.k = build_ssd_chunks(b, operands, attrs);
+  w.k = build_ssd_chunks(b, operands, kSsdGradOperands, attrs);
   const SsdChunks& k = w.k;
   const SsdSizes& z = k.sizes;
   w.dy = into_chunks(b, k, operands[kDy], {z.groups, z.heads_per_group, z.head_dim});
@@ -217,7 +220,8 @@ OpDef ssd_grad_def() {
   def.factors = [](const NodeView& view) {
     const std::string s = ssd_position_names(view), x = s + " (g e) p", dt = s + " (g e)", bc = s + " g n";
     const std::string five = x + "," + dt + ", (g e)," + bc + "," + bc;
-    return factors_from(view, five + "," + x + " -> " + five, "s n");
+    const std::string positions = view.operands.size() > kSsdGradOperands ? "," + s : "";
+    return factors_from(view, five + "," + x + positions + " -> " + five, "s n");
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = ssd_grad_cost;

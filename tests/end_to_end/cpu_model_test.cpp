@@ -138,6 +138,13 @@ void expect_reference(const recipe::Model& config, int64_t length) {
 
 TEST(CpuMediumModelTest, SequenceMixers) { expect_reference(medium_model("MR"), 75); }
 
+TEST(CpuMediumModelTest, SequenceMixersWithDocuments) {
+  recipe::Model config = medium_model("MR");
+  config.config<blocks::Mamba>().document_mask = true;
+  config.config<blocks::Recurrent>().document_mask = true;
+  expect_reference(config, 75);
+}
+
 TEST(CpuMediumModelTest, AttentionOverSeveralBlocks) { expect_reference(medium_model("A"), 270); }
 
 TEST(CpuMediumModelTest, AttentionWithWindowAndDocuments) {

@@ -189,6 +189,21 @@ const std::vector<std::string> kLetterLayouts = {
     "pipeline_parallel=2 data_parallel=2",
 };
 
+// Documents of which several share a sequence, and that cross the runs it is split into.
+const std::string kDocumentMasks =
+    "model.attention.document_mask=true model.mamba.document_mask=true model.recurrent.document_mask=true ";
+const std::vector<std::string> kDocumentLayouts = {
+    "data_parallel=2",
+    "tensor_parallel=2",
+    "context_parallel=2",
+    "context_parallel=4",
+    "context_parallel=4 load_balance=false",
+    "context_parallel=2 context_attention=alltoall train.recompute.M=full train.recompute.R=full",
+    "context_parallel=2 tensor_parallel=2 sequence_parallel=false",
+    "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+    "pipeline_parallel=2 context_parallel=2 model.depth=8",
+};
+
 const std::vector<std::string> kRouterLayouts = {
     "expert_parallel=2",
     "data_parallel=2 expert_parallel=2 zero=3 dispatcher=allgather",
@@ -211,6 +226,10 @@ INSTANTIATE_TEST_SUITE_P(Nam52Heads, LayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, LayoutParityTest,
                          testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kCommonLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rDocuments, LayoutParityTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", "model.pattern=AEMR model.depth=4 " + kDocumentMasks,
+                                                   kDocumentLayouts)),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rStages, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", "", kStages)),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, LayoutParityTest,

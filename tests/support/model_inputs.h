@@ -29,6 +29,12 @@ inline std::map<std::string, ops::Tensor> model_inputs(const ir::Graph& graph,
     const int64_t length = tensor.type.dim(1);
     for (int64_t i = 0; i < tensor.elements(); ++i) tensor[i] = i % length < length / 2 ? 0 : 1;
   }
+  if (const auto positions = inputs.find("batch.document_positions"); positions != inputs.end()) {
+    ops::Tensor& tensor = positions->second;  // of the same documents
+    const int64_t length = tensor.type.dim(1);
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor[i] = static_cast<double>(i % length - (i % length < length / 2 ? 0 : length / 2));
+  }
   return inputs;
 }
 

@@ -137,6 +137,8 @@ const std::vector<std::string> kHybridLayouts = {
     "data_parallel=2 tensor_parallel=2 zero=3",
     "context_parallel=2",
     "context_parallel=2 load_balance=false context_attention=alltoall",
+    "context_parallel=2 model.attention.document_mask=true model.mamba.document_mask=true "
+    "model.recurrent.document_mask=true",
 };
 
 // Three times the pattern: the passes are loops over stacked state.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of channels are the vectors: the weight is turned to [K, c] first, then every tap is one multiply-add of rows.
 #include <algorithm>
+#include <cstdlib>
 
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/kernels/scratch.h"
@@ -12,15 +13,29 @@ namespace {
 struct Conv {
   int64_t batch, seq, channels, width;  // batch: all leading dimensions
   bool reverse;
+  bool has_positions;  // as the third operand
 
   // The position that tap k reads for result position t.
   int64_t source(int64_t t, int64_t k) const { return reverse ? t + (width - 1) - k : t - (width - 1) + k; }
-  bool inside(int64_t t) const { return t >= 0 && t < seq; }
+  /// Whether the tokens t and `from` of a sequence are both there and in one document; `positions`: of the sequence.
+  bool counts(int64_t t, int64_t from, const int32_t* positions) const {
+    if (from < 0 || from >= seq) return false;
+    return positions == nullptr || positions[std::max(t, from)] >= std::abs(t - from);
+  }
+  const int32_t* positions(const KernelArgs& args, int64_t sequence) const {
+    return has_positions ? args.in<int32_t>(2) + sequence * seq : nullptr;
+  }
 };
 
-Conv conv_of(const ir::TensorType& x, int64_t width, const ir::Attrs& attrs) {
+Conv conv_of(const ops::NodeView& view, int64_t width) {
+  const ir::TensorType& x = view.operands[0];
   const int64_t seq = x.dim(-2), channels = x.dim(-1);
-  return {x.elements() / std::max<int64_t>(1, seq * channels), seq, channels, width, attrs.flag("reverse")};
+  return {.batch = x.elements() / std::max<int64_t>(1, seq * channels),
+          .seq = seq,
+          .channels = channels,
+          .width = width,
+          .reverse = view.attrs.flag("reverse"),
+          .has_positions = view.operands.size() > 2};
 }
 
 void run_conv(const Conv& v, const KernelArgs& args) {
@@ -34,11 +49,12 @@ void run_conv(const Conv& v, const KernelArgs& args) {
   args.pool.parallel_for(v.batch * v.seq, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t t = row % v.seq;
+      const int32_t* positions = v.positions(args, row / v.seq);
       // The last tap reads position t itself, which is always inside.
       row_mul(taps + (v.width - 1) * v.channels, x + row * v.channels, y + row * v.channels, v.channels);
       for (int64_t k = 0; k + 1 < v.width; ++k) {
         const int64_t from = v.source(t, k);
-        if (!v.inside(from)) continue;
+        if (!v.counts(t, from, positions)) continue;
         row_mul_add(taps + k * v.channels, x + (row - t + from) * v.channels, y + row * v.channels, v.channels);
       }
     }
@@ -59,7 +75,7 @@ void weight_of_channels(const Conv& v, const KernelArgs& args, int64_t begin, in
       for (int64_t t = first; t < std::min(v.seq, first + kWeightSpan); ++t)
         for (int64_t k = 0; k < v.width; ++k) {
           const int64_t from = v.source(t, k);
-          if (!v.inside(from)) continue;
+          if (!v.counts(t, from, v.positions(args, b))) continue;
           row_mul_add(x + (b * v.seq + from) * v.channels + begin, dy + (b * v.seq + t) * v.channels + begin,
                       sum + k * n, n);
         }
@@ -82,7 +98,7 @@ void run_weight(const Conv& v, int64_t part, const KernelArgs& args) {
 
 Kernel causal_conv_kernel() {
   return {.op = "causal_conv", .prepare = [](const ops::NodeView& view, int) {
-            const Conv v = conv_of(view.operands[0], view.operands[1].dim(1), view.attrs);
+            const Conv v = conv_of(view, view.operands[1].dim(1));
             ScratchPlan plan;
             plan.book(v.width * v.channels);
             return Prepared{[v](const KernelArgs& args) { run_conv(v, args); }, plan.bytes()};
@@ -92,7 +108,7 @@ Kernel causal_conv_kernel() {
 Kernel causal_conv_weight_kernel() {
   return {
       .op = "causal_conv_weight", .prepare = [](const ops::NodeView& view, int threads) {
-        const Conv v = conv_of(view.operands[0], view.attrs.integer("width"), view.attrs);
+        const Conv v = conv_of(view, view.attrs.integer("width"));
         ScratchPlan plan;
         plan.book(v.width * v.channels);
         const int64_t part = plan.floats();

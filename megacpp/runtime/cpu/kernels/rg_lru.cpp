@@ -16,13 +16,14 @@ constexpr int64_t kSpan = 16;      // positions summed before joining the total:
 constexpr float kDecayScale = 8.0F;
 
 enum Operand : size_t { kX, kInputGate, kRecurrenceGate, kP, kH, kDh };
-constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // one more: continues [batch]
+constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // one more: continues [batch] or positions [batch, seq]
 
 struct Plan {
   int64_t batch, seq, channels;  // batch: all leading dimensions
   int64_t per_worker;            // floats: scale, zeros, carry, sum, each [block of channels]
   int64_t partial_dp;            // offset of [batch, channels]; backward only
   size_t continues;              // operand; 0: absent
+  size_t positions;              // operand; 0: absent
 
   int64_t blocks() const { return (channels + kChannels - 1) / kChannels; }
 };
@@ -43,42 +44,54 @@ void fill_scale(const float* p, int64_t n, float* scale) {
     scale[c] = kDecayScale * (std::max(p[c], 0.0F) + std::log1p(std::exp(-std::abs(p[c]))));
 }
 
-// What position 0 takes for h of the position before: null has it reset the state.
-const float* before_first(const Plan& plan, const Task& task, const KernelArgs& args, float* zeros) {
-  if (plan.continues == 0 || args.in(plan.continues)[task.batch] == 0.0F) return nullptr;
-  row_fill(0.0F, zeros, task.n);
-  return zeros;
+bool resets(const Plan& plan, const Task& task, const KernelArgs& args, int64_t t) {
+  if (plan.positions != 0) return args.in<int32_t>(plan.positions)[task.batch * plan.seq + t] == 0;
+  return t == 0 && (plan.continues == 0 || args.in(plan.continues)[task.batch] == 0.0F);
+}
+
+/// The states of a task's positions, and zeros before the first.
+struct States {
+  const float* h;  // of position 0
+  const float* zeros;
+};
+
+// What position t takes for h of the position before: null has it reset the state.
+const float* before(const Plan& plan, const Task& task, const KernelArgs& args, const States& states, int64_t t) {
+  if (resets(plan, task, args, t)) return nullptr;
+  return t == 0 ? states.zeros : states.h + (t - 1) * plan.channels;
 }
 
 void forward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
   fill_scale(args.in(kP) + task.channel, task.n, scale);
-  const float* first = before_first(plan, task, args, scale + kChannels);
+  row_fill(0.0F, scale + kChannels, task.n);
+  const States states = {args.out(0) + task.at, scale + kChannels};
   for (int64_t t = 0; t < plan.seq; ++t) {
     const int64_t at = task.at + t * plan.channels;
     rg_lru_forward_row({.x = args.in(kX) + at,
                         .input_gate = args.in(kInputGate) + at,
                         .recurrence_gate = args.in(kRecurrenceGate) + at,
                         .scale = scale,
-                        .previous = t == 0 ? first : args.out(0) + at - plan.channels,
+                        .previous = before(plan, task, args, states, t),
                         .h = args.out(0) + at},
                        task.n);
   }
 }
 
 void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
-  const float* first = before_first(plan, task, args, scale + kChannels);
+  const States states = {args.in(kH) + task.at, scale + kChannels};
   float* carry = scale + 2 * kChannels;
   float* sum = carry + kChannels;
   float* dscale = args.scratch() + plan.partial_dp + task.batch * plan.channels + task.channel;
   fill_scale(args.in(kP) + task.channel, task.n, scale);
-  for (float* row : {carry, sum, dscale}) row_fill(0.0F, row, task.n);
+  for (float* row : {scale + kChannels, carry, sum, dscale}) row_fill(0.0F, row, task.n);
   for (int64_t t = plan.seq - 1; t >= 0; --t) {
     const int64_t at = task.at + t * plan.channels;
+    const float* previous = before(plan, task, args, states, t);
     rg_lru_backward_row({.x = args.in(kX) + at,
                          .input_gate = args.in(kInputGate) + at,
                          .recurrence_gate = args.in(kRecurrenceGate) + at,
                          .scale = scale,
-                         .previous = t == 0 ? first : args.in(kH) + at - plan.channels,
+                         .previous = previous,
                          .dh = args.in(kDh) + at,
                          .carry = carry,
                          .sum = sum,
@@ -86,6 +99,7 @@ void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, f
                          .dinput_gate = args.out(1) + at,
                          .drecurrence_gate = args.out(2) + at},
                         task.n);
+    if (previous == nullptr) row_fill(0.0F, carry, task.n);  // nothing reaches the document before
     if (t % kSpan == 0) {
       row_add(dscale, sum, dscale, task.n);
       row_fill(0.0F, sum, task.n);
@@ -113,12 +127,15 @@ void run_backward(const Plan& plan, const KernelArgs& args) {
 Plan make_plan(const ops::NodeView& view, size_t operands) {
   const ir::TensorType& x = view.operands[kX];
   const int64_t seq = x.dim(-2), channels = x.dim(-1);
+  const size_t last = view.operands.size() > operands ? operands : 0;
+  const bool is_positions = last != 0 && view.operands[last].dtype == ir::DType::i32;
   return {.batch = x.elements() / std::max<int64_t>(1, seq * channels),
           .seq = seq,
           .channels = channels,
           .per_worker = 4 * kChannels,
           .partial_dp = 0,
-          .continues = view.operands.size() > operands ? operands : 0};
+          .continues = is_positions ? 0 : last,
+          .positions = is_positions ? last : 0};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "megacpp/ops/ssd_chunks.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
@@ -45,7 +46,10 @@ SsdShape ssd_shape(const ops::NodeView& view, int threads) {
              .state = b.dim(-1),
              .length = 0,
              .chunks = 0,
-             .head_blocks = 1};
+             .head_blocks = 1,
+             .positions = 0};
+  const size_t operands = view.results.size() == 1 ? ops::kSsdOperands : ops::kSsdGradOperands;
+  if (view.operands.size() > operands) v.positions = operands;
   v.length = std::min({view.attrs.integer("chunk"), kLongestChunk, v.seq});
   v.chunks = (v.seq + v.length - 1) / v.length;
   v.head_blocks = choose_head_blocks(v, threads);
@@ -67,6 +71,7 @@ SsdTask ssd_task(const SsdShape& v, int64_t index) {
 SsdSpan ssd_span(const SsdShape& v, const SsdTask& task, int64_t chunk) {
   const int64_t first = chunk * v.length, position = task.batch * v.seq + first;
   return {.rows = std::min(v.length, v.seq - first),
+          .row = position,
           .x = position * v.x_stride() + task.head * v.head_dim,
           .dt = position * v.heads + task.head,
           .b = position * v.b_stride() + task.group * v.state};
@@ -76,12 +81,16 @@ void decay_from_start(const SsdDecay& d, float* from_start) {
   sum_log_decays(d);
   for (int64_t i = 0; i < d.rows; ++i) from_start[i] = static_cast<float>(d.sums[i]);
   row_exp(from_start, from_start, d.rows);
+  for (int64_t i = 0; d.positions != nullptr && i < d.rows; ++i)
+    if (d.positions[i] <= i) from_start[i] = 0;
 }
 
 void decay_of_added(const SsdDecay& d, float* added) {
   sum_log_decays(d);
   for (int64_t i = 0; i < d.rows; ++i) added[i] = static_cast<float>(d.sums[d.rows - 1] - d.sums[i]);
   row_exp(added, added, d.rows);
+  const int64_t last = d.rows - 1;
+  if (d.positions != nullptr) std::fill_n(added, std::max<int64_t>(0, last - d.positions[last]), 0.0F);
   for (int64_t i = 0; i < d.rows; ++i) added[i] *= d.dt[i * d.stride];
 }
 
@@ -92,6 +101,8 @@ void decay_of_pairs(const SsdDecay& d, float* pairs) {
     for (int64_t j = 0; j <= i; ++j) row[j] = static_cast<float>(d.sums[i] - d.sums[j]);
   }
   row_exp(pairs, pairs, packed_row(d.rows));
+  for (int64_t i = 0; d.positions != nullptr && i < d.rows; ++i)
+    std::fill_n(pairs + packed_row(i), std::max<int64_t>(0, i - d.positions[i]), 0.0F);
 }
 
 void scale_rows(const float* factor, const float* in, int64_t in_stride, float* out, int64_t out_stride, int64_t rows,

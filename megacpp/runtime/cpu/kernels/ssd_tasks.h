@@ -15,6 +15,7 @@ struct SsdShape {
   int64_t length;                                      // positions in a chunk; the last one may be shorter
   int64_t chunks;
   int64_t head_blocks;  // blocks a group's heads are cut into
+  size_t positions;     // operand [batch, seq], places of tokens in documents; 0: absent
 
   int64_t heads_per_group() const { return heads / groups; }
   int64_t block_heads() const { return (heads_per_group() + head_blocks - 1) / head_blocks; }
@@ -37,6 +38,7 @@ SsdTask ssd_task(const SsdShape& v, int64_t index);
 /// One chunk of one task: where it stands in the operands.
 struct SsdSpan {
   int64_t rows;  // positions
+  int64_t row;   // the first of them in all sequences
   int64_t x;     // in x and y, first head of the task
   int64_t dt;    // in dt, first head of the task
   int64_t b;     // in B and C
@@ -45,13 +47,15 @@ struct SsdSpan {
 SsdSpan ssd_span(const SsdShape& v, const SsdTask& task, int64_t chunk);
 
 /// The decays of one head in one chunk, from dt (a position every `stride`) and the head's rate. `sums` is scratch
-/// of `rows` doubles: differences of log decays are taken in double, since they cancel.
+/// of `rows` doubles: differences of log decays are taken in double, since they cancel. `positions` [rows] are places
+/// of tokens in documents; null: all are of one that began before. Between documents everything has decayed to zero.
 struct SsdDecay {
   const float* dt;
   int64_t stride;
   float rate;
   int64_t rows;
   double* sums;
+  const int32_t* positions;
 };
 /// from_start [rows]: from the chunk's start to each position.
 void decay_from_start(const SsdDecay& d, float* from_start);

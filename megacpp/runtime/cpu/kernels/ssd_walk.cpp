@@ -37,8 +37,12 @@ void SsdWalk::enter(int64_t chunk) {
 }
 
 SsdDecay SsdWalk::decay(int64_t h) const {
-  return {args_.in(kDt) + span_.dt + h, v_.heads, args_.in(kA)[task_.head + h], span_.rows,
-          reinterpret_cast<double*>(part(shared_.sums))};
+  return {args_.in(kDt) + span_.dt + h,
+          v_.heads,
+          args_.in(kA)[task_.head + h],
+          span_.rows,
+          reinterpret_cast<double*>(part(shared_.sums)),
+          v_.positions == 0 ? nullptr : args_.in<int32_t>(v_.positions) + span_.row};
 }
 
 void SsdWalk::fill_dt(int64_t h) {
