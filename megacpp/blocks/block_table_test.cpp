@@ -82,6 +82,10 @@ std::vector<Case> all_cases() {
         m.dt_limit_low = 0.01;
         m.dt_limit_high = 0.1;
       });
+  add(
+      "M_documents", 'M', +[](Mamba& m) { m.document_mask = true; });
+  add(
+      "R_documents", 'R', +[](Recurrent& r) { r.document_mask = true; });
   return cases;
 }
 
@@ -112,6 +116,8 @@ TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
                        .weights = weights,
                        .segments = builder.input("segments", {ir::DType::i32, tokens}, ir::Role::batch),
                        .routers = &routers};
+  if (def.traits(c.config).reads_document_positions)
+    context.document_positions = builder.input("document_positions", {ir::DType::i32, tokens}, ir::Role::batch);
   if (def.shared.build) context.shared = def.shared.build(context);
   const ValueId y = def.build(context, x);
   graph.add_output({.name = "y", .value = y});

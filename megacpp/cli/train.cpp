@@ -23,7 +23,7 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/open_source.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/memory/report.h"
@@ -113,7 +113,7 @@ struct Running {
   std::optional<base::StopRequest> stop;  // none before: planning and loading are stopped at once
 };
 
-launch::TrainingOptions options_for(const TrainFlags& flags, const data::TextCorpus& corpus,
+launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source,
                                     const launch::Launch& launch, Running& running) {
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
@@ -121,7 +121,7 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TextCor
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
                                    if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
-                                   print_err("{}", start_text(launch, compiled, corpus));
+                                   print_err("{}", start_text(launch, compiled, source));
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
@@ -142,11 +142,11 @@ int run_train(const TrainFlags& flags) {
   if (!flags.trace.empty()) base::require_writable(flags.trace);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   print_without_effect(without_effect(recipe));
-  const data::TextCorpus corpus = data::load_text(recipe.data.text);
+  const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line);
   launch.prepare();
   Running running;
-  const launch::Trained trained = launch::run_training(launch, corpus, options_for(flags, corpus, launch, running));
+  const launch::Trained trained = launch::run_training(launch, *source, options_for(flags, *source, launch, running));
   const launch::StartedRun& started = trained.started;
   print_summary(flags, {launch, *started.compiled, trained.reports, *started.run, trained.late_programs});
   if (!flags.trace.empty())

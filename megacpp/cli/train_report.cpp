@@ -150,7 +150,11 @@ Json train_json(const TrainedRun& trained) {
   const double predicted = launch.estimate().time.seconds();
   const fit::Regime regime = regime_of(trained);
   Json losses = Json::array(), logged = Json::array();
+  int64_t stalls = 0;
+  double stalled_seconds = 0;
   for (const train::StepReport& report : reports) {
+    stalls += report.data_stalls.count;
+    stalled_seconds += report.data_stalls.seconds;
     losses.push_back(number_or_null(report.loss));
     logged.push_back(report.step);
   }
@@ -161,6 +165,8 @@ Json train_json(const TrainedRun& trained) {
                   {"losses", losses},
                   {"experts", experts_json(reports)},
                   {"tokens_per_second", number_or_null(pace.tokens_per_second())},
+                  {"data_stalls", stalls},
+                  {"data_stall_seconds", stalled_seconds},
                   {"path", run.path()},
                   {"compile_seconds", compiled.compile_seconds()},
                   {"verify_seconds", compiled.verify_seconds()},

@@ -67,14 +67,12 @@ std::string schedule_line(const recipe::Recipe& recipe) {
 }  // namespace
 
 std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled,
-                       const data::TextCorpus& corpus) {
+                       const data::TokenSource& source) {
   const recipe::Recipe& recipe = launch.recipe();
   return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
          fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch.estimate()) +
          recompute_line(launch.estimate()) + backend_lines(recipe, compiled) +
-         fmt::format("data       {:.1f} MB from {} files\n", static_cast<double>(corpus.bytes.size()) / 1e6,
-                     corpus.files.size()) +
-         schedule_line(recipe);
+         fmt::format("data       {}\n", source.describe()) + schedule_line(recipe);
 }
 
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled) {

@@ -5,14 +5,15 @@
 #include <string>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/runtime/executable.h"
 
 namespace megacpp::cli {
 
 /// A line each for model, layout, hardware, plan, backend, data and schedule, and those of the backend's own settings.
-std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled, const data::TextCorpus& corpus);
+std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled,
+                       const data::TokenSource& source);
 
 /// The resolved recipe and the whole memory plan.
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled);

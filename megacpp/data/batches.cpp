@@ -3,64 +3,68 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "megacpp/base/error.h"
 
 namespace megacpp::data {
 
-Batches::Batches(const TextCorpus& corpus, const BatchOptions& options)
-    : corpus_(corpus), options_(options), random_(options.seed, "data") {
-  const auto size = static_cast<int64_t>(corpus.bytes.size());
-  MEGACPP_REQUIRE(
-      size > options.sequence, E1101,
-      {.where = "data.text",
-       .got = std::to_string(size) + " bytes of text",
-       .wanted = "at least " + std::to_string(options.sequence + 1) + ": one sequence and the byte after it",
-       .next = "give more text or a smaller train.sequence"});
-  MEGACPP_REQUIRE(options.vocab >= kByteVocabulary, E1102,
+Batches::Batches(const TokenSource& source, const BatchOptions& options)
+    : source_(source),
+      options_(options),
+      tokens_(static_cast<size_t>(options.sequence) + 1),
+      segments_(static_cast<size_t>(options.sequence)) {
+  const bool is_held_out = options.draw.part == Draw::Part::held_out;
+  MEGACPP_REQUIRE(source.sequences(options.draw, options.sequence) > 0, E1101,
+                  {.where = is_held_out ? "data.held_out" : "data",
+                   .got = source.describe(),
+                   .wanted = fmt::format("at least {} tokens{}: one sequence and the token after it",
+                                         options.sequence + 1, is_held_out ? " held out" : ""),
+                   .next = is_held_out ? "raise data.held_out, give more data or a smaller train.sequence"
+                                       : "give more text (data.text, data.blend) or a smaller train.sequence"});
+  MEGACPP_REQUIRE(options.vocab >= source.vocabulary(), E1102,
                   {.where = "model.vocab",
                    .got = std::to_string(options.vocab),
-                   .wanted = "at least 256: tokens are bytes",
-                   .next = "set model.vocab: 256"});
+                   .wanted = fmt::format("at least {}: tokens are bytes", source.vocabulary()),
+                   .next = fmt::format("set model.vocab: {}", source.vocabulary())});
 }
 
-int64_t Batches::first_sequence(int64_t step, int64_t micro_step) const {
-  return (step * options_.micro_steps + micro_step) * options_.batch;
+int64_t Batches::first_sample(int64_t step, int64_t micro_step) const {
+  const int64_t micros = (step - options_.first_step) * options_.micro_steps + micro_step;
+  return options_.start.samples_consumed + micros * options_.batch;
 }
 
-int64_t Batches::start_of(int64_t index) const {
-  // The corpus is capped far below 2^32 bytes, so a 32-bit word scaled to the range is as good as uniform.
-  const uint64_t starts = corpus_.bytes.size() - static_cast<uint64_t>(options_.sequence);
-  return static_cast<int64_t>((random_.word(static_cast<uint64_t>(index)) * starts) >> 32);
+void Batches::fill(int64_t step, int64_t micro_step, MicroBatch& micro) const {
+  const auto size = static_cast<size_t>(options_.batch * options_.sequence);
+  for (const auto* part : {&micro.ids, &micro.labels, &micro.segments, &micro.document_positions})
+    MEGACPP_CHECK(part->empty() || part->size() == size) << part->size() << " tokens";
+  const int64_t first = first_sample(step, micro_step);
+  for (int64_t row = 0; row < options_.batch; ++row) fill_row(first + row, static_cast<size_t>(row), micro);
 }
 
-void Batches::fill(int64_t step, int64_t micro_step, std::span<int32_t> ids, std::span<int32_t> labels) const {
-  MEGACPP_CHECK(static_cast<int64_t>(ids.size()) == options_.batch * options_.sequence) << ids.size() << " ids";
-  fill_sequences(first_sequence(step, micro_step), ids, labels);
-}
-
-void Batches::fill_sequences(int64_t first, std::span<int32_t> ids, std::span<int32_t> labels) const {
-  const auto sequence = static_cast<size_t>(options_.sequence);
-  MEGACPP_CHECK(ids.size() == labels.size() && ids.size() % sequence == 0)
-      << ids.size() << " ids, " << labels.size() << " labels";
-  for (size_t row = 0; row < ids.size() / sequence; ++row) {
-    const uint8_t* text = corpus_.bytes.data() + start_of(first + static_cast<int64_t>(row));
-    std::copy_n(text, sequence, ids.begin() + static_cast<std::ptrdiff_t>(row * sequence));
-    std::copy_n(text + 1, sequence, labels.begin() + static_cast<std::ptrdiff_t>(row * sequence));
-  }
-}
-
-void Batches::fill_documents(int64_t first, std::span<int32_t> documents) const {
-  const auto sequence = static_cast<size_t>(options_.sequence);
-  MEGACPP_CHECK(documents.size() % sequence == 0) << documents.size() << " tokens";
-  const auto& begins = corpus_.document_begins;
-  for (size_t row = 0; row < documents.size() / sequence; ++row) {
-    const int64_t start = start_of(first + static_cast<int64_t>(row));
-    auto next = std::upper_bound(begins.begin(), begins.end(), start);
-    int32_t document = 0;
-    for (size_t i = 0; i < sequence; ++i) {
-      if (next != begins.end() && start + static_cast<int64_t>(i) == *next) ++document, ++next;
-      documents[row * sequence + i] = document;
-    }
+void Batches::fill_row(int64_t sample, size_t row, MicroBatch& micro) const {
+  const bool has_documents = !micro.segments.empty() || !micro.document_positions.empty();
+  source_.read(options_.draw, sample, tokens_, has_documents ? std::span(segments_) : std::span<int32_t>());
+  for (const int32_t token : tokens_)
+    MEGACPP_REQUIRE(
+        token >= 0 && token < options_.vocab, E1102,
+        {.where = fmt::format("sample {} of {}", sample, source_.describe()),
+         .got = fmt::format("token {}", token),
+         .wanted = fmt::format("tokens from 0 to {}: model.vocab is {}", options_.vocab - 1, options_.vocab),
+         .next = "set model.vocab to that of the tokenizer the data was made with; megacpp data show "
+                 "prints the largest token of a dataset"});
+  const size_t length = segments_.size(), at = row * length;
+  const auto place = [&](std::vector<int32_t>& to, auto from) {
+    if (!to.empty()) std::copy_n(from, length, to.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  place(micro.ids, tokens_.begin());
+  place(micro.labels, tokens_.begin() + 1);
+  place(micro.segments, segments_.begin());
+  if (micro.document_positions.empty()) return;
+  int32_t position = 0;
+  for (size_t i = 0; i < length; ++i) {
+    position = i > 0 && segments_[i] == segments_[i - 1] ? position + 1 : 0;
+    micro.document_positions[at + i] = position;
   }
 }
 

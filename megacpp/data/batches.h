@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training sequences drawn from a corpus. Sequence number n of a run is a pure function of (seed, n) and the corpus:
-// it does not depend on batch size, micro-steps or layout, so any way of dealing out the same numbers trains alike.
-// Filling never allocates. The corpus must outlive the object.
+// The micro-batches of a run: sequences of a source dealt out by step and micro-step. Sample number n of a run is the
+// same however batch size, micro-steps and layout deal the numbers out. Filling never allocates; one thread at a time.
+// The source must outlive the object.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/source.h"
 
 namespace megacpp::data {
 
@@ -16,33 +16,41 @@ struct BatchOptions {
   int64_t batch = 1;        // sequences per micro-step
   int64_t sequence = 1;     // tokens
   int64_t micro_steps = 1;  // per step
-  int64_t vocab = kByteVocabulary;
-  uint64_t seed = 0;
+  int64_t vocab = 256;
+  Draw draw = {};
+  /// What the run had consumed before `first_step`.
+  Position start = {};
+  int64_t first_step = 0;
+};
+
+/// One micro-batch; those that nobody reads are empty. Each [batch, sequence]
+struct MicroBatch {
+  std::vector<int32_t> ids = {}, labels = {};    // labels: the token after each
+  std::vector<int32_t> segments = {};            // document of the sequence that a token is in, from 0
+  std::vector<int32_t> document_positions = {};  // place of a token in its document, 0 where that or the row begins
 };
 
 class Batches {
  public:
-  /// E1101 when the corpus is shorter than a sequence and its next byte, E1102 when the vocabulary lacks bytes.
-  Batches(const TextCorpus& corpus, const BatchOptions& options);
+  /// E1101 when the source is shorter than a sequence and its next token, E1102 when the vocabulary is too small.
+  Batches(const TokenSource& source, const BatchOptions& options);
 
-  /// The micro-step's tokens and the token after each. ids, labels: [batch, sequence]
-  void fill(int64_t step, int64_t micro_step, std::span<int32_t> ids, std::span<int32_t> labels) const;
+  /// Fills the members of `micro` that have their size. E1102 on a token outside the vocabulary.
+  void fill(int64_t step, int64_t micro_step, MicroBatch& micro) const;
 
-  /// Sequences `first` onwards, as many as the spans hold. ids, labels: [any, sequence]
-  void fill_sequences(int64_t first, std::span<int32_t> ids, std::span<int32_t> labels) const;
+  /// Number of the first sample of a micro-step.
+  int64_t first_sample(int64_t step, int64_t micro_step) const;
+  /// Where a run stands before a step.
+  Position position(int64_t step) const { return {first_sample(step, 0)}; }
 
-  /// For each token which document of its sequence it is in, counted from 0. documents: [any, sequence]
-  void fill_documents(int64_t first, std::span<int32_t> documents) const;
-
-  /// Number of the first sequence of a micro-step.
-  int64_t first_sequence(int64_t step, int64_t micro_step) const;
-  /// Where in the corpus sequence number `index` begins.
-  int64_t start_of(int64_t index) const;
+  const BatchOptions& options() const { return options_; }
 
  private:
-  const TextCorpus& corpus_;
+  void fill_row(int64_t sample, size_t row, MicroBatch& micro) const;
+
+  const TokenSource& source_;
   BatchOptions options_;
-  base::Philox random_;
+  mutable std::vector<int32_t> tokens_, segments_;  // of one sample: [sequence + 1], [sequence]
 };
 
 }  // namespace megacpp::data

@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
 
 #include "megacpp/base/error.h"
+#include "megacpp/data/text_corpus.h"
 
 namespace megacpp::data {
 namespace {
@@ -17,21 +18,25 @@ TextCorpus counting_corpus(int64_t size) {
   return corpus;
 }
 
-struct Filled {
-  std::vector<int32_t> ids;
-  std::vector<int32_t> labels;
-};
+MicroBatch micro_batch(const BatchOptions& options) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(options.batch * options.sequence));
+  return {.ids = tokens, .labels = tokens, .segments = tokens, .document_positions = tokens};
+}
 
-Filled run(const TextCorpus& corpus, const BatchOptions& options, int64_t steps) {
+MicroBatch run(const TokenSource& corpus, const BatchOptions& options, int64_t steps) {
   const Batches batches(corpus, options);
-  Filled all;
-  const auto size = static_cast<size_t>(options.batch * options.sequence);
+  MicroBatch all;
+  const auto append = [](std::vector<int32_t>& to, const std::vector<int32_t>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
   for (int64_t step = 0; step < steps; ++step) {
     for (int64_t micro = 0; micro < options.micro_steps; ++micro) {
-      Filled part{std::vector<int32_t>(size), std::vector<int32_t>(size)};
-      batches.fill(step, micro, part.ids, part.labels);
-      all.ids.insert(all.ids.end(), part.ids.begin(), part.ids.end());
-      all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
+      MicroBatch part = micro_batch(options);
+      batches.fill(options.first_step + step, micro, part);
+      append(all.ids, part.ids);
+      append(all.labels, part.labels);
+      append(all.segments, part.segments);
+      append(all.document_positions, part.document_positions);
     }
   }
   return all;
@@ -48,38 +53,54 @@ base::Code code_of(const TextCorpus& corpus, const BatchOptions& options) {
 
 TEST(BatchesTest, LabelsAreTheNextByte) {
   const TextCorpus corpus = counting_corpus(1000);
-  const Filled filled = run(corpus, {.batch = 3, .sequence = 7, .seed = 5}, 4);
+  const MicroBatch filled = run(corpus, {.batch = 3, .sequence = 7, .draw = {.seed = 5}}, 4);
   for (size_t i = 0; i < filled.ids.size(); ++i) EXPECT_EQ(filled.labels[i], (filled.ids[i] + 1) % 251);
 }
 
 TEST(BatchesTest, TheOrderDoesNotDependOnHowSequencesAreDealtOut) {
   const TextCorpus corpus = counting_corpus(1000);
-  const Filled wide = run(corpus, {.batch = 8, .sequence = 5, .micro_steps = 1, .seed = 9}, 2);
-  const Filled narrow = run(corpus, {.batch = 2, .sequence = 5, .micro_steps = 4, .seed = 9}, 2);
+  const MicroBatch wide = run(corpus, {.batch = 8, .sequence = 5, .micro_steps = 1, .draw = {.seed = 9}}, 2);
+  const MicroBatch narrow = run(corpus, {.batch = 2, .sequence = 5, .micro_steps = 4, .draw = {.seed = 9}}, 2);
   EXPECT_EQ(wide.ids, narrow.ids);
-  EXPECT_NE(wide.ids, run(corpus, {.batch = 8, .sequence = 5, .seed = 10}, 2).ids);
+  EXPECT_NE(wide.ids, run(corpus, {.batch = 8, .sequence = 5, .draw = {.seed = 10}}, 2).ids);
 }
 
-TEST(BatchesTest, StartsCoverTheWholeCorpusAndStayInside) {
-  const TextCorpus corpus = counting_corpus(20);
-  const Batches batches(corpus, {.sequence = 16, .seed = 1});
-  std::set<int64_t> starts;
-  for (int64_t i = 0; i < 200; ++i) starts.insert(batches.start_of(i));
-  EXPECT_EQ(starts, (std::set<int64_t>{0, 1, 2, 3}));
+TEST(BatchesTest, ARunThatGoesOnReadsWhatTheUninterruptedOneDoes) {
+  const TextCorpus corpus = counting_corpus(1000);
+  const BatchOptions whole = {.batch = 4, .sequence = 5, .micro_steps = 2, .draw = {.seed = 9}};
+  BatchOptions later = whole;
+  later.first_step = 3;
+  later.start = Batches(corpus, whole).position(3);
+  EXPECT_EQ(later.start.samples_consumed, 24);
+  const std::vector<int32_t> all = run(corpus, whole, 5).ids;
+  EXPECT_EQ(std::vector<int32_t>(all.begin() + 3 * 40, all.end()), run(corpus, later, 2).ids);
+  later.batch = 2;  // another batch goes on at the same sample
+  EXPECT_EQ(std::vector<int32_t>(all.begin() + 3 * 40, all.begin() + 4 * 40), run(corpus, later, 2).ids);
 }
 
-TEST(BatchesTest, DocumentsAreCountedWithinEachSequence) {
+TEST(BatchesTest, DocumentsAndPlacesInThemAreCountedWithinEachSequence) {
   const TextCorpus corpus = counting_corpus(30);  // documents begin at 0, 10, 15
-  const Batches batches(corpus, {.sequence = 25, .seed = 1});
-  std::vector<int32_t> documents(25);
-  for (int64_t index = 0; index < 8; ++index) {
-    batches.fill_documents(index, documents);
-    const int64_t start = batches.start_of(index);
+  const BatchOptions options = {.sequence = 25, .draw = {.seed = 1}};
+  const Batches batches(corpus, options);
+  MicroBatch micro = micro_batch(options);
+  for (int64_t sample = 0; sample < 8; ++sample) {
+    batches.fill(sample, 0, micro);
+    const int64_t start = corpus.start_of(options.draw, sample, 25);
     for (int64_t i = 0; i < 25; ++i) {
-      const int32_t expected = (start + i >= 10 ? 1 : 0) + (start + i >= 15 ? 1 : 0);
-      EXPECT_EQ(documents[static_cast<size_t>(i)], expected) << "start " << start << " token " << i;
+      const int64_t at = start + i, begin = at >= 15 ? 15 : at >= 10 ? 10 : 0;
+      EXPECT_EQ(micro.segments[static_cast<size_t>(i)], (at >= 10 ? 1 : 0) + (at >= 15 ? 1 : 0)) << start << " " << i;
+      EXPECT_EQ(micro.document_positions[static_cast<size_t>(i)], at - std::max(begin, start)) << start << " " << i;
     }
   }
+}
+
+TEST(BatchesTest, MembersWithoutASizeAreNotFilled) {
+  const TextCorpus corpus = counting_corpus(100);
+  MicroBatch micro;
+  micro.ids.resize(6);
+  Batches(corpus, {.batch = 2, .sequence = 3}).fill(0, 0, micro);
+  EXPECT_TRUE(micro.labels.empty() && micro.segments.empty() && micro.document_positions.empty());
+  EXPECT_EQ(micro.ids[1], micro.ids[0] + 1);
 }
 
 TEST(BatchesTest, ShortTextAndSmallVocabulariesAreRefused) {

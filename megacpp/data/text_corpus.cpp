@@ -7,8 +7,13 @@
 #include <filesystem>
 #include <string_view>
 
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/philox.h"
 
 namespace megacpp::data {
 namespace {
@@ -88,16 +93,59 @@ bool append(TextCorpus& corpus, const fs::path& file, int64_t max_bytes) {
 
 }  // namespace
 
-TextCorpus load_text(std::span<const std::string> sources, int64_t max_bytes) {
+int64_t TextCorpus::sequences(const Draw& draw, int64_t length) const {
+  const Parts parts = parts_of(static_cast<int64_t>(bytes.size()), draw.held_out);
+  if (draw.part == Draw::Part::training) return std::max<int64_t>(0, parts.training - length);
+  return std::max<int64_t>(0, (parts.held_out - 1) / length);
+}
+
+int64_t TextCorpus::start_of(const Draw& draw, int64_t sample, int64_t length) const {
+  const auto count = static_cast<uint64_t>(sequences(draw, length));
+  if (draw.part == Draw::Part::held_out) {
+    const int64_t first = parts_of(static_cast<int64_t>(bytes.size()), draw.held_out).training;
+    return first + sample % static_cast<int64_t>(count) * length;
+  }
+  // The corpus is capped far below 2^32 bytes, so a 32-bit word scaled to the range is as good as uniform.
+  const base::Philox random(draw.seed, "data");
+  return static_cast<int64_t>((random.word(static_cast<uint64_t>(sample)) * count) >> 32);
+}
+
+void TextCorpus::read(const Draw& draw, int64_t sample, std::span<int32_t> tokens, std::span<int32_t> segments) const {
+  const int64_t start = start_of(draw, sample, static_cast<int64_t>(tokens.size()) - 1);
+  std::copy_n(bytes.begin() + start, tokens.size(), tokens.begin());
+  auto next = std::upper_bound(document_begins.begin(), document_begins.end(), start);
+  int32_t document = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (next != document_begins.end() && start + static_cast<int64_t>(i) == *next) ++document, ++next;
+    segments[i] = document;
+  }
+}
+
+uint64_t TextCorpus::fingerprint() const {
+  const uint64_t of_text = XXH64(bytes.data(), bytes.size(), 0);
+  return XXH64(document_begins.data(), document_begins.size() * sizeof(int64_t), of_text);
+}
+
+std::string TextCorpus::describe() const {
+  return fmt::format("{:.1f} MB from {} files", static_cast<double>(bytes.size()) / 1e6, files.size());
+}
+
+std::vector<fs::path> list_files(std::span<const std::string> sources) {
   const std::string default_source = kDefaultSource;
   if (sources.empty()) sources = std::span(&default_source, 1);
-  TextCorpus corpus;
+  std::vector<fs::path> files;
   for (const std::string& source : sources) {
-    for (const fs::path& file : files_of(source)) {
-      if (!append(corpus, file, max_bytes)) return corpus;
-    }
+    const std::vector<fs::path> own = files_of(source);
+    files.insert(files.end(), own.begin(), own.end());
   }
-  if (corpus.bytes.empty()) refuse(sources.front(), "only empty files");
+  return files;
+}
+
+TextCorpus load_text(std::span<const std::string> sources, int64_t max_bytes) {
+  TextCorpus corpus;
+  for (const fs::path& file : list_files(sources))
+    if (!append(corpus, file, max_bytes)) return corpus;
+  if (corpus.bytes.empty()) refuse(sources.empty() ? kDefaultSource : sources.front(), "only empty files");
   return corpus;
 }
 

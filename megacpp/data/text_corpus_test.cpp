@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -71,6 +72,44 @@ TEST_F(TextCorpusTest, NoSourceMeansTheHeadersOfThisMachine) {
   const TextCorpus corpus = load_text({}, int64_t{1} << 20);
   EXPECT_EQ(corpus.bytes.size(), size_t{1} << 20);
   EXPECT_EQ(corpus.bytes, load_text({}, int64_t{1} << 20).bytes);
+}
+
+TextCorpus numbered_text(int64_t size) {
+  TextCorpus corpus;
+  corpus.document_begins = {0};
+  for (int64_t i = 0; i < size; ++i) corpus.bytes.push_back(static_cast<uint8_t>(i));
+  return corpus;
+}
+
+TEST(TextSourceTest, StartsCoverTheWholeTextAndStayInside) {
+  const TextCorpus corpus = numbered_text(20);
+  std::set<int64_t> starts;
+  for (int64_t i = 0; i < 200; ++i) starts.insert(corpus.start_of({.seed = 1}, i, 16));
+  EXPECT_EQ(starts, (std::set<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(TextSourceTest, TrainingNeverReadsWhatIsHeldOut) {
+  const TextCorpus corpus = numbered_text(100);
+  const Draw training = {.seed = 1, .held_out = 0.2};
+  const Draw held_out = {.seed = 1, .held_out = 0.2, .part = Draw::Part::held_out};
+  std::vector<int32_t> tokens(9);
+  for (int64_t i = 0; i < 500; ++i) {
+    corpus.read(training, i, tokens, {});
+    EXPECT_LT(tokens.back(), 80);
+  }
+  EXPECT_EQ(corpus.sequences(held_out, 8), 2);
+  for (int64_t i = 0; i < 3; ++i) {
+    corpus.read(held_out, i, tokens, {});
+    EXPECT_EQ(tokens.front(), 80 + i % 2 * 8);
+  }
+}
+
+TEST(TextSourceTest, TheFingerprintIsThatOfTextAndDocuments) {
+  const TextCorpus corpus = numbered_text(100);
+  TextCorpus other = corpus;
+  EXPECT_EQ(corpus.fingerprint(), other.fingerprint());
+  other.document_begins.push_back(50);
+  EXPECT_NE(corpus.fingerprint(), other.fingerprint());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "megacpp/launch/confirm.h"
 
 #include "megacpp/base/error.h"
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/open_source.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
@@ -17,8 +17,8 @@ namespace {
 /// A few steps of the estimate, and what the catalog is told of them.
 Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, UsersCatalog& catalog) {
   const recipe::Recipe& recipe = estimate.recipe;
-  const data::TextCorpus corpus = data::load_text(recipe.data.text);
-  const data::Batches batches(corpus, train::batch_options(recipe));
+  const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
+  const data::Batches batches(*source, train::batch_options(recipe));
   const StartedRun started = start(estimate);
   const std::vector<train::StepReport> reports = train::train({recipe, *started.compiled, batches, *started.run});
   const std::optional<double> seconds = train::pace_of(reports).step_seconds();

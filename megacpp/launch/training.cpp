@@ -24,7 +24,7 @@ class Attempt {
  public:
   Attempt(Launch& launch, const TrainingOptions& options) : launch_(launch), options_(options) {}
 
-  Trained run(const data::TextCorpus& corpus) {
+  Trained run(const data::TokenSource& source) {
     StartOptions own = options_.start;
     own.mesh = launch_.mesh();
     own.before_load = [this](const compile::Compiled& compiled) {
@@ -33,7 +33,7 @@ class Attempt {
     };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
     trained_.started = start(launch_.estimate(), own);
-    const data::Batches batches(corpus, train::batch_options(launch_.recipe()));
+    const data::Batches batches(source, train::batch_options(launch_.recipe()));
     trained_.reports =
         train::train({launch_.recipe(), *trained_.started.compiled, batches, *trained_.started.run},
                      {.check_nans = options_.check_nans, .after_log = options_.after_log, .should_stop = [this] {
@@ -114,11 +114,11 @@ Status status_of_others(Agreement& agreement, const std::exception& error) {
 
 }  // namespace
 
-Trained run_training(Launch& launch, const data::TextCorpus& corpus, const TrainingOptions& options) {
+Trained run_training(Launch& launch, const data::TokenSource& source, const TrainingOptions& options) {
   for (;;) {
     Attempt attempt(launch, options);
     try {
-      Trained trained = attempt.run(corpus);
+      Trained trained = attempt.run(source);
       if (!trained.reports.empty())
         launch.record_success(*trained.started.run, train::pace_of(trained.reports).step_seconds());
       return trained;

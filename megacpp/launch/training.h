@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/start.h"
 #include "megacpp/train/train.h"
@@ -37,6 +37,6 @@ struct Trained {
   bool was_stopped = false;     // on request of any process
 };
 
-Trained run_training(Launch& launch, const data::TextCorpus& corpus, const TrainingOptions& options = {});
+Trained run_training(Launch& launch, const data::TokenSource& source, const TrainingOptions& options = {});
 
 }  // namespace megacpp::launch

@@ -27,7 +27,7 @@ constexpr size_t kOperands = 2;  // of both ops, without `positions`
 
 bool has_positions(size_t operands) { return operands > kOperands; }
 
-void require_inputs(std::string_view op, const Types& operands) {
+void require_conv_inputs(std::string_view op, const Types& operands) {
   require_operands(operands.size() == kOperands || operands.size() == kOperands + 1, op, operands,
                    "2 operands, or one more: positions");
   require_float_rank_from(op, "x", operands[0], 2);
@@ -37,14 +37,14 @@ void require_inputs(std::string_view op, const Types& operands) {
 }
 
 Types infer_conv(const Types& operands, const ir::Attrs&) {
-  require_inputs("causal_conv", operands);
+  require_conv_inputs("causal_conv", operands);
   require_float_rank("causal_conv", "w", operands[1], 2);
   require_float_shape("causal_conv", "w", operands[1], {operands[0].dim(-1), std::max<int64_t>(1, operands[1].dim(1))});
   return {operands[0]};
 }
 
 Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
-  require_inputs("causal_conv_weight", operands);
+  require_conv_inputs("causal_conv_weight", operands);
   require_float_shape("causal_conv_weight", "dy", operands[1], operands[0].shape);
   require_at_least("causal_conv_weight", attrs, "width", 1);
   return {{operands[0].dtype, {operands[0].dim(-1), attrs.integer("width")}}};

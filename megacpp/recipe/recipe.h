@@ -107,7 +107,10 @@ struct Layout {
 };
 
 struct Data {
-  std::vector<std::string> text;  // files, folders or globs; empty = the C++ headers of this machine
+  std::vector<std::string> text = {};   // files, folders or globs; empty = the C++ headers of this machine
+  std::vector<std::string> blend = {};  // token files, "PATH" or "PATH=WEIGHT"; instead of text
+  double held_out = 0;                  // of each source, kept from training
+  int64_t seed = -1;                    // of the order; -1: train.seed
 
   bool operator==(const Data&) const = default;
 };

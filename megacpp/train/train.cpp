@@ -2,10 +2,12 @@
 #include "megacpp/train/train.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,10 +18,12 @@
 namespace megacpp::train {
 namespace {
 
-// The tokens of one micro-batch, in the order the run stores them in. [batch, sequence]
-struct Tokens {
-  std::vector<int32_t> ids, labels, segments;  // the last only with document masks
-};
+// The inputs of a micro-step that come from the data, each with the part of a micro-batch it reads.
+constexpr std::array<std::pair<const char*, std::vector<int32_t> data::MicroBatch::*>, 4> kBatchInputs = {
+    {{"batch.ids", &data::MicroBatch::ids},
+     {"batch.labels", &data::MicroBatch::labels},
+     {"batch.segments", &data::MicroBatch::segments},
+     {"batch.document_positions", &data::MicroBatch::document_positions}}};
 
 class Trainer {
  public:
@@ -30,14 +34,12 @@ class Trainer {
         run_(training.run),
         state_(training.compiled, training.run),
         options_(options),
-        micros_(static_cast<size_t>(recipe_.train.micro_steps)) {
-    const size_t tokens = static_cast<size_t>(recipe_.train.batch * recipe_.train.sequence);
-    in_time_.resize(tokens);
-    for (Tokens& micro : micros_) {
-      micro.ids.resize(tokens);
-      micro.labels.resize(tokens);
-      if (state_.stages("batch.segments")) micro.segments.resize(tokens);
-    }
+        in_time_(static_cast<size_t>(recipe_.train.batch * recipe_.train.sequence)),
+        ahead_([this](int64_t step, int64_t micro, data::MicroBatch& batch) { draw(step, micro, batch); },
+               {.first_step = batches_.options().first_step,
+                .end_step = recipe_.train.steps,
+                .micro_steps = recipe_.train.micro_steps,
+                .like = read_by_the_run()}) {
     std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
     std::iota(positions.begin(), positions.end(), 0);
     positions = in_stored_order(positions, compiled_.time_order, recipe_.train.sequence);
@@ -53,11 +55,9 @@ class Trainer {
       start_ = start;
     }
     for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro) {
-      draw(step, micro);
-      const Tokens& tokens = micros_[static_cast<size_t>(micro)];
-      state_.stage<int32_t>("batch.ids", micro, tokens.ids);
-      state_.stage<int32_t>("batch.labels", micro, tokens.labels);
-      state_.stage<int32_t>("batch.segments", micro, tokens.segments);
+      const data::MicroBatch& batch = ahead_.next();
+      for (const auto& [input, tokens] : kBatchInputs)
+        if (!(batch.*tokens).empty()) state_.stage<int32_t>(input, micro, batch.*tokens);
     }
     stage_scalar("lr", static_cast<float>(learning_rate(step)));
     stage_scalar("step", static_cast<float>(step + 1));
@@ -76,6 +76,7 @@ class Trainer {
     const auto end = stopped_.value_or(std::chrono::steady_clock::now());
     report.seconds = std::chrono::duration<double>(end - start_).count();
     report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
+    report.data_stalls = ahead_.take_stalls();
     first_ = -1;
     return report;
   }
@@ -117,19 +118,23 @@ class Trainer {
     return sum;
   }
 
-  void draw(int64_t step, int64_t micro) {
-    Tokens& tokens = micros_[static_cast<size_t>(micro)];
-    const auto stored = [this](std::vector<int32_t>& values) {
-      if (compiled_.time_order.size() < 2) return;
+  data::MicroBatch read_by_the_run() const {
+    data::MicroBatch like;
+    for (const auto& [input, tokens] : kBatchInputs)
+      if (state_.stages(input)) (like.*tokens).resize(in_time_.size());
+    return like;
+  }
+
+  // In the order the run stores tokens in. Runs on the thread that reads ahead.
+  void draw(int64_t step, int64_t micro, data::MicroBatch& batch) {
+    batches_.fill(step, micro, batch);
+    if (compiled_.time_order.size() < 2) return;
+    for (const auto& [input, tokens] : kBatchInputs) {
+      std::vector<int32_t>& values = batch.*tokens;
+      if (values.empty()) continue;
       in_time_.swap(values);
       write_in_stored_order<int32_t>(in_time_, compiled_.time_order, recipe_.train.sequence, values);
-    };
-    batches_.fill(step, micro, tokens.ids, tokens.labels);
-    stored(tokens.ids);
-    stored(tokens.labels);
-    if (tokens.segments.empty()) return;
-    batches_.fill_documents(batches_.first_sequence(step, micro), tokens.segments);
-    stored(tokens.segments);
+    }
   }
 
   void run_step(int64_t step) {
@@ -166,12 +171,12 @@ class Trainer {
   runtime::Executable& run_;
   RunState state_;
   const Options& options_;
-  std::vector<Tokens> micros_;
   std::vector<int32_t> in_time_;                 // one tensor of tokens, before it is put into the stored order
   int64_t first_ = -1;                           // step since the last report; -1: none yet
   std::chrono::steady_clock::time_point start_;  // of that step
   /// The start of a step that was stopped: its micro-steps have overwritten metrics of the step before.
   std::optional<std::chrono::steady_clock::time_point> stopped_;
+  data::ReadAhead ahead_;  // last: its thread uses the members above
 };
 
 }  // namespace
@@ -181,7 +186,8 @@ data::BatchOptions batch_options(const recipe::Recipe& recipe) {
           .sequence = recipe.train.sequence,
           .micro_steps = recipe.train.micro_steps,
           .vocab = recipe.model.vocab,
-          .seed = static_cast<uint64_t>(recipe.train.seed)};
+          .draw = {.seed = static_cast<uint64_t>(recipe.data.seed < 0 ? recipe.train.seed : recipe.data.seed),
+                   .held_out = recipe.data.held_out}};
 }
 
 bool is_logged(const recipe::Train& train, int64_t step) {

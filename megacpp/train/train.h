@@ -13,6 +13,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/read_ahead.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/train/expert_shares.h"
@@ -36,6 +37,7 @@ struct StepReport {
   double seconds = 0;                      // of these
   int64_t tokens = 0;                      // in these
   std::vector<ExpertShares> experts = {};  // by block; empty where not measured
+  data::Stalls data_stalls = {};           // in these: waits for data that was not read in time
 };
 
 /// What is trained and on what; all must outlive the training.

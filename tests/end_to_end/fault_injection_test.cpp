@@ -11,6 +11,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
@@ -64,7 +65,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
   FaultInjectionTest()
       : recipe_(recipe_of(GetParam().layout)),
         compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1))),
-        batches_(corpus_, {.batch = 4, .sequence = 16, .micro_steps = 2, .seed = 7}) {}
+        batches_(corpus_, {.batch = 4, .sequence = 16, .micro_steps = 2, .draw = {.seed = 7}}) {}
 
   // A minute is long enough for anything here, and soon enough for a chip that would hang.
   std::unique_ptr<runtime::Executable> load(runtime::Faults faults, std::vector<int64_t> limits = {}) {

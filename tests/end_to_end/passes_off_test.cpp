@@ -10,6 +10,7 @@
 #include "megacpp/blocks/feed_forward.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -62,7 +63,7 @@ std::vector<double> losses(const recipe::Recipe& recipe, const compile::Compiled
   const data::Batches batches(corpus, {.batch = recipe.train.batch,
                                        .sequence = recipe.train.sequence,
                                        .micro_steps = recipe.train.micro_steps,
-                                       .seed = 7});
+                                       .draw = {.seed = 7}});
   const auto run = runtime::cpu::load(compiled, {.threads = 1});
   RunState(compiled, *run).initialise_weights(7);
   std::vector<double> values;

@@ -4,6 +4,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/run_state.h"
@@ -39,7 +40,7 @@ std::vector<double> recompute_losses(const std::string& policy, const std::strin
   const data::TextCorpus corpus =
       data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
   const data::Batches batches(
-      corpus, {.batch = recipe.train.batch, .sequence = recipe.train.sequence, .micro_steps = 2, .seed = 7});
+      corpus, {.batch = recipe.train.batch, .sequence = recipe.train.sequence, .micro_steps = 2, .draw = {.seed = 7}});
   const auto run = runtime::cpu::load(compiled, {.threads = 2});
   RunState(compiled, *run).initialise_weights(7);
   std::vector<double> values;

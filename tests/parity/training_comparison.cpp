@@ -15,6 +15,7 @@
 #include "megacpp/base/philox.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/confirm_start.h"

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/stop_signals.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/data/indexed_dataset.h"
+#include "megacpp/data/tokenize.h"
+#include "megacpp/runtime/processor.h"
+
+namespace megacpp::cli {
+namespace {
+
+// ---- tokenize
+
+struct TokenizeFlags {
+  std::vector<std::string> sources;
+  std::string out;
+  std::string tokenizer = "bytes";
+  std::string field = "text";
+  int threads = 0;
+  bool json = false;
+};
+
+/// One moving line on a terminal; elsewhere a line every ten seconds.
+class TokenizeLine {
+ public:
+  void operator()(const data::TokenizeProgress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
+    if (now - shown_ < (is_terminal ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) return;
+    shown_ = now;
+    const double seconds = std::chrono::duration<double>(now - begun_).count();
+    const double megabytes = static_cast<double>(progress.text_bytes - progress.resumed_bytes) / 1e6;
+    print_err("{}tokenize   {:.1f} of {:.1f} MB, {:.1f} MB/s, {} documents, {} tokens{}", is_terminal ? "\r" : "",
+              static_cast<double>(progress.text_bytes) / 1e6, static_cast<double>(progress.total_bytes) / 1e6,
+              megabytes / std::max(seconds, 1e-3), progress.documents, progress.tokens, is_terminal ? "" : "\n");
+    was_on_terminal_ = is_terminal;
+  }
+  void end() const {
+    if (was_on_terminal_) print_err("\n");
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_ = begun_;
+  bool was_on_terminal_ = false;
+};
+
+int tokenize(const TokenizeFlags& flags) {
+  const std::string out = data::dataset_prefix(flags.out).string();
+  std::error_code ignored;
+  MEGACPP_REQUIRE(!std::filesystem::exists(out + ".idx", ignored), E1007,
+                  {.where = "--out",
+                   .got = out + ".idx is there already",
+                   .wanted = "the name of a dataset that does not exist yet",
+                   .next = "remove it, or give another --out"});
+  const std::unique_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(flags.tokenizer);
+  const base::StopRequest stop;
+  TokenizeLine line;
+  const data::TokenizeProgress done =
+      data::tokenize(*tokenizer, {.sources = flags.sources,
+                                  .out = out,
+                                  .text_field = flags.field,
+                                  .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
+                                  .on_progress = std::ref(line),
+                                  .should_stop = [&] { return stop.has_come(); }});
+  line.end();
+  if (flags.json)
+    print_json({{"dataset", out},
+                {"finished", done.finished},
+                {"documents", done.documents},
+                {"tokens", done.tokens},
+                {"text_bytes", done.text_bytes},
+                {"resumed_bytes", done.resumed_bytes},
+                {"tokenizer", tokenizer->name()},
+                {"vocabulary", tokenizer->vocab_size()}});
+  if (!done.finished) {
+    print_err("stopped after {:.1f} MB; the same command goes on from there\n",
+              static_cast<double>(done.text_bytes) / 1e6);
+    return base::kInterruptedStatus;
+  }
+  if (!flags.json)
+    print_out(
+        "{}: {} tokens of {} documents, {:.2f} bytes of text each; use it with --set data.blend=[{}] --set "
+        "model.vocab={}\n",
+        out, done.tokens, done.documents,
+        static_cast<double>(done.text_bytes) / static_cast<double>(std::max<int64_t>(1, done.tokens)), out,
+        tokenizer->vocab_size());
+  return 0;
+}
+
+std::function<int()> declare_tokenize(CLI::App& app) {
+  const auto flags = std::make_shared<TokenizeFlags>();
+  app.add_option("TEXT", flags->sources, "files, folders or globs; .jsonl has a document in every line")->required();
+  app.add_option("--out", flags->out, "prefix of the dataset: PREFIX.bin and PREFIX.idx")->required();
+  app.add_option("--tokenizer", flags->tokenizer, "bytes, or a tokenizer's file or folder");
+  app.add_option("--field", flags->field, "member of a .jsonl line that holds the text");
+  app.add_option("--threads", flags->threads, "0 = all cores")->check(CLI::Range(0, 1024));
+  app.add_flag("--json", flags->json, "print one JSON object");
+  return [flags] { return tokenize(*flags); };
+}
+
+// ---- show
+
+struct ShowFlags {
+  std::string dataset;
+  bool json = false;
+};
+
+int show(const ShowFlags& flags) {
+  const data::IndexedDataset dataset(flags.dataset);
+  const data::TokenIndex& index = dataset.index();
+  const int32_t largest = dataset.largest_token();
+  if (flags.json) {
+    print_json({{"dataset", dataset.name()},
+                {"type", std::string(index.type().name)},
+                {"tokens", index.tokens()},
+                {"documents", index.documents()},
+                {"empty_documents", index.empty_documents()},
+                {"sequences", index.sequences()},
+                {"largest_token", largest},
+                {"bytes", index.tokens() * index.type().bytes},
+                {"fingerprint", fmt::format("{:016x}", dataset.fingerprint())}});
+    return 0;
+  }
+  print_out(
+      "dataset    {}\ntokens     {} as {}, {:.1f} MB; the largest is {}: model.vocab must be above it\n"
+      "documents  {}, {} of them empty, {:.0f} tokens each\nfingerprint {:016x}\n",
+      dataset.name(), index.tokens(), index.type().name, static_cast<double>(index.tokens() * index.type().bytes) / 1e6,
+      largest, index.documents(), index.empty_documents(),
+      static_cast<double>(index.tokens()) / static_cast<double>(std::max<int64_t>(1, index.documents())),
+      dataset.fingerprint());
+  return 0;
+}
+
+std::function<int()> declare_show(CLI::App& app) {
+  const auto flags = std::make_shared<ShowFlags>();
+  app.add_option("DATASET", flags->dataset, "its prefix, .bin or .idx")->required();
+  app.add_flag("--json", flags->json, "print one JSON object");
+  return [flags] { return show(*flags); };
+}
+
+}  // namespace
+
+Command data_command() {
+  return {.name = "data",
+          .summary = "turn text into datasets of tokens, and show them",
+          .example = "megacpp data tokenize docs --out build/docs",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            return declare_words(
+                app, {{"tokenize",
+                       "write text as a dataset in Megatron's .bin/.idx format; goes on "
+                       "where an earlier call was stopped",
+                       "megacpp data tokenize docs --out build/docs\n  megacpp data tokenize "
+                       "'corpus/*.jsonl' --field content --tokenizer tokenizer.json --out corpus",
+                       declare_tokenize},
+                      {"show", "what a dataset holds; reads all of it", "megacpp data show build/docs", declare_show}});
+          }};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/data/tokenize.h"
+
+#include <algorithm>
+#include <exception>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/json.h"
+#include "megacpp/base/thread_pool.h"
+#include "megacpp/data/indexed_writer.h"
+#include "megacpp/data/text_corpus.h"
+#include "megacpp/data/text_units.h"
+
+namespace megacpp::data {
+namespace {
+
+/// How far an earlier call came.
+struct Note {
+  size_t units = 0;
+  int64_t text_bytes = 0;
+  WrittenParts parts = {};
+};
+
+std::filesystem::path note_path(const TokenizeOptions& options) { return options.out.string() + ".tokenize"; }
+
+/// Of all that decides the dataset and how the work is cut into units.
+std::string signature_of(const Tokenizer& tokenizer, const TokenizeOptions& options,
+                         std::span<const std::filesystem::path> files) {
+  return fmt::format("{:016x}-{:016x}-{}-{}", fingerprint_of_files(files), tokenizer.fingerprint(), options.unit_bytes,
+                     options.text_field);
+}
+
+// Nothing where there is none, or one of other text or another tokenizer.
+Note read_note(const TokenizeOptions& options, const std::string& signature) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(note_path(options), ignored)) return {};
+  try {
+    const base::Json note =
+        base::parse_json(base::read_file(note_path(options)), base::Code::E1008, note_path(options).string());
+    if (note.at("signature") != signature) return {};
+    const Note read{.units = note.at("units"),
+                    .text_bytes = note.at("text_bytes"),
+                    .parts = {.bin_bytes = note.at("bin_bytes"), .documents = note.at("documents")}};
+    // What the note says must still be there.
+    const auto holds = [&](const char* ending, int64_t bytes) {
+      const auto size = std::filesystem::file_size(options.out.string() + ending, ignored);
+      return !ignored && size >= static_cast<uint64_t>(bytes);
+    };
+    const bool is_whole = holds(".bin.tmp", read.parts.bin_bytes) && holds(".lengths.tmp", 4 * read.parts.documents);
+    return is_whole ? read : Note{};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  } catch (const base::Error&) {
+    return {};
+  }
+}
+
+/// The documents of one unit.
+struct Encoded {
+  std::vector<std::byte> tokens;
+  std::vector<int32_t> lengths;
+  std::exception_ptr failure;
+};
+
+class Run {
+ public:
+  Run(const Tokenizer& tokenizer, const TokenizeOptions& options)
+      : tokenizer_(tokenizer),
+        options_(options),
+        type_(token_type_for(tokenizer.vocab_size())),
+        files_(list_files(options.sources)),
+        units_(list_units(files_, options.unit_bytes)),
+        signature_(signature_of(tokenizer, options, files_)),
+        note_(read_note(options, signature_)),
+        writer_(options.out, type_, note_.parts),
+        pool_(options.threads) {
+    writer_.keep_parts();
+    for (const TextUnit& unit : units_) progress_.total_bytes += unit.bytes();
+    progress_.text_bytes = progress_.resumed_bytes = note_.text_bytes;
+    progress_.documents = note_.parts.documents;
+    progress_.tokens = note_.parts.bin_bytes / token_type(static_cast<uint8_t>(type_))->bytes;
+  }
+
+  TokenizeProgress run() {
+    int64_t noted = progress_.text_bytes;
+    for (size_t unit = note_.units; unit < units_.size();) {
+      unit = encode_group(unit);
+      if (options_.on_progress) options_.on_progress(progress_);
+      const bool stops = options_.should_stop && options_.should_stop();
+      if (stops || progress_.text_bytes - noted >= options_.note_bytes) {
+        write_note(unit);
+        noted = progress_.text_bytes;
+      }
+      if (stops && unit < units_.size()) return progress_;
+    }
+    MEGACPP_REQUIRE(progress_.documents > 0, E1101,
+                    {.where = options_.sources.empty() ? "text" : options_.sources.front(),
+                     .got = "no document that has text",
+                     .wanted = "text files, or .jsonl with a text in every line",
+                     .next = "give other files"});
+    writer_.finish();
+    std::error_code ignored;
+    std::filesystem::remove(note_path(options_), ignored);
+    progress_.finished = true;
+    return progress_;
+  }
+
+ private:
+  // As many units as keep all threads busy for a while; returns the one behind them.
+  size_t encode_group(size_t first) {
+    const int64_t enough = options_.unit_bytes * 4 * options_.threads;
+    size_t end = first;
+    for (int64_t bytes = 0; end < units_.size() && bytes < enough; ++end) bytes += units_[end].bytes();
+    encoded_.resize(std::max(encoded_.size(), end - first));
+    pool_.for_each(static_cast<int64_t>(end - first), [&](int64_t i, int) {
+      encode(units_[first + static_cast<size_t>(i)], encoded_[static_cast<size_t>(i)]);
+    });
+    for (size_t i = 0; i < end - first; ++i) append(units_[first + i], encoded_[i]);
+    return end;
+  }
+
+  void encode(const TextUnit& unit, Encoded& to) const {
+    to.tokens.clear();
+    to.lengths.clear();
+    to.failure = nullptr;
+    try {
+      std::vector<int32_t> ids;
+      for_each_document(files_[unit.file], unit, options_.text_field, [&](std::string_view text) {
+        ids.clear();
+        tokenizer_.encode(text, ids);
+        if (const auto end = tokenizer_.end_of_document()) ids.push_back(*end);
+        encode_tokens(type_, ids, to.tokens);
+        to.lengths.push_back(static_cast<int32_t>(ids.size()));
+      });
+    } catch (...) {
+      to.failure = std::current_exception();
+    }
+  }
+
+  void append(const TextUnit& unit, const Encoded& encoded) {
+    if (encoded.failure) std::rethrow_exception(encoded.failure);
+    writer_.append(encoded.tokens, encoded.lengths);
+    progress_.text_bytes += unit.bytes();
+    progress_.documents += std::ssize(encoded.lengths);
+    for (const int32_t length : encoded.lengths) progress_.tokens += length;
+  }
+
+  void write_note(size_t units) {
+    const WrittenParts parts = writer_.sync();
+    const base::Json note = {{"signature", signature_},
+                             {"units", units},
+                             {"text_bytes", progress_.text_bytes},
+                             {"bin_bytes", parts.bin_bytes},
+                             {"documents", parts.documents}};
+    base::write_file_atomically(note_path(options_), base::to_text(note, 2) + "\n");
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  TokenType type_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<TextUnit> units_;
+  std::string signature_;
+  Note note_;
+  IndexedWriter writer_;
+  base::ThreadPool pool_;
+  std::vector<Encoded> encoded_;  // [unit of a group]
+  TokenizeProgress progress_;
+};
+
+}  // namespace
+
+TokenizeProgress tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  return Run(tokenizer, options).run();
+}
+
+}  // namespace megacpp::data
