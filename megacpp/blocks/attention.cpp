@@ -161,6 +161,20 @@ ir::Attrs attributes(const Attention& a) {
           {"sparse_global", a.sparse_global}};
 }
 
+// Keys or values of the tokens before with this token's in its slot: [batch, slots, kv_heads, head_dim]
+ValueId remember(const BuildContext& context, const std::string& port, ValueId own) {
+  ops::Builder& b = context.builder;
+  const ValueId before = context.decoding->state.at(port);
+  const ir::Shape shape = b.shape(before);
+  const ValueId slots = context.decoding->slots(shape[1]);
+  const ValueId position = b.broadcast(b.reshape(*context.positions, {}), b.shape(slots), {});
+  const ValueId is_own = b.broadcast(b.compare(slots, position, "eq"), shape, {1});
+  const ValueId everywhere = b.broadcast(b.reshape(own, {shape[0], shape[2], shape[3]}), shape, {0, 2, 3});
+  const ValueId after = b.select(is_own, everywhere, before);
+  context.decoding->next[port] = after;
+  return after;
+}
+
 // Queries and keys are the same tokens, so what describes them stands for both sides. Attributes only say what is
 // there.
 void add_tokens(const BuildContext& context, std::vector<ValueId>& operands, ir::Attrs& attrs) {
@@ -169,7 +183,13 @@ void add_tokens(const BuildContext& context, std::vector<ValueId>& operands, ir:
     operands.insert(operands.end(), {of_tokens, of_tokens});
   };
   if (context.config.as<Attention>().document_mask && context.segments) add("documents", *context.segments);
-  if (context.positions) add("placed", *context.positions);
+  if (context.decoding != nullptr) {
+    attrs.set("placed", int64_t{1});
+    operands.insert(operands.end(),
+                    {*context.positions, context.decoding->slots(context.builder.shape(operands[1])[1])});
+  } else if (context.positions) {
+    add("placed", *context.positions);
+  }
 }
 
 // Without a ring, chips that split the sequence swap tokens for heads, so that each sees whole sequences.
@@ -188,6 +208,10 @@ ValueId build(const BuildContext& context, ValueId stream) {
     const ValueId k = heads_of(context, project(context, x, "wk"), a.kv_heads, "k_norm");
     const ValueId v = heads_of(context, project(context, x, "wv"), a.kv_heads, "");
     operands = {q, k, v};
+    if (context.decoding != nullptr) {
+      operands[1] = remember(context, "keys", k);
+      operands[2] = remember(context, "values", v);
+    }
   }
   ValueId out;
   {

@@ -45,6 +45,15 @@ struct RouterStats {
   ValueId logits;           // f32[batch, sequence, experts]
 };
 
+/// One token of each sequence at a time: what the tokens before it left for a block, and what the block leaves.
+struct Decoding {
+  std::map<std::string, ValueId> state;  // by the name of a StatePort
+  std::map<std::string, ValueId> next;   // the same after this token; filled while the graph is built
+  /// i32[size]: the position of the token that each slot of a cache of this size holds, this token included; what is
+  /// not yet filled is later than all.
+  std::function<ValueId(int64_t size)> slots;
+};
+
 /// Where a block gets its values and leaves its side results while its graph is built.
 struct BuildContext {
   ops::Builder& builder;
@@ -58,6 +67,7 @@ struct BuildContext {
   std::optional<ValueId> positions = {};           // i32[sequence], where tokens are not stored in time order
   std::optional<ValueId> document_positions = {};  // i32[batch, sequence]: places of tokens in their documents
   std::vector<RouterStats>* routers = nullptr;
+  Decoding* decoding = nullptr;  // dims.sequence is 1 and `positions` is given then; nullptr: whole sequences
 
   /// A parameter in the compute dtype, or as stored.
   ValueId weight(const std::string& name) const { return builder.convert(master(name), dims.compute); }
@@ -100,7 +110,8 @@ struct BlockDef {
   std::function<Traits(const Config&)> traits;
   /// Parameters of one block, with short names; the block's own norm is the model's.
   std::function<std::vector<Parameter>(const Dims&, const Config&)> parameters;
-  /// x[batch, sequence, hidden] (normed, compute dtype) -> the same shape, to be added to the residual.
+  /// x[batch, sequence, hidden] (normed, compute dtype) -> the same shape, to be added to the residual. With
+  /// BuildContext::decoding the same mixer for one token after those that its state remembers.
   std::function<ValueId(const BuildContext&, ValueId x)> build;
   SharedValues shared = {};
   /// What decoding keeps of a block for dims.batch sequences of up to dims.sequence tokens; none: nothing.

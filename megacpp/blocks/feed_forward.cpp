@@ -277,6 +277,11 @@ Routing route_tokens(const BuildContext& context, ValueId scores) {
 
 // Every expert is a choice of every token, taken where the expert took the token.
 Routing route_experts(const BuildContext& context, ValueId scores) {
+  MEGACPP_REQUIRE(context.decoding == nullptr, E1505,
+                  {.where = context.block,
+                   .got = "routing expert_choice",
+                   .wanted = "token_choice: experts that choose tokens compare them with those to come",
+                   .next = "generate with a model whose tokens choose their experts"});
   ops::Builder& b = context.builder;
   const FeedForward& f = context.config.as<FeedForward>();
   std::vector<ValueId> operands = {scores};

@@ -197,6 +197,35 @@ ValueId carried(const BuildContext& context, const Scan& scan) {
   return scale_heads(b, ordered, from_start);
 }
 
+// v [b, 1, g, n] for every head: f32[b, h, n]
+ValueId for_heads(const BuildContext& context, ValueId v) {
+  ops::Builder& b = context.builder;
+  const Mamba& m = context.config.as<Mamba>();
+  const int64_t batch = context.dims.batch;
+  const ValueId groups = b.reshape(b.convert(v, ir::DType::f32), {batch, m.groups, m.state});
+  const ValueId heads = b.broadcast(groups, {batch, m.groups, m.heads / m.groups, m.state}, {0, 1, 3});
+  return b.reshape(heads, {batch, m.heads, m.state});
+}
+
+// The scan of one token: the state [b, h, p, n] decays, takes the token up and is read: [b, 1, h, p]
+ValueId scan_token(const BuildContext& context, const Scan& scan) {
+  ops::Builder& b = context.builder;
+  const Mamba& m = context.config.as<Mamba>();
+  const ValueId before = context.decoding->state.at("ssm");
+  const ir::Shape shape = b.shape(before), rows = {shape[0], shape[1], shape[2]};
+  const ValueId dt = b.reshape(scan.dt, {shape[0], m.heads});
+  const ValueId decay = b.exp(b.mul(dt, b.broadcast(scan.A, b.shape(dt), {1})));
+  const ValueId x = b.reshape(b.convert(scan.x, ir::DType::f32), rows);
+  const ValueId step = b.mul(x, b.broadcast(dt, rows, {0, 1}));
+  const ValueId written = b.broadcast(for_heads(context, scan.B), shape, {0, 1, 3});
+  const ValueId added = b.mul(b.broadcast(step, shape, {0, 1, 2}), written);
+  const ValueId after = b.add(b.mul(before, b.broadcast(decay, shape, {0, 1})), added);
+  context.decoding->next["ssm"] = after;
+  const ValueId read = b.broadcast(for_heads(context, scan.C), shape, {0, 1, 3});
+  const ValueId y = b.reduce_sum(b.mul(after, read), {3});
+  return b.convert(b.reshape(y, {shape[0], 1, shape[1], shape[2]}), context.dims.compute);
+}
+
 // The scan plus its skip connection: [batch, sequence, inner]
 ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, ValueId C) {
   ops::Builder& b = context.builder;
@@ -211,7 +240,7 @@ ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, V
   scan.A = b.neg(b.exp(context.master("A_log")));
   std::vector<ValueId> operands = {scan.x, scan.dt, scan.A, scan.B, scan.C};
   if (const auto places = document_positions(context)) operands.push_back(*places);
-  ValueId y = b.one("ssd", operands, {{"chunk", m.chunk}});
+  ValueId y = context.decoding != nullptr ? scan_token(context, scan) : b.one("ssd", operands, {{"chunk", m.chunk}});
   if (is_chunked(context)) {
     const ValueId reached = carried(context, scan);
     y = b.convert(b.add(b.convert(y, ir::DType::f32), reached), context.dims.compute);

@@ -31,6 +31,7 @@ blocks::Config only_forward(blocks::Config config) {
     m->dt_min = blocks::Mamba{}.dt_min;
     m->dt_max = blocks::Mamba{}.dt_max;
     m->dt_floor = blocks::Mamba{}.dt_floor;
+    m->document_mask = false;
   }
   if (auto* e = config.get_if<blocks::FeedForward>()) {
     e->balance_loss = e->z_loss = 0;

@@ -16,29 +16,6 @@ base::Json read_json(const std::filesystem::path& path, base::Code code) {
   return base::parse_json(base::read_file(path), code, path.string());
 }
 
-using Index = std::map<std::string, std::string>;  // tensor to file
-
-/// Only plain names are followed: an index must not lead out of its folder.
-Index read_index(const std::filesystem::path& path) {
-  const base::Json json = read_json(path, base::Code::E1201);
-  const base::Json* weights = base::find_member(json, "weight_map");
-  Index index;
-  bool sound = weights != nullptr && weights->is_object() && !weights->empty();
-  if (sound) {
-    for (const auto& [tensor, entry] : weights->items()) {
-      const std::string* file = base::as_text(entry);
-      sound = sound && file != nullptr && !file->empty() && std::filesystem::path(*file).filename() == *file;
-      if (sound) index[tensor] = *file;
-    }
-  }
-  MEGACPP_REQUIRE(sound, E1201,
-                  {.where = path.string(),
-                   .got = "no usable weight_map",
-                   .wanted = "tensor names with the file in this folder that holds each",
-                   .next = "get the index file again"});
-  return index;
-}
-
 /// What a folder holds, under their names.
 struct Stored {
   TensorMap tensors;
@@ -65,7 +42,7 @@ Stored read_folder(const std::filesystem::path& folder) {
     add_file(folder / "model.safetensors", stored);
     return stored;
   }
-  const Index index = read_index(index_path);
+  const std::map<std::string, std::string> index = parse_hf_index(base::read_file(index_path), index_path.string());
   std::set<std::string> files;
   for (const auto& [tensor, file] : index) files.insert(file);
   for (const std::string& file : files) add_file(folder / file, stored);
@@ -86,6 +63,26 @@ HfNaming naming_of_all(const TensorMap& tensors) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> parse_hf_index(std::string_view text, const std::string& where) {
+  const base::Json json = base::parse_json(text, base::Code::E1201, where);
+  const base::Json* weights = base::find_member(json, "weight_map");
+  std::map<std::string, std::string> index;
+  bool sound = weights != nullptr && weights->is_object() && !weights->empty();
+  if (sound) {
+    for (const auto& [tensor, entry] : weights->items()) {
+      const std::string* file = base::as_text(entry);
+      sound = sound && file != nullptr && !file->empty() && std::filesystem::path(*file).filename() == *file;
+      if (sound) index[tensor] = *file;
+    }
+  }
+  MEGACPP_REQUIRE(sound, E1201,
+                  {.where = where,
+                   .got = "no usable weight_map",
+                   .wanted = "tensor names with the file in this folder that holds each",
+                   .next = "get the index file again"});
+  return index;
+}
 
 ImportedModel import_hf_folder(const std::filesystem::path& folder) {
   ImportedModel imported{.config = base::read_file(folder / "config.json")};

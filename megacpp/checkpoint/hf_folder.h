@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "megacpp/checkpoint/hf_config.h"
 
@@ -20,6 +21,9 @@ struct ImportedModel {
 
 /// E1008 for unreadable files, E1201 to E1203 for unusable ones.
 ImportedModel import_hf_folder(const std::filesystem::path& folder);
+
+/// The file that holds each tensor, from the text of an index. E1201 for one that has none, or leads out of its folder.
+std::map<std::string, std::string> parse_hf_index(std::string_view text, const std::string& where);
 
 /// The model and names of a folder, from its config alone.
 HfModel import_hf_folder_config(const std::filesystem::path& folder);

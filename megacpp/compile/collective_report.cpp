@@ -176,6 +176,7 @@ std::optional<Phase> phase_of(ProgramKind kind) {
     case ProgramKind::micro_step:
     case ProgramKind::gradients:
       return std::nullopt;
+    case ProgramKind::inference:
     case ProgramKind::forward:
     case ProgramKind::receive_activations:
     case ProgramKind::send_activations:

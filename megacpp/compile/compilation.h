@@ -30,8 +30,9 @@ struct Compilation {
   // What is to be compiled.
   const plan::Plan& plan;
   const schedule::Target& target;
-  const recipe::Recipe* recipe = nullptr;  // of a training run; none: gradients of `forward` alone
-  std::string cotangent = {};              // of such gradients: see GradientRequest
+  const recipe::Recipe* recipe = nullptr;      // of a training run; none: `forward` alone, as `alone` says
+  ProgramKind alone = ProgramKind::gradients;  // or inference
+  std::string cotangent = {};                  // of such gradients: see GradientRequest
 
   // What there is so far.
   model::ForwardModel forward = model::ForwardModel();  // its graph becomes the first program
@@ -43,6 +44,7 @@ struct Compilation {
   Compiled compiled = {};
 
   int64_t micro_steps() const { return recipe == nullptr ? 1 : recipe->train.micro_steps; }
+  bool is_inference() const { return recipe == nullptr && alone == ProgramKind::inference; }
   bool is_pipeline() const { return plan.stages > 1; }
   ModelStage& part_of(const Program& program) {
     return parts[static_cast<size_t>(program.chunk * plan.stages + program.stage)];

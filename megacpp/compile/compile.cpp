@@ -26,6 +26,10 @@ Decision in_training(const Compilation& run) {
   return run.recipe != nullptr ? Decision::yes() : Decision::no("nothing is trained");
 }
 
+Decision where_gradients_are(const Compilation& run) {
+  return run.is_inference() ? Decision::no("nothing is differentiated") : Decision::yes();
+}
+
 Decision between_chips(const Compilation& run) {
   return run.plan.chips > 1 ? Decision::yes() : Decision::no("one chip exchanges nothing");
 }
@@ -40,8 +44,8 @@ Decision if_we_schedule_chips(const Compilation& run) {
   return scheduled ? between_chips(run) : scheduled;
 }
 
-// The whole compiler, top to bottom: every kind of run (training or gradients alone, the whole model on every chip or a
-// pipeline) goes through this list. Each pass has its own dump, number and name.
+// The whole compiler, top to bottom: every kind of run (training, gradients or the forward pass alone, the whole model
+// on every chip or a pipeline) goes through this list. Each pass has its own dump, number and name.
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> kPasses = {
       // From a recipe to what one optimizer step computes, over global shapes.
@@ -57,6 +61,7 @@ const std::vector<Pass>& all_passes() {
       {.name = "autodiff",
        .does = "append the backward pass and the accumulation of gradients",
        .needed = "training follows gradients",
+       .applies = where_gradients_are,
        .run = append_backward_passes},
       {.name = "update",
        .does = "build the optimizer's update of each stage's parameters",
@@ -159,6 +164,13 @@ Compiled compile_gradients(GradientRequest request, const schedule::Target& targ
                   .target = target,
                   .cotangent = std::move(request.cotangent),
                   .forward = std::move(request.forward)},
+                 options);
+}
+
+Compiled compile_forward(model::ForwardModel forward, const plan::Plan& plan, const schedule::Target& target,
+                         const Options& options) {
+  MEGACPP_CHECK(plan.stages == 1) << "the forward pass alone has no pipeline";
+  return compile({.plan = plan, .target = target, .alone = ProgramKind::inference, .forward = std::move(forward)},
                  options);
 }
 

@@ -30,6 +30,7 @@ enum class ProgramKind : uint8_t {
   receive_cotangents,
   send_cotangents,
   update,
+  inference,  // forward alone: of whole sequences, or of a token with the state of those before it
 };
 std::string_view kind_name(ProgramKind kind);
 

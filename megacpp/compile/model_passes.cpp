@@ -145,9 +145,9 @@ void build_model(Compilation& run) {
     run.forward = model::build_forward(run.recipe->model, {train.batch, train.sequence, compute}, run.plan);
     run.compiled.model_flops = 3 * flops_of(run.forward.graph) * static_cast<double>(train.micro_steps);
   }
-  const bool is_gradients = run.recipe == nullptr && !run.is_pipeline();
+  const bool is_alone = run.recipe == nullptr && !run.is_pipeline();
   run.programs.push_back(
-      {.kind = is_gradients ? ProgramKind::gradients : ProgramKind::micro_step, .graph = std::move(run.forward.graph)});
+      {.kind = is_alone ? run.alone : ProgramKind::micro_step, .graph = std::move(run.forward.graph)});
   run.parts.push_back(
       {.loss = run.forward.loss, .parameters = run.forward.parameters, .expert_loads = run.forward.expert_loads});
 }

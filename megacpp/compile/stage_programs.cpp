@@ -284,13 +284,15 @@ class Assembler {
 // Every chip runs the whole model.
 StagePrograms assemble_whole(Compilation& run) {
   StagePrograms chip{.programs = std::move(run.programs)};
-  const ProgramKind kind = run.recipe == nullptr ? ProgramKind::gradients : ProgramKind::micro_step;
+  const ProgramKind kind = run.recipe == nullptr ? run.alone : ProgramKind::micro_step;
   const size_t program = chip.index_of(kind);
   for (int64_t micro = 0; micro < run.micro_steps(); ++micro)
     chip.step.push_back({.program = program, .micro = micro, .reads_batch = true});
   if (chip.has(ProgramKind::update))
     chip.step.push_back({.program = chip.index_of(ProgramKind::update), .micro = run.micro_steps() - 1});
   chip.state = state_table(chip, run.inputs[0], run.forward.parameters);
+  for (const blocks::StatePort& port : run.forward.state)
+    std::ranges::find(chip.state, port.name, &StateTensor::name)->kept = true;
   return chip;
 }
 

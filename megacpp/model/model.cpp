@@ -79,6 +79,20 @@ class ModelBuilder {
     return std::move(result_);
   }
 
+  ForwardModel run_decoding(int64_t length) {
+    decoded_length_ = length;
+    builder_.set_scope("batch");
+    const ValueId ids = tokens("batch.ids");
+    positions_ = builder_.input("batch.positions", {DType::i32, {1}}, ir::Role::batch);
+    for (const recipe::BlockType& type : recipe::block_types(model_)) add_letter(type);
+    ValueId x = embed(ids);
+    const std::vector<char> letters = recipe::expand(model_).letters;
+    for (size_t i = 0; i < letters.size(); ++i) x = block(i, letters_.at(letters[i]), x);
+    result_.loss = head(x);
+    result_.graph.add_output({.name = "logits", .value = result_.loss});
+    return std::move(result_);
+  }
+
   ForwardModel run_mixer(char letter) {
     const std::string scope = block_name(0) + "." + letter;
     builder_.set_scope(scope);
@@ -203,10 +217,43 @@ class ModelBuilder {
     builder_.set_scope(scope);
     const ValueId normed = norm(x, scope + ".norm.weight");
     const std::map<std::string, ValueId> weights = block_weights(own);
+    if (decoded_length_ > 0) return builder_.add(x, decode_block(own, scope, {name, weights}, normed));
     const size_t routers = routers_.size();
     const ValueId y = own.type.family->build(context_for(own, name, weights), normed);
     if (routers_.size() > routers) add_router(own, scope, routers_.back());
     return builder_.add(x, y);
+  }
+
+  struct NamedWeights {
+    const std::string& block;
+    const std::map<std::string, ValueId>& weights;
+  };
+
+  // The mixer of one token, with the block's state as inputs that its outputs replace.
+  ValueId decode_block(const LetterContext& own, const std::string& scope, const NamedWeights& named, ValueId normed) {
+    blocks::Decoding decoding{.state = {}, .next = {}, .slots = [this](int64_t size) { return slots(size); }};
+    blocks::Dims dims = dims_;
+    dims.sequence = decoded_length_;
+    for (blocks::StatePort& port : own.type.family->state(dims, own.type.config)) {
+      if (port.type.elements() == 0) continue;
+      decoding.state[port.name] = builder_.input(scope + "." + port.name, port.type, ir::Role::activation);
+      result_.state.push_back({scope + "." + port.name, port.type, port.dims});
+    }
+    BuildContext context = context_for(own, named.block, named.weights);
+    context.routers = nullptr;
+    context.decoding = &decoding;
+    const ValueId y = own.type.family->build(context, normed);
+    for (const auto& [port, before] : decoding.state)
+      result_.graph.add_output(
+          {.name = scope + "." + port, .value = decoding.next.at(port), .donated = scope + "." + port});
+    return y;
+  }
+
+  ValueId slots(int64_t size) {
+    const auto [at, is_new] = slots_.try_emplace(size);
+    if (is_new)
+      at->second = builder_.input(fmt::format("{}{}", kSlotsPrefix, size), {DType::i32, {size}}, ir::Role::batch);
+    return at->second;
   }
 
   void add_router(const LetterContext& own, const std::string& scope, const blocks::RouterStats& stats) {
@@ -276,6 +323,8 @@ class ModelBuilder {
   std::optional<ValueId> segments_, positions_, document_positions_;
   std::map<char, LetterContext> letters_;
   std::vector<blocks::RouterStats> routers_;
+  int64_t decoded_length_ = 0;        // tokens that state is for; 0: whole sequences
+  std::map<int64_t, ValueId> slots_;  // by size
   RouterLosses losses_;
 };
 
@@ -283,6 +332,12 @@ class ModelBuilder {
 
 ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan, bool keep_logits) {
   return ModelBuilder(model, batch, plan).run(keep_logits);
+}
+
+ForwardModel build_decoding(const recipe::Model& model, const Batch& batch) {
+  static const plan::Plan kOneChip;
+  const Batch token{.sequences = batch.sequences, .length = 1, .compute = batch.compute};
+  return ModelBuilder(model, token, kOneChip).run_decoding(batch.length);
 }
 
 ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch, const plan::Plan& plan) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/blocks/block.h"
@@ -41,6 +42,7 @@ struct ForwardModel {
   std::vector<blocks::Parameter> parameters;  // in order of appearance; each is an input of that name
   ir::ValueId loss;                           // f32[]: what is minimised
   std::vector<ExpertLoad> expert_loads;
+  std::vector<blocks::StatePort> state = {};  // of a decoding graph, under the names of its inputs
 };
 
 /// Inputs: parameters (f32, role weight), batch.ids and batch.labels (i32[sequences, length]; a label below 0 is
@@ -50,6 +52,15 @@ struct ForwardModel {
 /// The plan says how everything is spread: shardings stand on the inputs, reshard nodes where the spread changes.
 ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan = {},
                            bool keep_logits = false);
+
+/// The prefix of the inputs that say which token each slot of a cache holds: "batch.slots.128" is i32[128].
+inline constexpr std::string_view kSlotsPrefix = "batch.slots.";
+
+/// One token of each sequence, after up to `batch.length` others, on one chip. Inputs: parameters, batch.ids
+/// (i32[sequences, 1]), batch.positions (i32[1]: how many tokens came before), batch.slots.<size> (see
+/// blocks::Decoding::slots) and the state of every block, which outputs of the same names replace. Output: logits
+/// (f32[sequences, 1, vocab]). Nothing is dropped by experts. E1505 for experts that choose tokens: they look ahead.
+ForwardModel build_decoding(const recipe::Model& model, const Batch& batch);
 
 /// All parameters of the model, without building a graph.
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);

@@ -92,6 +92,17 @@ std::vector<std::byte> Executable::fetch(const std::string& name, int64_t chip) 
   return values;
 }
 
+void Executable::fetch_into(const std::string& name, int64_t chip, std::span<std::byte> values) const {
+  const FetchedOutput& output = fetched_output(name, chip);
+  const size_t bytes = static_cast<size_t>(output.type.bytes()) * output.actions.size();
+  MEGACPP_REQUIRE(values.size() == bytes, E1203,
+                  {.where = "output " + name,
+                   .got = std::to_string(values.size()) + " bytes",
+                   .wanted = std::to_string(bytes) + " bytes",
+                   .next = "give space for every micro-step of the output"});
+  get_output(output, chip, values);
+}
+
 std::vector<float> Executable::fetch_f32(const std::string& name, int64_t chip) const {
   const ir::TensorType& type = fetched_output(name, chip).type;
   MEGACPP_CHECK(type.dtype == ir::DType::f32) << "output '" << name << "' is " << ir::to_string(type);

@@ -117,6 +117,8 @@ class Executable {
   /// ask for.
   std::vector<std::byte> fetch(const std::string& name, int64_t chip) const;
   std::vector<float> fetch_f32(const std::string& name, int64_t chip) const;
+  /// The same without allocating. E1203 for another size.
+  void fetch_into(const std::string& name, int64_t chip, std::span<std::byte> values) const;
   bool fetches(const std::string& name, int64_t chip) const;
 
   virtual ChipMemory memory(int64_t chip = 0) const = 0;

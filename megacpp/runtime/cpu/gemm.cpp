@@ -44,6 +44,32 @@ void prepare_blas() {
   static_cast<void>(one_thread && warm);
 }
 
+constexpr int64_t kSmall = 64 * 64 * 64;  // below this, waking the threads costs more than they save
+
+// One row times a matrix reads every element once: packing it first, as a product of matrices does, would triple that.
+void call_blas_row(const Gemm& g) {
+  // Some versions multiply by a beta of 0, which leaves a NaN that was there.
+  if (g.beta == 0.0F) std::fill_n(g.c, g.n, 0.0F);
+  const int64_t rows = g.transpose_b ? g.n : g.k, columns = g.transpose_b ? g.k : g.n;
+  cblas_sgemv(CblasRowMajor, g.transpose_b ? CblasNoTrans : CblasTrans, static_cast<blasint>(rows),
+              static_cast<blasint>(columns), g.alpha, g.b, static_cast<blasint>(g.ldb), g.a,
+              static_cast<blasint>(g.transpose_a ? g.lda : 1), g.beta == 0.0F ? 1.0F : g.beta, g.c, 1);
+}
+
+void parallel_row(const Gemm& g, base::ThreadPool& pool) {
+  if (g.n == 0) return;
+  prepare_blas();
+  if (g.k == 0 || pool.size() == 1 || g.n * g.k <= kSmall) return g.k == 0 ? call_blas(g) : call_blas_row(g);
+  pool.parallel_for(g.n, kGrain, [&g](int64_t begin, int64_t end, int) {
+    prepare_blas();
+    Gemm part = g;
+    part.n = end - begin;
+    part.b = column_of_b(g, begin);
+    part.c = g.c + begin;
+    call_blas_row(part);
+  });
+}
+
 }  // namespace
 
 void gemm(const Gemm& g) {
@@ -53,7 +79,7 @@ void gemm(const Gemm& g) {
 }
 
 void parallel_gemm(const Gemm& g, base::ThreadPool& pool) {
-  constexpr int64_t kSmall = 64 * 64 * 64;  // below this, waking the threads costs more than they save
+  if (g.m == 1) return parallel_row(g, pool);
   if (pool.size() == 1 || g.m * g.n * std::max<int64_t>(g.k, 1) <= kSmall) return gemm(g);
   if (g.m >= g.n) {
     pool.parallel_for(g.m, kGrain, [&g](int64_t begin, int64_t end, int) {

@@ -15,8 +15,9 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
   const compile::StagePrograms& chip = compiled.stages[0];
   const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
   using compile::ProgramKind;
-  if (chip.has(ProgramKind::gradients)) {
-    const compile::Program& program = chip.find(ProgramKind::gradients);
+  for (const ProgramKind alone : {ProgramKind::gradients, ProgramKind::inference}) {
+    if (!chip.has(alone)) continue;
+    const compile::Program& program = chip.find(alone);
     return emit::write_program(program.graph, compiled.mesh, chip.placements(), program.outputs, placement, options);
   }
   const compile::Program& micro_step = chip.find(ProgramKind::micro_step);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/generate.h"
+
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/checkpoint/safetensors.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/model_source.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/data/tokenizer.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct GenerateFlags {
+  SourceFlags source;
+  std::vector<std::string> prompts;
+  std::vector<std::string> ids;
+  std::string tokenizer;
+  std::string logits;  // file; empty: none
+  train::GenerateRequest request{.prompts = {}, .new_tokens = 64};
+  bool json = false;
+};
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; words >> id;) ids.push_back(id);
+  MEGACPP_REQUIRE(words.eof() && !ids.empty(), E1102,
+                  {.where = "--ids",
+                   .got = "'" + text + "'",
+                   .wanted = "token ids, separated by spaces",
+                   .next = "write --ids '1 5 7'"});
+  return ids;
+}
+
+/// Keeps the logits of every step: [steps, sequences, vocab].
+class LogitsFile {
+ public:
+  explicit LogitsFile(std::string path) : path_(std::move(path)) {}
+
+  void add(std::span<const float> logits) { values_.insert(values_.end(), logits.begin(), logits.end()); }
+  void write(int64_t sequences, int64_t vocab) const {
+    const auto steps = static_cast<int64_t>(values_.size()) / (sequences * vocab);
+    checkpoint::write_safetensors(path_,
+                                  std::vector<checkpoint::StoredTensor>{{.name = "logits",
+                                                                         .type = checkpoint::StoredType::f32,
+                                                                         .shape = {steps, sequences, vocab},
+                                                                         .bytes = std::as_bytes(std::span(values_))}},
+                                  {});
+  }
+
+ private:
+  std::string path_;
+  std::vector<float> values_;
+};
+
+Json generated_json(const train::GenerateRequest& request, const train::Generated& generated,
+                    const data::Tokenizer* tokenizer) {
+  Json sequences = Json::array();
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    Json row{{"prompt", request.prompts[i]}, {"tokens", generated.tokens[i]}};
+    if (tokenizer != nullptr) row["text"] = tokenizer->decode(generated.tokens[i]);
+    sequences.push_back(row);
+  }
+  return {{"sequences", sequences}, {"steps", generated.steps}, {"seconds", generated.seconds}};
+}
+
+/// One sequence is printed as it grows, several one after another at the end; ids where no tokenizer is used.
+class Printer {
+ public:
+  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer) : flags_(flags), tokenizer_(tokenizer) {}
+
+  void on_token(int32_t token) const {
+    if (flags_.json || flags_.request.prompts.size() != 1) return;
+    write_output(text_of({&token, 1}));
+    flush_output();
+  }
+
+  void at_end(const train::Generated& generated) const {
+    if (flags_.json) return print_json(generated_json(flags_.request, generated, tokenizer_));
+    if (flags_.request.prompts.size() == 1) return write_output("\n");
+    for (size_t i = 0; i < generated.tokens.size(); ++i) print_out("--- {}\n{}\n", i, text_of(generated.tokens[i]));
+  }
+
+ private:
+  std::string text_of(std::span<const int32_t> tokens) const {
+    if (tokenizer_ != nullptr) return tokenizer_->decode(tokens);
+    std::string text;
+    for (const int32_t token : tokens) text += fmt::format("{} ", token);
+    return text;
+  }
+
+  const GenerateFlags& flags_;
+  const data::Tokenizer* tokenizer_;
+};
+
+void read_prompts(GenerateFlags& flags, const data::Tokenizer* tokenizer) {
+  for (const std::string& ids : flags.ids) flags.request.prompts.push_back(parse_ids(ids));
+  for (const std::string& prompt : flags.prompts) {
+    flags.request.prompts.emplace_back();
+    tokenizer->encode(prompt, flags.request.prompts.back());
+  }
+  if (tokenizer != nullptr) flags.request.end = tokenizer->end_of_document();
+}
+
+int run_generate(GenerateFlags& flags) {
+  MEGACPP_REQUIRE(flags.prompts.empty() != flags.ids.empty(), E1001,
+                  {.where = "generate",
+                   .got = flags.ids.empty() ? "no prompt" : "both --prompt and --ids",
+                   .wanted = "prompts as texts or as token ids",
+                   .next = "give --prompt TEXT, or --ids '1 5 7'"});
+  const train::Sampler checked(flags.request.sampling);  // before anything is loaded
+  const ModelSource source = load_model_source(flags.source);
+  const auto tokenizer = flags.prompts.empty() ? nullptr : load_tokenizer_for(source, flags.tokenizer);
+  read_prompts(flags, tokenizer.get());
+  const auto sequences = static_cast<int64_t>(flags.request.prompts.size());
+  train::Decoder decoder(source.recipe.model, source.weights,
+                         {.sequences = sequences,
+                          .length = train::longest_sequence(flags.request),
+                          .threads = source.recipe.train.threads});
+  const Printer printer(flags, tokenizer.get());
+  LogitsFile logits(flags.logits);
+  flags.request.on_token = [&](size_t, int32_t token) { printer.on_token(token); };
+  if (!flags.logits.empty()) flags.request.on_logits = [&](int64_t, std::span<const float> row) { logits.add(row); };
+  const train::Generated generated = train::generate(decoder, flags.request);
+  printer.at_end(generated);
+  if (!flags.logits.empty()) logits.write(sequences, decoder.vocab());
+  print_err("{} steps of {} sequences in {:.2f} s, {:.0f} tokens/s\n", generated.steps, sequences, generated.seconds,
+            static_cast<double>(generated.steps * sequences) / generated.seconds);
+  return 0;
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {
+      .name = "generate",
+      .summary = "continue prompts with a model, token by token",
+      .example = "megacpp generate exported --prompt 'int main' --max-tokens 100 --temperature 0.8 --top-p 0.95",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<GenerateFlags>();
+        train::Sampling& sampling = flags->request.sampling;
+        declare_source(app, flags->source);
+        app.add_option("--prompt", flags->prompts, "text to continue; several are a batch")
+            ->take_all()
+            ->allow_extra_args(false);
+        app.add_option("--ids", flags->ids, "token ids to continue, e.g. '1 5 7', instead of texts")
+            ->take_all()
+            ->allow_extra_args(false);
+        app.add_option("--tokenizer", flags->tokenizer, "file, or 'bytes'; without it that of the folder, or bytes");
+        app.add_option("--max-tokens", flags->request.new_tokens, "tokens to generate at most")
+            ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+        app.add_option("--temperature", sampling.temperature, "0: always the most likely token");
+        app.add_option("--top-k", sampling.top_k, "choose among the k most likely tokens; 0: all");
+        app.add_option("--top-p", sampling.top_p, "choose among the most likely tokens of this probability");
+        app.add_option("--seed", sampling.seed, "of the choices: the same gives the same text");
+        app.add_option("--logits", flags->logits, "write the logits of every step (safetensors)")->type_name("FILE");
+        app.add_flag("--json", flags->json, "print JSON");
+        return [flags] { return run_generate(*flags); };
+      }};
+}
+
+}  // namespace megacpp::cli

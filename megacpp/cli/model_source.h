@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a command takes a model and its weights from: a run directory (its latest checkpoint), one of its checkpoints,
+// a Hugging Face folder, or a recipe with its initial weights.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/checkpoint/hf_folder.h"
+#include "megacpp/data/tokenizer.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace CLI {
+class App;
+}
+
+namespace megacpp::cli {
+
+struct ModelSource {
+  recipe::Recipe recipe;                              // around a folder's model defaults and what --set gives
+  checkpoint::TensorMap weights;                      // all parameters, whole, by name
+  std::optional<checkpoint::ImportedModel> imported;  // of a Hugging Face folder, its tensors moved to `weights`
+  std::filesystem::path folder = {};                  // that may hold a tokenizer; empty: none
+};
+
+struct SourceFlags {
+  std::string source;
+  std::vector<std::string> overrides;
+};
+
+void declare_source(CLI::App& app, SourceFlags& flags);
+
+/// `given`, or the one in the source's folder, or bytes.
+std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given);
+
+/// E1206 for a run without a complete checkpoint, E1205 for one of another model; errors of recipes and of folders.
+ModelSource load_model_source(const SourceFlags& flags);
+
+}  // namespace megacpp::cli

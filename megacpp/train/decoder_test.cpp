@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder's logits token by token against those of the training graph over whole sequences, for every family and
+// option.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "megacpp/base/philox.h"
+#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/model/model.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/train/decoder.h"
+#include "megacpp/train/generate.h"
+#include "megacpp/train/run_state.h"
+#include "tests/support/errors.h"
+#include "tests/support/small_models.h"
+
+namespace megacpp::train {
+namespace {
+
+constexpr int64_t kSequences = 2, kLength = 10;
+
+checkpoint::TensorMap random_weights(const recipe::Model& model) {
+  checkpoint::TensorMap weights;
+  for (const blocks::Parameter& parameter : model::parameters_of(model)) {
+    checkpoint::FloatTensor& tensor = weights[parameter.name];
+    tensor = {parameter.shape, std::vector<float>(static_cast<size_t>(ir::num_elements(parameter.shape)))};
+    blocks::initialise(parameter, 7, 0, tensor.data);
+    // Biases begin at zero, where their use could be missed.
+    const base::Philox noise(3, parameter.name);
+    for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] += static_cast<float>(0.05 * noise.normal(i));
+  }
+  return weights;
+}
+
+std::vector<int32_t> random_ids(int64_t vocab) {
+  std::vector<int32_t> ids(static_cast<size_t>(kSequences * kLength));
+  const base::Philox random(11, "ids");
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(random.word(i) % static_cast<uint32_t>(vocab));
+  return ids;
+}
+
+// [sequences, length, vocab]
+std::vector<float> whole_logits(const recipe::Model& model, const checkpoint::TensorMap& weights,
+                                const std::vector<int32_t>& ids) {
+  recipe::Recipe recipe;
+  recipe.model = model;
+  recipe.train.batch = kSequences;
+  recipe.train.sequence = kLength;
+  const plan::Plan plan;
+  const runtime::Backend& backend = runtime::backend_named("cpu");
+  const compile::Compiled compiled =
+      compile::compile_forward(model::build_forward(model, {kSequences, kLength}, plan, true), plan,
+                               runtime::target_on(backend, recipe, plan.parallel.mesh));
+  runtime::LoadOptions loading = runtime::load_options(recipe, 1);
+  loading.fetches = {"logits"};
+  const auto run = runtime::load_on(backend, recipe, compiled, loading);
+  RunState state(compiled, *run);
+  for (const auto& [name, tensor] : weights) state.write<float>(name, tensor.data);
+  state.stage<int32_t>("batch.ids", 0, ids);
+  state.stage<int32_t>("batch.labels", 0, ids);
+  if (state.stages("batch.segments")) state.stage<int32_t>("batch.segments", 0, std::vector<int32_t>(ids.size()));
+  std::vector<int32_t> places(ids.size());
+  for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int32_t>(i % kLength);
+  if (state.stages("batch.document_positions")) state.stage<int32_t>("batch.document_positions", 0, places);
+  run->run_step(runtime::StepMode::plain);
+  return run->fetch_f32("logits", 0);
+}
+
+double largest_difference(Decoder& decoder, const std::vector<int32_t>& ids, const std::vector<float>& expected) {
+  double worst = 0;
+  const auto vocab = static_cast<size_t>(decoder.vocab());
+  for (int64_t t = 0; t < kLength; ++t) {
+    std::vector<int32_t> tokens;
+    for (int64_t s = 0; s < kSequences; ++s) tokens.push_back(ids[static_cast<size_t>(s * kLength + t)]);
+    const std::span<const float> logits = decoder.step(tokens);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const size_t at = (i / vocab * kLength + static_cast<size_t>(t)) * vocab + i % vocab;
+      worst = std::max(worst, static_cast<double>(std::fabs(logits[i] - expected[at])));
+    }
+  }
+  return worst;
+}
+
+TEST(DecodingTest, LogitsOfEveryFamilyAndOptionAreThoseOfTheTrainingGraph) {
+  for (recipe::Model model : testing_support::small_models()) {
+    SCOPED_TRACE(model.name);
+    auto& experts = model.config<blocks::FeedForward>();
+    if (experts.routing == "expert_choice") continue;
+    experts.capacity_factor = 0;  // a decoder drops nothing
+    const checkpoint::TensorMap weights = random_weights(model);
+    const std::vector<int32_t> ids = random_ids(model.vocab);
+    const std::vector<float> expected = whole_logits(model, weights, ids);
+    const double scale = std::fabs(*std::ranges::max_element(expected, {}, [](float x) { return std::fabs(x); }));
+    Decoder decoder(model, weights, {.sequences = kSequences, .length = kLength, .threads = 1});
+    EXPECT_LT(largest_difference(decoder, ids, expected), 2e-5 * scale);
+    decoder.reset();
+    EXPECT_LT(largest_difference(decoder, ids, expected), 2e-5 * scale) << "after a reset";
+  }
+}
+
+TEST(DecodingTest, ExpertsThatChooseTokensAreRefused) {
+  const recipe::Model model = testing_support::with_experts("choice", "expert_choice", 1.0);
+  testing_support::problem_of(base::Code::E1505,
+                              [&] { Decoder(model, random_weights(model), {.sequences = 1, .length = 4}); });
+}
+
+TEST(DecodingTest, WeightsOfAnotherModelAreNamed) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  checkpoint::TensorMap weights = random_weights(model);
+  weights.erase("block02.M.D");
+  EXPECT_EQ(
+      testing_support::problem_of(base::Code::E1203, [&] { Decoder(model, weights, {.sequences = 1, .length = 4}); })
+          .where,
+      "tensor block02.M.D");
+}
+
+TEST(GenerateTest, ABatchOfPromptsGivesWhatEachGivesAlone) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  const checkpoint::TensorMap weights = random_weights(model);
+  const GenerateRequest batch{.prompts = {{1, 2, 3, 4}, {5}, {6, 7}}, .new_tokens = 5, .sampling = {.temperature = 0}};
+  Decoder decoder(model, weights, {.sequences = 3, .length = longest_sequence(batch), .threads = 1});
+  const Generated together = generate(decoder, batch);
+  EXPECT_EQ(together.steps, 8);  // the last token is not read
+  Decoder single(model, weights, {.sequences = 1, .length = longest_sequence(batch), .threads = 1});
+  for (size_t i = 0; i < batch.prompts.size(); ++i) {
+    const Generated alone =
+        generate(single, {.prompts = {batch.prompts[i]}, .new_tokens = 5, .sampling = {.temperature = 0}});
+    EXPECT_EQ(alone.tokens[0], together.tokens[i]) << i;
+  }
+}
+
+TEST(GenerateTest, TheSameSeedGivesTheSameTokensAndAnEndStops) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  const checkpoint::TensorMap weights = random_weights(model);
+  Decoder decoder(model, weights, {.sequences = 1, .length = 40, .threads = 1});
+  std::vector<int32_t> streamed;
+  GenerateRequest request{
+      .prompts = {{1}}, .new_tokens = 30, .sampling = {.seed = 5}, .on_token = [&](size_t, int32_t token) {
+        streamed.push_back(token);
+      }};
+  const std::vector<int32_t> first = generate(decoder, request).tokens[0];
+  EXPECT_EQ(streamed, first);
+  EXPECT_EQ(generate(decoder, request).tokens[0], first);
+  request.sampling.seed = 6;
+  EXPECT_NE(generate(decoder, request).tokens[0], first);
+  request.sampling.seed = 5;
+  request.end = first[3];
+  const std::vector<int32_t> ended = generate(decoder, request).tokens[0];
+  EXPECT_LE(ended.size(), 4u);
+  EXPECT_EQ(ended.back(), first[3]);
+}
+
+TEST(GenerateTest, PromptsThatCannotBeReadAreRefused) {
+  const recipe::Model model = testing_support::small_model("attention", "A");
+  Decoder decoder(model, random_weights(model), {.sequences = 1, .length = 8, .threads = 1});
+  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{}, {99}, {-1}})
+    testing_support::problem_of(base::Code::E1102, [&] { generate(decoder, {.prompts = {prompt}, .new_tokens = 2}); });
+}
+
+}  // namespace
+}  // namespace megacpp::train
