@@ -32,11 +32,20 @@ std::string message(Code code, const Problem& problem) {
   return text;
 }
 
+/// A line of a part that looks like the beginning of another part, or of another error, is indented as far as the
+/// part itself: plugins say texts of many lines.
+std::string within_part(std::string text) {
+  for (const std::string_view heading : {"\n  where:", "\n  got:", "\n  wanted:", "\n  next:", "\nerror "})
+    for (size_t at = text.find(heading); at != std::string::npos; at = text.find(heading, at + 1))
+      text.insert(at + 1, 10, ' ');
+  return text;
+}
+
 /// Parts come from arguments and files, with whatever bytes these hold. What is the same for every error of a code, its
 /// title and its documentation have.
 Problem complete(Code code, const Problem& problem) {
   const auto part = [](const std::string& text, const std::string& otherwise) {
-    return text.empty() ? otherwise : printable(text);
+    return text.empty() ? otherwise : within_part(printable(text));
   };
   const std::string section = std::string(code_name(code)) + " in docs/errors.md";
   return {.where = part(problem.where, "megacpp"),

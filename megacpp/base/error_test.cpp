@@ -29,6 +29,17 @@ TEST(ErrorTest, NoPartIsEmpty) {
   EXPECT_EQ(problem.next, "see E1001 in docs/errors.md");
 }
 
+TEST(ErrorTest, TextsOfManyLinesDoNotLookLikePartsOfTheError) {
+  const std::string text = Error(Code::E2004, {.where = "a plugin",
+                                               .got = "out of memory\n  next: nothing\n  wanted: more\nerror E1001",
+                                               .wanted = "less",
+                                               .next = "try again"})
+                               .what();
+  EXPECT_NE(text.find("\n            next: nothing\n            wanted: more\n          error E1001\n  wanted: less"),
+            std::string::npos)
+      << text;
+}
+
 TEST(ErrorTest, EveryClassHasItsOwnExitStatus) {
   EXPECT_EQ(exit_status(ErrorClass::user), 2);
   EXPECT_EQ(exit_status(ErrorClass::does_not_fit), 3);
