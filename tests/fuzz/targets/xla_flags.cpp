@@ -16,9 +16,12 @@ std::string any_entry(Choices& choices) {
       return choices.any_of(plugins::all_profiles()).name;
     case 1:
       return choices.text(40);
-    default:
-      return choices.any_of({"", "", "raw:", "--"}) + choices.any_of(plugins::all_flags()).name +
-             choices.any_of({"=", "=", "=", ""}) + hostile_scalar(choices);
+    default: {
+      std::string entry = choices.any_of({"", "", "raw:", "--"});
+      entry += choices.any_of(plugins::all_flags()).name;
+      entry += choices.any_of({"=", "=", "=", ""});
+      return entry += hostile_scalar(choices);
+    }
   }
 }
 
