@@ -58,7 +58,8 @@ std::optional<ByteSize> parse_byte_size(std::string_view text) {
     const auto fraction = number_of<double>(parts.number);
     if (!fraction || unit.bytes == 1) return std::nullopt;
     const double bytes = *fraction * static_cast<double>(unit.bytes);
-    if (!(bytes < 0x1p63)) return std::nullopt;
+    const bool is_less_than_one = bytes < 1 && *fraction > 0;  // 0 has a meaning of its own: no limit
+    if (!(bytes < 0x1p63) || is_less_than_one) return std::nullopt;
     return ByteSize{static_cast<int64_t>(bytes)};
   }
   return std::nullopt;
@@ -77,7 +78,10 @@ std::optional<std::string> nearest_byte_size(std::string_view text) {
   if (!number_of<double>(parts.number) || parts.unit.empty()) return std::nullopt;
   const char letter = static_cast<char>(std::toupper(static_cast<unsigned char>(parts.unit[0])));
   for (const Unit& unit : kUnits)
-    if (unit.name.size() == 3 && unit.name[0] == letter) return std::string(parts.number) + std::string(unit.name);
+    if (unit.name.size() == 3 && unit.name[0] == letter) {
+      const std::string nearest = std::string(parts.number) + std::string(unit.name);
+      return parse_byte_size(nearest) ? std::optional(nearest) : std::nullopt;
+    }
   return std::nullopt;
 }
 

@@ -23,7 +23,8 @@ TEST(ByteSizeTest, BinaryAndDecimalUnitsAreToldApart) {
 }
 
 TEST(ByteSizeTest, WhatIsUnclearOrTooLargeIsNoSize) {
-  for (const char* text : {"", "MiB", "512M", "512mib", "-1", "1.5", "1..5GiB", "1e3", "12 MiB ", "9000000TiB", "inf"})
+  for (const char* text :
+       {"", "MiB", "512M", "512mib", "-1", "1.5", "1..5GiB", "1e3", "12 MiB ", "9000000TiB", "inf", "0.0000001KiB"})
     EXPECT_EQ(bytes_of(text), -1) << text;
 }
 
@@ -39,6 +40,7 @@ TEST(ByteSizeTest, AnUnclearUnitHasANearestOne) {
   EXPECT_EQ(nearest_byte_size("512M"), "512MiB");
   EXPECT_EQ(nearest_byte_size("1.5 gib"), "1.5GiB");
   EXPECT_EQ(nearest_byte_size("much"), std::nullopt);
+  EXPECT_EQ(nearest_byte_size("9000000t"), std::nullopt);  // too large with the unit, too
   EXPECT_EQ(nearest_byte_size("-3MiB"), std::nullopt);
 }
 
