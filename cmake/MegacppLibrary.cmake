@@ -97,7 +97,12 @@ function(megacpp_library)
   foreach(optional IN LISTS arg_OPTIONAL)
     string(TOUPPER ${optional} upper)
     target_compile_definitions(${target} PUBLIC MEGACPP_HAS_${upper})
-    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_external::${optional}>)
+    get_target_property(linked megacpp_external::${optional} INTERFACE_LINK_LIBRARIES)
+    if(linked)  # a library, which users of the installed package link too
+      target_link_libraries(${target} PRIVATE megacpp_external::${optional})
+    else()
+      target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_external::${optional}>)
+    endif()
   endforeach()
 
   if(MEGACPP_TESTS AND arg_TESTS)

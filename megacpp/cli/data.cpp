@@ -11,6 +11,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/data/indexed_dataset.h"
@@ -153,7 +154,7 @@ std::function<int()> declare_show(CLI::App& app) {
 
 Command data_command() {
   return {.name = "data",
-          .summary = "turn text into datasets of tokens, and show them",
+          .summary = "turn text into datasets of tokens, show them, train tokenizers",
           .example = "megacpp data tokenize docs --out build/docs",
           .declare = [](CLI::App& app) -> std::function<int()> {
             return declare_words(
@@ -163,7 +164,8 @@ Command data_command() {
                        "megacpp data tokenize docs --out build/docs\n  megacpp data tokenize "
                        "'corpus/*.jsonl' --field content --tokenizer tokenizer.json --out corpus",
                        declare_tokenize},
-                      {"show", "what a dataset holds; reads all of it", "megacpp data show build/docs", declare_show}});
+                      {"show", "what a dataset holds; reads all of it", "megacpp data show build/docs", declare_show},
+                      train_tokenizer_word()});
           }};
 }
 

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words of `megacpp data` that have a file of their own, data_<word>.cpp.
+#pragma once
+
+#include "megacpp/cli/command.h"
+
+namespace megacpp::cli {
+
+Word train_tokenizer_word();
+
+}  // namespace megacpp::cli
