@@ -2,6 +2,8 @@
 #include "megacpp/compile/state_table.h"
 
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace megacpp::compile {
@@ -16,7 +18,9 @@ class TableBuilder {
   }
 
   std::vector<StateTensor> build() {
+    std::set<std::pair<size_t, std::string_view>> seen;  // a step may run a program a million times
     for (const Action& action : stage_.step) {
+      if (!seen.emplace(action.program, action.prefix).second) continue;
       const ir::Graph& graph = stage_.programs[action.program].graph;
       for (const ir::NodeId id : graph.inputs()) add(graph, graph.node(id), action);
     }
