@@ -32,7 +32,10 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   try {
     if (options.after_load) options.after_load(*started.run);
     train::confirm_start(estimate.plan, *started.compiled, *started.run);
-    train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+    if (options.fill_state)
+      options.fill_state(*started.compiled, *started.run);
+    else
+      train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   } catch (const std::exception& error) {
     started.run->abort(error.what());
     throw;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From an estimate to a run that has started: programs in the form the backend takes, loaded, compared with the plan,
-// and weights drawn. Training and the confirmation of a candidate both come through here.
+// and weights drawn or loaded. Training and the confirmation of a candidate both come through here.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ struct StartOptions {
   /// That the estimate was compiled for, and programs of the run's own are; nothing: all chips in this process.
   std::optional<runtime::TargetMesh> mesh = {};
   std::function<bool()> should_stop_in_step = {};  // as runtime::LoadOptions
+  /// The state to start with, in place of weights that are drawn.
+  std::function<void(const compile::Compiled&, runtime::Executable&)> fill_state = {};
   std::function<void(const compile::Compiled&)> before_load = {};
   std::function<void(const runtime::Executable&)> after_load = {};
 };

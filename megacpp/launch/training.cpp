@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/training.h"
 
+#include <optional>
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
+#include "megacpp/train/load_state.h"
 #include "megacpp/train/pace.h"
+#include "megacpp/train/state_saver.h"
 
 namespace megacpp::launch {
 namespace {
@@ -32,17 +36,22 @@ class Attempt {
       if (options_.start.before_load) options_.start.before_load(compiled);
     };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
+    if (options_.checkpoint != nullptr) {
+      trained_.first_step = options_.checkpoint->manifest().position.step;
+      own.fill_state = [this](const compile::Compiled& compiled, runtime::Executable& run) {
+        train::load_state(*options_.checkpoint, compiled, run);
+        trained_.loaded_bytes = options_.checkpoint->manifest().bytes();
+        trained_.read_bytes = options_.checkpoint->bytes_checked() + options_.checkpoint->bytes_copied();
+      };
+    }
     trained_.started = start(launch_.estimate(), own);
-    const data::Batches batches(source, train::batch_options(launch_.recipe()));
-    trained_.reports =
-        train::train({launch_.recipe(), *trained_.started.compiled, batches, *trained_.started.run},
-                     {.check_nans = options_.check_nans, .after_log = options_.after_log, .should_stop = [this] {
-                        return begin_step();
-                      }});
-    trained_.was_stopped = train::steps_in(trained_.reports) < launch_.recipe().train.steps;
+    if (options_.directory != nullptr) start_saving();
+    if (options_.before_steps) options_.before_steps();
+    train_steps(source);
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
     agree_to_stop();  // none leaves while another may still need its chips, or memory
     count_late_programs();
+    if (saver_) end_saving();
     return std::move(trained_);
   }
 
@@ -53,11 +62,58 @@ class Attempt {
 
   /// No other process waits for the chips of this one, and their memory is free.
   void abort(const std::string& reason) {
+    saver_.reset();
     if (trained_.started.run) trained_.started.run->abort(reason);
     trained_.started.run.reset();
   }
 
  private:
+  void start_saving() {
+    const recipe::Recipe& recipe = launch_.recipe();
+    options_.directory->begin_log(trained_.first_step);
+    checkpoint::Manifest header = train::manifest_header(recipe);
+    header.code_version = code_version();
+    saver_.emplace(*trained_.started.compiled, *trained_.started.run,
+                   train::SaveOptions{
+                       .store = options_.directory->checkpoints(),
+                       .header = std::move(header),
+                       .samples_per_step = recipe.train.batch * recipe.train.micro_steps,
+                       .keep = recipe.checkpoint.keep,
+                       .keep_every = recipe.checkpoint.keep_every,
+                       .log = [this](const std::string& text) { launch_.log({.topic = "checkpoint", .text = text}); }});
+  }
+
+  void end_saving() {
+    saver_->finish();
+    trained_.saves = saver_->saves();
+    trained_.blocked_seconds = saver_->blocked_seconds();
+  }
+
+  void train_steps(const data::TokenSource& source) {
+    data::BatchOptions sequences = train::batch_options(launch_.recipe());
+    if (options_.checkpoint != nullptr) {
+      sequences.first_step = trained_.first_step;
+      sequences.start = {.samples_consumed = options_.checkpoint->manifest().position.samples_consumed};
+    }
+    const data::Batches batches(source, sequences);
+    train::Options options{.check_nans = options_.check_nans,
+                           .after_log =
+                               [this](const train::StepReport& report) {
+                                 if (options_.directory != nullptr) options_.directory->log(report);
+                                 if (options_.after_log) options_.after_log(report);
+                               },
+                           .should_stop = [this] { return begin_step(); }};
+    if (saver_) options.save = [this](int64_t step) { saver_->save(step); };
+    trained_.reports = train::train({.recipe = launch_.recipe(),
+                                     .compiled = *trained_.started.compiled,
+                                     .batches = batches,
+                                     .run = *trained_.started.run,
+                                     .first_step = trained_.first_step},
+                                    options);
+    const int64_t done = trained_.reports.empty() ? trained_.first_step : train::steps_in(trained_.reports);
+    trained_.was_stopped = done < launch_.recipe().train.steps;
+  }
+
   // Called before every step, when the one before has ended. True: all processes stop.
   bool begin_step() {
     if (window_.phase() == LadderWindow::Phase::start_up)
@@ -101,7 +157,8 @@ class Attempt {
   const TrainingOptions& options_;
   LadderWindow window_;
   Trained trained_{};
-  ProgramCounts made_by_first_step_;  // and by loading before it
+  std::optional<train::StateSaver> saver_;  // ends before what it reads
+  ProgramCounts made_by_first_step_;        // and by loading before it
   bool is_start_recorded_ = false;
 };
 

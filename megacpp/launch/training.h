@@ -9,8 +9,10 @@
 #include <functional>
 #include <vector>
 
+#include "megacpp/checkpoint/reader.h"
 #include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
+#include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/start.h"
 #include "megacpp/train/train.h"
 
@@ -18,6 +20,10 @@ namespace megacpp::launch {
 
 struct TrainingOptions {
   StartOptions start = {};
+  RunDirectory* directory = nullptr;               // where the log and checkpoints go; none: nowhere
+  const checkpoint::Reader* checkpoint = nullptr;  // to go on from; none: from step 0
+  /// Called when a rung is loaded, with its state, and the first step follows.
+  std::function<void()> before_steps = {};
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions
@@ -35,6 +41,11 @@ struct Trained {
   std::vector<train::StepReport> reports;
   ProgramCounts late_programs;  // made after step 0, when a run should have all it needs
   bool was_stopped = false;     // on request of any process
+  int64_t first_step = 0;       // this many were done before
+  int64_t saves = 0;            // checkpoints
+  double blocked_seconds = 0;   // that steps waited for checkpoints
+  int64_t loaded_bytes = 0;     // of the checkpoint it went on from
+  int64_t read_bytes = 0;       // from its files: to compare checksums, and to copy
 };
 
 Trained run_training(Launch& launch, const data::TokenSource& source, const TrainingOptions& options = {});

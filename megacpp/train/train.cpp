@@ -194,6 +194,11 @@ bool is_logged(const recipe::Train& train, int64_t step) {
   return step % train.log_every == 0 || step + 1 == train.steps;
 }
 
+bool is_saved(const recipe::Recipe& recipe, int64_t steps_done) {
+  const int64_t every = recipe.checkpoint.every;
+  return (every > 0 && steps_done % every == 0) || steps_done == recipe.train.steps;
+}
+
 int64_t steps_in(const std::vector<StepReport>& reports) { return reports.empty() ? 0 : reports.back().step + 1; }
 
 std::vector<StepReport> train(const Training& training, const Options& options) {
@@ -204,13 +209,20 @@ std::vector<StepReport> train(const Training& training, const Options& options) 
     if (options.after_log) options.after_log(reports.back());
   };
   const recipe::Train& schedule = training.recipe.train;
-  int64_t step = 0;
-  for (; step < schedule.steps; ++step) {
+  int64_t step = training.first_step, saved = step;
+  const auto save = [&] {
+    if (options.save && saved != step) options.save(step);
+    saved = step;
+  };
+  while (step < schedule.steps) {
     if (options.should_stop && options.should_stop()) break;
     if (!trainer.run(step)) break;
     if (is_logged(schedule, step)) log(step);
+    ++step;
+    if (is_saved(training.recipe, step)) save();
   }
-  if (step > 0 && (reports.empty() || reports.back().step + 1 != step)) log(step - 1);
+  if (step > training.first_step && (reports.empty() || reports.back().step + 1 != step)) log(step - 1);
+  save();
   return reports;
 }
 

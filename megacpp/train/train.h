@@ -3,6 +3,7 @@
 // are fetched where they are logged (train.log_every), so that between two logs the host never waits for a device. It
 // reads only the recipe's run section; what the model is stands in the compiled programs. Stops on request, between
 // steps and where the run ends a step early (runtime::StoppedInStep), and with E1302 when a fetched loss is not finite.
+// Says where the state is to be saved: every checkpoint.every steps, and when the run ends or is stopped.
 #pragma once
 
 #include <cstdint>
@@ -45,23 +46,29 @@ struct Training {
   const recipe::Recipe& recipe;
   const compile::Compiled& compiled;
   const data::Batches& batches;
-  runtime::Executable& run;  // with its weights
+  runtime::Executable& run;  // with its state after `first_step` steps
+  int64_t first_step = 0;
 };
 
 struct Options {
   bool check_nans = false;  // on a loss that is not finite, name the op that made it so
   std::function<void(const StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // called before every step
+  std::function<void(int64_t)> save = {};  // called with the number of whole steps done
 };
 
 /// Whether a step's metrics are fetched: the first, every train.log_every-th after it, and the last.
 bool is_logged(const recipe::Train& train, int64_t step);
 
-/// Steps that were run, logged or not.
+/// Whether the state is saved once so many steps are done.
+bool is_saved(const recipe::Recipe& recipe, int64_t steps_done);
+
+/// Steps that were done at the last report, those before the first one included.
 int64_t steps_in(const std::vector<StepReport>& reports);
 
-/// Runs recipe.train.steps steps; returns a report of each step that is logged. A run that is stopped between two logs
-/// ends with one of its last whole step. Between logs nothing is allocated after the first step.
+/// Runs the steps from first_step up to recipe.train.steps; returns a report of each step that is logged. A run that is
+/// stopped between two logs ends with one of its last whole step. Between logs nothing is allocated after the first
+/// step.
 std::vector<StepReport> train(const Training& training, const Options& options = {});
 
 }  // namespace megacpp::train

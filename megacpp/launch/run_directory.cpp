@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/environment.h"
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/json.h"
+#include "megacpp/base/output_path.h"
+#include "megacpp/base/utc_time.h"
+#include "megacpp/checkpoint/manifest.h"
+
+namespace megacpp::launch {
+namespace {
+
+using base::Json;
+
+constexpr int kMaxNames = 1000;  // of runs that begin in the same second
+
+[[noreturn]] void refuse_run(const std::filesystem::path& where, std::string got, std::string wanted,
+                             std::string next) {
+  base::raise(base::Code::E1206,
+              {.where = where.string(), .got = std::move(got), .wanted = std::move(wanted), .next = std::move(next)});
+}
+
+/// The lock belongs to the open file: the system drops it when the process ends.
+int lock_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "lock";
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) base::fail_writing(folder, "cannot create files in it", errno);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  if (error != EWOULDBLOCK) base::fail_writing(file, "cannot lock", error);
+  base::raise(base::Code::E3003, {.where = folder.string(),
+                                  .got = "another process that trains in it",
+                                  .wanted = "one process at a time",
+                                  .next = "wait for it or stop it, or give another --run-dir"});
+}
+
+/// Letters, digits and "._-" of the recipe's name; all else becomes "-".
+std::string folder_name(const std::string& name) {
+  std::string plain = name.empty() ? "run" : name;
+  for (char& c : plain)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  if (plain.front() == '.') plain.front() = '-';
+  return plain.substr(0, 100);
+}
+
+/// "20261115T170321Z"
+std::string compact_time() {
+  std::string time = base::utc_now();
+  std::erase_if(time, [](char c) { return c == '-' || c == ':'; });
+  return time;
+}
+
+/// A folder that was not there before, whatever the clock says: a name that is taken gets a number.
+std::filesystem::path make_new_folder(const std::filesystem::path& parent, const std::string& name) {
+  base::make_folder(parent);
+  const std::string stem = folder_name(name) + "-" + compact_time();
+  for (int number = 1; number <= kMaxNames; ++number) {
+    const std::filesystem::path folder = parent / (number == 1 ? stem : fmt::format("{}-{}", stem, number));
+    if (::mkdir(folder.c_str(), 0777) == 0) return folder;
+    if (errno != EEXIST) base::fail_writing(folder, "cannot create the folder", errno);
+  }
+  base::fail_writing(parent / stem, "cannot create the folder", EEXIST);
+}
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+std::string line_of(const train::StepReport& report) {
+  Json line = {{"step", report.step},
+               {"loss", optional_json(report.loss)},
+               {"cross_entropy", optional_json(report.cross_entropy)},
+               {"grad_norm", optional_json(report.grad_norm)},
+               {"learning_rate", report.learning_rate},
+               {"steps", report.steps},
+               {"seconds", report.seconds},
+               {"tokens", report.tokens}};
+  if (report.balance) line["balance"] = *report.balance;
+  if (report.dropped) line["dropped"] = *report.dropped;
+  if (!report.experts.empty()) {
+    Json blocks = Json::array();
+    for (const train::ExpertShares& block : report.experts)
+      blocks.push_back({{"block", block.block},
+                        {"share", block.share},
+                        {"dropped", block.dropped},
+                        {"imbalance", block.imbalance()}});
+    line["experts"] = std::move(blocks);
+  }
+  return base::to_text(line) + "\n";
+}
+
+/// The step of a whole line of the log.
+std::optional<int64_t> step_of_line(std::string_view line) {
+  try {
+    const Json json = base::parse_json(line, base::Code::E1204, "log.jsonl");
+    const Json* step = base::find_member(json, "step");
+    return step == nullptr ? std::nullopt : base::as_integer(*step);
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+}
+
+/// The whole lines of steps before `first_step`.
+std::string lines_before(const std::string& text, int64_t first_step) {
+  std::string kept;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end + 1 - begin);
+    const std::optional<int64_t> step = step_of_line(line);
+    if (step && *step < first_step) kept += line;
+  }
+  return kept;
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::create(const std::filesystem::path& given, const std::string& name) {
+  const bool is_new = given.empty();
+  const std::filesystem::path path = is_new ? make_new_folder(runs_folder(), name) : given;
+  if (!is_new) base::make_folder(path);
+  RunDirectory directory(path, lock_folder(path));
+  if (is_run(path))
+    refuse_run(path, "a run", "a folder without one",
+               fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", path.string()));
+  directory.checkpoints().remove_partial();
+  if (is_new) checkpoint::replace_link(runs_folder() / "latest", path.filename());
+  return directory;
+}
+
+RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
+  if (!is_run(folder)) refuse_run(folder, "no recipe.yaml", "a run directory", "see: megacpp runs list");
+  RunDirectory directory(folder, lock_folder(folder));
+  directory.checkpoints().remove_partial();
+  return directory;
+}
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void RunDirectory::write_recipe(const std::string& yaml) const { base::write_file_atomically(recipe_file(), yaml); }
+
+void RunDirectory::write_plan(const std::string& json) const {
+  base::write_file_atomically(path_ / "plan.json", json + "\n");
+}
+
+void RunDirectory::begin_log(int64_t first_step) const {
+  std::error_code ignored;
+  const std::string text = std::filesystem::exists(log_file(), ignored) ? base::read_file(log_file()) : "";
+  const std::string kept = lines_before(text, first_step);
+  if (kept != text || text.empty()) base::write_file_atomically(log_file(), kept);
+}
+
+void RunDirectory::log(const train::StepReport& report) const {
+  const std::string line = line_of(report);
+  const int fd = ::open(log_file().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return;  // metrics are on the screen as well: no reason to end a run
+  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
+  ::close(fd);
+}
+
+std::filesystem::path runs_folder() {
+  const std::string named = base::environment_variable("MEGACPP_RUNS");
+  return named.empty() ? "runs" : named;
+}
+
+bool is_run(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(folder / "recipe.yaml", ignored);
+}
+
+ResumePoint find_resume_point(const std::string& named) {
+  const std::filesystem::path path = named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
+  std::error_code ignored;
+  if (std::filesystem::exists(path / checkpoint::kManifestFile, ignored)) {
+    const std::filesystem::path run = std::filesystem::absolute(path).lexically_normal().parent_path().parent_path();
+    return {.run = run, .checkpoint = path};
+  }
+  if (!is_run(path))
+    refuse_run(path, "no recipe.yaml", "a run directory or one of its checkpoints", "see: megacpp runs list");
+  const std::filesystem::path run = std::filesystem::canonical(path);
+  const std::optional<std::filesystem::path> latest = checkpoint::Store(run / "checkpoints").latest();
+  if (!latest) refuse_run(run, "no complete checkpoint", "a run that was saved", "start it again from its recipe.yaml");
+  return {.run = run, .checkpoint = *latest};
+}
+
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> runs;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (!entry.is_symlink(ignored) && is_run(entry.path())) runs.push_back(entry.path());
+  std::ranges::sort(runs);
+  return runs;
+}
+
+bool is_in_use(const std::filesystem::path& run) {
+  const int fd = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool is_locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return is_locked;
+}
+
+}  // namespace megacpp::launch

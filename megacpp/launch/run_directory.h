@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of one run, and all that a run leaves: recipe.yaml (resolved), plan.json, log.jsonl (every metric of every
+// logged step, a line each) and checkpoints/. One process at a time owns it: it is locked from create() or open() until
+// the object or the process ends, however that ends.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "megacpp/checkpoint/store.h"
+#include "megacpp/train/train.h"
+
+namespace megacpp::launch {
+
+class RunDirectory {
+ public:
+  /// A new folder for a run. `given` empty: <name>-<time> in runs_folder(), which gets a link `latest` to it. E1206
+  /// where the folder holds a run already, E3001 where it cannot be written.
+  static RunDirectory create(const std::filesystem::path& given, const std::string& name);
+  /// That of an earlier run. E1206 where there is none, E3003 where another process has it.
+  static RunDirectory open(const std::filesystem::path& folder);
+  ~RunDirectory();
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  checkpoint::Store checkpoints() const { return checkpoint::Store(path_ / "checkpoints"); }
+  std::filesystem::path recipe_file() const { return path_ / "recipe.yaml"; }
+
+  void write_recipe(const std::string& yaml) const;
+  void write_plan(const std::string& json) const;
+
+  /// Drops the lines of steps from `first_step` on, which will be run again, and what a killed process left of a line.
+  void begin_log(int64_t first_step) const;
+  void log(const train::StepReport& report) const;
+
+ private:
+  RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
+
+  std::filesystem::path path_;
+  int lock_;  // descriptor of the locked file
+};
+
+/// "runs" in the current folder, or what MEGACPP_RUNS names.
+std::filesystem::path runs_folder();
+
+/// What `--resume` names: a run directory, one of its checkpoints, or "latest" for the run that was started last.
+struct ResumePoint {
+  std::filesystem::path run;
+  std::filesystem::path checkpoint;
+};
+/// E1206 where there is no such run, or no complete checkpoint in it.
+ResumePoint find_resume_point(const std::string& named);
+
+/// Run directories in a folder, by name.
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
+bool is_run(const std::filesystem::path& folder);
+/// Whether a process trains in it now.
+bool is_in_use(const std::filesystem::path& run);
+
+}  // namespace megacpp::launch

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a checkpoint onto the chips of a run, whatever the layout it was saved from. Pieces go to chips by what
+// their rectangles share: one tensor at a time is in memory, as the local chips hold it, and no byte of a file is read
+// more than twice, once for its checksum and once to be copied.
+#pragma once
+
+#include "megacpp/checkpoint/reader.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::train {
+
+/// E1205 where the checkpoint is of a model or an optimizer that is not the recipe's.
+void require_same_model(const checkpoint::Manifest& manifest, const recipe::Recipe& recipe);
+
+/// Every kept tensor of the local chips. E1205 where the run has other tensors than the checkpoint, E1204 where a file
+/// is damaged.
+void load_state(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run);
+
+}  // namespace megacpp::train

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/state_saver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "megacpp/compile/state_table.h"
+#include "megacpp/recipe/print.h"
+
+namespace megacpp::train {
+namespace {
+
+int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
+
+/// The chips of a stage.
+std::vector<int64_t> chips_of_stage(const compile::Compiled& compiled, size_t stage) {
+  std::vector<int64_t> chips;
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
+    if (compiled.stage_of(chip) == stage) chips.push_back(chip);
+  return chips;
+}
+
+}  // namespace
+
+std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
+  std::vector<SavedPart> parts;
+  std::set<std::string> names;
+  std::vector<int64_t> load(static_cast<size_t>(compiled.mesh.chips()));  // bytes by chip
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
+    const std::vector<int64_t> chips = chips_of_stage(compiled, stage);
+    for (const compile::StateTensor& tensor : compiled.stages[stage].state) {
+      if (!tensor.kept || !names.insert(tensor.name).second) continue;
+      std::map<checkpoint::Box, std::vector<int64_t>> holders;
+      for (const int64_t chip : chips)
+        holders[checkpoint::box_of(tensor.whole.shape, tensor.sharding, compiled.mesh, chip)].push_back(chip);
+      for (const auto& [box, held_by] : holders) {
+        if (box.elements() == 0) continue;
+        const int64_t owner = *std::ranges::min_element(
+            held_by, {}, [&](int64_t chip) { return std::pair(load[static_cast<size_t>(chip)], chip); });
+        parts.push_back({.tensor = &tensor, .chip = owner, .box = box});
+        load[static_cast<size_t>(owner)] += saved_bytes(parts.back());
+      }
+    }
+  }
+  return parts;
+}
+
+int64_t snapshot_bytes(const compile::Compiled& compiled) {
+  int64_t bytes = 0;
+  for (const SavedPart& part : saved_parts(compiled)) bytes += saved_bytes(part);
+  return bytes;
+}
+
+StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options)
+    : compiled_(compiled), run_(run), options_(std::move(options)), parts_(saved_parts(compiled)) {
+  MEGACPP_REQUIRE(std::ssize(run.local_chips()) == run.chips(), E1505,
+                  {.where = "checkpoints",
+                   .got = "chips of several processes",
+                   .wanted = "all chips of the run in one process",
+                   .next = "train on the chips of one process"});
+  snapshot_.resize(static_cast<size_t>(snapshot_bytes(compiled)));
+  size_t begin = 0;
+  for (const SavedPart& part : parts_) {
+    const auto size = static_cast<size_t>(saved_bytes(part));
+    pieces_.push_back({.tensor = part.tensor->name,
+                       .whole = part.tensor->whole,
+                       .is_weight = part.tensor->role != ir::Role::optimizer,
+                       .shard = part.chip,
+                       .box = part.box,
+                       .bytes = std::span(snapshot_).subspan(begin, size)});
+    begin += size;
+  }
+}
+
+StateSaver::~StateSaver() {
+  if (writer_.joinable()) writer_.join();
+}
+
+void StateSaver::save(int64_t step) {
+  const auto start = std::chrono::steady_clock::now();
+  wait();
+  copy_state();
+  writer_ = std::thread([this, step] { write(step); });
+  blocked_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++saves_;
+}
+
+void StateSaver::finish() {
+  wait();
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void StateSaver::copy_state() {
+  std::byte* to = snapshot_.data();
+  for (const SavedPart& part : parts_) {
+    const std::span<std::byte> bytes(to, static_cast<size_t>(saved_bytes(part)));
+    const ir::TensorType local = compile::local_type(*part.tensor, compiled_.mesh);
+    if (local.shape == part.box.shape) {
+      run_.read_state(part.tensor->name, part.chip, bytes);
+    } else {
+      padded_.resize(static_cast<size_t>(local.bytes()));
+      run_.read_state(part.tensor->name, part.chip, padded_);
+      checkpoint::copy_overlap({part.box, local.shape, padded_}, {part.box, part.box.shape, bytes},
+                               ir::dtype_bytes(local.dtype));
+    }
+    to += bytes.size();
+  }
+}
+
+void StateSaver::write(int64_t step) {
+  checkpoint::Manifest header = options_.header;
+  header.position.step = step;
+  header.position.samples_consumed = step * options_.samples_per_step;
+  error_ = nullptr;
+  try {
+    const checkpoint::Manifest saved = checkpoint::write_checkpoint(options_.store, std::move(header), pieces_);
+    outcome_ = fmt::format("step {} saved: {:.1f} MB in {} files, {}", step, static_cast<double>(saved.bytes()) / 1e6,
+                           saved.files.size(), options_.store.path_of(step).string());
+  } catch (const base::Error& error) {
+    outcome_ = fmt::format("step {} was not saved, those before stay: {}, {}", step, error.problem().where,
+                           error.problem().got);
+    error_ = std::current_exception();
+  } catch (const std::exception& error) {
+    outcome_ = fmt::format("step {} was not saved, those before stay: {}", step, error.what());
+    error_ = std::current_exception();
+  }
+  if (!error_) prune();
+}
+
+void StateSaver::prune() {
+  try {
+    options_.store.prune(options_.keep, options_.keep_every);
+  } catch (const base::Error& error) {
+    outcome_ += fmt::format("; older ones cannot be removed: {}", error.problem().got);
+  }
+}
+
+void StateSaver::wait() {
+  if (!writer_.joinable()) return;
+  writer_.join();
+  if (options_.log) options_.log(outcome_);
+}
+
+checkpoint::Manifest manifest_header(const recipe::Recipe& recipe) {
+  checkpoint::Manifest header{.position = {.seed = recipe.train.seed},
+                              .optimizer = recipe.optimizer.name,
+                              .model = {},
+                              .code_version = {},
+                              .files = {},
+                              .tensors = {}};
+  for (const recipe::Setting& setting : recipe::settings_of(recipe))
+    if (setting.key.starts_with("model.")) header.model[setting.key] = setting.value;
+  return header;
+}
+
+}  // namespace megacpp::train

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves the kept state of a run while it goes on. save() copies what the local chips hold into a snapshot, each element
+// from one chip however many hold it, and returns; a thread writes the checkpoint from there. The snapshot is obtained
+// once and is as large as the local chips' kept state without copies. A save that fails ends alone: the run goes on,
+// and the checkpoints before stay as they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/checkpoint/manifest.h"
+#include "megacpp/checkpoint/store.h"
+#include "megacpp/checkpoint/writer.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/executable.h"
+
+namespace megacpp::train {
+
+/// The kept tensors of a run by name, and for each the chips that save it: those of the first pipeline stage that has
+/// it.
+struct SavedPart {
+  const compile::StateTensor* tensor;
+  int64_t chip;
+  checkpoint::Box box;
+};
+/// Parts of all chips, each element once; chips that hold the same share the work evenly.
+std::vector<SavedPart> saved_parts(const compile::Compiled& compiled);
+
+/// Host memory that saving such a run takes on one process that has all chips.
+int64_t snapshot_bytes(const compile::Compiled& compiled);
+
+struct SaveOptions {
+  checkpoint::Store store;
+  checkpoint::Manifest header;  // of every checkpoint, but for its position
+  int64_t samples_per_step = 0;
+  int64_t keep = 0;        // as recipe::Checkpoint
+  int64_t keep_every = 0;  //
+  /// What became of a save, once it has ended: called by save() and finish(), on their thread.
+  std::function<void(const std::string&)> log = {};
+};
+
+class StateSaver {
+ public:
+  /// Both must outlive it; all chips of the run must be local (E1505).
+  StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options);
+  /// Ends the save that is under way.
+  ~StateSaver();
+  StateSaver(const StateSaver&) = delete;
+  StateSaver& operator=(const StateSaver&) = delete;
+
+  /// The state after so many steps. Waits for the save before this one, where it has not ended.
+  void save(int64_t step);
+  /// Waits for the last save, and throws its error where it failed.
+  void finish();
+
+  /// In save(), the copies and the waits.
+  double blocked_seconds() const { return blocked_seconds_; }
+  int64_t saves() const { return saves_; }
+
+ private:
+  void copy_state();
+  void write(int64_t step);
+  void prune();
+  void wait();
+
+  const compile::Compiled& compiled_;
+  const runtime::Executable& run_;
+  SaveOptions options_;
+  std::vector<SavedPart> parts_;
+  std::vector<std::byte> snapshot_;
+  std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
+  std::vector<std::byte> padded_;               // a chip's part with padding, on its way
+  std::thread writer_;
+  std::string outcome_;       // the writer's, until it is joined
+  std::exception_ptr error_;  // of the last save
+  double blocked_seconds_ = 0;
+  int64_t saves_ = 0;
+};
+
+/// What every checkpoint of a run with this recipe says of it, but for the code that runs it.
+checkpoint::Manifest manifest_header(const recipe::Recipe& recipe);
+
+}  // namespace megacpp::train
