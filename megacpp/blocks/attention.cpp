@@ -135,8 +135,8 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
                                  {"wv", {dims.hidden, kv}, {Dim::whole, Dim::kv_heads}, Init::normal(dims.init_std)},
                                  {"wo", {q, dims.hidden}, {Dim::heads, Dim::whole}, Init::normal(dims.output_std)}};
   if (a.qk_norm) {
-    list.push_back({"q_norm", {a.head_dim}, {Dim::whole}, Init::ones(), false});
-    list.push_back({"k_norm", {a.head_dim}, {Dim::whole}, Init::ones(), false});
+    list.push_back({"q_norm", {a.head_dim}, {Dim::whole}, Init::ones(), ParameterKind::norm});
+    list.push_back({"k_norm", {a.head_dim}, {Dim::whole}, Init::ones(), ParameterKind::norm});
   }
   return list;
 }

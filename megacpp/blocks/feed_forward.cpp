@@ -147,7 +147,8 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
   list.push_back({"router", {dims.hidden, f.experts}, {Dim::whole, Dim::whole}, Init::normal(dims.init_std)});
   add_weights(list, "", {f.experts}, dims, f.intermediate, f.is_gated());
   if (f.shared_intermediate > 0) add_weights(list, "shared.", {}, dims, f.shared_intermediate, f.is_gated());
-  if (f.bias_rate > 0) list.push_back({"expert_bias", {f.experts}, {Dim::whole}, Init::zeros(), false, false});
+  if (f.bias_rate > 0)
+    list.push_back({"expert_bias", {f.experts}, {Dim::whole}, Init::zeros(), ParameterKind::bias, false});
   return list;
 }
 

@@ -91,18 +91,26 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
       {"in_proj.B", {dims.hidden, m.groups * m.state}, {Dim::whole, Dim::groups}, in},
       {"in_proj.C", {dims.hidden, m.groups * m.state}, {Dim::whole, Dim::groups}, in},
       {"in_proj.dt", {dims.hidden, m.heads}, {Dim::whole, Dim::inner}, in},
-      used_by_row({"conv.x.weight", {m.inner(), m.conv_width}, {Dim::inner, Dim::whole}, conv}),
-      used_by_row({"conv.B.weight", {m.groups * m.state, m.conv_width}, {Dim::groups, Dim::whole}, conv}),
-      used_by_row({"conv.C.weight", {m.groups * m.state, m.conv_width}, {Dim::groups, Dim::whole}, conv}),
-      {"dt_bias", {m.heads}, {Dim::inner}, dt, false},
-      {"A_log", {m.heads}, {Dim::inner}, {.kind = Init::Kind::log_uniform_int}, false},
-      {"D", {m.heads}, {Dim::inner}, Init::ones(), false},
-      {"gate_norm.weight", {m.inner()}, {Dim::inner}, Init::ones(), false},
+      {"conv.x.weight", {m.inner(), m.conv_width}, {Dim::inner, Dim::whole}, conv, ParameterKind::convolution},
+      {"conv.B.weight",
+       {m.groups * m.state, m.conv_width},
+       {Dim::groups, Dim::whole},
+       conv,
+       ParameterKind::convolution},
+      {"conv.C.weight",
+       {m.groups * m.state, m.conv_width},
+       {Dim::groups, Dim::whole},
+       conv,
+       ParameterKind::convolution},
+      {"dt_bias", {m.heads}, {Dim::inner}, dt, ParameterKind::bias},
+      {"A_log", {m.heads}, {Dim::inner}, {.kind = Init::Kind::log_uniform_int}, ParameterKind::recurrence},
+      {"D", {m.heads}, {Dim::inner}, Init::ones(), ParameterKind::recurrence},
+      {"gate_norm.weight", {m.inner()}, {Dim::inner}, Init::ones(), ParameterKind::norm},
       {"out_proj", {m.inner(), dims.hidden}, {Dim::inner, Dim::whole}, Init::normal(dims.output_std)}};
   if (m.conv_bias) {
-    list.push_back({"conv.x.bias", {m.inner()}, {Dim::inner}, Init::zeros(), false});
-    list.push_back({"conv.B.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), false});
-    list.push_back({"conv.C.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), false});
+    list.push_back({"conv.x.bias", {m.inner()}, {Dim::inner}, Init::zeros(), ParameterKind::bias});
+    list.push_back({"conv.B.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), ParameterKind::bias});
+    list.push_back({"conv.C.bias", {m.groups * m.state}, {Dim::groups}, Init::zeros(), ParameterKind::bias});
   }
   return list;
 }

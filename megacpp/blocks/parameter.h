@@ -2,9 +2,11 @@
 // A parameter before any storage exists: name, shape, how it starts, how the optimizer treats it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/blocks/parallel.h"
@@ -32,22 +34,33 @@ struct Init {
   static Init normal(double deviation) { return {.kind = Kind::normal, .a = deviation}; }
 };
 
+/// What a parameter is in the model. Optimizers choose by it how they treat a parameter, and recipes name it.
+enum class ParameterKind : uint8_t {
+  matrix,       // [.., in, out] of a product inside a block; leading dimensions count matrices: experts, heads
+  embedding,    // [tokens, hidden]
+  head,         // [hidden, tokens]
+  convolution,  // [channels, width]
+  norm,         // gains
+  bias,         // of products, convolutions and time steps
+  recurrence,   // constants of a channel or head: A_log and D of M, p of R
+};
+
 struct Parameter {
   std::string name;  // full: "block03.M.out_proj"
   ir::Shape shape;
   std::vector<Dim> dims;  // what a layout may split, one per dimension
   Init init;
-  bool decayed = true;    // whether weight decay applies: matrices yes, vectors no
+  ParameterKind kind = ParameterKind::matrix;
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
   char letter = 0;        // of the block it belongs to; 0: none
-  bool by_row = false;    // each row is a channel's or head's own: no product sums over the first dimension
 };
 
-/// For convolutions and biases of rank 2, which are no matrices.
-inline Parameter used_by_row(Parameter parameter) {
-  parameter.by_row = true;
-  return parameter;
-}
+/// Names of the kinds, in their order.
+inline constexpr std::array kParameterKinds = {std::string_view("matrix"),    std::string_view("embedding"),
+                                               std::string_view("head"),      std::string_view("convolution"),
+                                               std::string_view("norm"),      std::string_view("bias"),
+                                               std::string_view("recurrence")};
+constexpr std::string_view kind_name(ParameterKind kind) { return kParameterKinds[static_cast<size_t>(kind)]; }
 
 /// Elements [first, first + values.size()) of the parameter, drawn for `seed`.
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values);

@@ -52,18 +52,18 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
   const Init gate = Init::normal(std::sqrt(0.01 / static_cast<double>(bw)));
   const Init conv = Init::normal(std::sqrt(0.01 / static_cast<double>(r.conv_width)));
   return {{"linear_x.weight", {dims.hidden, r.width}, {Dim::whole, Dim::width}, Init::normal(dims.init_std)},
-          {"linear_x.bias", {r.width}, {Dim::width}, Init::zeros(), false},
+          {"linear_x.bias", {r.width}, {Dim::width}, Init::zeros(), ParameterKind::bias},
           {"linear_y.weight", {dims.hidden, r.width}, {Dim::whole, Dim::width}, Init::normal(dims.init_std)},
-          {"linear_y.bias", {r.width}, {Dim::width}, Init::zeros(), false},
-          used_by_row({"conv.weight", {r.width, r.conv_width}, {Dim::width, Dim::whole}, conv}),
-          {"conv.bias", {r.width}, {Dim::width}, Init::zeros(), false},
+          {"linear_y.bias", {r.width}, {Dim::width}, Init::zeros(), ParameterKind::bias},
+          {"conv.weight", {r.width, r.conv_width}, {Dim::width, Dim::whole}, conv, ParameterKind::convolution},
+          {"conv.bias", {r.width}, {Dim::width}, Init::zeros(), ParameterKind::bias},
           {"input_gate.weight", {r.heads, bw, bw}, {Dim::width, Dim::whole, Dim::whole}, gate},
-          used_by_row({"input_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), false}),
+          {"input_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), ParameterKind::bias},
           {"recurrent_gate.weight", {r.heads, bw, bw}, {Dim::width, Dim::whole, Dim::whole}, gate},
-          used_by_row({"recurrent_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), false}),
-          {"p", {r.width}, {Dim::width}, {.kind = Init::Kind::rg_lru, .a = 0.9, .b = 0.999}, false},
+          {"recurrent_gate.bias", {r.heads, bw}, {Dim::width, Dim::whole}, Init::zeros(), ParameterKind::bias},
+          {"p", {r.width}, {Dim::width}, {.kind = Init::Kind::rg_lru, .a = 0.9, .b = 0.999}, ParameterKind::recurrence},
           {"linear_out.weight", {r.width, dims.hidden}, {Dim::width, Dim::whole}, Init::normal(dims.output_std)},
-          {"linear_out.bias", {dims.hidden}, {Dim::whole}, Init::zeros(), false}};
+          {"linear_out.bias", {dims.hidden}, {Dim::whole}, Init::zeros(), ParameterKind::bias}};
 }
 
 ValueId add_bias(const BuildContext& context, ValueId x, const std::string& name) {

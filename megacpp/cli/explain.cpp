@@ -212,6 +212,7 @@ Json parameter_row_json(const plan::ParameterRow& row) {
           {"computed", row.computed},
           {"gradient", row.gradient},
           {"optimizer", row.optimizer},
+          {"group", row.group},
           {"stored_bytes", row.stored_bytes},
           {"why", row.why}};
 }

@@ -231,7 +231,7 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
     catalog.remember_start(requested, {.rung = 1, .settings = {{"train.batch", "many"}}});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"layout.warp_parallel", "2"}}});
     requested.hardware = "mi300:8";
-    requested.features = "letter.D=E letter.G=Q optimizer=muon placement=elsewhere";
+    requested.features = "letter.D=E letter.G=Q optimizer=lion placement=elsewhere";
     requested.shape = "batch=8 recompute.A=twice recompute.D=full recompute.K=full";
     requested.layout = "policy=other warp=3";
     catalog.record_calibration({.signature = requested,
@@ -246,7 +246,7 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
   EXPECT_EQ(testing_support::run_command({"catalog", "list"}).status, 0);
   const CommandResult shown = testing_support::run_command({"catalog", "show", "2"});
   EXPECT_EQ(shown.status, 0) << shown.err;
-  for (const char* part : {"mi300:8", "optimizer.name=muon", "xla.placement=elsewhere", "train.recompute.A=twice",
+  for (const char* part : {"mi300:8", "optimizer.name=lion", "xla.placement=elsewhere", "train.recompute.A=twice",
                            "layout.policy=other", "layout.warp=3", "backend=rocm", "which this build does not have",
                            "model.letters.G, of a block family", "train.recompute.K=full, a letter"})
     EXPECT_NE(shown.out.find(part), std::string::npos) << part << "\n" << shown.out;

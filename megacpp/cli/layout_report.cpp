@@ -70,8 +70,8 @@ const char* class_name(const plan::ParameterRow& row) {
 
 std::string parameters_text(const std::vector<plan::ParameterRow>& rows, const plan::Plan& plan) {
   const bool has_stages = plan.stages > 1;
-  std::vector<std::string> headings = {"name",     ">shape",    ">local",      "class", "stored",
-                                       "computed", "optimizer", ">bytes/chip", "why"};
+  std::vector<std::string> headings = {"name",     ">shape",    ">local", "class",       "stored",
+                                       "computed", "optimizer", "group",  ">bytes/chip", "why"};
   if (has_stages) headings.insert(headings.begin(), ">stage");
   TextTable table(std::move(headings));
   for (const plan::ParameterRow& row : rows) {
@@ -82,12 +82,14 @@ std::string parameters_text(const std::vector<plan::ParameterRow>& rows, const p
                                       row.stored,
                                       row.computed,
                                       row.optimizer,
+                                      row.group,
                                       memory::human_bytes(row.stored_bytes),
                                       row.why};
     if (has_stages) cells.insert(cells.begin(), std::to_string(row.stage));
     table.add(std::move(cells));
   }
-  return "Parameters: how each is sharded between steps (stored), in products (computed) and in the optimizer.\n" +
+  return "Parameters: how each is sharded between steps (stored), in products (computed) and in the optimizer; "
+         "groups are updated alike.\n" +
          table.to_text();
 }
 

@@ -78,6 +78,7 @@ class ProgramReader {
                           .axes = layout_axes(node.attrs.text("axes")),
                           .scope = node.scope,
                           .requested = schedule::first_cause(cause).starts_with("annotation")};
+    facts.of_matrices = schedule::first_cause(cause).starts_with("annotation for ");
     facts.of_weight = moves_weight(node);
     if (facts.phase == Phase::backward) add_gradients(facts, node);
     if (facts.phase == Phase::update) add_sharing(facts, node);

@@ -229,6 +229,29 @@ TEST(CollectiveReportTest, WeightsKeptInGroupsAreGatheredInsideThemAndScatteredO
   EXPECT_EQ(find(rows, {Phase::backward, "all_gather", "block*"}), (Found{kParameters, gathered.bytes * 2 / 3}));
 }
 
+// Momentum is gathered instead of the weights that have moved along it: as many bytes, or half of them.
+TEST(CollectiveReportTest, MuonGathersMatricesForItsIterationsAndSaysSo) {
+  const std::vector<std::string> layout = {"layout.data_parallel=2", "layout.zero=1", "train.micro_steps=1"};
+  const auto with = [&layout](std::vector<std::string> more) {
+    more.insert(more.end(), layout.begin(), layout.end());
+    return report_of(more);
+  };
+  const Found weights = find(with({}), {Phase::update, "all_gather", ""});
+  const auto rows = with({"optimizer.name=muon", "layout.bucket_bytes=1"});
+  EXPECT_EQ(find(rows, {Phase::update, "all_gather", ""}).bytes, weights.bytes);
+  const Found half =
+      find(with({"optimizer.name=muon", "optimizer.muon.precision=bf16"}), {Phase::update, "all_gather", ""});
+  EXPECT_GT(half.bytes, weights.bytes / 2);
+  EXPECT_LT(half.bytes, weights.bytes);
+  const auto is_of_wq = [](const CollectiveRow& row) {
+    return row.cause.starts_with("annotation for Newton-Schulz of block*.A.wq: ");
+  };
+  const auto row = std::ranges::find_if(rows, is_of_wq);
+  ASSERT_NE(row, rows.end());
+  EXPECT_EQ(row->removal.purpose, "whole matrices for the optimizer");
+  EXPECT_EQ(row->removal.changes, std::vector<std::string>{"layout.zero=0"});
+}
+
 TEST(CollectiveReportTest, WeightsKeptFromForwardToBackwardAreGatheredOnceInAPipelineToo) {
   const std::vector<std::string> layout = {"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3"};
   std::vector<std::string> kept = layout;
@@ -417,6 +440,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "train.micro_steps=1"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "train.micro_steps=1"},
                     std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "optimizer.name=muon"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3",
+                                             "optimizer.name=muon"},
                     std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3",
                                              "layout.reshard_after_forward=2"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"},

@@ -30,6 +30,7 @@ struct CollectiveFacts {
   bool requested = false;    // by an annotation; otherwise the reader's split made it necessary
   bool of_weight = false;    // it moves a weight as it is stored
   bool of_gradient = false;  // it moves a gradient to where it is added up
+  bool of_matrices = false;  // it makes whole what the optimizer maps matrix by matrix, or splits it again
   bool is_scalar = false;
   /// Of a sum over gradients of weights that several chips of `model` share, there being fewer KV heads or groups than
   /// chips: the chips that each have one. 0: of no such weight.

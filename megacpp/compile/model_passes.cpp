@@ -2,11 +2,13 @@
 #include "megacpp/compile/model_passes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "megacpp/base/error.h"
 #include "megacpp/compile/training_graph.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/optim/parameter_groups.h"
 #include "megacpp/optim/update.h"
 #include "megacpp/partition/cut_stages.h"
 #include "megacpp/partition/split_passes.h"
@@ -182,7 +184,24 @@ void append_backward_passes(Compilation& run) {
   }
 }
 
+namespace {
+
+// A pattern that names nothing is a typing error.
+void check_groups(const Compilation& run) {
+  std::vector<blocks::Parameter> all;
+  for (const ModelStage& part : run.parts) all.insert(all.end(), part.parameters.begin(), part.parameters.end());
+  const std::optional<std::string> pattern = optim::unmatched_pattern(run.recipe->optimizer, all);
+  MEGACPP_REQUIRE(!pattern, E1003,
+                  {.where = "optimizer.no_decay",
+                   .got = "'" + *pattern + "', which names no parameter of the model",
+                   .wanted = "a pattern of names such as " + all.back().name,
+                   .next = "see the names in the table of megacpp explain"});
+}
+
+}  // namespace
+
 void build_updates(Compilation& run) {
+  check_groups(run);
   const auto stages = static_cast<size_t>(run.plan.stages);
   for (size_t stage = 0; stage < stages; ++stage) {
     ModelStage own;

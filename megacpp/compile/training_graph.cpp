@@ -63,7 +63,11 @@ std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Par
     const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
     const std::string gradient =
         plan.gradients_wait ? sharding_of_waiting_sums(plan) : ir::to_string(spec.gradient, mesh);
-    shardings.push_back({ir::to_string(spec.stored, mesh), gradient, ir::to_string(spec.optimizer, mesh), {}});
+    shardings.push_back({.weight = ir::to_string(spec.stored, mesh),
+                         .gradient = gradient,
+                         .update = ir::to_string(spec.optimizer, mesh),
+                         .matrices = ir::to_string(spec.matrices, mesh),
+                         .state = {}});
     for (const optim::StateTensor& tensor : spec.state)
       shardings.back().state.push_back(ir::to_string(tensor.sharding, mesh));
   }

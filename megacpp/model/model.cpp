@@ -18,6 +18,7 @@ using blocks::BuildContext;
 using blocks::Dim;
 using blocks::Init;
 using blocks::Parameter;
+using blocks::ParameterKind;
 using ir::DType;
 using ir::ValueId;
 using ops::Builder;
@@ -180,8 +181,11 @@ class ModelBuilder {
 
   ValueId embed(ValueId ids) {
     builder_.set_scope("embed");
-    table_ = parameter(
-        {"embed.weight", {model_.vocab, model_.hidden}, {Dim::vocab, Dim::whole}, Init::normal(model_.init_std)});
+    table_ = parameter({"embed.weight",
+                        {model_.vocab, model_.hidden},
+                        {Dim::vocab, Dim::whole},
+                        Init::normal(model_.init_std),
+                        ParameterKind::embedding});
     const ValueId x = enter_stream(narrowed_rows(builder_.one("take", {table_, ids})));
     return model_.embed_scale == 1.0 ? x : builder_.scale(x, model_.embed_scale);
   }
@@ -208,7 +212,7 @@ class ModelBuilder {
   ValueId leave_stream(ValueId x) { return outside().enter(x); }
 
   ValueId norm(ValueId x, const std::string& name) {
-    const ValueId weight = parameter({name, {model_.hidden}, {Dim::whole}, Init::ones(), false});
+    const ValueId weight = parameter({name, {model_.hidden}, {Dim::whole}, Init::ones(), ParameterKind::norm});
     return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
   }
 
@@ -282,8 +286,11 @@ class ModelBuilder {
   }
 
   ValueId untied_product(ValueId x) {
-    const ValueId weight = parameter(
-        {"head.weight", {model_.hidden, model_.vocab}, {Dim::whole, Dim::vocab}, Init::normal(model_.init_std)});
+    const ValueId weight = parameter({"head.weight",
+                                      {model_.hidden, model_.vocab},
+                                      {Dim::whole, Dim::vocab},
+                                      Init::normal(model_.init_std),
+                                      ParameterKind::head});
     return builder_.matmul(x, builder_.convert(weight, batch_.compute));
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "megacpp/optim/adamw.h"
+
 #include <cmath>
 
 #include "megacpp/ops/builder.h"
-#include "megacpp/optim/optimizer_def.h"
 
 namespace megacpp::optim {
 namespace {
@@ -17,7 +18,16 @@ ValueId bias_correction(Builder& b, double beta, ValueId step) {
   return b.div(numerator, b.sub(b.constant(1.0), power));
 }
 
-std::vector<ValueId> bias_corrections(Builder& b, const Optimizer& settings, ValueId step) {
+}  // namespace
+
+std::vector<StateDef> adamw_state(bool (*applies)(const blocks::Parameter& parameter)) {
+  return {{.prefix = "adam_m.", .doc = "decaying mean of gradients", .applies = applies},
+          {.prefix = "adam_v.", .doc = "decaying mean of squared gradients", .applies = applies}};
+}
+
+std::vector<std::string_view> adamw_keys() { return {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"}; }
+
+std::vector<ValueId> adamw_shared(Builder& b, const Optimizer& settings, ValueId step) {
   const ValueId first = bias_correction(b, settings.beta1, step);
   return {first, bias_correction(b, settings.beta2, step)};
 }
@@ -35,16 +45,13 @@ Direction adamw_direction(const DirectionInputs& in) {
   return {.value = b.div(b.mul(m, in.shared[0]), root), .state = {m, v}};
 }
 
-}  // namespace
-
 OptimizerDef adamw_def() {
   return {.name = "adamw",
           .title = "AdamW",
           .doc = "first moment over the root of the second, both bias-corrected; two f32 numbers a weight",
-          .state = {{.prefix = "adam_m.", .doc = "decaying mean of gradients"},
-                    {.prefix = "adam_v.", .doc = "decaying mean of squared gradients"}},
-          .keys = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-          .shared = bias_corrections,
+          .state = adamw_state(nullptr),
+          .keys = adamw_keys(),
+          .shared = adamw_shared,
           .direction = adamw_direction};
 }
 

@@ -1,12 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// How parameters are updated, as a recipe says it: which optimizer, its hyper-parameters, clipping, and the
-// learning-rate schedule. What each optimizer is stands in its record (optimizer_def.h).
+// How parameters are updated, as a recipe says it: which optimizer, its hyper-parameters, parameter groups, clipping,
+// and the learning-rate schedule. What each optimizer is stands in its record (optimizer_def.h), each schedule in its
+// own (schedule.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace megacpp::optim {
+
+/// Momentum orthogonalised by Newton-Schulz iterations; see muon.cpp.
+struct Muon {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t iterations = 5;
+  std::string precision = "f32";          // f32 | bf16: of the iterations and of what travels for them
+  std::string scale = "match_rms_adamw";  // match_rms_adamw | original
+
+  bool operator==(const Muon&) const = default;
+};
+
+/// The decay at the end of a warm-up, stable, decay schedule.
+struct Wsd {
+  double decay = 0.2;          // part of all steps
+  std::string shape = "sqrt";  // sqrt | linear | cosine
+
+  bool operator==(const Wsd&) const = default;
+};
 
 struct Optimizer {
   std::string name = "adamw";  // of a record in optimizer_list.inc
@@ -16,15 +37,20 @@ struct Optimizer {
   double beta2 = 0.95;
   double eps = 1e-8;
   double momentum = 0.9;
+  Muon muon = {};
   double weight_decay = 0.1;
+  /// Parameters without weight decay: kinds (blocks/parameter.h) and patterns of names; see parameter_groups.h.
+  std::vector<std::string> no_decay = {"norm", "bias", "recurrence"};
   double clip = 1.0;  // 0 = off
   int64_t warmup_steps = 0;
-  std::string schedule = "cosine";  // cosine | linear | constant
+  std::string schedule = "cosine";  // of a record in schedule.h
+  Wsd wsd = {};
 
   bool operator==(const Optimizer&) const = default;
 };
 
-/// The rate of step `step` (from 0) out of `steps`: linear warm-up, then the schedule down to min_lr_ratio * lr.
+/// The rate of step `step` (from 0) out of `steps`: linear warm-up, which reaches lr with its last step, then the
+/// schedule. One that decays reaches min_lr_ratio * lr where step `steps` would be.
 double learning_rate(const Optimizer& optimizer, int64_t step, int64_t steps);
 
 }  // namespace megacpp::optim

@@ -4,6 +4,7 @@
 // (update.h). Plans, bytes, the confirmation before step 0 and reports derive an optimizer's state from its record.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,8 +58,24 @@ struct DirectionInputs {
 
 /// The weight moves by -lr * (value + weight decay).
 struct Direction {
-  ir::ValueId value;               // of the parameter's shape
+  ir::ValueId value;               // of the parameter's shape; f32, or what MatrixMap takes
   std::vector<ir::ValueId> state;  // new values, in the order of DirectionInputs::state
+};
+
+/// Matrices of one or several parameters, [.., in, out], every one of them whole on the chip that has it.
+struct MatrixInputs {
+  ops::Builder& builder;
+  const Optimizer& settings;
+  ir::ValueId value;
+};
+
+/// What an optimizer does to directions matrix by matrix, before weights move along them.
+struct MatrixMap {
+  std::string_view name;  // "Newton-Schulz", in the cause of what must travel for it
+  /// Parameters whose direction it maps.
+  bool (*applies)(const blocks::Parameter& parameter) = nullptr;
+  /// The same type as its operand.
+  ir::ValueId (*map)(const MatrixInputs& inputs) = nullptr;
 };
 
 struct OptimizerDef {
@@ -71,11 +88,24 @@ struct OptimizerDef {
   /// Scalars that are the same for all parameters, built once a step (`step` is f32, from 1); null: none.
   std::vector<ir::ValueId> (*shared)(ops::Builder& builder, const Optimizer& settings, ir::ValueId step) = nullptr;
   Direction (*direction)(const DirectionInputs& inputs) = nullptr;
+  std::optional<MatrixMap> matrices = std::nullopt;
+  /// What this parameter is updated by, as reports have it; null: the title for all.
+  std::string_view (*method)(const blocks::Parameter& parameter) = nullptr;
 };
 
 std::span<const OptimizerDef> all_optimizers();
 /// E1003 for a name that no record has, with those there are.
 const OptimizerDef& optimizer_def(std::string_view name);
+
+std::string_view method_of(const OptimizerDef& optimizer, const blocks::Parameter& parameter);
+
+/// Whether the direction of this parameter is mapped matrix by matrix.
+bool maps_matrices(const OptimizerDef& optimizer, const blocks::Parameter& parameter);
+
+/// How such a direction is sharded while it is mapped, where the update sees the gradient as `update` says: matrices
+/// are whole, dimensions that count them stay split. For other parameters `update`.
+ir::Sharding matrix_sharding(const OptimizerDef& optimizer, const blocks::Parameter& parameter,
+                             const ir::Sharding& update);
 
 std::vector<std::string> optimizer_names();
 

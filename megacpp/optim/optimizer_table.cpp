@@ -40,6 +40,23 @@ const OptimizerDef& optimizer_def(std::string_view name) {
   return *at;
 }
 
+std::string_view method_of(const OptimizerDef& optimizer, const blocks::Parameter& parameter) {
+  return optimizer.method == nullptr ? optimizer.title : optimizer.method(parameter);
+}
+
+bool maps_matrices(const OptimizerDef& optimizer, const blocks::Parameter& parameter) {
+  return optimizer.matrices && parameter.trainable && optimizer.matrices->applies(parameter);
+}
+
+ir::Sharding matrix_sharding(const OptimizerDef& optimizer, const blocks::Parameter& parameter,
+                             const ir::Sharding& update) {
+  ir::Sharding sharding = update;
+  if (!maps_matrices(optimizer, parameter)) return sharding;
+  MEGACPP_CHECK(sharding.dims.size() >= 2) << parameter.name << " is no matrix";
+  for (size_t d = sharding.dims.size() - 2; d < sharding.dims.size(); ++d) sharding.dims[d].clear();
+  return sharding;
+}
+
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
   for (const OptimizerDef& optimizer : all_optimizers()) names.emplace_back(optimizer.name);

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/optim/parameter_groups.h"
 
 namespace megacpp::optim {
 namespace {
@@ -74,9 +75,22 @@ class UpdateBuilder {
     return state;
   }
 
-  ValueId resharded(ValueId x, const std::string& from, const std::string& to) {
+  // `cause` is what a collective for it reports; empty: the plan.
+  ValueId resharded(ValueId x, const std::string& from, const std::string& to, const std::string& cause = "") {
     if (from == to) return x;
-    return b_.one("reshard", {x}, {{"from", from}, {"to", to}});
+    ir::Attrs attrs = {{"from", from}, {"to", to}};
+    if (!cause.empty()) attrs.set("cause", cause);
+    return b_.one("reshard", {x}, std::move(attrs));
+  }
+
+  // Matrix by matrix, each of them whole: gathered as far as it is split. The result is cut to the parts of the weight
+  // that a chip stores, so that no weight need be gathered after it has moved.
+  ValueId mapped(const State& state, ValueId direction) {
+    const StateShardings& shardings = state.shardings;
+    const std::string cause = std::string(optimizer_.matrices->name) + " of " + state.parameter->name;
+    const ValueId whole = resharded(direction, shardings.update, shardings.matrices, cause);
+    const ValueId found = optimizer_.matrices->map({.builder = b_, .settings = settings_, .value = whole});
+    return b_.convert(resharded(found, shardings.matrices, shardings.weight, cause), DType::f32);
   }
 
   // Blocks add their squares to the sum one after the other, each in its own scope, as every block of its kind does.
@@ -141,12 +155,13 @@ class UpdateBuilder {
                                                   .sharding = state.shardings.update});
     MEGACPP_CHECK(found.state.size() == state.tensors.size())
         << optimizer_.name << " leaves " << found.state.size() << " of " << state.tensors.size() << " state tensors";
-    ValueId direction = found.value;
-    if (state.parameter->decayed && settings_.weight_decay > 0)
+    const bool is_mapped = maps_matrices(optimizer_, *state.parameter);
+    ValueId direction = is_mapped ? mapped(state, found.value) : found.value;
+    if (is_decayed(settings_, *state.parameter))
       direction = b_.add(direction, b_.scale(state.weight, settings_.weight_decay));
     const std::string& name = state.parameter->name;
     const ValueId weight = b_.sub(state.weight, b_.mul(direction, lr_));
-    replace(name, resharded(weight, state.shardings.update, state.shardings.weight));
+    replace(name, is_mapped ? weight : resharded(weight, state.shardings.update, state.shardings.weight));
     for (size_t i = 0; i < found.state.size(); ++i) replace(state.tensors[i].name, found.state[i]);
     replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
   }

@@ -30,6 +30,7 @@ struct StateShardings {
   std::string weight;
   std::string gradient;            // as micro-steps leave it
   std::string update;              // of the gradient that the optimizer sees
+  std::string matrices;            // of a direction while it is mapped matrix by matrix
   std::vector<std::string> state;  // of the optimizer's state, as state_of lists it
 };
 

@@ -362,7 +362,9 @@ class Partitioner {
   }
 
   std::string cause(ValueId value, const Sharding& from, const Sharding& to, const ir::Node& reader) const {
-    const std::string by = reader.op == "reshard" ? "annotation" : reader.op + " @" + reader.scope;
+    std::string by = reader.op + " @" + reader.scope;
+    if (reader.op == "reshard")
+      by = reader.attrs.has("cause") ? "annotation for " + reader.attrs.text("cause") : "annotation";
     return by + ": " + describe(value) + " [" + to_string(from, mesh_) + "] -> [" + to_string(to, mesh_) + "]";
   }
 

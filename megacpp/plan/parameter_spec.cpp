@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/optim/optimizer_def.h"
+#include "megacpp/optim/parameter_groups.h"
 #include "megacpp/plan/dim_names.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/spec_gates.h"
@@ -45,13 +46,19 @@ Axes kept_first(Axes axes, const Axes& kept) {
   return axes;
 }
 
+/// Whether products sum over the first dimension; rows of others are a channel's or head's own.
+bool is_multiplied(blocks::ParameterKind kind) {
+  using Kind = blocks::ParameterKind;
+  return kind == Kind::matrix || kind == Kind::embedding || kind == Kind::head;
+}
+
 std::string split_text(const Plan& plan, const Parameter& parameter) {
   const ir::Mesh& mesh = plan.parallel.mesh;
   std::string text;
   for (size_t d = 0; d < parameter.dims.size(); ++d) {
     const Axes& axes = plan.parallel.axes_of(parameter.dims[d], parameter.letter);
     if (axes.empty()) continue;
-    const bool is_matrix = parameter.dims.size() == 2 && !parameter.by_row;
+    const bool is_matrix = parameter.dims.size() == 2 && is_multiplied(parameter.kind);
     const char* how = !is_matrix ? "split" : d == 0 ? "row-parallel" : "column-parallel";
     text += fmt::format("{}{} over {}: {}", text.empty() ? "" : ", ", how, to_string(axes, mesh),
                         dim_name(parameter.dims[d]));
@@ -86,7 +93,9 @@ ParameterSpec spread_alike(const Sharding& sharding, std::string why) {
           .computed = sharding,
           .gradient = sharding,
           .optimizer = sharding,
+          .matrices = sharding,
           .state = {},
+          .group = {},
           .why = std::move(why)};
 }
 
@@ -115,7 +124,11 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   }
   if (plan.gradients_wait) spec.gradient.unreduced = copies;
   spec.why += zero_text(plan, copies);
-  spec.state = optim::state_of(optim::optimizer_def(plan.optimizer), parameter, spec.optimizer);
+  const optim::OptimizerDef& optimizer = optim::optimizer_def(plan.optimizer.name);
+  spec.state = optim::state_of(optimizer, parameter, spec.optimizer);
+  spec.matrices = optim::matrix_sharding(optimizer, parameter, spec.optimizer);
+  spec.group = optim::group_name(plan.optimizer, parameter);
+  if (spec.matrices != spec.optimizer) spec.why += fmt::format("; whole matrices for {}", optimizer.matrices->name);
   check_spec(plan, parameter, spec);
   return spec;
 }

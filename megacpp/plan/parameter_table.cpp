@@ -50,6 +50,7 @@ ParameterRow row_of(const Plan& plan, const Parameter& parameter, int64_t stage)
           .computed = to_string(spec.computed, mesh),
           .gradient = parameter.trainable ? to_string(spec.gradient, mesh) : "",
           .optimizer = state_text(spec, mesh),
+          .group = spec.group,
           .stored_bytes = local_bytes(parameter, spec.stored, mesh),
           .why = spec.why};
 }
@@ -57,7 +58,8 @@ ParameterRow row_of(const Plan& plan, const Parameter& parameter, int64_t stage)
 // Equal names with another shape or spec stay apart: blocks of one family may differ.
 bool folds(const ParameterRow& a, const ParameterRow& b) {
   return a.stage == b.stage && a.name == b.name && a.shape == b.shape && a.holders == b.holders &&
-         a.stored == b.stored && a.computed == b.computed && a.gradient == b.gradient && a.optimizer == b.optimizer;
+         a.stored == b.stored && a.computed == b.computed && a.gradient == b.gradient && a.optimizer == b.optimizer &&
+         a.group == b.group;
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct ParameterRow {
   int64_t holders = 1;                                // chips that store the same: all of it or the same part
   bool whole = false;                                 // each of them stores all of it
   std::string stored, computed, gradient, optimizer;  // specs
+  std::string group;                                  // of parameters that are updated alike: "AdamW, no decay"
   int64_t stored_bytes = 0;                           // per chip, of all `count` together
   std::string why;
 

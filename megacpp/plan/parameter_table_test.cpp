@@ -13,14 +13,14 @@ using blocks::Parameter;
 
 // Two blocks and what stands around them; hidden 64, 8 query heads, 4 KV heads of 8.
 const std::vector<Parameter> kParameters = {
-    {"embed.weight", {256, 64}, {Dim::vocab, Dim::whole}, {}},
-    {"block00.A.norm.weight", {64}, {Dim::whole}, {}},
+    {"embed.weight", {256, 64}, {Dim::vocab, Dim::whole}, {}, blocks::ParameterKind::embedding},
+    {"block00.A.norm.weight", {64}, {Dim::whole}, {}, blocks::ParameterKind::norm},
     {"block00.A.wq", {64, 64}, {Dim::whole, Dim::heads}, {}},
     {"block00.A.wk", {64, 32}, {Dim::whole, Dim::kv_heads}, {}},
-    {"block01.A.norm.weight", {64}, {Dim::whole}, {}},
+    {"block01.A.norm.weight", {64}, {Dim::whole}, {}, blocks::ParameterKind::norm},
     {"block01.A.wq", {64, 64}, {Dim::whole, Dim::heads}, {}},
     {"block01.A.wk", {64, 32}, {Dim::whole, Dim::kv_heads}, {}},
-    {"block02.E.expert_bias", {8}, {Dim::whole}, {}, false, false},
+    {"block02.E.expert_bias", {8}, {Dim::whole}, {}, blocks::ParameterKind::bias, false},
 };
 
 Plan plan_in(const recipe::Layout& layout) {
@@ -92,6 +92,23 @@ TEST(ParameterTableTest, StateIsWhatTheOptimizersRecordLists) {
     EXPECT_EQ(state_bytes(plan, kParameters).optimizer, elements * bytes / 4) << name;
     EXPECT_EQ(spec_of(plan, kParameters[2]).state.size() * 4, static_cast<size_t>(bytes)) << name;
     EXPECT_TRUE(spec_of(plan, kParameters[7]).state.empty()) << "nothing trains it";
+  }
+}
+
+TEST(ParameterTableTest, MuonKeepsOneNumberForMatricesAndTwoForTheRest) {
+  recipe::Recipe recipe = testing_support::hybrid_recipe();
+  recipe.layout = {.data_parallel = 4, .zero = 1};
+  recipe.optimizer.name = "muon";
+  const Plan plan = make_plan(recipe);
+  int64_t elements = 0;
+  for (const blocks::Parameter& parameter : kParameters)
+    if (parameter.trainable)
+      elements += ir::num_elements(parameter.shape) * (parameter.kind == blocks::ParameterKind::matrix ? 1 : 2);
+  EXPECT_EQ(state_bytes(plan, kParameters).optimizer, elements * 4 / 4);
+  for (const ParameterRow& row : parameter_table(plan, std::vector{kParameters})) {
+    const bool is_matrix = row.group == "Muon, decay 0.1";
+    EXPECT_EQ(is_matrix, row.name.ends_with(".wq") || row.name.ends_with(".wk")) << row.name;
+    EXPECT_EQ(row.why.ends_with("; whole matrices for Newton-Schulz"), is_matrix) << row.why;
   }
 }
 

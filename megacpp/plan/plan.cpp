@@ -53,7 +53,7 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   if (resolved.layout.bucket_bytes == 0)
     resolved.layout.bucket_bytes = published_bucket_bytes(parallel.mesh.size(plan.copies));
   plan.layout = resolved.layout;
-  plan.optimizer = resolved.optimizer.name;
+  plan.optimizer = resolved.optimizer;
   plan.chips = parallel.mesh.chips();
   plan.stages = plan.layout.pipeline_parallel;
   if (plan.stages > 1) plan.cuts = recipe::expand(resolved.model).cuts;

@@ -32,7 +32,7 @@ struct Plan {
   /// micro-step nothing is saved by waiting: gradients are reduced as the backward pass makes them, beside its work.
   bool gradients_wait = false;
   GatherUnit gathers = GatherUnit::parameter;
-  std::string optimizer = recipe::Optimizer{}.name;
+  recipe::Optimizer optimizer = {};
   /// Axes along which copies of a parameter see different tokens; ZeRO splits over them.
   ir::Axes copies = {};         // of a dense parameter
   ir::Axes expert_copies = {};  // of a parameter of experts
@@ -50,9 +50,11 @@ struct ParameterSpec {
   ir::Sharding computed;   // in products
   ir::Sharding gradient;   // added up over micro-steps; unreduced where the reduction waits for the update
   ir::Sharding optimizer;  // of the gradient that the update sees
+  ir::Sharding matrices;   // of its direction while an optimizer maps that matrix by matrix
   /// What the optimizer keeps for it; none where nothing trains it.
   std::vector<optim::StateTensor> state = {};
-  std::string why;  // "column-parallel over model: query heads; optimizer split over data (zero 1)"
+  std::string group;  // of parameters that are updated alike: "AdamW, decay 0.1"
+  std::string why;    // "column-parallel over model: query heads; optimizer split over data (zero 1)"
 };
 
 /// Keys that a refusal may tell the user to change: all, or those of the layout where the rest is given otherwise.

@@ -28,7 +28,7 @@ const Parameter kWo{"wo", {64, 64}, {Dim::heads, Dim::whole}, {}};
 const Parameter kWb{"w_b", {64, 256}, {Dim::whole, Dim::groups}, {}};
 const Parameter kRouter{"router", {64, 8}, {Dim::whole, Dim::whole}, {}};
 const Parameter kUp{"w_up", {8, 64, 96}, {Dim::experts, Dim::whole, Dim::expert_mlp}, {}};
-const Parameter kBias{"expert_bias", {8}, {Dim::whole}, {}, false, false};
+const Parameter kBias{"expert_bias", {8}, {Dim::whole}, {}, blocks::ParameterKind::bias, false};
 
 Plan plan_of(
     const Layout& layout, const std::function<void(Recipe&)>& change = [](Recipe&) {}) {
@@ -102,9 +102,9 @@ expert_bias 8 computed -
 
 TEST(PlanTest, OnlyMatricesAreSplitByRowsOrColumns) {
   const Plan plan = plan_of({.tensor_parallel = 2});
-  const Parameter conv{"conv", {64, 4}, {Dim::inner, Dim::whole}, {}};
+  const Parameter conv{"conv", {64, 4}, {Dim::inner, Dim::whole}, {}, blocks::ParameterKind::convolution};
   EXPECT_EQ(spec_of(plan, kWo).why, "row-parallel over model: query heads");
-  EXPECT_EQ(spec_of(plan, used_by_row(conv)).why, "split over model: heads of scans");
+  EXPECT_EQ(spec_of(plan, conv).why, "split over model: heads of scans");
   EXPECT_EQ(spec_of(plan, kUp).why, "split over model: inner width of experts");
 }
 

@@ -10,6 +10,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/recipe/global_batch.h"
 #include "megacpp/recipe/letters.h"
 #include "megacpp/recipe/other_inputs.h"
 #include "megacpp/recipe/recompute.h"
@@ -216,6 +217,7 @@ Recipe parse_named(std::string_view yaml, const std::string& file, std::span<con
   read_section(draft, root, "", file);
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
   draft.recipe.model.name = draft.recipe.name;
+  if (draft.recipe.train.global_batch != 0) resolve_global_batch(draft.recipe, draft.origins);
   validate(draft.recipe, draft.origins);
   draft.recipe.origins = std::move(draft.origins);
   return draft.recipe;
@@ -233,6 +235,7 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
   for (const auto& [path, origin] : draft.origins)
     if (const Key* key = find_key(path)) validate_key(*key, draft.recipe, draft.origins);
+  if (draft.recipe.train.global_batch != 0) resolve_global_batch(draft.recipe, draft.origins);
   recipe = std::move(draft.recipe);
 }
 

@@ -66,6 +66,7 @@ struct Train {
   int64_t batch = 0;     // sequences per micro-step, over all chips
   int64_t sequence = 0;  // tokens
   int64_t micro_steps = 1;
+  int64_t global_batch = 0;  // as given; read into micro_steps, and 0 from then on
   int64_t steps = 0;
   int64_t seed = 1234;
   std::string precision = "f32";  // f32 | bf16

@@ -10,6 +10,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/optim/optimizer_def.h"
+#include "megacpp/optim/schedule.h"
 #include "megacpp/recipe/backend_names.h"
 #include "megacpp/recipe/letters.h"
 #include "megacpp/schema/docs_of.h"
@@ -62,6 +63,9 @@ Range one_of_backends() {
 }
 
 Range one_of_optimizers() { return {.choices = optim::optimizer_names()}; }
+Range one_of_schedules() { return {.choices = optim::schedule_names()}; }
+
+std::string parameter_kinds() { return fmt::format("{}", fmt::join(blocks::kParameterKinds, ", ")); }
 
 std::vector<Key> make_keys() {
   std::vector<Key> list;

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/optim/optimizer_def.h"
+#include "megacpp/optim/parameter_groups.h"
+#include "megacpp/optim/schedule.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/letters.h"
@@ -197,24 +200,60 @@ void check_rungs(const Recipe& recipe, const Origins& origins) {
   }
 }
 
-// A hyper-parameter of another optimizer would change nothing.
-void check_optimizer(const Recipe& recipe, const Origins& origins) {
-  const auto reads = [](const optim::OptimizerDef& optimizer, std::string_view path) {
-    return std::ranges::find(optimizer.keys, path) != optimizer.keys.end();
-  };
-  const optim::OptimizerDef& chosen = optim::optimizer_def(recipe.optimizer.name);
+/// Refuses keys that records other than the chosen one read: they would change nothing. `choice` is the key that
+/// chooses.
+template <typename Record>
+void check_read(std::span<const Record> records, const Record& chosen, std::string_view choice,
+                const std::pair<const Recipe&, const Origins&>& given) {
+  const auto& [recipe, origins] = given;
   const Recipe defaults;
-  for (const optim::OptimizerDef& optimizer : optim::all_optimizers())
-    for (const std::string_view path : optimizer.keys) {
+  for (const Record& record : records)
+    for (const std::string_view path : record.keys) {
       const Key& key = *find_key(path);
       const std::string value = value_text(member_of(key, recipe));
       const std::string default_value = value_text(member_of(key, defaults));
-      MEGACPP_REQUIRE(reads(chosen, path) || value == default_value, E1003,
+      const bool is_read = std::ranges::find(chosen.keys, path) != chosen.keys.end();
+      MEGACPP_REQUIRE(is_read || value == default_value, E1003,
                       {.where = place(origins, path),
-                       .got = fmt::format("{}, with optimizer.name: {}, which does not read it", value, chosen.name),
+                       .got = fmt::format("{}, with {}: {}, which does not read it", value, choice, chosen.name),
                        .wanted = fmt::format("the default, {}", default_value),
-                       .next = fmt::format("remove {}, or set optimizer.name: {}", path, optimizer.name)});
+                       .next = fmt::format("remove {}, or set {}: {}", path, choice, record.name)});
     }
+}
+
+void check_decay_groups(const Optimizer& optimizer, const Origins& origins) {
+  constexpr std::string_view kPath = "optimizer.no_decay";
+  const std::vector<std::string> kinds(blocks::kParameterKinds.begin(), blocks::kParameterKinds.end());
+  std::set<std::string> seen;
+  for (const std::string& item : optimizer.no_decay) {
+    if (!optim::is_name_pattern(item) && std::ranges::find(kinds, item) == kinds.end()) {
+      const std::optional<std::string> meant = schema::nearest_choice(item, kinds);
+      refuse_item(kPath, item, fmt::format("one of {}, or a pattern of names with '.' or '*'", fmt::join(kinds, ", ")),
+                  meant ? "did you mean '" + *meant + "'?" : "take one of these", origins);
+    }
+    if (!seen.insert(item).second) refuse_item(kPath, item, "each item once", "remove one of the two", origins);
+  }
+}
+
+void check_wsd(const Recipe& recipe, const Origins& origins) {
+  const Optimizer& optimizer = recipe.optimizer;
+  if (optimizer.schedule != "wsd") return;
+  const int64_t steps = recipe.train.steps, decaying = optim::decay_steps(optimizer.wsd, steps);
+  MEGACPP_REQUIRE(
+      optimizer.warmup_steps + decaying <= steps, E1003,
+      {.where = place(origins, "optimizer.warmup_steps"),
+       .got = fmt::format("{} steps of warm-up and {} of decay in {}", optimizer.warmup_steps, decaying, steps),
+       .wanted = "no more than train.steps together",
+       .next = fmt::format("set optimizer.warmup_steps: {}, or lower optimizer.wsd.decay", steps - decaying)});
+}
+
+void check_optimizer(const Recipe& recipe, const Origins& origins) {
+  const Optimizer& optimizer = recipe.optimizer;
+  const std::pair<const Recipe&, const Origins&> given(recipe, origins);
+  check_read(optim::all_optimizers(), optim::optimizer_def(optimizer.name), "optimizer.name", given);
+  check_read(optim::all_schedules(), optim::schedule_def(optimizer.schedule), "optimizer.schedule", given);
+  check_decay_groups(optimizer, origins);
+  check_wsd(recipe, origins);
 }
 
 std::vector<BlockType> block_types_at(const Model& model, const Origins& origins) {

@@ -40,7 +40,7 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
   const int64_t width = config.as<GatedUnit>().width();
   return {{"w_in", {dims.hidden, width}, {Dim::whole, Dim::inner}, Init::normal(dims.init_std)},
           {"w_gate", {dims.hidden, width}, {Dim::whole, Dim::inner}, Init::normal(dims.init_std)},
-          {"scale", {width}, {Dim::inner}, Init::ones(), false},
+          {"scale", {width}, {Dim::inner}, Init::ones(), ParameterKind::norm},
           {"w_out", {width, dims.hidden}, {Dim::inner, Dim::whole}, Init::normal(dims.output_std)}};
 }
 

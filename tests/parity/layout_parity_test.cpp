@@ -53,6 +53,10 @@ const std::vector<std::string> kCommonLayouts = {
     "data_parallel=2 tensor_parallel=2 policy=megatron bucket_bytes=65536 train.micro_steps=1",
     // another optimizer
     "data_parallel=4 zero=1 optimizer.name=sgd",
+    "data_parallel=4 zero=1 optimizer.name=muon optimizer.eps=1e-6",
+    "data_parallel=2 tensor_parallel=2 zero=3 optimizer.name=muon optimizer.eps=1e-6 optimizer.muon.scale=original "
+    "optimizer.muon.nesterov=false train.micro_steps=1",
+    "pipeline_parallel=2 data_parallel=2 zero=2 optimizer.name=muon optimizer.eps=1e-6 model.tie_embeddings=true",
     "data_parallel=2 tensor_parallel=2 zero=3 optimizer.name=sgd train.micro_steps=1",
     "pipeline_parallel=2 data_parallel=2 zero=2 optimizer.name=sgd optimizer.momentum=0.5 model.tie_embeddings=true",
     // tensor

@@ -61,8 +61,8 @@ TEST_F(XlaStepTest, BetweenTwoLogsTheHostNeverWaits) {
   EXPECT_EQ(after_log[2] - after_log[1], 3) << "loss, cross-entropy and gradient norm";
 }
 
-TEST_F(XlaStepTest, LearningRateAndStepNeverCompileAgain) {
-  ContractRun run(on_plugin({"train.steps=6", "optimizer.warmup_steps=3"}), xla_);
+void expect_one_compile(const std::vector<std::string>& overrides, const runtime::Backend& xla) {
+  ContractRun run(on_plugin(overrides), xla);
   const auto compiles = [&] {
     int64_t count = 0;
     for (const auto& [cause, times] : run.executable().counters().compiles) count += times;
@@ -74,6 +74,12 @@ TEST_F(XlaStepTest, LearningRateAndStepNeverCompileAgain) {
   EXPECT_EQ(compiles(), 1);
   EXPECT_EQ(run.executable().counters().executions, 6);
   EXPECT_EQ(run.executable().counters().cache_hits, 0);
+}
+
+TEST_F(XlaStepTest, LearningRateAndStepNeverCompileAgain) {
+  expect_one_compile({"train.steps=6", "optimizer.warmup_steps=3"}, xla_);
+  expect_one_compile({"train.steps=6", "optimizer.warmup_steps=3", "optimizer.name=muon", "optimizer.schedule=wsd"},
+                     xla_);
 }
 
 TEST_F(XlaStepTest, LossesFollowTheCpuBackend) {

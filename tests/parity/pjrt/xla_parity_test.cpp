@@ -131,6 +131,7 @@ const std::vector<std::string> kXlaDenseLayouts = {
 };
 
 const std::vector<std::string> kHybridLayouts = {
+    "data_parallel=2 tensor_parallel=2 zero=2 optimizer.name=muon optimizer.eps=1e-6",
     "chips=1",
     "data_parallel=3",
     "data_parallel=2 zero=3 train.micro_steps=1 model.tie_embeddings=true",
@@ -146,9 +147,11 @@ constexpr std::string_view kEachFamilyInLoops = "model.pattern=AEMR model.depth=
 const std::vector<std::string> kLoopLayouts = {
     "chips=1",
     "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
+    "data_parallel=2 zero=1 optimizer.name=muon optimizer.eps=1e-6",
 };
 
 const std::vector<std::string> kXlaExpertLayouts = {
+    "data_parallel=2 expert_parallel=2 zero=3 optimizer.name=muon optimizer.eps=1e-6",
     "expert_parallel=4 model.feed_forward.capacity_factor=0 dispatcher=allgather",
     "expert_parallel=2 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
     "data_parallel=2 expert_parallel=2 zero=1",
