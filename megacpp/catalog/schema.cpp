@@ -99,7 +99,9 @@ UPDATE outcome SET report = replace(report, '"stage":', '"phase":');
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 
-constexpr size_t kVersionAt = 60, kApplicationAt = 68;  // of SQLite's file header, big-endian
+// Of SQLite's file header, big-endian.
+constexpr size_t kFormatAt = 44, kVersionAt = 60, kApplicationAt = 68;
+constexpr int64_t kFormats = 4;  // SQLite's formats of schemas; it calls others an error without a class of its own
 
 int64_t number_at(const std::array<unsigned char, Database::kHeaderSize>& header, size_t at) {
   uint32_t value = 0;
@@ -133,6 +135,8 @@ void check_header(const Database& database, const std::filesystem::path& path) {
   constexpr char kMagic[] = "SQLite format 3";
   if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) refuse(path, "a file that is no SQLite database");
   if (number_at(header, kApplicationAt) != kApplicationId) refuse(path, "a SQLite database of another program");
+  const int64_t format = number_at(header, kFormatAt);
+  if (format < 0 || format > kFormats) refuse(path, fmt::format("a damaged file: schema format {}", format));
   check_version(path, number_at(header, kVersionAt));
 }
 

@@ -137,6 +137,25 @@ TEST(SchemaTest, DamagedCatalogsAreRefusedUntouched) {
   }
 }
 
+TEST(SchemaTest, ADamagedByteOfTheHeaderIsHarmlessOrRefused) {
+  const TemporaryFolder folder;
+  const std::string whole = base::read_file(with_one_outcome(folder));
+  const fs::path file = folder / "damaged";
+  for (size_t at = 0; at < Database::kHeaderSize; ++at) {
+    for (const int value : {0x00, 0x05, 0x7F, 0xFF}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(value);
+      base::write_file_atomically(file, damaged);
+      try {
+        Catalog::open(file, kRead).entries();
+      } catch (const base::Error& error) {
+        EXPECT_TRUE(error.code() == base::Code::E1701 || error.code() == base::Code::E1702)
+            << "byte " << at << " as " << value << ": " << error.what();
+      }
+    }
+  }
+}
+
 TEST(SchemaTest, AnImpossibleVersionIsRefusedUntouched) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);

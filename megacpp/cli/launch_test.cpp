@@ -13,6 +13,7 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/train_start.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
@@ -274,7 +275,7 @@ TEST_F(LaunchTest, WithoutAKnownLimitNoneIsPrinted) {
     settings.insert(settings.end(), {"backend=xla", "xla.plugin=cuda", "model.depth=2"});
     launch::Launch launch(recipe::load(file, settings), {.none = true});
     launch.prepare();
-    const std::string text = start_text(launch, launch.estimate().compiled, {});
+    const std::string text = start_text(launch, launch.estimate().compiled, data::TextCorpus());
     const size_t at = text.find("plan       ");
     return text.substr(at, text.find('\n', at) - at);
   };

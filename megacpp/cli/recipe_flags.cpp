@@ -17,9 +17,10 @@ void declare_backend(CLI::App& app, std::vector<std::string>& overrides) {
       ->type_name("NAME");
 }
 
-std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app) {
+std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app, RecipeFile file) {
   auto flags = std::make_shared<RecipeFlags>();
-  app.add_option("recipe", flags->file, "recipe file (YAML)")->required()->type_name("FILE");
+  CLI::Option* const positional = app.add_option("recipe", flags->file, "recipe file (YAML)")->type_name("FILE");
+  if (file == RecipeFile::required) positional->required();
   declare_overrides(app, flags->overrides, "override a key, e.g. --set train.steps=20; may be repeated");
   declare_backend(app, flags->overrides);
   return flags;

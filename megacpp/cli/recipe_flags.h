@@ -2,6 +2,7 @@
 // The flags every command on a recipe shares: the file, --set overrides and --backend.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,9 @@ void declare_overrides(CLI::App& app, std::vector<std::string>& overrides, const
 /// `--backend NAME`, one more override; call after declare_overrides with the same list.
 void declare_backend(CLI::App& app, std::vector<std::string>& overrides);
 
+enum class RecipeFile : uint8_t { required, optional };
+
 /// Declared on `app`; shared with the command's body, which reads it after parsing.
-std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app);
+std::shared_ptr<RecipeFlags> declare_recipe_flags(CLI::App& app, RecipeFile file = RecipeFile::required);
 
 }  // namespace megacpp::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/train.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -11,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/catalog_flags.h"
@@ -25,9 +27,12 @@
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/train/load_state.h"
 #include "megacpp/train/trace.h"
 
 namespace megacpp::cli {
@@ -42,7 +47,39 @@ struct TrainFlags {
   std::vector<std::string> without;  // passes
   launch::CatalogChoice catalog;
   std::string trace;  // file; empty: none
+  std::string run_dir;
+  std::optional<std::string> resume;  // a run directory, a checkpoint or "latest"
 };
+
+/// What is trained, and from where on.
+struct Request {
+  recipe::Recipe recipe;
+  std::optional<launch::RunDirectory> directory;  // of a run that goes on; a new one is made once it is planned
+  std::optional<checkpoint::Reader> checkpoint;
+};
+
+Request resume_request(const TrainFlags& flags) {
+  MEGACPP_REQUIRE(flags.recipe->file.empty() && flags.run_dir.empty(), E1007,
+                  {.where = "--resume",
+                   .got = flags.recipe->file.empty() ? "--run-dir" : flags.recipe->file,
+                   .wanted = "the run directory alone: its recipe is stored there",
+                   .next = "leave it out; change keys with --set"});
+  const launch::ResumePoint point = launch::find_resume_point(*flags.resume);
+  launch::RunDirectory directory = launch::RunDirectory::open(point.run);
+  Request request{.recipe = recipe::load(directory.recipe_file(), flags.recipe->overrides),
+                  .directory = std::move(directory),
+                  .checkpoint = {}};
+  request.checkpoint.emplace(point.checkpoint);
+  train::require_same_model(request.checkpoint->manifest(), request.recipe);
+  return request;
+}
+
+Request new_request(const TrainFlags& flags) {
+  MEGACPP_REQUIRE(
+      !flags.recipe->file.empty(), E1007,
+      {.where = "train", .got = "no recipe", .wanted = "a recipe, or --resume", .next = "run: megacpp train --help"});
+  return {.recipe = flags.recipe->load(), .directory = {}, .checkpoint = {}};
+}
 
 // A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
 // What another process measures is left out.
@@ -51,7 +88,7 @@ class TrainProgress {
   TrainProgress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
 
   void operator()(const train::StepReport& report) {
-    const bool is_warm = report.step > 0;
+    const bool is_warm = report.steps > 1 || report.step > 0;
     const double left =
         report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
     print_err("step {:>5}/{}{}{}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
@@ -80,7 +117,7 @@ class TrainProgress {
 
 void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
   if (flags.profile) {
-    for (const auto& [op, seconds] : trained.run.op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
+    for (const auto& [op, seconds] : trained.run().op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
     print_err("{}", parts_text(trained));
   }
   if (flags.json)
@@ -135,8 +172,24 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
           .should_stop = [&] { return running.stop->has_come(); }};
 }
 
+// Before anything is loaded: a folder that cannot be written costs no time.
+void open_directory(Request& request, const TrainFlags& flags, const launch::Launch& launch) {
+  if (!request.directory) request.directory.emplace(launch::RunDirectory::create(flags.run_dir, launch.recipe().name));
+  print_err("run        {}{}\n", request.directory->path().string(),
+            request.checkpoint ? fmt::format(", goes on after step {} of {}",
+                                             request.checkpoint->manifest().position.step, launch.recipe().train.steps)
+                               : "");
+}
+
+// What runs, at the rung where it runs; a run that cannot go on leaves the files of its directory as they are.
+void write_what_runs(const launch::RunDirectory& directory, const launch::Launch& launch) {
+  directory.write_recipe(recipe::print(launch.recipe()));
+  directory.write_plan(base::to_text(run_plan_json(launch), 2));
+}
+
 int run_train(const TrainFlags& flags) {
-  const recipe::Recipe recipe = flags.recipe->load();
+  Request request = flags.resume ? resume_request(flags) : new_request(flags);
+  const recipe::Recipe& recipe = request.recipe;
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   runtime::require_supported(recipe);
   if (!flags.trace.empty()) base::require_writable(flags.trace);
@@ -145,15 +198,21 @@ int run_train(const TrainFlags& flags) {
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line);
   launch.prepare();
+  open_directory(request, flags, launch);
   Running running;
-  const launch::Trained trained = launch::run_training(launch, *source, options_for(flags, *source, launch, running));
+  launch::TrainingOptions options = options_for(flags, *source, launch, running);
+  options.directory = &*request.directory;
+  options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
+  options.before_steps = [&] { write_what_runs(*request.directory, launch); };
+  const launch::Trained trained = launch::run_training(launch, *source, options);
   const launch::StartedRun& started = trained.started;
-  print_summary(flags, {launch, *started.compiled, trained.reports, *started.run, trained.late_programs});
+  print_summary(flags, {launch, trained, *request.directory});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace,
                                 train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));
   if (!trained.was_stopped) return 0;
-  print_err("stopped after {} steps\n", train::steps_in(trained.reports));
+  print_err("stopped after {} steps; go on with: megacpp train --resume {}\n",
+            std::max(trained.first_step, train::steps_in(trained.reports)), request.directory->path().string());
   return base::kInterruptedStatus;
 }
 
@@ -162,10 +221,22 @@ int run_train(const TrainFlags& flags) {
 Command train_command() {
   return {.name = "train",
           .summary = "train a recipe on this machine",
-          .example = "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20",
+          .example =
+              "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20\n"
+              "  megacpp train --resume latest --set train.steps=40",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<TrainFlags>();
-            flags->recipe = declare_recipe_flags(app);
+            flags->recipe = declare_recipe_flags(app, RecipeFile::optional);
+            app.add_option("--run-dir", flags->run_dir,
+                           "folder of this run: recipe, plan, log, checkpoints; without: NAME-TIME in runs, or in the "
+                           "folder that MEGACPP_RUNS names")
+                ->type_name("DIR");
+            app.add_option_function<std::string>(
+                   "--resume", [flags](const std::string& given) { flags->resume = given; },
+                   "go on with a run from its newest checkpoint: its folder, one of its checkpoints, or latest")
+                ->type_name("DIR")
+                ->default_str("latest")
+                ->expected(0, 1);
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op and the parts of a step at the end");

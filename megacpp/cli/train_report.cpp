@@ -10,13 +10,16 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/process_memory.h"
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/plan/print.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/pace.h"
+#include "megacpp/train/state_saver.h"
 
 namespace megacpp::cli {
 namespace {
@@ -41,8 +44,8 @@ Json number_or_null(const std::optional<double>& value) { return value ? Json(*v
 // The parts of a step as the executable measured them. What it counts as `other` ends with the step on its chips; here
 // the clock of the run counts, which also has the host's own work between steps.
 std::optional<runtime::StepParts> measured_parts(const TrainedRun& trained) {
-  std::optional<runtime::StepParts> parts = trained.run.step_parts();
-  const std::optional<double> step = train::pace_of(trained.reports).step_seconds();
+  std::optional<runtime::StepParts> parts = trained.run().step_parts();
+  const std::optional<double> step = train::pace_of(trained.reports()).step_seconds();
   if (!parts || !step) return std::nullopt;
   const double explained = parts->seconds() - parts->other;
   parts->other = std::max(0.0, *step - explained);
@@ -58,9 +61,9 @@ fit::Regime regime_of(const TrainedRun& trained) {
                              .exposed = parts->links,
                              .bubble = parts->bubble,
                              .other = parts->other};
-  return fit::regime_of(measured, {.fallbacks = trained.compiled.fallbacks.size(),
-                                   .late_compiles = static_cast<size_t>(trained.late_programs.compiles),
-                                   .late_cache_hits = static_cast<size_t>(trained.late_programs.cache_hits),
+  return fit::regime_of(measured, {.fallbacks = trained.compiled().fallbacks.size(),
+                                   .late_compiles = static_cast<size_t>(trained.trained.late_programs.compiles),
+                                   .late_cache_hits = static_cast<size_t>(trained.trained.late_programs.cache_hits),
                                    .was_shrunk = trained.launch.rung() > 0});
 }
 
@@ -120,7 +123,10 @@ std::string parts_text(const TrainedRun& trained) {
 }
 
 std::string train_text(const TrainedRun& trained) {
-  const auto& [launch, compiled, reports, run, late_programs] = trained;
+  const launch::Launch& launch = trained.launch;
+  const compile::Compiled& compiled = trained.compiled();
+  const std::vector<train::StepReport>& reports = trained.reports();
+  const runtime::Executable& run = trained.run();
   if (reports.empty()) return "";
   const launch::ChipReport worst = launch::worst_first(run).front();
   const train::Pace pace = train::pace_of(reports);
@@ -142,7 +148,10 @@ std::string train_text(const TrainedRun& trained) {
 }
 
 Json train_json(const TrainedRun& trained) {
-  const auto& [launch, compiled, reports, run, late_programs] = trained;
+  const launch::Launch& launch = trained.launch;
+  const compile::Compiled& compiled = trained.compiled();
+  const std::vector<train::StepReport>& reports = trained.reports();
+  const runtime::Executable& run = trained.run();
   const recipe::Recipe& recipe = launch.recipe();
   const std::vector<launch::ChipReport> chips = launch::worst_first(run);
   const launch::ChipReport& worst = chips.front();
@@ -172,8 +181,8 @@ Json train_json(const TrainedRun& trained) {
                   {"verify_seconds", compiled.verify_seconds()},
                   {"backend_compile_seconds", run.counters().compile_seconds},
                   {"counters", counters_json(run.counters())},
-                  {"late_compiles", late_programs.compiles},
-                  {"late_cache_hits", late_programs.cache_hits},
+                  {"late_compiles", trained.trained.late_programs.compiles},
+                  {"late_cache_hits", trained.trained.late_programs.cache_hits},
                   {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
                   {"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
                   {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
@@ -190,9 +199,43 @@ Json train_json(const TrainedRun& trained) {
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
+  summary["run_directory"] = trained.directory.path().string();
+  summary["first_step"] = trained.trained.first_step;
+  summary["checkpoints"] = {{"saves", trained.trained.saves},
+                            {"snapshot_bytes", train::snapshot_bytes(compiled)},
+                            {"blocked_seconds", trained.trained.blocked_seconds},
+                            {"loaded_bytes", trained.trained.loaded_bytes},
+                            {"read_bytes", trained.trained.read_bytes}};
   summary["recipe"] = recipe::print(recipe);
   if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));
   return summary;
+}
+
+Json run_plan_json(const launch::Launch& launch) {
+  const fit::Estimate& estimate = launch.estimate();
+  Json groups = Json::array();
+  for (const fit::ChipGroup& group : estimate.fit.groups) {
+    const memory::MemoryPlan& plan = estimate.compiled.stages[group.stage].memory;
+    groups.push_back({{"chip", group.chip},
+                      {"chips", group.chips},
+                      {"place", group.place},
+                      {"planned_bytes", group.planned},
+                      {"needed_bytes", group.needed()},
+                      {"limit_bytes", bytes_or_null(group.limit)},
+                      {"state_bytes", group.state},
+                      {"memory", memory_items_json(plan)},
+                      {"largest", largest_json(plan)}});
+  }
+  return {{"name", estimate.recipe.name},
+          {"hardware", estimate.fit.hardware},
+          {"mesh", ir::to_string(estimate.plan.parallel.mesh)},
+          {"layout", plan::layout_line(estimate.plan)},
+          {"rung", static_cast<int64_t>(launch.rung())},
+          {"changes", fit::to_text(launch.changes())},
+          {"fits", estimate.fit.fits()},
+          {"groups", groups},
+          {"host", {{"checkpoint_snapshot_bytes", train::snapshot_bytes(estimate.compiled)}}},
+          {"predicted_step_seconds", number_or_null(estimate.time.seconds())}};
 }
 
 }  // namespace megacpp::cli

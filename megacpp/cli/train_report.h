@@ -8,6 +8,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/launch/launch.h"
+#include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/runtime/executable.h"
 #include "megacpp/train/train.h"
@@ -16,10 +17,12 @@ namespace megacpp::cli {
 
 struct TrainedRun {
   const launch::Launch& launch;
-  const compile::Compiled& compiled;  // what ran
-  const std::vector<train::StepReport>& reports;
-  const runtime::Executable& run;
-  launch::ProgramCounts late_programs;
+  const launch::Trained& trained;
+  const launch::RunDirectory& directory;
+
+  const compile::Compiled& compiled() const { return *trained.started.compiled; }  // what ran
+  const std::vector<train::StepReport>& reports() const { return trained.reports; }
+  const runtime::Executable& run() const { return *trained.started.run; }
 };
 
 /// Where the time of a step went: parts that sum to it, what none explains as "other". Empty where it was not measured.
@@ -28,5 +31,8 @@ std::string parts_text(const TrainedRun& trained);
 /// Empty where no step was made.
 std::string train_text(const TrainedRun& trained);
 Json train_json(const TrainedRun& trained);
+
+/// What a run directory keeps of the plan it runs by.
+Json run_plan_json(const launch::Launch& launch);
 
 }  // namespace megacpp::cli

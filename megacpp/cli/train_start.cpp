@@ -10,6 +10,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/train/state_saver.h"
 
 namespace megacpp::cli {
 namespace {
@@ -64,6 +65,15 @@ std::string schedule_line(const recipe::Recipe& recipe) {
                      recipe.optimizer.lr, recipe.optimizer.schedule);
 }
 
+std::string checkpoint_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
+  const recipe::Checkpoint& checkpoint = recipe.checkpoint;
+  return fmt::format(
+      "checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory beside the plan\n",
+      checkpoint.every > 0 ? fmt::format("every {} steps and ", checkpoint.every) : "",
+      checkpoint.keep > 0 ? std::to_string(checkpoint.keep) : "and all others",
+      human_bytes(train::snapshot_bytes(compiled)));
+}
+
 }  // namespace
 
 std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled,
@@ -72,7 +82,7 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
   return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
          fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch.estimate()) +
          recompute_line(launch.estimate()) + backend_lines(recipe, compiled) +
-         fmt::format("data       {}\n", source.describe()) + schedule_line(recipe);
+         fmt::format("data       {}\n", source.describe()) + schedule_line(recipe) + checkpoint_line(recipe, compiled);
 }
 
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled) {

@@ -73,6 +73,8 @@ class Attempt {
     options_.directory->begin_log(trained_.first_step);
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
+    header.position.step = trained_.first_step;
+    header.position.samples_consumed = samples_before();
     saver_.emplace(*trained_.started.compiled, *trained_.started.run,
                    train::SaveOptions{
                        .store = options_.directory->checkpoints(),
@@ -83,6 +85,11 @@ class Attempt {
                        .log = [this](const std::string& text) { launch_.log({.topic = "checkpoint", .text = text}); }});
   }
 
+  /// What the run had consumed before its first step; another batch since then does not move it.
+  int64_t samples_before() const {
+    return options_.checkpoint == nullptr ? 0 : options_.checkpoint->manifest().position.samples_consumed;
+  }
+
   void end_saving() {
     saver_->finish();
     trained_.saves = saver_->saves();
@@ -90,12 +97,10 @@ class Attempt {
   }
 
   void train_steps(const data::TokenSource& source) {
-    data::BatchOptions sequences = train::batch_options(launch_.recipe());
-    if (options_.checkpoint != nullptr) {
-      sequences.first_step = trained_.first_step;
-      sequences.start = {.samples_consumed = options_.checkpoint->manifest().position.samples_consumed};
-    }
-    const data::Batches batches(source, sequences);
+    data::BatchOptions draws = train::batch_options(launch_.recipe());
+    draws.start.samples_consumed = samples_before();
+    draws.first_step = trained_.first_step;
+    const data::Batches batches(source, draws);
     train::Options options{.check_nans = options_.check_nans,
                            .after_log =
                                [this](const train::StepReport& report) {

@@ -105,7 +105,7 @@ TEST(ParameterTableTest, MuonKeepsOneNumberForMatricesAndTwoForTheRest) {
     if (parameter.trainable)
       elements += ir::num_elements(parameter.shape) * (parameter.kind == blocks::ParameterKind::matrix ? 1 : 2);
   EXPECT_EQ(state_bytes(plan, kParameters).optimizer, elements * 4 / 4);
-  for (const ParameterRow& row : parameter_table(plan, std::vector{kParameters})) {
+  for (const ParameterRow& row : parameter_table(plan, std::vector<std::vector<blocks::Parameter>>{kParameters})) {
     const bool is_matrix = row.group == "Muon, decay 0.1";
     EXPECT_EQ(is_matrix, row.name.ends_with(".wq") || row.name.ends_with(".wk")) << row.name;
     EXPECT_EQ(row.why.ends_with("; whole matrices for Newton-Schulz"), is_matrix) << row.why;

@@ -164,7 +164,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
        "remove optimizer.min_lr_ratio, or set optimizer.schedule: cosine"},
       {"warm-up into the decay", Code::E1003,
        [](Recipe& r) { r.optimizer.schedule = "wsd", r.train.steps = 10, r.optimizer.warmup_steps = 9; },
-       "set optimizer.warmup_steps: 8"},
+       "set optimizer.warmup_steps: 8, or lower optimizer.wsd.decay"},
       {"kind of parameter", Code::E1003, [](Recipe& r) { r.optimizer.no_decay = {"nrom"}; }, "did you mean 'norm'?"},
       {"kind of parameter twice", Code::E1003,
        [](Recipe& r) {
@@ -198,10 +198,10 @@ TEST(ValidateTest, SectionsOfAbsentFamiliesAreNotLookedAt) {
 TEST(ValidateTest, OriginsNameLinesAndMissingKeys) {
   Recipe recipe = small();
   recipe.model.config<blocks::Attention>().kv_heads = 3;
-  EXPECT_EQ(validate_error(recipe, {{"model.attention.kv_heads", "r.yaml:9"}}).problem().where,
+  EXPECT_EQ(validate_error(recipe, {{{"model.attention.kv_heads", "r.yaml:9"}}}).problem().where,
             "r.yaml:9 model.attention.kv_heads");
   recipe.model.config<blocks::Attention>().kv_heads = 0;
-  const base::Error missing = validate_error(recipe, {{"name", "r.yaml:1"}});
+  const base::Error missing = validate_error(recipe, {{{"name", "r.yaml:1"}}});
   EXPECT_EQ(missing.problem().where, "model.attention.kv_heads");
   EXPECT_EQ(missing.problem().got, "nothing: the key is not given");
   EXPECT_EQ(missing.problem().next, meaning_of(*find_key("model.attention.kv_heads"))) << "no value is near to none";

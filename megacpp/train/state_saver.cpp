@@ -114,8 +114,8 @@ void StateSaver::copy_state() {
 
 void StateSaver::write(int64_t step) {
   checkpoint::Manifest header = options_.header;
+  header.position.samples_consumed += (step - header.position.step) * options_.samples_per_step;
   header.position.step = step;
-  header.position.samples_consumed = step * options_.samples_per_step;
   error_ = nullptr;
   try {
     const checkpoint::Manifest saved = checkpoint::write_checkpoint(options_.store, std::move(header), pieces_);

@@ -38,7 +38,7 @@ int64_t snapshot_bytes(const compile::Compiled& compiled);
 
 struct SaveOptions {
   checkpoint::Store store;
-  checkpoint::Manifest header;  // of every checkpoint, but for its position
+  checkpoint::Manifest header;  // of every checkpoint; its position is where the run began
   int64_t samples_per_step = 0;
   int64_t keep = 0;        // as recipe::Checkpoint
   int64_t keep_every = 0;  //

@@ -36,7 +36,7 @@ class Trainer {
         options_(options),
         in_time_(static_cast<size_t>(recipe_.train.batch * recipe_.train.sequence)),
         ahead_([this](int64_t step, int64_t micro, data::MicroBatch& batch) { draw(step, micro, batch); },
-               {.first_step = batches_.options().first_step,
+               {.first_step = training.first_step,
                 .end_step = recipe_.train.steps,
                 .micro_steps = recipe_.train.micro_steps,
                 .like = read_by_the_run()}) {

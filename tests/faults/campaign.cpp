@@ -29,8 +29,8 @@ struct Case {
 
 std::string shell_line(const Case& one, std::string words) {
   for (size_t at = words.find("@/"); at != std::string::npos; at = words.find("@/")) words.replace(at, 1, one.folder);
-  return "export MEGACPP_CATALOG=" + one.folder + "/catalog.sqlite; " + one.injection.before + " " MEGACPP_PROGRAM " " +
-         words + " " + one.injection.after;
+  return "export MEGACPP_CATALOG=" + one.folder + "/catalog.sqlite MEGACPP_RUNS=" + one.folder + "/runs; " +
+         one.injection.before + " " MEGACPP_PROGRAM " " + words + " " + one.injection.after;
 }
 
 // A process whose libraries could not be loaded never was megacpp.

@@ -27,10 +27,12 @@ struct ChildCommand {
   std::function<void(pid_t)> once_started = [](pid_t) {};
 };
 
-/// Runs the command to its end; the catalog is one of this process, unless the test has named another.
+/// Runs the command to its end; the catalog is one of this process, unless the test has named another, and so is the
+/// folder of runs.
 inline Ending run_child(const ChildCommand& command) {
-  static const TemporaryFolder catalog;
-  ::setenv("MEGACPP_CATALOG", (catalog / "catalog.sqlite").c_str(), 0);
+  static const TemporaryFolder own;
+  ::setenv("MEGACPP_CATALOG", (own / "catalog.sqlite").c_str(), 0);
+  ::setenv("MEGACPP_RUNS", (own / "runs").c_str(), 0);
   const TemporaryFolder folder;
   const std::string out = command.out.empty() ? (folder / "out").string() : command.out;
   const std::string err = command.err.empty() ? (folder / "err").string() : command.err;

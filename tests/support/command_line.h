@@ -35,10 +35,12 @@ inline void expect_contract(const std::vector<std::string>& words, const Ending&
     ADD_FAILURE() << line << "\nbreaks the error contract: " << breach << "\n" << ending.err;
 }
 
-/// The command finds a catalog of this process, unless the test has named another: never the user's own.
+/// The command finds a catalog of this process, unless the test has named another: never the user's own. Runs are left
+/// in a folder of this process too.
 inline CommandResult run_command(const std::vector<std::string>& words) {
   static const TemporaryFolder folder;
   ::setenv("MEGACPP_CATALOG", (folder / "catalog.sqlite").c_str(), 0);
+  ::setenv("MEGACPP_RUNS", (folder / "runs").c_str(), 0);
   std::vector<const char*> argv = {"megacpp"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   testing::internal::CaptureStdout();

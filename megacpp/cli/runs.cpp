@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/json.h"
+#include "megacpp/checkpoint/reader.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/recipe/parse.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct RunsFlags {
+  std::string folder;
+  bool json = false;
+};
+
+/// The last whole line of a run's log; null without one.
+Json last_metrics(const std::filesystem::path& run) {
+  std::error_code ignored;
+  const std::filesystem::path file = run / "log.jsonl";
+  if (!std::filesystem::exists(file, ignored)) return {};
+  std::string text = base::read_file(file);
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
+  const size_t begin = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  return text.empty() ? Json() : base::parse_json(text.substr(begin), base::Code::E1204, file.string());
+}
+
+Json run_json(const std::filesystem::path& run) {
+  const recipe::Recipe recipe = recipe::load(run / "recipe.yaml");
+  const checkpoint::Store store(run / "checkpoints");
+  const std::optional<std::filesystem::path> latest = store.latest();
+  return {{"run", run.string()},
+          {"name", recipe.name},
+          {"steps", recipe.train.steps},
+          {"checkpoints", store.steps()},
+          {"latest", latest ? Json(latest->filename().string()) : Json()},
+          {"running", launch::is_in_use(run)},
+          {"last", last_metrics(run)}};
+}
+
+std::string loss_text(const Json& last) {
+  const Json* const loss = base::find_member(last, "loss");
+  const std::optional<double> value = loss != nullptr ? base::as_number(*loss) : std::nullopt;
+  return value ? fmt::format("{:.4f}", *value) : "";
+}
+
+std::string done_text(const Json& run) {
+  const Json* const step = base::find_member(run.at("last"), "step");
+  const int64_t done = step != nullptr ? base::as_integer(*step).value_or(-1) + 1 : 0;
+  return fmt::format("{}/{}", done, run.at("steps").get<int64_t>());
+}
+
+int list_runs(const RunsFlags& flags) {
+  const std::filesystem::path folder =
+      flags.folder.empty() ? launch::runs_folder() : std::filesystem::path(flags.folder);
+  Json runs = Json::array();
+  for (const std::filesystem::path& run : launch::runs_in(folder)) runs.push_back(run_json(run));
+  if (flags.json) {
+    print_json({{"folder", folder.string()}, {"runs", runs}});
+    return 0;
+  }
+  if (runs.empty()) print_err("no runs in {}\n", folder.string());
+  for (const Json& run : runs)
+    print_out("{:<50} {:>13} steps  loss {:>8}  {}{}\n", run.at("run").get<std::string>(), done_text(run),
+              loss_text(run.at("last")),
+              run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
+              run.at("running").get<bool>() ? ", running" : "");
+  return 0;
+}
+
+int show_run(const RunsFlags& flags) {
+  const std::filesystem::path run =
+      flags.folder == "latest" ? launch::runs_folder() / "latest" : std::filesystem::path(flags.folder);
+  MEGACPP_REQUIRE(
+      launch::is_run(run), E1206,
+      {.where = run.string(), .got = "no recipe.yaml", .wanted = "a run directory", .next = "see: megacpp runs list"});
+  Json json = run_json(run);
+  json["recipe"] = base::read_file(run / "recipe.yaml");
+  if (flags.json) {
+    print_json(json);
+    return 0;
+  }
+  print_out("run          {}{}\nsteps        {}\nloss         {}\nlatest       {}\ncheckpoints ", run.string(),
+            json.at("running").get<bool>() ? " (running)" : "", done_text(json), loss_text(json.at("last")),
+            json.at("latest").is_null() ? "none" : json.at("latest").get<std::string>());
+  for (const Json& step : json.at("checkpoints")) print_out(" {}", step.get<int64_t>());
+  print_out("\n\n{}", json.at("recipe").get<std::string>());
+  return 0;
+}
+
+Word list_word() {
+  return {.name = "list",
+          .summary = "runs with their steps, loss and newest checkpoint",
+          .examples = "megacpp runs list",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<RunsFlags>();
+            app.add_option("folder", flags->folder, "where runs are; without: runs, or what MEGACPP_RUNS names")
+                ->type_name("DIR");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return list_runs(*flags); };
+          }};
+}
+
+Word show_word() {
+  return {.name = "show",
+          .summary = "one run: where it is, its checkpoints, its recipe",
+          .examples = "megacpp runs show latest",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<RunsFlags>();
+            app.add_option("run", flags->folder, "a run directory, or latest")->required()->type_name("DIR");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return show_run(*flags); };
+          }};
+}
+
+}  // namespace
+
+Command runs_command() {
+  return {.name = "runs",
+          .summary = "what training runs left in their directories",
+          .example = "megacpp runs list",
+          .declare = [](CLI::App& app) {
+            return declare_words(app, {list_word(), show_word()});
+          }};
+}
+
+}  // namespace megacpp::cli
