@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     seconds = std::min(seconds, processor_seconds() - begin);
   }
   const uint64_t hash = XXH64(ids.data(), ids.size() * sizeof(int32_t), 0);
-  fmt::print("{{\"bytes\": {}, \"tokens\": {}, \"seconds\": {:.4f}, \"hash\": \"{:016x}\"}}\n", bytes, ids.size(), seconds,
-             hash);
+  fmt::print("{{\"bytes\": {}, \"tokens\": {}, \"seconds\": {:.4f}, \"hash\": \"{:016x}\"}}\n", bytes, ids.size(),
+             seconds, hash);
   return 0;
 }
