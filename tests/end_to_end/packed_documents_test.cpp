@@ -28,8 +28,8 @@ recipe::Model masked_model(const std::string& pattern) {
 /// Loss and gradients of one sequence of `length` tokens, whose batch `fill` writes.
 template <typename Fill>
 Tensors gradients_of(const recipe::Model& model, int64_t length, const Fill& fill) {
-  const compile::Compiled compiled = compile::compile_gradients(
-      {.forward = model::build_forward(model, {.sequences = 1, .length = length})}, runtime::cpu::cpu_target(1));
+  compile::GradientRequest request{.forward = model::build_forward(model, {.sequences = 1, .length = length})};
+  const compile::Compiled compiled = compile::compile_gradients(std::move(request), runtime::cpu::cpu_target(1));
   const ir::Graph& graph = compiled.stages[0].find(compile::ProgramKind::gradients).graph;
   Tensors inputs = model_inputs(graph, compiled.parameters, model.vocab);
   fill(inputs);
