@@ -162,7 +162,7 @@ void IndexedWriter::finish() {
   {
     const std::string text = base::read_file(lengths_.path());
     std::vector<int32_t> lengths(text.size() / sizeof(int32_t));
-    std::memcpy(lengths.data(), text.data(), lengths.size() * sizeof(int32_t));
+    if (!lengths.empty()) std::memcpy(lengths.data(), text.data(), lengths.size() * sizeof(int32_t));
     index = index_bytes(type_.type, lengths);
   }
   // An index of what was there before must not stand beside the new tokens, however briefly.
