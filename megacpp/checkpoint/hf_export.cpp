@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -13,19 +12,10 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/checkpoint/tokenizer_files.h"
 
 namespace megacpp::checkpoint {
 namespace {
-
-constexpr std::array kCarriedFiles = {"tokenizer.json",
-                                      "tokenizer.model",
-                                      "tokenizer_config.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "added_tokens.json",
-                                      "special_tokens_map.json",
-                                      "chat_template.jinja",
-                                      "generation_config.json"};
 
 /// A folder beside its place, that takes the place when it is complete and is removed when it never is.
 class FolderBeside {
@@ -119,14 +109,6 @@ void write_tensors(const std::filesystem::path& folder, const std::vector<Encode
   base::write_file_atomically(folder / summary.files.back(), base::to_text(index, 2) + "\n");
 }
 
-void carry_files(const std::filesystem::path& from, const std::filesystem::path& to, HfExportSummary& summary) {
-  for (const char* file : kCarriedFiles) {
-    if (!std::filesystem::exists(from / file)) continue;
-    base::write_file_atomically(to / file, base::read_file(from / file));
-    summary.files.emplace_back(file);
-  }
-}
-
 }  // namespace
 
 HfExportSummary export_hf_folder(const std::filesystem::path& folder, const recipe::Model& model, const TensorMap& ours,
@@ -144,7 +126,9 @@ HfExportSummary export_hf_folder(const std::filesystem::path& folder, const reci
   base::write_file_atomically(beside.path() / "config.json", exported.config);
   summary.files.emplace_back("config.json");
   write_tensors(beside.path(), tensors, options.shard_bytes, summary);
-  if (!options.carried.empty()) carry_files(options.carried, beside.path(), summary);
+  if (!options.carried.empty())
+    for (std::string& file : copy_tokenizer_files(options.carried, beside.path()))
+      summary.files.push_back(std::move(file));
   beside.take_place();
   return summary;
 }

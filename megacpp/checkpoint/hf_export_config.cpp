@@ -13,39 +13,29 @@
 #include "megacpp/base/json.h"
 #include "megacpp/blocks/attention.h"
 #include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
 #include "megacpp/checkpoint/hf_classes.h"
 #include "megacpp/recipe/block_types.h"
+#include "megacpp/recipe/given_model.h"
 #include "megacpp/recipe/pattern.h"
 
 namespace megacpp::checkpoint {
 namespace {
 
-/// With defaults for what the logits of one document do not depend on.
-blocks::Config only_forward(blocks::Config config) {
-  if (auto* a = config.get_if<blocks::Attention>()) {
-    a->document_mask = false;
-    if (!a->rope) a->rope_theta = blocks::Attention{}.rope_theta;
-  }
-  if (auto* m = config.get_if<blocks::Mamba>()) {
-    m->dt_min = blocks::Mamba{}.dt_min;
-    m->dt_max = blocks::Mamba{}.dt_max;
-    m->dt_floor = blocks::Mamba{}.dt_floor;
-    m->document_mask = false;
-  }
-  if (auto* e = config.get_if<blocks::FeedForward>()) {
-    e->balance_loss = e->z_loss = 0;
-    e->balance_over = blocks::FeedForward{}.balance_over;
-    if (e->experts == 0) *e = {.activation = e->activation, .intermediate = e->intermediate};
-  }
+/// With defaults for what other settings make meaningless.
+blocks::Config without_unread(blocks::Config config) {
+  if (auto* a = config.get_if<blocks::Attention>(); a != nullptr && !a->rope)
+    a->rope_theta = blocks::Attention{}.rope_theta;
+  if (auto* e = config.get_if<blocks::FeedForward>(); e != nullptr && e->experts == 0)
+    *e = {.activation = e->activation, .intermediate = e->intermediate};
   return config;
 }
 
 /// "model.attention.window 8, not 0"
 std::optional<std::string> difference(const blocks::BlockDef& family, const blocks::Config& ours,
                                       const blocks::Config& theirs) {
-  const blocks::Config left = only_forward(ours), right = only_forward(theirs);
+  const blocks::Config left = without_unread(ours), right = without_unread(theirs);
   for (const blocks::ConfigKey& key : family.keys) {
+    if (!recipe::logits_depend_on(fmt::format("model.{}.{}", family.name, key.path))) continue;
     const std::string a = schema::value_text(schema::member_of(key, left));
     const std::string b = schema::value_text(schema::member_of(key, right));
     if (a != b) return fmt::format("model.{}.{} {}, not {}", family.name, key.path, a, b);

@@ -76,6 +76,7 @@ ModelSource from_checkpoint(const RunCheckpoint& found, const SourceFlags& flags
     tensor = {parameter.shape, std::vector<float>(bytes.size() / sizeof(float))};
     std::memcpy(tensor.data.data(), bytes.data(), bytes.size());
   }
+  source.folder = found.recipe.parent_path();
   return source;
 }
 

@@ -15,6 +15,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/stop_signals.h"
+#include "megacpp/checkpoint/tokenizer_files.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -22,6 +23,7 @@
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/train_from.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
@@ -49,6 +51,7 @@ struct TrainFlags {
   std::string trace;  // file; empty: none
   std::string run_dir;
   std::optional<std::string> resume;  // a run directory, a checkpoint or "latest"
+  std::string from;                   // a Hugging Face folder, or as `resume`; empty: weights are drawn
 };
 
 /// What is trained, and from where on.
@@ -56,19 +59,23 @@ struct Request {
   recipe::Recipe recipe;
   std::optional<launch::RunDirectory> directory;  // of a run that goes on; a new one is made once it is planned
   std::optional<checkpoint::Reader> checkpoint;
+  std::optional<WeightSource> from;  // of a new run
 };
 
 Request resume_request(const TrainFlags& flags) {
-  MEGACPP_REQUIRE(flags.recipe->file.empty() && flags.run_dir.empty(), E1007,
+  MEGACPP_REQUIRE(flags.recipe->file.empty() && flags.run_dir.empty() && flags.from.empty(), E1007,
                   {.where = "--resume",
-                   .got = flags.recipe->file.empty() ? "--run-dir" : flags.recipe->file,
-                   .wanted = "the run directory alone: its recipe is stored there",
+                   .got = !flags.recipe->file.empty() ? flags.recipe->file
+                          : flags.from.empty()        ? "--run-dir"
+                                                      : "--from",
+                   .wanted = "the run directory alone: its recipe and its weights are stored there",
                    .next = "leave it out; change keys with --set"});
   const launch::ResumePoint point = launch::find_resume_point(*flags.resume);
   launch::RunDirectory directory = launch::RunDirectory::open(point.run);
   Request request{.recipe = recipe::load(directory.recipe_file(), flags.recipe->overrides),
                   .directory = std::move(directory),
-                  .checkpoint = {}};
+                  .checkpoint = {},
+                  .from = {}};
   request.checkpoint.emplace(point.checkpoint);
   train::require_same_model(request.checkpoint->manifest(), request.recipe);
   return request;
@@ -78,7 +85,10 @@ Request new_request(const TrainFlags& flags) {
   MEGACPP_REQUIRE(
       !flags.recipe->file.empty(), E1007,
       {.where = "train", .got = "no recipe", .wanted = "a recipe, or --resume", .next = "run: megacpp train --help"});
-  return {.recipe = flags.recipe->load(), .directory = {}, .checkpoint = {}};
+  if (flags.from.empty()) return {.recipe = flags.recipe->load(), .directory = {}, .checkpoint = {}, .from = {}};
+  WeightSource from = open_weight_source(flags.from);
+  recipe::Recipe recipe = recipe::load_around(from.model, flags.recipe->file, flags.recipe->overrides);
+  return {.recipe = std::move(recipe), .directory = {}, .checkpoint = {}, .from = std::move(from)};
 }
 
 // A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
@@ -175,14 +185,18 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
 // Before anything is loaded: a folder that cannot be written costs no time.
 void open_directory(Request& request, const TrainFlags& flags, const launch::Launch& launch) {
   if (!request.directory) request.directory.emplace(launch::RunDirectory::create(flags.run_dir, launch.recipe().name));
-  print_err("run        {}{}\n", request.directory->path().string(),
-            request.checkpoint ? fmt::format(", goes on after step {} of {}",
-                                             request.checkpoint->manifest().position.step, launch.recipe().train.steps)
-                               : "");
+  std::string start;
+  if (request.checkpoint)
+    start = fmt::format(", goes on after step {} of {}", request.checkpoint->manifest().position.step,
+                        launch.recipe().train.steps);
+  if (request.from) start = ", starts with the weights of " + flags.from;
+  print_err("run        {}{}\n", request.directory->path().string(), start);
 }
 
 // What runs, at the rung where it runs; a run that cannot go on leaves the files of its directory as they are.
-void write_what_runs(const launch::RunDirectory& directory, const launch::Launch& launch) {
+void write_what_runs(const Request& request, const launch::Launch& launch) {
+  const launch::RunDirectory& directory = *request.directory;
+  if (request.from) checkpoint::copy_tokenizer_files(request.from->folder, directory.path());
   directory.write_recipe(recipe::print(launch.recipe()));
   directory.write_plan(base::to_text(run_plan_json(launch), 2));
 }
@@ -203,7 +217,8 @@ int run_train(const TrainFlags& flags) {
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
-  options.before_steps = [&] { write_what_runs(*request.directory, launch); };
+  if (request.from) options.start.fill_state = request.from->load;
+  options.before_steps = [&] { write_what_runs(request, launch); };
   const launch::Trained trained = launch::run_training(launch, *source, options);
   const launch::StartedRun& started = trained.started;
   print_summary(flags, {launch, trained, *request.directory});
@@ -223,7 +238,8 @@ Command train_command() {
           .summary = "train a recipe on this machine",
           .example =
               "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20\n"
-              "  megacpp train --resume latest --set train.steps=40",
+              "  megacpp train --resume latest --set train.steps=40\n"
+              "  megacpp train adapt.yaml --from path/to/model",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<TrainFlags>();
             flags->recipe = declare_recipe_flags(app, RecipeFile::optional);
@@ -237,6 +253,10 @@ Command train_command() {
                 ->type_name("DIR")
                 ->default_str("latest")
                 ->expected(0, 1);
+            app.add_option("--from", flags->from,
+                           "start with the weights of a Hugging Face folder, a run, one of its checkpoints, or latest; "
+                           "the model is theirs, everything else the recipe's")
+                ->type_name("DIR");
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
             app.add_flag("--profile", flags->profile, "print seconds per op and the parts of a step at the end");

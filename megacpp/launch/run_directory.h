@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of one run, and all that a run leaves: recipe.yaml (resolved), plan.json, log.jsonl (every metric of every
-// logged step, a line each) and checkpoints/. One process at a time owns it: it is locked from create() or open() until
-// the object or the process ends, however that ends.
+// logged step, a line each), checkpoints/, and tokenizer files of the model it started with. One process at a time owns
+// it: it is locked from create() or open() until the object or the process ends, however that ends.
 #pragma once
 
 #include <cstdint>

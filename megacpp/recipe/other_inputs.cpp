@@ -8,8 +8,9 @@ namespace {
 
 constexpr const char* kWantedRecipe = "a recipe: YAML with model, train and other keys (megacpp keys)";
 constexpr const char* kWriteRecipe =
-    "write a recipe of the model's shape, starting from one in recipes/; no command reads Hugging Face models, but "
-    "megacpp parity takes a golden file made with one";
+    "to train the model: megacpp train RECIPE --from FOLDER, with a recipe that says how; generate, eval and export "
+    "take "
+    "the folder as it is";
 
 bool has_key(const std::string& text, const std::string& key) {
   const std::string quoted = "\"" + key + "\"";

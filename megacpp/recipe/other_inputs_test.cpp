@@ -24,7 +24,7 @@ TEST(OtherInputsTest, AHuggingFaceModelIsNamedWithTheCommandToTake) {
   const base::Problem of_file = problem_of(Code::E1004, [&] { load(config); });
   for (const base::Problem& problem : {of_folder, of_file}) {
     EXPECT_TRUE(has(problem.got, "Hugging Face")) << problem.got;
-    EXPECT_TRUE(has(problem.next, "megacpp parity")) << problem.next;
+    EXPECT_TRUE(has(problem.next, "--from")) << problem.next;
   }
 }
 

@@ -204,29 +204,47 @@ void apply_override(Draft& draft, const std::string& assignment) {
   assign(draft, *key, key->kind == Kind::list ? load_yaml(value, where) : YAML::Node(value), "--set");
 }
 
-Recipe parse_named(std::string_view yaml, const std::string& file, std::span<const std::string> overrides,
-                   const std::string& default_name) {
-  const YAML::Node root = load_yaml(yaml, file);
+/// A text and where it came from.
+struct Text {
+  std::string_view yaml;
+  std::string file;
+  std::string default_name;           // of a recipe that gives none
+  const GivenModel* given = nullptr;  // nullptr: the text says what the model is
+};
+
+Recipe parse_text(const Text& text, std::span<const std::string> overrides) {
+  const std::string& file = text.file;
+  const YAML::Node root = load_yaml(text.yaml, file);
   MEGACPP_REQUIRE(root.IsMap(), E1004,
                   {.where = file,
                    .got = root.IsNull() ? "an empty text" : "no mapping",
                    .wanted = "key: value lines",
                    .next = "start from one of the shipped recipes"});
   Draft draft;
-  draft.recipe.name = default_name;
+  draft.recipe.name = text.default_name;
+  if (text.given != nullptr) draft.recipe.model = text.given->model;
   read_section(draft, root, "", file);
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
   draft.recipe.model.name = draft.recipe.name;
+  if (text.given != nullptr) require_given_model(draft.recipe, draft.origins, *text.given);
   if (draft.recipe.train.global_batch != 0) resolve_global_batch(draft.recipe, draft.origins);
   validate(draft.recipe, draft.origins);
   draft.recipe.origins = std::move(draft.origins);
   return draft.recipe;
 }
 
+Recipe load_file(const std::filesystem::path& path, const GivenModel* given, std::span<const std::string> overrides) {
+  refuse_model_folder(path);
+  const std::string yaml = base::read_file(path);
+  refuse_model_file(path, yaml);
+  return parse_text({.yaml = yaml, .file = path.string(), .default_name = path.stem().string(), .given = given},
+                    overrides);
+}
+
 }  // namespace
 
 Recipe parse(std::string_view yaml, const std::string& file, std::span<const std::string> overrides) {
-  return parse_named(yaml, file, overrides, "unnamed");
+  return parse_text({.yaml = yaml, .file = file, .default_name = "unnamed"}, overrides);
 }
 
 void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
@@ -240,10 +258,11 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
 }
 
 Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  refuse_model_folder(path);
-  const std::string text = base::read_file(path);
-  refuse_model_file(path, text);
-  return parse_named(text, path.string(), overrides, path.stem().string());
+  return load_file(path, nullptr, overrides);
+}
+
+Recipe load_around(const GivenModel& given, const std::filesystem::path& path, std::span<const std::string> overrides) {
+  return load_file(path, &given, overrides);
 }
 
 }  // namespace megacpp::recipe

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "megacpp/recipe/given_model.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::recipe {
@@ -21,5 +22,10 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides);
 
 /// parse() of a file's content; E3001 when it cannot be read. A recipe without a name is called after its file.
 Recipe load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+
+/// The same where the model comes from elsewhere: keys of the model that the text leaves out are those of `given`, and
+/// E1205 as require_given_model() for those that differ.
+Recipe load_around(const GivenModel& given, const std::filesystem::path& path,
+                   std::span<const std::string> overrides = {});
 
 }  // namespace megacpp::recipe

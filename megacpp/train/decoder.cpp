@@ -9,7 +9,7 @@
 #include "megacpp/model/model.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/train/run_state.h"
+#include "megacpp/train/load_state.h"
 
 namespace megacpp::train {
 namespace {
@@ -28,19 +28,6 @@ recipe::Recipe recipe_for(const recipe::Model& model, const DecoderOptions& opti
   return recipe;
 }
 
-void write_weights(RunState& state, const std::vector<blocks::Parameter>& parameters,
-                   const checkpoint::TensorMap& weights) {
-  for (const blocks::Parameter& parameter : parameters) {
-    const auto weight = weights.find(parameter.name);
-    MEGACPP_REQUIRE(weight != weights.end(), E1203,
-                    {.where = "tensor " + parameter.name,
-                     .got = "nothing",
-                     .wanted = ir::to_string(parameter.shape),
-                     .next = "check that the weights belong to this model"});
-    state.write<float>(parameter.name, weight->second.data);
-  }
-}
-
 }  // namespace
 
 Decoder::Decoder(const recipe::Model& model, const checkpoint::TensorMap& weights, const DecoderOptions& options)
@@ -55,8 +42,7 @@ Decoder::Decoder(const recipe::Model& model, const checkpoint::TensorMap& weight
   runtime::LoadOptions loading = runtime::load_options(recipe, 1);
   loading.fetches = {kLogits};
   run_ = runtime::load_on(backend, recipe, compiled_, loading);
-  RunState state(compiled_, *run_);
-  write_weights(state, compiled_.parameters, weights);
+  load_weights(weights, compiled_, *run_);
   for (const compile::StateTensor& tensor : compiled_.stages[0].state)
     if (tensor.staged_as.starts_with(model::kSlotsPrefix))
       slots_.push_back({tensor.staged_as, std::vector<int32_t>(static_cast<size_t>(tensor.whole.dim(0)))});

@@ -14,6 +14,7 @@
 #include "megacpp/model/model.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/train/load_state.h"
 #include "megacpp/train/run_state.h"
 
 namespace megacpp::train {
@@ -61,7 +62,7 @@ class Evaluator {
     loading.fetches = {kLoss};
     run_ = runtime::load_for(recipe, compiled_, loading);
     state_ = std::make_unique<RunState>(compiled_, *run_);
-    write_weights(weights);
+    load_weights(weights, compiled_, *run_);
     if (state_->stages("batch.positions")) stage("batch.positions", positions());
   }
 
@@ -85,18 +86,6 @@ class Evaluator {
   }
 
  private:
-  void write_weights(const checkpoint::TensorMap& weights) {
-    for (const blocks::Parameter& parameter : compiled_.parameters) {
-      const auto weight = weights.find(parameter.name);
-      MEGACPP_REQUIRE(weight != weights.end(), E1203,
-                      {.where = "tensor " + parameter.name,
-                       .got = "nothing",
-                       .wanted = ir::to_string(parameter.shape),
-                       .next = "check that the weights belong to this model"});
-      state_->write<float>(parameter.name, weight->second.data);
-    }
-  }
-
   std::vector<int32_t> positions() const {
     std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
     std::iota(positions.begin(), positions.end(), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/load_state.h"
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/compile/state_table.h"
+#include "megacpp/train/run_state.h"
 #include "megacpp/train/state_saver.h"
 
 namespace megacpp::train {
@@ -53,25 +55,39 @@ class TensorParts {
   std::map<checkpoint::Box, std::vector<int64_t>> chips_;
 };
 
-std::map<std::string, ir::TensorType> kept_tensors(const compile::Compiled& compiled) {
-  std::map<std::string, ir::TensorType> kept;
+enum class Loaded : uint8_t { all, weights };
+
+bool is_loaded(Loaded what, bool is_weight) { return what == Loaded::all || is_weight; }
+
+std::map<std::string, ir::TensorType> loaded_tensors(const compile::Compiled& compiled, Loaded what) {
+  std::map<std::string, ir::TensorType> tensors;
   for (const compile::StagePrograms& stage : compiled.stages)
     for (const compile::StateTensor& tensor : stage.state)
-      if (tensor.kept) kept.emplace(tensor.name, tensor.whole);
-  return kept;
+      if (tensor.kept && is_loaded(what, tensor.role != ir::Role::optimizer))
+        tensors.emplace(tensor.name, tensor.whole);
+  return tensors;
 }
 
-void require_same_tensors(const checkpoint::Reader& reader, const std::map<std::string, ir::TensorType>& kept) {
+void require_same_tensors(const checkpoint::Reader& reader, const std::map<std::string, ir::TensorType>& wanted,
+                          Loaded what) {
   const std::string where = reader.folder().string();
   const auto& saved = reader.manifest().tensors;
-  for (const auto& [name, type] : kept) {
+  for (const auto& [name, type] : wanted) {
     const auto at = saved.find(name);
     if (at == saved.end()) refuse_model(where, "no tensor '" + name + "'", "all tensors of the recipe's model");
     if (at->second.whole.shape != type.shape || ir::is_float(at->second.whole.dtype) != ir::is_float(type.dtype))
       refuse_model(where, "'" + name + "' as " + ir::to_string(at->second.whole), ir::to_string(type));
   }
   for (const auto& [name, tensor] : saved)
-    if (!kept.contains(name)) refuse_model(where, "tensor '" + name + "'", "tensors of the recipe's model alone");
+    if (is_loaded(what, tensor.is_weight) && !wanted.contains(name))
+      refuse_model(where, "tensor '" + name + "'", "tensors of the recipe's model alone");
+}
+
+void load_tensors(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run,
+                  Loaded what) {
+  const std::map<std::string, ir::TensorType> wanted = loaded_tensors(compiled, what);
+  require_same_tensors(reader, wanted, what);
+  for (const auto& [name, type] : wanted) TensorParts(name, compiled, run).load(reader);
 }
 
 }  // namespace
@@ -93,9 +109,24 @@ void require_same_model(const checkpoint::Manifest& manifest, const recipe::Reci
 }
 
 void load_state(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run) {
-  const std::map<std::string, ir::TensorType> kept = kept_tensors(compiled);
-  require_same_tensors(reader, kept);
-  for (const auto& [name, type] : kept) TensorParts(name, compiled, run).load(reader);
+  load_tensors(reader, compiled, run, Loaded::all);
+}
+
+void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run) {
+  load_tensors(reader, compiled, run, Loaded::weights);
+}
+
+void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run) {
+  RunState state(compiled, run);
+  for (const blocks::Parameter& parameter : compiled.parameters) {
+    const auto weight = weights.find(parameter.name);
+    MEGACPP_REQUIRE(weight != weights.end(), E1203,
+                    {.where = "tensor " + parameter.name,
+                     .got = "nothing",
+                     .wanted = ir::to_string(parameter.shape),
+                     .next = "check that the weights belong to this model"});
+    state.write<float>(parameter.name, weight->second.data);
+  }
 }
 
 }  // namespace megacpp::train

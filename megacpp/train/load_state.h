@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a checkpoint onto the chips of a run, whatever the layout it was saved from. Pieces go to chips by what
-// their rectangles share: one tensor at a time is in memory, as the local chips hold it, and no byte of a file is read
-// more than twice, once for its checksum and once to be copied.
+// The state of a checkpoint, or its weights alone, onto the chips of a run, whatever the layout it was saved from.
+// Pieces go to chips by what their rectangles share: one tensor at a time is in memory, as the local chips hold it, and
+// no byte of a file is read more than twice, once for its checksum and once to be copied.
 #pragma once
 
+#include "megacpp/checkpoint/name_map.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/recipe.h"
@@ -17,5 +18,11 @@ void require_same_model(const checkpoint::Manifest& manifest, const recipe::Reci
 /// Every kept tensor of the local chips. E1205 where the run has other tensors than the checkpoint, E1204 where a file
 /// is damaged.
 void load_state(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run);
+
+/// The weights of the local chips alone: a run that starts with them has the optimizer state of any new run. Errors as
+/// load_state().
+void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run);
+/// The same of whole tensors in memory. E1203 for one that is missing or of another size.
+void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run);
 
 }  // namespace megacpp::train

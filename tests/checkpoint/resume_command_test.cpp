@@ -23,16 +23,16 @@
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text.h"
 
 namespace megacpp {
 namespace {
 
 using base::Json;
 using testing_support::CommandResult;
+using testing_support::has;
 using testing_support::run_command;
 using testing_support::TemporaryFolder;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<std::string> tiny_train(const std::filesystem::path& run, std::vector<std::string> settings,
                                     const std::vector<std::string>& more = {}) {
