@@ -161,16 +161,12 @@ ir::Attrs attributes(const Attention& a) {
           {"sparse_global", a.sparse_global}};
 }
 
-// Keys or values of the tokens before with this token's in its slot: [batch, slots, kv_heads, head_dim]
+// Keys or values of the tokens before and of these, each in its slot: [batch, slots, kv_heads, head_dim]
 ValueId remember(const BuildContext& context, const std::string& port, ValueId own) {
   ops::Builder& b = context.builder;
   const ValueId before = context.decoding->state.at(port);
-  const ir::Shape shape = b.shape(before);
-  const ValueId slots = context.decoding->slots(shape[1]);
-  const ValueId position = b.broadcast(b.reshape(*context.positions, {}), b.shape(slots), {});
-  const ValueId is_own = b.broadcast(b.compare(slots, position, "eq"), shape, {1});
-  const ValueId everywhere = b.broadcast(b.reshape(own, {shape[0], shape[2], shape[3]}), shape, {0, 2, 3});
-  const ValueId after = b.select(is_own, everywhere, before);
+  const ValueId slots = context.decoding->slots(b.shape(before)[1]);
+  const ValueId after = b.one("cache_update", {before, own, slots, *context.positions});
   context.decoding->next[port] = after;
   return after;
 }
