@@ -79,10 +79,11 @@ Traits traits(const Config& config) {
   return traits;
 }
 
-// Keys and values of all tokens that a later one can see. Block-sparse masks see the first blocks at any distance.
+// Keys and values of all tokens that those of a step can see, the last of them and the first. Block-sparse masks see
+// the first blocks at any distance.
 std::vector<StatePort> state(const Dims& dims, const Config& config) {
   const Attention& a = config.as<Attention>();
-  const int64_t seen = a.window > 0 ? std::min(a.window, dims.sequence) : dims.sequence;
+  const int64_t seen = a.window > 0 ? std::min(a.window + dims.step_tokens - 1, dims.sequence) : dims.sequence;
   const ir::TensorType cache{dims.compute, {dims.batch, seen, a.kv_heads, a.head_dim}};
   const std::vector<Dim> by_heads = {Dim::batch, Dim::whole, Dim::kv_heads, Dim::whole};
   return {{"keys", cache, by_heads}, {"values", cache, by_heads}};

@@ -33,6 +33,7 @@ struct Dims {
   double init_std = 0.02;    // of projections into a block
   double output_std = 0.02;  // of projections back to the residual stream, smaller in deep models
   ir::DType compute = ir::DType::f32;
+  int64_t step_tokens = 1;  // of each sequence that a step of decoding reads at most
 };
 
 /// What one block with experts says about its routing; the model turns it into losses and metrics.
@@ -45,11 +46,12 @@ struct RouterStats {
   ValueId logits;           // f32[batch, sequence, experts]
 };
 
-/// One token of each sequence at a time: what the tokens before it left for a block, and what the block leaves.
+/// The next tokens of each sequence, one or a few: what the tokens before them left for a block, and what the block
+/// leaves.
 struct Decoding {
   std::map<std::string, ValueId> state;  // by the name of a StatePort
-  std::map<std::string, ValueId> next;   // the same after this token; filled while the graph is built
-  /// i32[size]: the position of the token that each slot of a cache of this size holds, this token included; what is
+  std::map<std::string, ValueId> next;   // the same after these tokens; filled while the graph is built
+  /// i32[size]: the position of the token that each slot of a cache of this size holds, these tokens included; what is
   /// not yet filled is later than all.
   std::function<ValueId(int64_t size)> slots;
 };
@@ -67,7 +69,7 @@ struct BuildContext {
   std::optional<ValueId> positions = {};           // i32[sequence], where tokens are not stored in time order
   std::optional<ValueId> document_positions = {};  // i32[batch, sequence]: places of tokens in their documents
   std::vector<RouterStats>* routers = nullptr;
-  Decoding* decoding = nullptr;  // dims.sequence is 1 and `positions` is given then; nullptr: whole sequences
+  Decoding* decoding = nullptr;  // of the dims.sequence tokens at `positions`; nullptr: whole sequences
 
   /// A parameter in the compute dtype, or as stored.
   ValueId weight(const std::string& name) const { return builder.convert(master(name), dims.compute); }
@@ -111,7 +113,7 @@ struct BlockDef {
   /// Parameters of one block, with short names; the block's own norm is the model's.
   std::function<std::vector<Parameter>(const Dims&, const Config&)> parameters;
   /// x[batch, sequence, hidden] (normed, compute dtype) -> the same shape, to be added to the residual. With
-  /// BuildContext::decoding the same mixer for one token after those that its state remembers.
+  /// BuildContext::decoding the same mixer for the tokens after those that its state remembers.
   std::function<ValueId(const BuildContext&, ValueId x)> build;
   SharedValues shared = {};
   /// What decoding keeps of a block for dims.batch sequences of up to dims.sequence tokens; none: nothing.

@@ -170,10 +170,10 @@ TEST_P(BlockTableTest, StatePortsFollowTheSettings) {
 }
 
 TEST(BlocksTest, DecodingKeepsWhatTheReferencesKeep) {
-  const auto shapes = [](char letter, const Config& config) {
+  const auto shapes = [](char letter, const Config& config, int64_t step_tokens = 1) {
     std::map<std::string, ir::Shape> shapes;
-    for (const StatePort& port : block_def(letter).state({.batch = 2, .sequence = 100}, config))
-      shapes[port.name] = port.type.shape;
+    const Dims dims{.batch = 2, .sequence = 100, .step_tokens = step_tokens};
+    for (const StatePort& port : block_def(letter).state(dims, config)) shapes[port.name] = port.type.shape;
     return shapes;
   };
   using Shapes = std::map<std::string, ir::Shape>;
@@ -181,6 +181,7 @@ TEST(BlocksTest, DecodingKeepsWhatTheReferencesKeep) {
   EXPECT_EQ(shapes('A', configs.at('A')), (Shapes{{"keys", {2, 100, 2, 4}}, {"values", {2, 100, 2, 4}}}));
   const Config local = Config::of(Attention{.heads = 4, .kv_heads = 2, .head_dim = 4, .window = 16});
   EXPECT_EQ(shapes('A', local).at("keys"), (ir::Shape{2, 16, 2, 4})) << "a window needs no more than itself";
+  EXPECT_EQ(shapes('A', local, 8).at("keys"), (ir::Shape{2, 23, 2, 4})) << "of the first token of a step";
   EXPECT_EQ(shapes('M', configs.at('M')),
             (Shapes{{"conv.x", {2, 3, 16}}, {"conv.B", {2, 3, 8}}, {"conv.C", {2, 3, 8}}, {"ssm", {2, 4, 4, 4}}}));
   EXPECT_EQ(shapes('R', configs.at('R')), (Shapes{{"conv", {2, 3, 8}}, {"rg_lru", {2, 8}}}));

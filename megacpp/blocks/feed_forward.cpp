@@ -215,8 +215,9 @@ struct Limits {
 Limits limits_of(const BuildContext& context) {
   const FeedForward& f = context.config.as<FeedForward>();
   const int64_t length = tokens_of(context).length;
-  // Rows for all would be mostly empty: only experts that go to other chips get it.
-  if (f.is_dropless())
+  // Rows for all would be mostly empty: only experts that go to other chips get it. A decoder drops nothing: the tokens
+  // of a step are no sequence.
+  if (f.is_dropless() || context.decoding != nullptr)
     return {.capacity = 0, .rows_per_expert = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
   const int64_t capacity = f.capacity(context.dims.sequence);
   // Experts that choose take no more than that by themselves.

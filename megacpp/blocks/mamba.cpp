@@ -170,6 +170,7 @@ ValueId scale_heads(ops::Builder& b, ValueId v, ValueId factor) {
 ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_decay) {
   ops::Builder& b = context.builder;
   const Mamba& m = context.config.as<Mamba>();
+  const ir::Shape runs = b.shape(scan.x);
   // A position's own decay comes before what it adds, so only the later ones count. Summed from the end: a difference
   // of sums from the start would cancel.
   const int64_t length = b.type(log_decay).dim(2);
@@ -177,32 +178,35 @@ ValueId ended_states(const BuildContext& context, const Scan& scan, ValueId log_
   const ValueId to_end = since_document(context, b.exp(b.cumsum(later, 2, true)));
   const ValueId x = b.convert(scan.x, ir::DType::f32);
   const ValueId added = scale_heads(b, x, b.mul(scan.dt, to_end));
-  const ValueId by_group = b.reshape(added, chunked_shape(context, {m.groups, m.heads / m.groups, m.head_dim}));
+  const ValueId by_group = b.reshape(added, {runs[0], runs[1], runs[2], m.groups, m.heads / m.groups, m.head_dim});
   const ValueId states =
       b.dot(by_group, b.convert(scan.B, ir::DType::f32),
             {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 3}});
-  const ir::Shape& runs = b.shape(scan.x);
   return b.reshape(states, {runs[0], runs[1], m.heads, m.head_dim, m.state});
+}
+
+// What the scan reads from the states [b, K, h, p, n] that reach each run, had they not decayed: f32[b, K, l, h, p]
+ValueId read_states(const BuildContext& context, const Scan& scan, ValueId states) {
+  ops::Builder& b = context.builder;
+  const Mamba& m = context.config.as<Mamba>();
+  const ir::Shape runs = b.shape(scan.x);
+  const ValueId reached = b.reshape(states, {runs[0], runs[1], m.groups, m.heads / m.groups, m.head_dim, m.state});
+  const ValueId read = b.dot(  // [b, K, g, l, h / g, p]
+      b.convert(scan.C, ir::DType::f32), reached,
+      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
+  return b.reshape(b.transpose(read, {0, 1, 3, 2, 4, 5}), {runs[0], runs[1], runs[2], m.heads, m.head_dim});
 }
 
 // What the scan reads from the states that reach each run from those before it, in f32: [b, K, l, h, p]
 ValueId carried(const BuildContext& context, const Scan& scan) {
   ops::Builder& b = context.builder;
-  const Mamba& m = context.config.as<Mamba>();
   ops::Scope scope(b, "carry");
   const ValueId log_decay = b.mul(scan.dt, b.broadcast(scan.A, b.shape(scan.dt), {3}));
   const ValueId from_start = until_document(context, b.exp(b.cumsum(log_decay, 2)));
   const ValueId ended = ended_states(context, scan, log_decay);
   const ValueId whole = at_end(context, from_start);
   const ValueId by_head = carry_in_time(context, whole, ended, {Dim::inner, Dim::whole, Dim::whole});
-  const ir::Shape runs = b.shape(by_head);
-  const ValueId reached = b.reshape(by_head, {runs[0], runs[1], m.groups, m.heads / m.groups, m.head_dim, m.state});
-  const ValueId read = b.dot(  // [b, K, g, l, h / g, p]
-      b.convert(scan.C, ir::DType::f32), reached,
-      {.lhs_contract = {4}, .rhs_contract = {5}, .lhs_batch = {0, 1, 3}, .rhs_batch = {0, 1, 2}});
-  const ValueId ordered =
-      b.reshape(b.transpose(read, {0, 1, 3, 2, 4, 5}), chunked_shape(context, {m.heads, m.head_dim}));
-  return scale_heads(b, ordered, from_start);
+  return scale_heads(b, read_states(context, scan, by_head), from_start);
 }
 
 // v [b, 1, g, n] for every head: f32[b, h, n]
@@ -234,6 +238,34 @@ ValueId scan_token(const BuildContext& context, const Scan& scan) {
   return b.convert(b.reshape(y, {shape[0], 1, shape[1], shape[2]}), context.dims.compute);
 }
 
+// The scan of several tokens as one run that begins with the state: [b, l, h, p]
+ValueId scan_tokens(const BuildContext& context, const Scan& tokens) {
+  ops::Builder& b = context.builder;
+  const auto as_run = [&b](ValueId v) {
+    ir::Shape shape = b.shape(v);
+    shape.insert(shape.begin() + 1, 1);
+    return b.reshape(v, shape);
+  };
+  const Scan scan{
+      .x = as_run(tokens.x), .dt = as_run(tokens.dt), .A = tokens.A, .B = as_run(tokens.B), .C = as_run(tokens.C)};
+  const ValueId alone =
+      b.one("ssd", {scan.x, scan.dt, scan.A, scan.B, scan.C}, {{"chunk", context.config.as<Mamba>().chunk}});
+  const ValueId log_decay = b.mul(scan.dt, b.broadcast(scan.A, b.shape(scan.dt), {3}));
+  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));  // [b, 1, l, h]
+  const ValueId before = as_run(context.decoding->state.at("ssm"));
+  const ValueId reached = scale_heads(b, read_states(context, scan, before), from_start);
+  const ValueId kept = b.mul(before, b.broadcast(at_end(context, from_start), b.shape(before), {0, 1, 2}));
+  const ValueId after = b.add(kept, ended_states(context, scan, log_decay));
+  context.decoding->next["ssm"] = b.reshape(after, b.shape(context.decoding->state.at("ssm")));
+  const ValueId y = b.add(b.convert(alone, ir::DType::f32), reached);
+  return b.convert(b.reshape(y, b.shape(tokens.x)), context.dims.compute);
+}
+
+// What the tokens of a step read, and what they leave: [b, l, h, p]
+ValueId scan_next(const BuildContext& context, const Scan& scan) {
+  return context.dims.sequence == 1 ? scan_token(context, scan) : scan_tokens(context, scan);
+}
+
 // The scan plus its skip connection: [batch, sequence, inner]
 ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, ValueId C) {
   ops::Builder& b = context.builder;
@@ -248,7 +280,7 @@ ValueId scanned(const BuildContext& context, ValueId x, ValueId dt, ValueId B, V
   scan.A = b.neg(b.exp(context.master("A_log")));
   std::vector<ValueId> operands = {scan.x, scan.dt, scan.A, scan.B, scan.C};
   if (const auto places = document_positions(context)) operands.push_back(*places);
-  ValueId y = context.decoding != nullptr ? scan_token(context, scan) : b.one("ssd", operands, {{"chunk", m.chunk}});
+  ValueId y = context.decoding != nullptr ? scan_next(context, scan) : b.one("ssd", operands, {{"chunk", m.chunk}});
   if (is_chunked(context)) {
     const ValueId reached = carried(context, scan);
     y = b.convert(b.add(b.convert(y, ir::DType::f32), reached), context.dims.compute);

@@ -117,28 +117,29 @@ ValueId later_runs(ops::Builder& b, const ir::Shape& shape) {
   return b.pad(b.constant(0.0, {shape[0], 1}), 1, 0, shape[1] - 1, 1.0);
 }
 
-// Of one token [batch, 1, width], after those that the state remembers.
-ValueId recur_token(const BuildContext& context, ValueId x, ValueId input_gate, ValueId recurrent_gate) {
+// Of the tokens [batch, l, width] after those that the state remembers, as one run.
+ValueId recur_next(const BuildContext& context, ValueId x, ValueId input_gate, ValueId recurrent_gate) {
   ops::Builder& b = context.builder;
   const ValueId p = context.master("p");
-  const ir::Shape shape = {context.dims.batch, 1, 1, b.shape(x)[2]};
+  const ir::Shape tokens = b.shape(x), shape = {tokens[0], 1, tokens[1], tokens[2]};
   const ValueId run = b.reshape(x, shape), input_run = b.reshape(input_gate, shape);
   const ValueId recurrent_run = b.reshape(recurrent_gate, shape);
-  const ValueId position = b.reshape(*context.positions, {});
-  const ValueId is_later = b.compare(position, b.constant(0.0, {}, ir::DType::i32), "gt");
+  const ValueId first = b.reshape(b.slice(*context.positions, 0, 0, 1), {});
+  const ValueId is_later = b.compare(first, b.constant(0.0, {}, ir::DType::i32), "gt");
   const ValueId continues = b.broadcast(b.convert(is_later, ir::DType::f32), {shape[0], 1}, {});
   const ValueId alone = b.convert(b.one("rg_lru", {run, input_run, recurrent_run, p, continues}), ir::DType::f32);
-  const ValueId decay = b.exp(ops::rg_lru_log_decay(b, recurrent_run, p));
-  const ValueId before = b.reshape(context.decoding->state.at("rg_lru"), shape);
-  const ValueId after = b.add(alone, b.mul(decay, before));
-  context.decoding->next["rg_lru"] = b.reshape(after, {shape[0], shape[3]});
-  return b.reshape(b.convert(after, context.dims.compute), b.shape(x));
+  const ValueId log_decay = ops::rg_lru_log_decay(b, recurrent_run, p);
+  const ValueId from_start = b.exp(b.cumsum(log_decay, 2));
+  const ValueId before = b.broadcast(context.decoding->state.at("rg_lru"), shape, {0, 3});
+  const ValueId after = b.add(alone, b.mul(from_start, before));
+  context.decoding->next["rg_lru"] = b.reshape(at_end(context, after), {shape[0], shape[3]});
+  return b.reshape(b.convert(after, context.dims.compute), tokens);
 }
 
 // The recurrence over all tokens: x, gates [batch, sequence, width] -> the same shape.
 ValueId recurrence(const BuildContext& context, ValueId x, ValueId input_gate, ValueId recurrent_gate) {
   ops::Builder& b = context.builder;
-  if (context.decoding != nullptr) return recur_token(context, x, input_gate, recurrent_gate);
+  if (context.decoding != nullptr) return recur_next(context, x, input_gate, recurrent_gate);
   const ValueId p = context.master("p");
   const std::optional<ValueId> places = document_positions(context);
   if (!is_chunked(context)) {

@@ -83,16 +83,17 @@ ValueId keep_decay(ops::Builder& b, ValueId decay, ValueId is_kept) {
   return b.select(b.broadcast(is_kept, shape, {0, 1, 2}), decay, b.constant(0.0, shape));
 }
 
-// Of one token, after those that the state "conv.x" of "conv.x.weight" holds: [b, 1, c]
-ValueId convolve_token(const BuildContext& context, const Convolution& one) {
+// Of the tokens [b, l, c] after those that the state "conv.x" of "conv.x.weight" holds: the same shape
+ValueId convolve_next(const BuildContext& context, const Convolution& one) {
   ops::Builder& b = context.builder;
   const ValueId weight = context.weight(one.weight);
   const int64_t width = b.type(weight).dim(1);
   if (width == 1) return b.one("causal_conv", {one.x, weight}, {{"reverse", int64_t{0}}});
   const std::string port = one.weight.substr(0, one.weight.rfind('.'));
+  const int64_t length = b.type(one.x).dim(1);
   const ValueId tokens = b.concatenate({context.decoding->state.at(port), one.x}, 1);
-  context.decoding->next[port] = b.slice(tokens, 1, 1, width - 1);
-  return b.slice(b.one("causal_conv", {tokens, weight}, {{"reverse", int64_t{0}}}), 1, width - 1, 1);
+  context.decoding->next[port] = b.slice(tokens, 1, length, width - 1);
+  return b.slice(b.one("causal_conv", {tokens, weight}, {{"reverse", int64_t{0}}}), 1, width - 1, length);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ std::vector<ValueId> convolve(const BuildContext& context, const std::vector<Con
   ops::Builder& b = context.builder;
   if (context.decoding != nullptr) {
     std::vector<ValueId> tokens;
-    for (const Convolution& one : each) tokens.push_back(convolve_token(context, one));
+    for (const Convolution& one : each) tokens.push_back(convolve_next(context, one));
     return tokens;
   }
   std::vector<ValueId> runs, weights, results;

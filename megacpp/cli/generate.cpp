@@ -70,7 +70,7 @@ Json generated_json(const train::GenerateRequest& request, const train::Generate
     if (tokenizer != nullptr) row["text"] = tokenizer->decode(generated.tokens[i]);
     sequences.push_back(row);
   }
-  return {{"sequences", sequences}, {"steps", generated.steps}, {"seconds", generated.seconds}};
+  return {{"sequences", sequences}, {"positions", generated.positions}, {"seconds", generated.seconds}};
 }
 
 /// One sequence is printed as it grows, several one after another at the end; ids where no tokenizer is used.
@@ -125,7 +125,9 @@ int run_generate(GenerateFlags& flags) {
   train::Decoder decoder(source.recipe.model, source.weights,
                          {.sequences = sequences,
                           .length = train::longest_sequence(flags.request),
-                          .threads = source.recipe.train.threads});
+                          .prompt = train::shortest_prompt(flags.request),
+                          .threads = source.recipe.train.threads,
+                          .compute = source.recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32});
   const Printer printer(flags, tokenizer.get());
   LogitsFile logits(flags.logits);
   flags.request.on_token = [&](size_t, int32_t token) { printer.on_token(token); };
@@ -133,8 +135,10 @@ int run_generate(GenerateFlags& flags) {
   const train::Generated generated = train::generate(decoder, flags.request);
   printer.at_end(generated);
   if (!flags.logits.empty()) logits.write(sequences, decoder.vocab());
-  print_err("{} steps of {} sequences in {:.2f} s, {:.0f} tokens/s\n", generated.steps, sequences, generated.seconds,
-            static_cast<double>(generated.steps * sequences) / generated.seconds);
+  size_t made = 0;
+  for (const std::vector<int32_t>& tokens : generated.tokens) made += tokens.size();
+  print_err("{} tokens read of {} sequences, {} generated in {:.2f} s, {:.0f} tokens/s\n", generated.positions,
+            sequences, made, generated.seconds, static_cast<double>(made) / generated.seconds);
   return 0;
 }
 

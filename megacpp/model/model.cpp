@@ -80,11 +80,12 @@ class ModelBuilder {
     return std::move(result_);
   }
 
-  ForwardModel run_decoding(int64_t length) {
-    decoded_length_ = length;
+  ForwardModel run_decoding(const DecodingShape& shape) {
+    decoded_length_ = shape.length;
+    dims_.step_tokens = shape.step_tokens;
     builder_.set_scope("batch");
     const ValueId ids = tokens("batch.ids");
-    positions_ = builder_.input("batch.positions", {DType::i32, {1}}, ir::Role::batch);
+    positions_ = builder_.input("batch.positions", {DType::i32, {batch_.length}}, ir::Role::batch);
     for (const recipe::BlockType& type : recipe::block_types(model_)) add_letter(type);
     ValueId x = embed(ids);
     const std::vector<char> letters = recipe::expand(model_).letters;
@@ -233,7 +234,7 @@ class ModelBuilder {
     const std::map<std::string, ValueId>& weights;
   };
 
-  // The mixer of one token, with the block's state as inputs that its outputs replace.
+  // The mixer of the tokens of a step, with the block's state as inputs that its outputs replace.
   ValueId decode_block(const LetterContext& own, const std::string& scope, const NamedWeights& named, ValueId normed) {
     blocks::Decoding decoding{.state = {}, .next = {}, .slots = [this](int64_t size) { return slots(size); }};
     blocks::Dims dims = dims_;
@@ -341,10 +342,10 @@ ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const
   return ModelBuilder(model, batch, plan).run(keep_logits);
 }
 
-ForwardModel build_decoding(const recipe::Model& model, const Batch& batch) {
+ForwardModel build_decoding(const recipe::Model& model, const DecodingShape& shape) {
   static const plan::Plan kOneChip;
-  const Batch token{.sequences = batch.sequences, .length = 1, .compute = batch.compute};
-  return ModelBuilder(model, token, kOneChip).run_decoding(batch.length);
+  const Batch tokens{.sequences = shape.sequences, .length = shape.tokens, .compute = shape.compute};
+  return ModelBuilder(model, tokens, kOneChip).run_decoding(shape);
 }
 
 ForwardModel build_mixer(const recipe::Model& model, char letter, const Batch& batch, const plan::Plan& plan) {

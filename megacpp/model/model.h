@@ -53,14 +53,23 @@ struct ForwardModel {
 ForwardModel build_forward(const recipe::Model& model, const Batch& batch, const plan::Plan& plan = {},
                            bool keep_logits = false);
 
+/// What a decoding program is built for.
+struct DecodingShape {
+  int64_t sequences = 1;
+  int64_t length = 0;       // tokens of a sequence at most
+  int64_t tokens = 1;       // of each sequence that a step of this program reads
+  int64_t step_tokens = 1;  // the same of the program with the longest step among those that share the state
+  ir::DType compute = ir::DType::f32;
+};
+
 /// The prefix of the inputs that say which token each slot of a cache holds: "batch.slots.128" is i32[128].
 inline constexpr std::string_view kSlotsPrefix = "batch.slots.";
 
-/// One token of each sequence, after up to `batch.length` others, on one chip. Inputs: parameters, batch.ids
-/// (i32[sequences, 1]), batch.positions (i32[1]: how many tokens came before), batch.slots.<size> (see
-/// blocks::Decoding::slots) and the state of every block, which outputs of the same names replace. Output: logits
-/// (f32[sequences, 1, vocab]). Nothing is dropped by experts. E1505 for experts that choose tokens: they look ahead.
-ForwardModel build_decoding(const recipe::Model& model, const Batch& batch);
+/// The next tokens of each sequence on one chip. Inputs: parameters, batch.ids (i32[sequences, tokens]),
+/// batch.positions (i32[tokens]: how many tokens came before each), batch.slots.<size> (see blocks::Decoding::slots)
+/// and the state of every block, which outputs of the same names replace. Output: logits (f32[sequences, tokens,
+/// vocab]). Nothing is dropped by experts. E1505 for experts that choose tokens: they look ahead.
+ForwardModel build_decoding(const recipe::Model& model, const DecodingShape& shape);
 
 /// All parameters of the model, without building a graph.
 std::vector<blocks::Parameter> parameters_of(const recipe::Model& model);

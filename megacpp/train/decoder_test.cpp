@@ -69,15 +69,27 @@ std::vector<float> whole_logits(const recipe::Model& model, const checkpoint::Te
   return run->fetch_f32("logits", 0);
 }
 
-double largest_difference(Decoder& decoder, const std::vector<int32_t>& ids, const std::vector<float>& expected) {
+// The tokens of all sequences from t on, as many as a step reads: [sequences, tokens]
+std::vector<int32_t> tokens_from(const std::vector<int32_t>& ids, int64_t t, int64_t tokens) {
+  std::vector<int32_t> part;
+  for (int64_t s = 0; s < kSequences; ++s)
+    for (int64_t i = 0; i < tokens; ++i) part.push_back(ids[static_cast<size_t>(s * kLength + t + i)]);
+  return part;
+}
+
+// Reads `chunks` chunks of the decoder, and the rest token by token.
+double largest_difference(Decoder& decoder, const std::vector<int32_t>& ids, const std::vector<float>& expected,
+                          int64_t chunks = 0) {
   double worst = 0;
   const auto vocab = static_cast<size_t>(decoder.vocab());
-  for (int64_t t = 0; t < kLength; ++t) {
-    std::vector<int32_t> tokens;
-    for (int64_t s = 0; s < kSequences; ++s) tokens.push_back(ids[static_cast<size_t>(s * kLength + t)]);
-    const std::span<const float> logits = decoder.step(tokens);
+  while (decoder.position() < kLength) {
+    const int64_t t = decoder.position(), tokens = chunks-- > 0 ? decoder.chunk() : 1;
+    const std::vector<int32_t> part = tokens_from(ids, t, tokens);
+    const std::span<const float> logits = tokens > 1 ? decoder.read_chunk(part) : decoder.step(part);
+    const auto run = static_cast<size_t>(tokens);
     for (size_t i = 0; i < logits.size(); ++i) {
-      const size_t at = (i / vocab * kLength + static_cast<size_t>(t)) * vocab + i % vocab;
+      const size_t sequence = i / (run * vocab), token = static_cast<size_t>(t) + i / vocab % run;
+      const size_t at = (sequence * kLength + token) * vocab + i % vocab;
       worst = std::max(worst, static_cast<double>(std::fabs(logits[i] - expected[at])));
     }
   }
@@ -98,6 +110,13 @@ TEST(DecodingTest, LogitsOfEveryFamilyAndOptionAreThoseOfTheTrainingGraph) {
     EXPECT_LT(largest_difference(decoder, ids, expected), 2e-5 * scale);
     decoder.reset();
     EXPECT_LT(largest_difference(decoder, ids, expected), 2e-5 * scale) << "after a reset";
+    Decoder chunked(model, weights, {.sequences = kSequences, .length = kLength, .prompt = 4, .threads = 1});
+    ASSERT_EQ(chunked.chunk(), 4);
+    EXPECT_LT(largest_difference(chunked, ids, expected, 2), 2e-5 * scale) << "in two chunks, then token by token";
+    chunked.reset();
+    EXPECT_LT(largest_difference(chunked, ids, expected, 1), 2e-5 * scale) << "in one chunk after a reset";
+    chunked.reset();
+    EXPECT_LT(largest_difference(chunked, ids, expected), 2e-5 * scale) << "without chunks";
   }
 }
 
@@ -117,19 +136,59 @@ TEST(DecodingTest, WeightsOfAnotherModelAreNamed) {
       "tensor block02.M.D");
 }
 
+TEST(DecodingTest, ChunksLeaveFewKnownTokensOver) {
+  const recipe::Model model = testing_support::small_model("attention", "A");
+  const checkpoint::TensorMap weights = random_weights(model);
+  for (const auto& [prompt, chunk] :
+       std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {5, 5}, {64, 64}, {65, 32}})
+    EXPECT_EQ(Decoder(model, weights, {.sequences = 1, .length = 80, .prompt = prompt, .threads = 1}).chunk(), chunk);
+}
+
+TEST(DecodingTest, NarrowComputeStaysNear) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  const checkpoint::TensorMap weights = random_weights(model);
+  const std::vector<int32_t> ids = random_ids(model.vocab);
+  const std::vector<float> expected = whole_logits(model, weights, ids);
+  const double scale = std::fabs(*std::ranges::max_element(expected, {}, [](float x) { return std::fabs(x); }));
+  Decoder decoder(model, weights,
+                  {.sequences = kSequences, .length = kLength, .prompt = 4, .threads = 1, .compute = ir::DType::bf16});
+  const double difference = largest_difference(decoder, ids, expected, 1);
+  EXPECT_LT(difference, 0.1 * scale);
+  EXPECT_GT(difference, 1e-5 * scale) << "computed in f32";
+}
+
 TEST(GenerateTest, ABatchOfPromptsGivesWhatEachGivesAlone) {
   const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
   const checkpoint::TensorMap weights = random_weights(model);
   const GenerateRequest batch{.prompts = {{1, 2, 3, 4}, {5}, {6, 7}}, .new_tokens = 5, .sampling = {.temperature = 0}};
   Decoder decoder(model, weights, {.sequences = 3, .length = longest_sequence(batch), .threads = 1});
   const Generated together = generate(decoder, batch);
-  EXPECT_EQ(together.steps, 8);  // the last token is not read
+  EXPECT_EQ(together.positions, 8);  // the last token is not read
   Decoder single(model, weights, {.sequences = 1, .length = longest_sequence(batch), .threads = 1});
   for (size_t i = 0; i < batch.prompts.size(); ++i) {
     const Generated alone =
         generate(single, {.prompts = {batch.prompts[i]}, .new_tokens = 5, .sampling = {.temperature = 0}});
     EXPECT_EQ(alone.tokens[0], together.tokens[i]) << i;
   }
+}
+
+TEST(GenerateTest, PromptsInChunksGiveTheSameTokensAndLogits) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  const checkpoint::TensorMap weights = random_weights(model);
+  GenerateRequest request{
+      .prompts = {{1, 2, 3, 4, 5, 6}, {5, 4, 3, 2}}, .new_tokens = 5, .sampling = {.temperature = 0}};
+  const auto generated = [&](int64_t prompt, std::vector<float>& seen) {
+    Decoder decoder(model, weights,
+                    {.sequences = 2, .length = longest_sequence(request), .prompt = prompt, .threads = 1});
+    request.on_logits = [&](int64_t, std::span<const float> row) { seen.insert(seen.end(), row.begin(), row.end()); };
+    return generate(decoder, request);
+  };
+  std::vector<float> one_by_one, in_chunks;
+  const Generated expected = generated(0, one_by_one), chunked = generated(shortest_prompt(request), in_chunks);
+  EXPECT_EQ(chunked.tokens, expected.tokens);
+  EXPECT_EQ(chunked.positions, expected.positions);
+  ASSERT_EQ(in_chunks.size(), one_by_one.size());
+  for (size_t i = 0; i < in_chunks.size(); ++i) EXPECT_NEAR(in_chunks[i], one_by_one[i], 1e-4);
 }
 
 TEST(GenerateTest, TheSameSeedGivesTheSameTokensAndAnEndStops) {

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <limits>
+#include <utility>
 
 #include "megacpp/base/error.h"
 
@@ -63,6 +66,63 @@ class Sequence {
   bool is_done_ = false;
 };
 
+/// All sequences on their way through a decoder.
+class Batch {
+ public:
+  Batch(Decoder& decoder, const GenerateRequest& request)
+      : decoder_(decoder), request_(request), sampler_(request.sampling), vocab_(static_cast<size_t>(decoder.vocab())) {
+    for (size_t i = 0; i < request.prompts.size(); ++i) sequences_.emplace_back(request, i);
+    ids_.resize(sequences_.size() * static_cast<size_t>(decoder.chunk()));
+    row_.resize(sequences_.size() * vocab_);
+  }
+
+  bool is_done() const { return std::ranges::all_of(sequences_, &Sequence::is_done); }
+
+  /// The tokens of all sequences from `first` on, a chunk of the decoder.
+  void read_chunk(int64_t first) {
+    const auto chunk = static_cast<size_t>(decoder_.chunk());
+    for (size_t i = 0; i < sequences_.size(); ++i)
+      for (size_t t = 0; t < chunk; ++t) ids_[i * chunk + t] = sequences_[i].at(first + static_cast<int64_t>(t));
+    const std::span<const float> logits = decoder_.read_chunk(ids_);
+    for (size_t t = 0; t < chunk; ++t) {
+      if (!request_.on_logits && t + 1 < chunk) continue;  // nothing is chosen inside of prompts
+      for (size_t i = 0; i < sequences_.size(); ++i)
+        std::ranges::copy(logits.subspan((i * chunk + t) * vocab_, vocab_), row_.begin() + index(i));
+      take(row_, first + static_cast<int64_t>(t));
+    }
+  }
+
+  void read_token(int64_t position) {
+    const std::span<int32_t> ids = std::span(ids_).first(sequences_.size());
+    std::ranges::transform(sequences_, ids.begin(), [position](const Sequence& each) { return each.at(position); });
+    take(decoder_.step(ids), position);
+  }
+
+  std::vector<std::vector<int32_t>> tokens() && {
+    std::vector<std::vector<int32_t>> tokens;
+    for (Sequence& each : sequences_) tokens.push_back(std::move(each).tokens());
+    return tokens;
+  }
+
+ private:
+  std::ptrdiff_t index(size_t sequence) const { return static_cast<std::ptrdiff_t>(sequence * vocab_); }
+
+  // logits: [sequences, vocab]
+  void take(std::span<const float> logits, int64_t position) {
+    if (request_.on_logits) request_.on_logits(position, logits);
+    for (size_t i = 0; i < sequences_.size(); ++i)
+      sequences_[i].take(logits.subspan(i * vocab_, vocab_), position, sampler_);
+  }
+
+  Decoder& decoder_;
+  const GenerateRequest& request_;
+  Sampler sampler_;
+  size_t vocab_;
+  std::vector<Sequence> sequences_;
+  std::vector<int32_t> ids_;  // [sequences, chunk], or of one position
+  std::vector<float> row_;    // [sequences, vocab], of one position of a chunk
+};
+
 }  // namespace
 
 int64_t longest_sequence(const GenerateRequest& request) {
@@ -71,26 +131,23 @@ int64_t longest_sequence(const GenerateRequest& request) {
   return static_cast<int64_t>(longest) + request.new_tokens;
 }
 
+int64_t shortest_prompt(const GenerateRequest& request) {
+  size_t shortest = std::numeric_limits<size_t>::max();
+  for (const std::vector<int32_t>& prompt : request.prompts) shortest = std::min(shortest, prompt.size());
+  return request.prompts.empty() ? 0 : static_cast<int64_t>(shortest);
+}
+
 Generated generate(Decoder& decoder, const GenerateRequest& request) {
   check_prompts(request, decoder.vocab());
-  Sampler sampler(request.sampling);
-  std::vector<Sequence> sequences;
-  for (size_t i = 0; i < request.prompts.size(); ++i) sequences.emplace_back(request, i);
-  std::vector<int32_t> ids(sequences.size());
-  const auto vocab = static_cast<size_t>(decoder.vocab());
+  Batch batch(decoder, request);
   const auto start = std::chrono::steady_clock::now();
   decoder.reset();
-  Generated generated;
-  for (int64_t p = 0; !std::ranges::all_of(sequences, &Sequence::is_done); ++p) {
-    std::ranges::transform(sequences, ids.begin(), [p](const Sequence& each) { return each.at(p); });
-    const std::span<const float> logits = decoder.step(ids);
-    if (request.on_logits) request.on_logits(p, logits);
-    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].take(logits.subspan(i * vocab, vocab), p, sampler);
-    ++generated.steps;
-  }
-  generated.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (Sequence& each : sequences) generated.tokens.push_back(std::move(each).tokens());
-  return generated;
+  int64_t position = 0;
+  if (const int64_t chunk = decoder.chunk(), known = shortest_prompt(request); chunk > 1 && !batch.is_done())
+    for (; position + chunk <= known; position += chunk) batch.read_chunk(position);
+  for (; !batch.is_done(); ++position) batch.read_token(position);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {.tokens = std::move(batch).tokens(), .positions = position, .seconds = seconds};
 }
 
 }  // namespace megacpp::train

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a decoder: prompts are read token by token, then tokens are chosen and read in turn. All sequences run side
-// by side from their first token, so one with a short prompt begins to generate while longer prompts are still read.
+// Text of a decoder: prompts are read in its chunks as far as all of them reach, then token by token, then tokens are
+// chosen and read in turn. All sequences run side by side from their first token, so one with a short prompt begins to
+// generate while longer prompts are still read.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,14 @@ struct GenerateRequest {
 
 struct Generated {
   std::vector<std::vector<int32_t>> tokens;  // without prompts; `end` is the last where it was chosen
-  int64_t steps = 0;                         // of the decoder
+  int64_t positions = 0;                     // that were read of every sequence
   double seconds = 0;
 };
 
 /// Tokens of the longest sequence that the request can make.
 int64_t longest_sequence(const GenerateRequest& request);
+/// Tokens of the shortest prompt.
+int64_t shortest_prompt(const GenerateRequest& request);
 
 /// The decoder is reset first. E1102 for an empty prompt and for ids outside the vocabulary.
 Generated generate(Decoder& decoder, const GenerateRequest& request);
