@@ -94,6 +94,16 @@ TEST_F(ModelCommandsTest, OnePromptIsPrintedAsItGrows) {
   EXPECT_TRUE(std::filesystem::exists(at("logits.safetensors")));
 }
 
+TEST_F(ModelCommandsTest, PromptsAreReadAtOnceAndInTheRecipesPrecision) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const base::Json generated =
+        parsed(run_command({"generate", at("hybrid.yaml"), "--ids", "1 2 3 4 5", "--max-tokens", "6", "--temperature",
+                            "0", "--set", std::string("train.precision=") + precision, "--json"}));
+    EXPECT_EQ(generated["positions"], 10) << precision;  // the last token is not read
+    EXPECT_EQ(generated["sequences"][0]["tokens"].size(), 6u) << precision;
+  }
+}
+
 TEST_F(ModelCommandsTest, WhatGenerateCannotReadIsRefused) {
   const auto refusal = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"generate", at("hybrid.yaml")});
