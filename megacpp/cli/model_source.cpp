@@ -48,8 +48,9 @@ struct RunCheckpoint {
 
 std::optional<RunCheckpoint> find_checkpoint(const std::filesystem::path& source) {
   constexpr const char* kRecipe = "recipe.yaml";
-  if (std::filesystem::exists(source / checkpoint::kManifestFile))
-    return RunCheckpoint{std::filesystem::absolute(source).parent_path().parent_path() / kRecipe, source};
+  std::error_code ignored;
+  if (std::filesystem::exists(source / checkpoint::kManifestFile, ignored))
+    return RunCheckpoint{std::filesystem::canonical(source, ignored).parent_path().parent_path() / kRecipe, source};
   if (!std::filesystem::exists(source / kRecipe)) return std::nullopt;
   const auto latest = checkpoint::Store(source / "checkpoints").latest();
   MEGACPP_REQUIRE(latest.has_value(), E1206,

@@ -190,8 +190,9 @@ ResumePoint find_resume_point(const std::string& named) {
   const std::filesystem::path path = named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
   std::error_code ignored;
   if (std::filesystem::exists(path / checkpoint::kManifestFile, ignored)) {
-    const std::filesystem::path run = std::filesystem::absolute(path).lexically_normal().parent_path().parent_path();
-    return {.run = run, .checkpoint = path};
+    // The name of the folder itself, also where a link or a path with a slash behind it was given.
+    const std::filesystem::path checkpoint = std::filesystem::canonical(path, ignored);
+    return {.run = checkpoint.parent_path().parent_path(), .checkpoint = checkpoint};
   }
   if (!is_run(path))
     refuse_run(path, "no recipe.yaml", "a run directory or one of its checkpoints", "see: megacpp runs list");

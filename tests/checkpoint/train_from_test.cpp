@@ -109,10 +109,13 @@ TEST_F(TrainFromTest, ARunGivesItsWeightsAndNothingElse) {
   ASSERT_EQ(train("rest.yaml", "of_folder", {"--from", at("trained")}).status, 0);
   // Without optimizer state and from the first sample on: as from a folder, which has neither. Another optimizer too.
   ASSERT_EQ(train("rest.yaml", "of_run", {"--from", at("first")}).status, 0);
-  ASSERT_EQ(train("rest.yaml", "of_checkpoint", {"--from", at("first/checkpoints/step-00000002")}).status, 0);
+  ASSERT_EQ(train("rest.yaml", "of_checkpoint", {"--from", at("first/checkpoints/step-00000002/")}).status, 0);
+  ASSERT_EQ(train("rest.yaml", "of_link", {"--from", at("first/checkpoints/latest")}).status, 0);
+  EXPECT_EQ(run_command({"export", at("first/checkpoints/latest/"), at("of_link_exported")}).status, 0);
   EXPECT_EQ(train("rest.yaml", "of_sgd", {"--from", at("first")}, {"optimizer.name=sgd"}).status, 0);
   EXPECT_EQ(losses_of("of_run"), losses_of("of_folder"));
   EXPECT_EQ(losses_of("of_checkpoint"), losses_of("of_folder"));
+  EXPECT_EQ(losses_of("of_link"), losses_of("of_folder"));
   EXPECT_NE(losses_of("of_run").front(), losses_of("first").front());
 }
 
