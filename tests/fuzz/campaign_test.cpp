@@ -8,9 +8,12 @@
 #include <filesystem>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
+#include "megacpp/base/file.h"
 #include "tests/fuzz/mutate.h"
+#include "tests/support/table_names.h"
 
 namespace megacpp::fuzz {
 namespace {
@@ -35,6 +38,8 @@ void do_as_told(Bytes input) {
 
 const Target kTarget{
     .name = "test", .subject = "", .weight = 1, .run = do_as_told, .limit = std::chrono::milliseconds(300)};
+
+const std::string kRobustnessPage = MEGACPP_SOURCE_DIR "/docs/robustness.md";
 
 Input input_of(std::string_view text) { return {text.begin(), text.end()}; }
 
@@ -104,6 +109,31 @@ TEST(TargetTest, EveryTargetIsWholeAndHasACorpus) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus))
     if (entry.is_regular_file()) bytes += entry.file_size();
   EXPECT_LT(bytes, 200'000u) << "inputs that reach nothing new belong elsewhere";
+}
+
+/// Those that this build leaves out as well.
+std::set<std::string> names_in_list() {
+  return {
+#define MEGACPP_FUZZ_TARGET(name) #name,
+#define MEGACPP_FUZZ_PJRT_TARGET(name) #name,
+#include "tests/fuzz/target_list.inc"
+#undef MEGACPP_FUZZ_PJRT_TARGET
+#undef MEGACPP_FUZZ_TARGET
+  };
+}
+
+TEST(TargetTest, TheDocumentationHasEveryTargetAndNoOther) {
+  const std::string page = "text `no`\n| target | `no` |\n| --- | --- |\n| `a`, `b` | `no` |\n\n| `no` |\n";
+  EXPECT_EQ(testing_support::names_in_table(page, "target"), (std::set<std::string>{"a", "b"}));
+  EXPECT_EQ(testing_support::names_in_table(base::read_file(kRobustnessPage), "target"), names_in_list());
+}
+
+// The run scripts add their line to the end of the page.
+TEST(TargetTest, TheRecordEndsItsPage) {
+  const std::string page = base::read_file(kRobustnessPage);
+  ASSERT_TRUE(page.ends_with(" |\n"));
+  const std::string last = page.substr(page.rfind('\n', page.size() - 2) + 1);
+  EXPECT_TRUE(last.starts_with("| 20")) << last;
 }
 
 }  // namespace

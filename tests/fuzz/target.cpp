@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/target.h"
 
+#ifdef MEGACPP_HAS_PJRT
+#define MEGACPP_FUZZ_PJRT_TARGET(name) MEGACPP_FUZZ_TARGET(name)
+#else
+#define MEGACPP_FUZZ_PJRT_TARGET(name)
+#endif
+
 namespace megacpp::fuzz {
 
 #define MEGACPP_FUZZ_TARGET(name) Target name##_target();
@@ -23,3 +29,5 @@ const Target* find_target(std::string_view name) {
 }
 
 }  // namespace megacpp::fuzz
+
+#undef MEGACPP_FUZZ_PJRT_TARGET
