@@ -122,6 +122,13 @@ std::set<std::string> names_in_list() {
   };
 }
 
+TEST(TargetTest, ATargetIsInThisBuildOrLeftOut) {
+  std::multiset<std::string> names(left_out_targets().begin(), left_out_targets().end());
+  for (const Target& target : all_targets()) names.insert(target.name);
+  const std::set<std::string> list = names_in_list();
+  EXPECT_EQ(names, std::multiset<std::string>(list.begin(), list.end()));
+}
+
 TEST(TargetTest, TheDocumentationHasEveryTargetAndNoOther) {
   const std::string page = "text `no`\n| target | `no` |\n| --- | --- |\n| `a`, `b` | `no` |\n\n| `no` |\n";
   EXPECT_EQ(testing_support::names_in_table(page, "target"), (std::set<std::string>{"a", "b"}));

@@ -103,6 +103,7 @@ int run(const Arguments& arguments) {
     cases += each.cases;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const std::string& name : left_out_targets()) fmt::print("{} left out: needs the header of plugins\n", name);
   fmt::print("total: {} cases, {:.0f} seconds, {} findings\n", cases, seconds, report.findings.size());
   return report.findings.empty() ? 0 : 1;
 }
@@ -131,13 +132,18 @@ int main(int argc, char** argv) {
   app.add_option("--seed", arguments.seed, "of the mutations");
   app.add_option("--corpus", arguments.corpus, "folder with a folder of inputs for each target");
   app.add_option("--findings", arguments.findings, "folder for inputs that are findings");
-  bool list = false;
+  bool list = false, left_out = false;
   app.add_flag("--list", list, "print each target with its weight and the seconds a case may take, and run nothing");
+  app.add_flag("--left-out", left_out, "print the targets that this build leaves out, and run nothing");
   app.add_option("inputs", arguments.inputs, "inputs of one target to run in this process, and nothing else");
   CLI11_PARSE(app, argc, argv);
   if (list) {
     for (const Target& target : all_targets())
       fmt::print("{} {} {}\n", target.name, target.weight, target.limit / std::chrono::seconds(1));
+    return 0;
+  }
+  if (left_out) {
+    for (const std::string& name : left_out_targets()) fmt::print("{}\n", name);
     return 0;
   }
   if (arguments.hours > 0 && arguments.cases == 0) arguments.cases = uint64_t{1} << 40;

@@ -3,8 +3,10 @@
 
 #ifdef MEGACPP_HAS_PJRT
 #define MEGACPP_FUZZ_PJRT_TARGET(name) MEGACPP_FUZZ_TARGET(name)
+#define MEGACPP_FUZZ_LEFT_OUT(name)
 #else
 #define MEGACPP_FUZZ_PJRT_TARGET(name)
+#define MEGACPP_FUZZ_LEFT_OUT(name) #name,
 #endif
 
 namespace megacpp::fuzz {
@@ -22,6 +24,21 @@ const std::vector<Target>& all_targets() {
   return targets;
 }
 
+#undef MEGACPP_FUZZ_PJRT_TARGET
+
+const std::vector<std::string>& left_out_targets() {
+  static const std::vector<std::string> names = {
+#define MEGACPP_FUZZ_TARGET(name)
+#define MEGACPP_FUZZ_PJRT_TARGET(name) MEGACPP_FUZZ_LEFT_OUT(name)
+#include "tests/fuzz/target_list.inc"
+#undef MEGACPP_FUZZ_PJRT_TARGET
+#undef MEGACPP_FUZZ_TARGET
+  };
+  return names;
+}
+
+#undef MEGACPP_FUZZ_LEFT_OUT
+
 const Target* find_target(std::string_view name) {
   for (const Target& target : all_targets())
     if (target.name == name) return &target;
@@ -29,5 +46,3 @@ const Target* find_target(std::string_view name) {
 }
 
 }  // namespace megacpp::fuzz
-
-#undef MEGACPP_FUZZ_PJRT_TARGET

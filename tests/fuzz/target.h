@@ -26,8 +26,10 @@ struct Target {
   std::chrono::milliseconds limit = std::chrono::seconds(10);
 };
 
-/// All of target_list.inc, in its order.
+/// All of target_list.inc that this build has, in its order.
 const std::vector<Target>& all_targets();
+/// Names of the others.
+const std::vector<std::string>& left_out_targets();
 /// Nullptr where there is none of that name.
 const Target* find_target(std::string_view name);
 
