@@ -45,11 +45,9 @@ class StopTest : public testing::Test {
       sent_ = std::chrono::steady_clock::now();
       for (const int signal : signals) ::kill(pid, signal);
     };
-    Ending ending = testing_support::run_child({.words = words, .err = err, .once_started = send});
+    Ending ending = testing_support::run_child(
+        {.words = words, .err = err, .once_started = send, .may_be_killed = std::ranges::count(signals, SIGKILL) > 0});
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - sent_).count();
-    ending.err = base::read_file(err);
-    const bool killed = std::ranges::count(signals, SIGKILL) > 0;
-    if (!killed) testing_support::expect_contract(words, ending);
     return ending;
   }
 

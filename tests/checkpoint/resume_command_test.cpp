@@ -179,12 +179,10 @@ TEST(ResumeCommandTest, ADirectoryThatCannotBeWrittenIsRefusedBeforeStepZero) {
 TEST(ResumeCommandTest, AFullDiskEndsTheSaveAndNotTheRun) {
   const TemporaryFolder folder;
   ASSERT_EQ(run_command(tiny_train(folder / "run", {"train.steps=2"})).status, 0);
-  std::string line = "ulimit -f 64; exec " MEGACPP_PROGRAM " train --resume '" + (folder / "run").string() +
-                     "' --no-catalog --set train.steps=6";
-  const pid_t pid = testing_support::start_process({"/bin/sh", "-c", "trap '' XFSZ; " + line},
-                                                   (folder / "out").string(), (folder / "err").string());
-  const testing_support::Ending ending = testing_support::wait_for_process(pid, std::chrono::seconds(120));
-  const std::string err = base::read_file(folder / "err");
+  const testing_support::Ending ending = testing_support::run_child(
+      {.words = {"train", "--resume", (folder / "run").string(), "--no-catalog", "--set", "train.steps=6"},
+       .before = "trap '' XFSZ; ulimit -f 64;"});
+  const std::string& err = ending.err;
   EXPECT_EQ(ending.status, 1) << err;
   EXPECT_TRUE(has(err, "step 4 was not saved")) << err;
   EXPECT_TRUE(has(err, "step     6/6")) << err;

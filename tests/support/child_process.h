@@ -63,6 +63,12 @@ inline Ending wait_for_process(pid_t pid, std::chrono::seconds time_limit) {
   return ending;
 }
 
+/// The system's loader had too little memory or too few files for the program's libraries: it never was megacpp.
+inline bool is_not_started(const Ending& ending) {
+  constexpr int kLoaderStatus = 127;
+  return ending.status == kLoaderStatus && ending.err.find("error while loading shared libraries") != std::string::npos;
+}
+
 /// Whether it has a handler for the signal, as megacpp has from the first lines of main() on, or has ended.
 inline bool handles_signal(pid_t pid, int signal) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "megacpp/cli/command.h"
-#include "tests/support/error_contract.h"
+#include "tests/support/expect_contract.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::testing_support {
@@ -20,20 +19,6 @@ struct CommandResult {
   std::string out;
   std::string err;
 };
-
-/// Whether stdout has to be JSON.
-inline bool wants_json(const std::vector<std::string>& words) {
-  const auto has = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-  return has("--json") && !has("--help") && !has("--version");
-}
-
-/// A test failure for each breach of the error contract.
-inline void expect_contract(const std::vector<std::string>& words, const Ending& ending) {
-  std::string line = "megacpp";
-  for (const std::string& word : words) line += " " + word;
-  for (const std::string& breach : breaches_of(ending))
-    ADD_FAILURE() << line << "\nbreaks the error contract: " << breach << "\n" << ending.err;
-}
 
 /// The command finds a catalog of this process, unless the test has named another: never the user's own. Runs are left
 /// in a folder of this process too.

@@ -2,9 +2,9 @@
 // The contract of docs/errors.md, judged from outside: how a command ended and what it left on stdout and stderr. A
 // command ends by itself, in time and with a documented status. One that fails says one error on stderr: its code and
 // title, where, got, wanted and next, in this order and none of them empty, in valid UTF-8; the status is that of the
-// code's class. With --json stdout is one JSON object either way, and says the same error under "error"; only a command
-// that a signal stopped at once may leave it empty. Errors of class internal keep no contract: they are defects. Needs
-// no test framework, so that fuzz targets can use it too.
+// code's class. With --json stdout is one JSON object either way, and says the same error and the status under "error";
+// only a command that a signal stopped at once may leave it empty. Errors of class internal keep no contract: they are
+// defects. Needs no test framework, so that fuzz targets can use it too.
 #pragma once
 
 #include <array>
@@ -24,10 +24,11 @@ namespace megacpp::testing_support {
 
 /// How a command ended.
 struct Ending {
-  int status = 0;     // exit status
-  int signal = 0;     // that ended the process; 0: none did
-  bool hung = false;  // it still ran at its time limit
-  bool json = false;  // it was given --json
+  int status = 0;           // exit status
+  int signal = 0;           // that ended the process; 0: none did
+  bool hung = false;        // it still ran at its time limit
+  bool json = false;        // it was given --json, and `out` is what it printed
+  bool err_unseen = false;  // stderr went where nobody reads it: only the status and stdout are judged
   std::string out = {};
   std::string err = {};
 };
@@ -104,6 +105,26 @@ inline void judge_parts(const PrintedError& error, Breaches& breaches) {
       breaches.push_back(error.code + " has no '" + std::string(kErrorParts[part]) + "'");
 }
 
+inline bool is_success(int status) { return status == 0 || status == base::kInterruptedStatus; }
+
+/// The member "error" against what stderr says; `status` is that of the command.
+inline void judge_error_member(const base::Json& said, const PrintedError& error, int status, Breaches& breaches) {
+  const auto member = [&](std::string_view name) {
+    const base::Json* value = base::find_member(said, name);
+    const std::string* text = value == nullptr ? nullptr : base::as_text(*value);
+    return text == nullptr ? "" : *text;
+  };
+  if (member("code") != error.code) breaches.push_back("the JSON says code '" + member("code") + "'");
+  if (member("title") != error.title) breaches.push_back("the JSON says title '" + member("title") + "'");
+  for (size_t part = 0; part < kErrorParts.size(); ++part)
+    if (member(kErrorParts[part]) != error.parts[part])
+      breaches.push_back("the JSON says '" + member(kErrorParts[part]) + "' under " + std::string(kErrorParts[part]));
+  const base::Json* said_status = base::find_member(said, "exit_status");
+  if (said_status == nullptr || base::as_integer(*said_status) != status)
+    breaches.push_back("the JSON says exit_status " +
+                       (said_status == nullptr ? "nowhere" : base::to_text(*said_status)));
+}
+
 inline void judge_json(const Ending& ending, const std::optional<PrintedError>& error, Breaches& breaches) {
   base::Json object;
   try {
@@ -115,18 +136,40 @@ inline void judge_json(const Ending& ending, const std::optional<PrintedError>& 
   if (!base::Json::accept(ending.out)) return breaches.push_back("stdout has a bare NaN or Infinity");
   if (!object.is_object()) return breaches.push_back("stdout is JSON, but no object");
   const base::Json* said = base::find_member(object, "error");
-  if ((said != nullptr) != error.has_value())
-    return breaches.push_back(error ? "the JSON says no error" : "the JSON says an error that stderr does not");
-  if (said == nullptr) return;
-  const auto member = [&](std::string_view name) {
-    const base::Json* value = base::find_member(*said, name);
-    const std::string* text = value == nullptr ? nullptr : base::as_text(*value);
-    return text == nullptr ? "" : *text;
-  };
-  if (member("code") != error->code) breaches.push_back("the JSON says code '" + member("code") + "'");
-  for (size_t part = 0; part < kErrorParts.size(); ++part)
-    if (member(kErrorParts[part]) != error->parts[part])
-      breaches.push_back("the JSON says '" + member(kErrorParts[part]) + "' under " + std::string(kErrorParts[part]));
+  const bool failed = ending.err_unseen ? !is_success(ending.status) : error.has_value();
+  if ((said != nullptr) != failed)
+    return breaches.push_back(failed ? "the JSON says no error" : "the JSON says an error that stderr does not");
+  if (said != nullptr && error) judge_error_member(*said, *error, ending.status, breaches);
+}
+
+inline std::optional<PrintedError> judge_err(const Ending& ending, Breaches& breaches) {
+  if (!base::is_utf8(ending.err) || ending.err.find('\0') != std::string::npos)
+    breaches.push_back("stderr is no UTF-8 text");
+  const std::vector<std::string> lines = lines_of(ending.err);
+  std::vector<size_t> errors;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].starts_with("error E")) errors.push_back(i);
+  if (is_success(ending.status) && !errors.empty())
+    breaches.push_back("status " + std::to_string(ending.status) + " with '" + lines[errors[0]] + "'");
+  if (!is_success(ending.status) && errors.size() != 1)
+    breaches.push_back("status " + std::to_string(ending.status) + " with " + std::to_string(errors.size()) +
+                       " errors");
+  if (errors.size() != 1) return std::nullopt;
+  PrintedError error = read_error(lines, errors[0], breaches);
+  judge_parts(error, breaches);
+  const std::optional<base::Code> code = code_named(error.code);
+  if (code && ending.status != base::exit_status(base::class_of(*code)))
+    breaches.push_back("status " + std::to_string(ending.status) + " is not that of " + error.code);
+  return error;
+}
+
+/// Of a command whose messages nobody has seen; a status of class internal is a defect here too.
+inline void judge_status(int status, Breaches& breaches) {
+  bool is_documented = is_success(status);
+  for (const base::ErrorClass cls :
+       {base::ErrorClass::user, base::ErrorClass::does_not_fit, base::ErrorClass::environment})
+    is_documented |= status == base::exit_status(cls);
+  if (!is_documented) breaches.push_back("status " + std::to_string(status) + " is not documented");
 }
 
 }  // namespace error_contract
@@ -137,26 +180,11 @@ inline std::vector<std::string> breaches_of(const Ending& ending) {
   if (ending.hung) return {"it hangs"};
   if (ending.signal != 0) return {"signal " + std::to_string(ending.signal) + " ended it"};
   Breaches breaches;
-  if (!base::is_utf8(ending.err) || ending.err.find('\0') != std::string::npos)
-    breaches.push_back("stderr is no UTF-8 text");
-  const std::vector<std::string> lines = lines_of(ending.err);
-  std::vector<size_t> errors;
-  for (size_t i = 0; i < lines.size(); ++i)
-    if (lines[i].starts_with("error E")) errors.push_back(i);
-  const bool succeeded = ending.status == 0 || ending.status == base::kInterruptedStatus;
-  if (succeeded && !errors.empty())
-    breaches.push_back("status " + std::to_string(ending.status) + " with '" + lines[errors[0]] + "'");
-  if (!succeeded && errors.size() != 1)
-    breaches.push_back("status " + std::to_string(ending.status) + " with " + std::to_string(errors.size()) +
-                       " errors");
   std::optional<PrintedError> error;
-  if (errors.size() == 1) {
-    error = read_error(lines, errors[0], breaches);
-    judge_parts(*error, breaches);
-    const std::optional<base::Code> code = code_named(error->code);
-    if (code && ending.status != base::exit_status(base::class_of(*code)))
-      breaches.push_back("status " + std::to_string(ending.status) + " is not that of " + error->code);
-  }
+  if (ending.err_unseen)
+    judge_status(ending.status, breaches);
+  else
+    error = judge_err(ending, breaches);
   const bool stopped_at_once = ending.status == base::kInterruptedStatus && ending.out.empty();
   if (ending.json && !stopped_at_once) judge_json(ending, error, breaches);
   return breaches;
