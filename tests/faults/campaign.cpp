@@ -8,10 +8,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 
+#include "tests/faults/case_folder.h"
+#include "tests/faults/command.h"
 #include "tests/faults/fault.h"
+#include "tests/faults/judge.h"
 #include "tests/faults/shell_run.h"
+#include "tests/support/child_process.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::faults {
@@ -21,36 +27,20 @@ using testing_support::Ending;
 using testing_support::TemporaryFolder;
 
 struct Case {
+  int64_t number;
   const Fault& fault;
   const Command& command;
   Injection injection;
-  std::string folder;
+  Folders folders;
 };
 
-std::string shell_line(const Case& one, std::string words) {
-  for (size_t at = words.find("@/"); at != std::string::npos; at = words.find("@/")) words.replace(at, 1, one.folder);
-  return "export MEGACPP_CATALOG=" + one.folder + "/catalog.sqlite MEGACPP_RUNS=" + one.folder + "/runs; " +
-         one.injection.before + " " MEGACPP_PROGRAM " " + words + " " + one.injection.after;
-}
-
-// A process whose libraries could not be loaded never was megacpp.
-bool is_not_started(const Ending& ending) {
-  constexpr int kLoaderStatus = 127;
-  return ending.status == kLoaderStatus && ending.err.find("error while loading shared libraries") != std::string::npos;
-}
-
-std::vector<std::string> judge(const Case& one, Ending ending) {
-  const Injection& injection = one.injection;
-  const bool was_killed = std::ranges::count(injection.signals, SIGKILL) > 0;
-  if (is_not_started(ending) || (was_killed && ending.signal == SIGKILL)) return {};
-  ending.json = one.command.json && !injection.hides_stdout;
-  if (!injection.hides_stderr || ending.hung || ending.signal != 0) return testing_support::breaches_of(ending);
-  const bool is_documented = ending.status <= 3 || ending.status == base::kInterruptedStatus;
-  return is_documented ? std::vector<std::string>{} : std::vector{"status " + std::to_string(ending.status)};
+std::string shell_line(const Injection& injection, const std::string& words, const Folders& folders) {
+  return "export MEGACPP_CATALOG=" + folders.own + "/" + kCatalogFile + " MEGACPP_RUNS=" + folders.own + "/runs; " +
+         injection.before + " " MEGACPP_PROGRAM " " + with_folders(words, folders) + " " + injection.after;
 }
 
 void count(const Ending& ending, Counts& counts) {
-  if (is_not_started(ending))
+  if (testing_support::is_not_started(ending))
     ++counts.not_started;
   else if (ending.signal == SIGKILL)
     ++counts.killed;
@@ -71,8 +61,12 @@ void send_signals(const Injection& injection, pid_t pid) {
   }
 }
 
-std::string signals_text(const Injection& injection) {
+// What a line does not say.
+std::string surroundings_text(const Injection& injection) {
   std::string text;
+  if (injection.disk)
+    text = injection.disk->read_only ? "on a read-only disk"
+                                     : "on a disk with " + std::to_string(injection.disk->free_kib) + " KiB free";
   for (const int signal : injection.signals)
     text += (text.empty() ? "" : ", then ") + std::string("kill -") + std::to_string(signal) + " after " +
             std::to_string(injection.pause.count()) + " ms";
@@ -82,19 +76,16 @@ std::string signals_text(const Injection& injection) {
 class Campaign {
  public:
   explicit Campaign(const CampaignOptions& options) : options_(options) {
-    // What a launch measures of this machine is kept here for all cases, and the user's own stays as it is.
-    ::setenv("XDG_CACHE_HOME", (root_ / "cache").c_str(), 1);
-    run_shell({.line = "exec " MEGACPP_PROGRAM " hw measure",
-               .folder = root_.path().string(),
-               .name = "measure",
-               .time_limit = std::chrono::seconds(60)},
-              [](pid_t) {});
     for (const Fault& fault : all_faults()) {
       if (fault.is_possible())
         faults_.push_back(&fault);
       else
         result_.left_out.push_back(fault.name);
     }
+    // What a launch measures of this machine is kept here for all cases, and the user's own stays as it is.
+    ::setenv("XDG_CACHE_HOME", (root_ / "cache").c_str(), 1);
+    std::filesystem::create_directory(shared_);
+    for (const std::string& words : preparations()) prepare(words);
   }
 
   CampaignResult run() {
@@ -111,60 +102,67 @@ class Campaign {
   }
 
  private:
+  // Without what cases read there is nothing to be judged.
+  void prepare(const std::string& words) const {
+    const Folders folders{.own = shared_, .shared = shared_};
+    const Ending ending = run_shell({.line = shell_line({}, words, folders),
+                                     .folder = root_.path().string(),
+                                     .name = "prepare",
+                                     .time_limit = std::chrono::seconds(60)},
+                                    [](pid_t) {});
+    if (ending.status != 0 || ending.signal != 0 || ending.hung)
+      throw std::runtime_error("cannot prepare the cases: megacpp " + words + "\n" + ending.err);
+  }
+
   void run_case(int64_t number) {
     Draw draw(options_.seed, static_cast<uint64_t>(number));
-    const std::string folder = (root_ / std::to_string(number)).string();
-    std::filesystem::create_directory(folder);
     const Fault& fault = *draw.one_of(faults_);
     const Command& command = draw.one_of(all_commands());
-    const Case one{fault, command, fault.inject(draw, folder), folder};
-    const std::string line = shell_line(one, command.words);
-    std::vector<std::thread> launches;
-    for (int i = 0; i < one.injection.launches; ++i)
-      launches.emplace_back([&, i] { launch(number, one, line, std::to_string(i)); });
-    for (std::thread& each : launches) each.join();
-    read_catalog(number, one);
-    std::filesystem::remove_all(folder);
+    const std::string folder = (root_ / std::to_string(number)).string();
+    const Case one{number, fault, command, fault.inject(draw), {.own = folder, .shared = shared_}};
+    try {
+      const CaseFolder own(folder, std::filesystem::path(shared_) / kCatalogFile, one.injection.disk);
+      launch_all(one);
+      own.lift_fault();
+      list_catalog(one);
+    } catch (const std::system_error& error) {
+      record({.number = number, .fault = fault.name, .breaches = {error.what()}});
+    }
     const std::lock_guard lock(mutex_);
     ++result_.by_fault[fault.name].cases;
   }
 
-  void launch(int64_t number, const Case& one, const std::string& line, const std::string& name) {
+  void launch_all(const Case& one) {
+    std::vector<std::thread> launches;
+    for (int i = 0; i < one.injection.launches; ++i) launches.emplace_back([&, i] { launch(one, std::to_string(i)); });
+    for (std::thread& each : launches) each.join();
+  }
+
+  void launch(const Case& one, const std::string& name) {
+    const std::string line = shell_line(one.injection, one.command.words, one.folders);
     const Ending ending =
-        run_shell({line, root_.path().string(), std::to_string(number) + "." + name, options_.time_limit},
+        run_shell({line, root_.path().string(), std::to_string(one.number) + "." + name, options_.time_limit},
                   [&](pid_t pid) { send_signals(one.injection, pid); });
-    record({.number = number,
+    record({.number = one.number,
             .fault = one.fault.name,
             .line = line,
-            .signals = signals_text(one.injection),
-            .breaches = judge(one, ending),
+            .surroundings = surroundings_text(one.injection),
+            .breaches = judge_command(one.injection, one.command, ending),
             .err = ending.err});
     const std::lock_guard lock(mutex_);
     count(ending, result_.by_fault[one.fault.name]);
   }
 
-  // After any fault the catalog is one that commands read. Where it was being made, it is none yet, and the next launch
-  // fills it.
-  void read_catalog(int64_t number, const Case& one) {
-    const Case check{one.fault, one.command, {}, one.folder};
-    const std::string list = shell_line(check, "catalog list --json");
-    const auto run = [&](const std::string& line) {
-      return run_shell({line, root_.path().string(), std::to_string(number) + ".catalog", options_.time_limit},
-                       [](pid_t) {});
-    };
-    Ending ending = run(list);
-    if (ending.status != 0) {
-      run(shell_line(check, all_commands().front().words));
-      ending = run(list);
-    }
-    ending.json = true;
-    std::vector<std::string> breaches = testing_support::breaches_of(ending);
-    if (ending.status != 0) breaches.push_back("afterwards the catalog cannot be read");
-    record({.number = number,
+  // Where the command ran, and at the first attempt: no fault may leave a catalog that needs mending.
+  void list_catalog(const Case& one) {
+    const std::string line = shell_line({}, "catalog list --json", one.folders);
+    const Ending ending = run_shell(
+        {line, root_.path().string(), std::to_string(one.number) + ".catalog", options_.time_limit}, [](pid_t) {});
+    record({.number = one.number,
             .fault = one.fault.name,
-            .line = list,
-            .signals = {},
-            .breaches = breaches,
+            .line = line,
+            .surroundings = "after: megacpp " + with_folders(one.command.words, one.folders),
+            .breaches = judge_catalog(ending),
             .err = ending.err});
   }
 
@@ -177,6 +175,7 @@ class Campaign {
 
   const CampaignOptions options_;
   const TemporaryFolder root_;
+  const std::string shared_ = (root_ / "shared").string();
   std::vector<const Fault*> faults_;
   std::mutex mutex_;
   CampaignResult result_;

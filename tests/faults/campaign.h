@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases drawn from the tables, run and judged: every command ends by itself and in time, keeps the error contract, and
-// leaves a catalog that the next command reads.
+// Cases drawn from the tables, run and judged (judge.h): every command ends by itself and in time, keeps the error
+// contract, and leaves a catalog that the next command reads and that has lost nothing.
 #pragma once
 
 #include <chrono>
@@ -33,11 +33,11 @@ struct Counts {
 
 struct Finding {
   int64_t number = 0;  // of the case
-  std::string fault;
-  std::string line;  // as it is typed
-  std::string signals;
-  std::vector<std::string> breaches;
-  std::string err;
+  std::string fault = {};
+  std::string line = {};          // as it is typed
+  std::string surroundings = {};  // what the line does not say: signals, the disk
+  std::vector<std::string> breaches = {};
+  std::string err = {};
 };
 
 struct CampaignResult {
@@ -46,6 +46,7 @@ struct CampaignResult {
   std::vector<std::string> left_out;  // faults that this machine does not allow
 };
 
+/// Throws std::runtime_error where the commands that prepare the cases fail.
 CampaignResult run_campaign(const CampaignOptions& options);
 
 }  // namespace megacpp::faults

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/fault.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdlib>
+
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::faults {
 namespace {
@@ -20,58 +24,58 @@ std::chrono::milliseconds instant(Draw& draw) {
   return std::chrono::milliseconds(draw.between(0, last));
 }
 
-Injection stop_once(Draw& draw, const std::string&) {
-  return {.signals = {draw.one_of(kStops)}, .pause = instant(draw)};
-}
+Injection stop_once(Draw& draw) { return {.signals = {draw.one_of(kStops)}, .pause = instant(draw)}; }
 
-Injection stop_twice(Draw& draw, const std::string&) {
+Injection stop_twice(Draw& draw) {
   return {.signals = {draw.one_of(kStops), draw.one_of(kStops)}, .pause = instant(draw)};
 }
 
-Injection kill_it(Draw& draw, const std::string&) { return {.signals = {SIGKILL}, .pause = instant(draw)}; }
+Injection kill_it(Draw& draw) { return {.signals = {SIGKILL}, .pause = instant(draw)}; }
 
-Injection full_stdout(Draw&, const std::string&) { return {.after = ">/dev/full", .hides_stdout = true}; }
-Injection full_stderr(Draw&, const std::string&) { return {.after = "2>/dev/full", .hides_stderr = true}; }
-Injection closed_stdout(Draw&, const std::string&) { return {.after = ">&-", .hides_stdout = true}; }
+Injection full_stdout(Draw&) { return {.after = ">/dev/full", .stdout_is = Stream::lost}; }
+Injection full_stderr(Draw&) { return {.after = "2>/dev/full", .hides_stderr = true}; }
+Injection closed_stdout(Draw&) { return {.after = ">&-", .stdout_is = Stream::lost}; }
 
 // Blocks of 512 bytes, for every file that the command writes, its output included; messages fit in the least.
-Injection small_files(Draw& draw, const std::string&) {
+Injection small_files(Draw& draw) {
   return {
       .before = "ulimit -f " + text(draw.between(0, 1) == 0 ? draw.between(8, 16) : draw.between(16, 400)) + "; exec",
-      .hides_stdout = true};
+      .stdout_is = Stream::unseen};
 }
 
-Injection small_disk(Draw& draw, const std::string& folder) {
-  return {.before = "exec unshare -m sh -c 'mount -t tmpfs -o size=" + text(4 * draw.between(1, 40)) + "k none " +
-                    folder + " && exec \"$@\"' sh"};
+Injection small_disk(Draw& draw) { return {.disk = Disk{.free_kib = 4 * draw.between(1, 40)}}; }
+
+Injection read_only_disk(Draw&) { return {.disk = Disk{.free_kib = 4, .read_only = true}}; }
+
+// From then on this process has mounts of its own, which commands and what is read afterwards share.
+bool has_own_mounts() {
+  static const bool has_them = [] {
+    if (::unshare(CLONE_NEWNS) != 0) return false;
+    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+    const testing_support::TemporaryFolder place;
+    return ::mount("none", place.path().c_str(), "tmpfs", 0, nullptr) == 0 && ::umount(place.path().c_str()) == 0;
+  }();
+  return has_them;
 }
 
-Injection read_only_disk(Draw&, const std::string& folder) {
-  return {.before = "exec unshare -m sh -c 'mount -t tmpfs -o ro none " + folder + " && exec \"$@\"' sh"};
-}
-
-bool mounts() { return std::system("unshare -m mount -t tmpfs none /mnt >/dev/null 2>&1") == 0; }
-
-Injection failing_write(Draw& draw, const std::string&) {
+Injection failing_write(Draw& draw) {
   static constexpr std::array<int, 4> kErrors = {ENOSPC, EIO, EDQUOT, EROFS};
   const std::string kind = draw.between(0, 4) == 0 ? "short" : text(draw.one_of(kErrors));
   return {.before = "exec env MEGACPP_FAILING_WRITE=" + kind + ":" + text(draw.between(0, 60)) +
                     " LD_PRELOAD=" MEGACPP_FAILING_WRITE_LIBRARY,
-          .hides_stdout = true};
+          .stdout_is = Stream::unseen};
 }
 
-Injection little_address_space(Draw& draw, const std::string&) {
+Injection little_address_space(Draw& draw) {
   return {.before = "ulimit -v " + text(draw.between(100, 800) * 1000) + "; exec"};
 }
 
-Injection few_open_files(Draw& draw, const std::string&) {
-  return {.before = "ulimit -n " + text(draw.between(4, 16)) + "; exec"};
-}
+Injection few_open_files(Draw& draw) { return {.before = "ulimit -n " + text(draw.between(4, 16)) + "; exec"}; }
 
-Injection at_once(Draw& draw, const std::string&) { return {.launches = static_cast<int>(draw.between(2, 4))}; }
+Injection at_once(Draw& draw) { return {.launches = static_cast<int>(draw.between(2, 4))}; }
 
-Injection killed_at_once(Draw& draw, const std::string& folder) {
-  Injection injection = kill_it(draw, folder);
+Injection killed_at_once(Draw& draw) {
+  Injection injection = kill_it(draw);
   injection.launches = 2;
   return injection;
 }
@@ -87,41 +91,14 @@ const std::vector<Fault>& all_faults() {
       {"full-stderr", "stderr on a full disk", full_stderr},
       {"closed-stdout", "stdout closed", closed_stdout},
       {"small-files", "ulimit -f: files may not grow", small_files},
-      {"small-disk", "the folder of catalog and outputs on a tmpfs of 4 to 160 KiB", small_disk, mounts},
-      {"read-only-disk", "that folder read-only", read_only_disk, mounts},
+      {"small-disk", "the folder of catalog and outputs on a disk with 4 to 160 KiB free", small_disk, has_own_mounts},
+      {"read-only-disk", "that folder read-only", read_only_disk, has_own_mounts},
       {"failing-write", "an interposed write that fails or writes one byte, from a random call on", failing_write},
       {"address-space", "ulimit -v: 100 to 800 MB", little_address_space},
       {"open-files", "ulimit -n: 4 to 16 files", few_open_files},
       {"at-once", "two to four launches on one catalog", at_once},
       {"killed-at-once", "two launches on one catalog, killed", killed_at_once},
   };
-  return table;
-}
-
-const std::vector<Command>& all_commands() {
-#define MEGACPP_TINY                                                                                                  \
-  MEGACPP_SOURCE_DIR                                                                                                  \
-  "/recipes/nam52-tiny.yaml --set model.depth=2 --set train.sequence=32 --set train.batch=2 --set train.log_every=1 " \
-  "--set train.threads=2 "
-  static const std::vector<Command> table = {
-      {"train", "train " MEGACPP_TINY "--set train.steps=6"},
-      {"train-json", "train " MEGACPP_TINY "--set train.steps=6 --json", true},
-      {"train-trace", "train " MEGACPP_TINY "--set train.steps=3 --trace @/trace.json"},
-      {"train-chips", "train " MEGACPP_TINY "--set train.steps=3 --set layout.data_parallel=2 --set train.threads=1"},
-      {"plan", "plan " MEGACPP_TINY},
-      {"plan-json", "plan " MEGACPP_TINY "--json", true},
-      {"plan-page", "plan " MEGACPP_TINY "--html @/page.html"},
-      {"compile", "compile " MEGACPP_TINY "--dump-dir @/dump"},
-      {"compile-json", "compile " MEGACPP_TINY "--json", true},
-      {"explain", "explain " MEGACPP_TINY},
-      {"fit", "fit " MEGACPP_TINY "--hardware host:2"},
-      {"parity", "parity " MEGACPP_SOURCE_DIR "/tests/golden/models/llama_mqa.safetensors"},
-      {"catalog", "catalog list --json", true},
-      {"hw", "hw"},
-      {"keys-json", "keys --json", true},
-      {"ops", "ops"},
-  };
-#undef MEGACPP_TINY
   return table;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of faults and the table of commands that they are tried on. A fault draws its numbers from the case's own
-// random numbers, so that (seed, case) says all of it.
+// The table of faults. A fault draws its numbers from the case's own random numbers, so that (seed, case) says all of
+// it.
 #pragma once
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,34 +29,36 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
+/// A tmpfs that holds the catalog and what the command writes.
+struct Disk {
+  int64_t free_kib = 0;  // beside the catalog that the case begins with
+  bool read_only = false;
+};
+
+/// What becomes of the command's stdout.
+enum class Stream { seen, unseen, lost };  // unseen: what of it arrives is not known; lost: nothing arrives
+
 /// What a fault does to a command.
 struct Injection {
-  std::string before = "exec";         // shell in front of it: limits, variables
-  std::string after = {};              // behind it: redirections
-  std::vector<int> signals = {};       // sent one behind the other
+  std::string before = "exec";    // shell in front of it: limits, variables
+  std::string after = {};         // behind it: redirections
+  std::optional<Disk> disk = {};  // mounted over the case's folder, for the command and for what is read afterwards
+  std::vector<int> signals = {};  // sent one behind the other
   std::chrono::milliseconds pause{0};  // from main() to the first, and between them
   int launches = 1;                    // of the same command at once
-  bool hides_stdout = false;           // what it prints cannot be judged
+  Stream stdout_is = Stream::seen;
   bool hides_stderr = false;
 };
 
 struct Fault {
   std::string name;
   std::string summary;
-  /// `folder` is the case's own, with its catalog.
-  Injection (*inject)(Draw& draw, const std::string& folder);
-  /// Whether this machine allows it; faults that it does not are left out, and named.
+  Injection (*inject)(Draw& draw);
+  /// Whether this machine allows it; faults that it does not are left out, and named. Called by the thread that starts
+  /// all others, before it does.
   bool (*is_possible)() = [] { return true; };
 };
 
 const std::vector<Fault>& all_faults();
-
-struct Command {
-  std::string name;
-  std::string words;  // "@" is the case's folder
-  bool json = false;
-};
-
-const std::vector<Command>& all_commands();
 
 }  // namespace megacpp::faults

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults against commands, each in a process of its own: a table of how they ended, and every finding with the line
 // that shows it again. The exit status is 1 where there are findings.
+#include <stdexcept>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -23,14 +25,14 @@ void print_counts(const CampaignResult& result) {
 
 void print_finding(const Finding& finding, uint64_t seed) {
   fmt::print("\nfinding: --seed {} --case {} ({})\n  {}\n", seed, finding.number, finding.fault, finding.line);
-  if (!finding.signals.empty()) fmt::print("  {}\n", finding.signals);
+  if (!finding.surroundings.empty()) fmt::print("  {}\n", finding.surroundings);
   for (const std::string& breach : finding.breaches) fmt::print("  - {}\n", breach);
   if (!finding.err.empty()) fmt::print("{}\n", finding.err.substr(0, 2000));
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   megacpp::faults::CampaignOptions options;
   int64_t limit = options.time_limit.count();
   CLI::App app("Faults against megacpp's commands: signals, full disks, limits, launches at once.");
@@ -50,4 +52,7 @@ int main(int argc, char** argv) {
   fmt::print("\ntotal: {} cases, {:.0f} seconds, {} findings\n", options.only_case ? 1 : options.cases, seconds.count(),
              result.findings.size());
   return result.findings.empty() ? 0 : 1;
+} catch (const std::runtime_error& error) {
+  fmt::print(stderr, "fault_cases: {}\n", error.what());
+  return 2;
 }

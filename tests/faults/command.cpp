@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/faults/command.h"
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+namespace megacpp::faults {
+
+#define MEGACPP_TINY_RECIPE MEGACPP_SOURCE_DIR "/recipes/nam52-tiny.yaml "
+#define MEGACPP_SMALL_MODEL MEGACPP_SOURCE_DIR "/tests/faults/small.yaml "
+#define MEGACPP_TINY  \
+  MEGACPP_TINY_RECIPE \
+  "--set model.depth=2 --set train.sequence=32 --set train.batch=2 --set train.log_every=1 --set train.threads=2 "
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> table = {
+      {"train", "train " MEGACPP_TINY "--set train.steps=6"},
+      {"train-json", "train " MEGACPP_TINY "--set train.steps=6 --json", true},
+      {"train-trace", "train " MEGACPP_TINY "--set train.steps=3 --trace {case}/trace.json"},
+      {"train-chips", "train " MEGACPP_TINY "--set train.steps=3 --set layout.data_parallel=2 --set train.threads=1"},
+      {"train-saves", "train " MEGACPP_TINY "--set train.steps=4 --set checkpoint.every=1 --run-dir {case}/run"},
+      {"plan", "plan " MEGACPP_TINY},
+      {"plan-json", "plan " MEGACPP_TINY "--json", true},
+      {"plan-page", "plan " MEGACPP_TINY "--html {case}/page.html"},
+      {"runs", "runs list {shared}/runs"},
+      {"runs-json", "runs show {shared}/runs/first --json", true},
+      {"checkpoint", "checkpoint verify {shared}/runs/first"},
+      {"checkpoint-json", "checkpoint show {shared}/runs/first --json", true},
+      {"checkpoint-convert", "checkpoint convert {shared}/runs/first --to {case}/converted --type bf16"},
+      {"compile", "compile " MEGACPP_TINY "--dump-dir {case}/dump"},
+      {"compile-json", "compile " MEGACPP_TINY "--json", true},
+      {"explain", "explain " MEGACPP_TINY},
+      {"fit", "fit " MEGACPP_TINY "--hardware host:2"},
+      {"parity", "parity " MEGACPP_SOURCE_DIR "/tests/golden/models/llama_mqa.safetensors"},
+      {"data-tokenize", "data tokenize " MEGACPP_TINY_RECIPE "--out {case}/tokens --threads 2"},
+      {"data-show", "data show {shared}/tokens --json", true},
+      {"data-train", "data train-tokenizer " MEGACPP_TINY_RECIPE "--out {case}/tokenizer.json --vocab 260"},
+      {"export", "export " MEGACPP_SMALL_MODEL "{case}/exported"},
+      {"generate", "generate " MEGACPP_SMALL_MODEL "--prompt main --max-tokens 8"},
+      {"generate-json", "generate " MEGACPP_SMALL_MODEL "--ids 1 --max-tokens 8 --json", true},
+      {"eval", "eval " MEGACPP_SMALL_MODEL "--text " MEGACPP_TINY_RECIPE},
+      {"catalog", "catalog list --json", true},
+      {"ops", "ops"},
+      {"keys-json", "keys --json", true},
+      {"hw", "hw"},
+      {"plugins", "plugins list"},
+  };
+  return table;
+}
+
+const std::vector<std::string>& preparations() {
+  static const std::vector<std::string> lines = {
+      "hw measure",
+      std::string("train " MEGACPP_TINY "--set train.steps=2 --set checkpoint.every=1 --run-dir {shared}/runs/first ") +
+          "--set name=" + kRememberedModel,
+      "data tokenize " MEGACPP_TINY_RECIPE "--out {shared}/tokens",
+  };
+  return lines;
+}
+
+#undef MEGACPP_TINY
+#undef MEGACPP_SMALL_MODEL
+#undef MEGACPP_TINY_RECIPE
+
+std::string with_folders(std::string words, const Folders& folders) {
+  for (const auto& [name, folder] : {std::pair<std::string_view, const std::string&>{"{case}", folders.own},
+                                     std::pair<std::string_view, const std::string&>{"{shared}", folders.shared}})
+    for (size_t at = words.find(name); at != std::string::npos; at = words.find(name, at + folder.size()))
+      words.replace(at, name.size(), folder);
+  return words;
+}
+
+}  // namespace megacpp::faults
