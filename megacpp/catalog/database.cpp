@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 
 namespace megacpp::catalog {
 namespace {
@@ -83,7 +84,7 @@ std::string address(const std::filesystem::path& path, bool immutable) {
   constexpr std::string_view kPlain = "/-_.~";
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string text = "file:";
-  for (const char c : std::filesystem::absolute(path).string()) {
+  for (const char c : base::absolute(path).string()) {
     const auto byte = static_cast<unsigned char>(c);
     if (std::isalnum(byte) != 0 || kPlain.find(c) != std::string_view::npos) {
       text += c;

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 
 namespace megacpp::catalog {
 
@@ -45,7 +46,7 @@ bool is_network_kind(uint64_t kind) {
 }
 
 bool is_on_network(const std::filesystem::path& path) {
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  const std::filesystem::path folder = base::absolute(path).parent_path();
   struct statfs status = {};
   const bool known = ::statfs(path.c_str(), &status) == 0 || ::statfs(folder.c_str(), &status) == 0;
   return known && is_network_kind(static_cast<uint32_t>(status.f_type));

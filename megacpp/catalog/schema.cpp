@@ -237,7 +237,8 @@ Database open_catalog_file(const std::filesystem::path& path, const Database::Op
   } catch (const base::Error& error) {
     // The log of a catalog needs a file beside it, which a folder that is not ours cannot get. Without such a file
     // everything is in the catalog itself, and nobody who could not make one writes to it.
-    const bool has_log = std::filesystem::exists(path.string() + "-wal");
+    std::error_code ignored;
+    const bool has_log = std::filesystem::exists(path.string() + "-wal", ignored);
     if (error.code() != base::Code::E3001 || options.immutable || has_log) throw;
     return open_for_reading(path, {.access = Access::read, .wait = options.wait, .immutable = true});
   }

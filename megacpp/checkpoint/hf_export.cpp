@@ -12,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/tokenizer_files.h"
 
 namespace megacpp::checkpoint {
@@ -21,7 +22,7 @@ namespace {
 class FolderBeside {
  public:
   explicit FolderBeside(std::filesystem::path place) : place_(std::move(place)) {
-    MEGACPP_REQUIRE(!place_.filename().empty() && !std::filesystem::exists(place_), E3001,
+    MEGACPP_REQUIRE(!place_.filename().empty() && !base::exists(place_), E3001,
                     {.where = place_.string(),
                      .got = place_.filename().empty() ? "a path that ends in /" : "something that exists",
                      .wanted = "the name of a new folder",

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -38,7 +39,7 @@ void add_file(const std::filesystem::path& path, Stored& stored) {
 Stored read_folder(const std::filesystem::path& folder) {
   const std::filesystem::path index_path = folder / "model.safetensors.index.json";
   Stored stored;
-  if (!std::filesystem::exists(index_path)) {
+  if (!base::exists(index_path)) {
     add_file(folder / "model.safetensors", stored);
     return stored;
   }

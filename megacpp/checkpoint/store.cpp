@@ -14,6 +14,7 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/manifest.h"
 
 namespace megacpp::checkpoint {
@@ -64,10 +65,8 @@ std::filesystem::path Store::partial_path(int64_t step) const {
 
 std::vector<int64_t> Store::steps() const {
   std::vector<int64_t> steps;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
-    if (const auto step = step_of(entry.path().filename().string()); step && is_complete(entry.path()))
-      steps.push_back(*step);
+  for (const std::filesystem::path& entry : base::list_folder(folder_))
+    if (const auto step = step_of(entry.filename().string()); step && is_complete(entry)) steps.push_back(*step);
   std::ranges::sort(steps);
   return steps;
 }
@@ -82,11 +81,8 @@ std::optional<std::filesystem::path> Store::latest() const {
 
 void Store::remove_partial() const {
   base::make_folder(folder_);
-  std::error_code ignored;
-  std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
-    if (entry.path().filename().string().ends_with(kPartial)) found.push_back(entry.path());
-  for (const std::filesystem::path& path : found) remove_all_or_fail(path);
+  for (const std::filesystem::path& entry : base::list_folder(folder_))
+    if (entry.filename().string().ends_with(kPartial)) remove_all_or_fail(entry);
 }
 
 std::filesystem::path Store::begin(int64_t step) const {
@@ -99,7 +95,7 @@ std::filesystem::path Store::begin(int64_t step) const {
 void Store::commit(int64_t step) const {
   const std::filesystem::path partial = partial_path(step), path = path_of(step);
   sync_folder(partial);
-  if (std::filesystem::exists(path)) remove(path);
+  if (base::exists(path)) remove(path);
   rename_or_fail(partial, path);
   sync_folder(folder_);
   replace_link(folder_ / kLatest, path.filename());

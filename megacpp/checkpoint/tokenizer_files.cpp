@@ -2,9 +2,9 @@
 #include "megacpp/checkpoint/tokenizer_files.h"
 
 #include <array>
-#include <system_error>
 
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -24,8 +24,7 @@ constexpr std::array kTokenizerFiles = {"tokenizer.json",
 std::vector<std::string> copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::vector<std::string> copied;
   for (const char* file : kTokenizerFiles) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(from / file, ignored)) continue;
+    if (!base::exists(from / file)) continue;
     base::write_file_atomically(to / file, base::read_file(from / file));
     copied.emplace_back(file);
   }

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/safetensors.h"
 
@@ -30,7 +31,7 @@ Manifest write_files(const std::filesystem::path& folder, Manifest manifest, std
   for (const auto& [shard, tensors] : shards) {
     const std::string name = fmt::format("shard-{:05}.safetensors", shard);
     write_safetensors(folder / name, tensors, {});
-    manifest.files[name] = static_cast<int64_t>(std::filesystem::file_size(folder / name));
+    manifest.files[name] = base::file_bytes(folder / name);
   }
   base::write_file_atomically(folder / kManifestFile, to_text(manifest));
   return manifest;
@@ -51,7 +52,7 @@ Manifest write_checkpoint(const Store& store, Manifest header, std::span<const P
 }
 
 Manifest write_checkpoint(const std::filesystem::path& folder, Manifest header, std::span<const PieceBytes> pieces) {
-  if (std::filesystem::exists(folder)) base::fail_writing(folder, "cannot create the folder", EEXIST);
+  if (base::exists(folder)) base::fail_writing(folder, "cannot create the folder", EEXIST);
   std::filesystem::path partial = folder;
   partial += ".partial";
   try {

@@ -45,10 +45,10 @@ std::vector<ChipText> texts_named(const std::string& name, const ChipPlaces& pla
 /// Chip files of a folder, sorted; none where there is no such folder.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const fs::path ending = entry.path().extension();
-    if ((ending == ".yaml" || ending == ".yml") && entry.is_regular_file(ignored)) files.push_back(entry.path());
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path ending = entry->path().extension();
+    if ((ending == ".yaml" || ending == ".yml") && entry->is_regular_file(ignored)) files.push_back(entry->path());
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
 
@@ -196,7 +196,7 @@ ResumePoint find_resume_point(const std::string& named) {
   }
   if (!is_run(path))
     refuse_run(path, "no recipe.yaml", "a run directory or one of its checkpoints", "see: megacpp runs list");
-  const std::filesystem::path run = std::filesystem::canonical(path);
+  const std::filesystem::path run = base::canonical(path);
   const std::optional<std::filesystem::path> latest = checkpoint::Store(run / "checkpoints").latest();
   if (!latest) refuse_run(run, "no complete checkpoint", "a run that was saved", "start it again from its recipe.yaml");
   return {.run = run, .checkpoint = *latest};
@@ -205,9 +205,8 @@ ResumePoint find_resume_point(const std::string& named) {
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> runs;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (!entry.is_symlink(ignored) && is_run(entry.path())) runs.push_back(entry.path());
-  std::ranges::sort(runs);
+  for (const std::filesystem::path& entry : base::list_folder(folder))
+    if (!std::filesystem::is_symlink(entry, ignored) && is_run(entry)) runs.push_back(entry);
   return runs;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/path.h"
 #include "megacpp/catalog/location.h"
 
 namespace megacpp::launch {
@@ -15,7 +16,7 @@ UsersCatalog::UsersCatalog(const CatalogChoice& choice, catalog::Access access, 
   try {
     const std::filesystem::path path =
         choice.file.empty() ? catalog::default_path() : std::filesystem::path(choice.file);
-    if (access == catalog::Access::read && !std::filesystem::exists(path)) {
+    if (access == catalog::Access::read && !base::exists(path)) {
       why_not_ = "there is no catalog yet";
       return;
     }

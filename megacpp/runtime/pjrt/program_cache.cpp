@@ -11,6 +11,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/runtime/pjrt/client_state.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 #include "megacpp/runtime/processor.h"
@@ -46,8 +47,9 @@ std::string instructions() {
 
 /// Versions that a plugin states may stay the same from build to build; size and time of its file do not.
 std::string file_stamp(const std::filesystem::path& file) {
-  return std::to_string(std::filesystem::file_size(file)) + " " +
-         std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count());
+  std::error_code ignored;  // what has a size has a time
+  return std::to_string(base::file_bytes(file)) + " " +
+         std::to_string(std::filesystem::last_write_time(file, ignored).time_since_epoch().count());
 }
 
 std::string key_of(const Client& client, std::string_view stablehlo, const CompileOptions& options) {

@@ -14,6 +14,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/process.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/runtime/plugins/wheel.h"
@@ -128,8 +129,8 @@ fs::path download(const FetchRequest& request, const PluginPackage& package, con
        .wanted = "a download that succeeds",
        .next = "see that python3 has pip and a network; or fetch the wheel elsewhere (pip download --no-deps " +
                wanted + ") and give it with --wheel"});
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "wheels"))
-    if (entry.path().extension() == ".whl") return entry.path();
+  for (const fs::path& entry : base::list_folder(folder / "wheels"))
+    if (entry.extension() == ".whl") return entry;
   base::raise(base::Code::E3203, {.where = wanted,
                                   .got = "pip left no wheel: " + last_lines(pip.output, 3),
                                   .wanted = "a file that ends in .whl",
