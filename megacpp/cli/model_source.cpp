@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/cli/recipe_flags.h"
@@ -48,10 +49,9 @@ struct RunCheckpoint {
 
 std::optional<RunCheckpoint> find_checkpoint(const std::filesystem::path& source) {
   constexpr const char* kRecipe = "recipe.yaml";
-  std::error_code ignored;
-  if (std::filesystem::exists(source / checkpoint::kManifestFile, ignored))
-    return RunCheckpoint{std::filesystem::canonical(source, ignored).parent_path().parent_path() / kRecipe, source};
-  if (!std::filesystem::exists(source / kRecipe)) return std::nullopt;
+  if (base::exists(source / checkpoint::kManifestFile))
+    return RunCheckpoint{base::canonical(source).parent_path().parent_path() / kRecipe, source};
+  if (!base::exists(source / kRecipe)) return std::nullopt;
   const auto latest = checkpoint::Store(source / "checkpoints").latest();
   MEGACPP_REQUIRE(latest.has_value(), E1206,
                   {.where = source.string(),
@@ -107,13 +107,13 @@ void declare_source(CLI::App& app, SourceFlags& flags) {
 std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given) {
   if (!given.empty()) return data::load_tokenizer(given);
   for (const char* file : {"tokenizer.json", "tokenizer.model"})
-    if (!source.folder.empty() && std::filesystem::exists(source.folder / file))
+    if (!source.folder.empty() && base::exists(source.folder / file))
       return data::load_tokenizer((source.folder / file).string());
   return data::load_tokenizer("bytes");
 }
 
 ModelSource load_model_source(const SourceFlags& flags) {
-  if (!std::filesystem::is_directory(flags.source)) return from_recipe(flags);
+  if (!base::is_folder(flags.source)) return from_recipe(flags);
   const auto found = find_checkpoint(flags.source);
   return found ? from_checkpoint(*found, flags) : from_folder(flags);
 }
