@@ -65,6 +65,65 @@ TEST_F(HostileInputTest, DevicesAndFifosAreNoInputFiles) {
   EXPECT_TRUE(has(ending.err, "error E1008")) << ending.err;
 }
 
+/// Every argument of every command that takes a path; `text` is some that can be read.
+std::vector<std::vector<std::string>> commands_with_path(const std::string& path, const std::string& text) {
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  std::vector<std::vector<std::string>> commands = {
+      {"train", "--resume", path},
+      {"runs", "list", path},
+      {"runs", "show", path},
+      {"checkpoint", "show", path},
+      {"checkpoint", "verify", path},
+      {"checkpoint", "convert", path, "--to", path},
+      {"checkpoint", "average", path, path, "--to", path},
+      {"parity", path},
+      {"data", "tokenize", path, "--out", path + "-dataset"},
+      {"data", "tokenize", text, "--out", path + "/dataset"},
+      {"data", "tokenize", text, "--out", text + ".dataset", "--tokenizer", path},
+      {"data", "show", path},
+      {"data", "train-tokenizer", path},
+      {"data", "train-tokenizer", text, "--vocab", "257", "--out", path},
+      {"export", path, path},
+      {"export", recipe, text + ".export", "--tokenizer", path},
+      {"generate", path, "--prompt", "a"},
+      {"generate", recipe, "--prompt", "a", "--max-tokens", "1", "--tokenizer", path},
+      {"generate", recipe, "--prompt", "a", "--max-tokens", "1", "--logits", path},
+      {"eval", path, "--text", text},
+      {"eval", recipe, "--text", path},
+      {"eval", recipe, "--text", text, "--tokenizer", path},
+      {"catalog", "list", "--catalog", path},
+      {"hw", "show", path},
+      {"hw", "bytes", path, "f32", "8,8"},
+      {"plugins", "fetch", "cpu", "--wheel", path}};
+  for (const char* command : {"plan", "train", "compile", "explain", "fit"}) commands.push_back({command, path});
+  for (const char* command : {"plan", "fit"}) commands.push_back(tiny_nam52(command, {"--html", path}));
+  for (const char* command : {"plan", "fit"}) commands.push_back(tiny_nam52(command, {"--hardware", path}));
+  for (const char* flag : {"--run-dir", "--trace"}) commands.push_back(tiny_nam52("train", {flag, path}));
+  commands.push_back(tiny_nam52("train", {"--set", "data.text=" + path}));
+  commands.push_back(tiny_nam52("train", {"--set", "data.blend=[" + path + "]"}));
+  commands.push_back(tiny_nam52("compile", {"--dump-dir", path}));
+  return commands;
+}
+
+// What the system refuses to follow: the runner of commands judges that each error has a code and is no defect.
+TEST_F(HostileInputTest, LoopingLinksAndLongNamesAreErrorsOfThePath) {
+  const std::string text = file("text.txt", "some text to read");
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  for (const std::string& path : {(folder_ / "loop").string(), (folder_ / std::string(300, 'x')).string()})
+    for (const std::vector<std::string>& words : commands_with_path(path, text))
+      EXPECT_NE(testing_support::run_command(words).status, 0) << words[0] << " " << words[1];
+}
+
+TEST_F(HostileInputTest, ACatalogThatCannotBeFollowedIsLeftOutAndSaid) {
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  for (const std::string& path : {(folder_ / "loop").string(), (folder_ / std::string(300, 'x')).string()})
+    for (const char* command : {"plan", "train"}) {
+      const CommandResult result = testing_support::run_command(tiny_nam52(command, {"--catalog", path}));
+      EXPECT_EQ(result.status, 0) << result.err;
+      EXPECT_TRUE(has(result.err, "not used: E")) << result.err;
+    }
+}
+
 TEST_F(HostileInputTest, NamesThatAreNoTextAreRefusedOrShownEscaped) {
   const std::string err = refused("E1003", tiny_nam52("plan", {"--json", "--set", "name=a\xff"}));
   EXPECT_TRUE(has(err, "got:    'a\\xff'")) << err;
