@@ -177,6 +177,31 @@ TEST(StoreTest, OnlyCompleteCheckpointsGoByTheirName) {
   EXPECT_EQ(code_of([&] { Reader reader(store.folder()); }), Code::E1206);
 }
 
+// As a process leaves it that is killed between the two renames of a commit.
+TEST(StoreTest, ACheckpointThatWasBeingReplacedGetsItsNameBack) {
+  const TemporaryFolder folder;
+  const Store store(folder / "checkpoints");
+  const SavedMatrix saved;
+  saved.save(store, 5);
+  store.begin(5);
+  std::filesystem::rename(store.path_of(5), store.folder() / "step-00000005.replaced");
+  EXPECT_FALSE(store.latest());
+  store.recover();
+  EXPECT_EQ(store.latest(), store.path_of(5));
+  EXPECT_TRUE(verify(store.path_of(5)).empty());
+  // Killed later, before the old one was deleted: the new one counts.
+  std::filesystem::copy(store.path_of(5), store.folder() / "step-00000005.replaced");
+  const SavedMatrix other(100);
+  other.save(store, 6);
+  std::filesystem::rename(store.path_of(6), store.folder() / "step-00000006.replaced");
+  saved.save(store, 6);
+  store.remove_partial();
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(floats_of(Reader(store.path_of(6)).read_whole("w", ir::DType::f32)), saved.values());
+  for (const auto& entry : std::filesystem::directory_iterator(store.folder()))
+    EXPECT_FALSE(entry.path().string().ends_with(".replaced")) << entry.path();
+}
+
 TEST(StoreTest, PruningKeepsTheNewestAndEveryKth) {
   const TemporaryFolder folder;
   const Store store(folder / "checkpoints");

@@ -20,7 +20,7 @@
 namespace megacpp::checkpoint {
 namespace {
 
-constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kLatest = "latest";
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kReplaced = ".replaced", kLatest = "latest";
 
 std::optional<int64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -48,6 +48,11 @@ void remove_all_or_fail(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
   if (error) base::fail_writing(path, "cannot remove", error.value());
+}
+
+void remove_all_or_leave(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
 }
 
 bool is_complete(const std::filesystem::path& checkpoint) {
@@ -79,8 +84,21 @@ std::optional<std::filesystem::path> Store::latest() const {
   return complete.empty() ? std::nullopt : std::optional(path_of(complete.back()));
 }
 
+void Store::recover() const {
+  for (const std::filesystem::path& entry : base::list_folder(folder_)) {
+    if (entry.extension() != kReplaced) continue;
+    const auto step = step_of(entry.stem().string());
+    if (!step) continue;
+    if (is_complete(entry) && !base::exists(path_of(*step)))
+      rename_or_fail(entry, path_of(*step));
+    else
+      remove_all_or_fail(entry);
+  }
+}
+
 void Store::remove_partial() const {
   base::make_folder(folder_);
+  recover();
   for (const std::filesystem::path& entry : base::list_folder(folder_))
     if (entry.filename().string().ends_with(kPartial)) remove_all_or_fail(entry);
 }
@@ -94,18 +112,26 @@ std::filesystem::path Store::begin(int64_t step) const {
 
 void Store::commit(int64_t step) const {
   const std::filesystem::path partial = partial_path(step), path = path_of(step);
+  std::filesystem::path replaced = path;
+  replaced += kReplaced;
   sync_folder(partial);
-  if (base::exists(path)) remove(path);
-  rename_or_fail(partial, path);
+  const bool replaces = base::exists(path);
+  if (replaces) {
+    remove_all_or_fail(replaced);
+    rename_or_fail(path, replaced);
+  }
+  if (::rename(partial.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    if (replaces) ::rename(replaced.c_str(), path.c_str());  // where that fails too, recover() does it
+    base::fail_writing(path, "cannot rename into place", error);
+  }
   sync_folder(folder_);
   replace_link(folder_ / kLatest, path.filename());
   sync_folder(folder_);
+  if (replaces) remove_all_or_leave(replaced);
 }
 
-void Store::discard(int64_t step) const {
-  std::error_code ignored;
-  std::filesystem::remove_all(partial_path(step), ignored);
-}
+void Store::discard(int64_t step) const { remove_all_or_leave(partial_path(step)); }
 
 void Store::prune(int64_t keep, int64_t keep_every) const {
   if (keep == 0) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a run's checkpoints. One is written into step-N.partial, synced and renamed to step-N; the link
-// `latest` is replaced after that. So what goes by the name of a step is complete, whenever a process was killed. One
+// `latest` is replaced after that. So what goes by the name of a step is complete, whenever a process was killed. A
+// checkpoint that is written again is step-N.replaced until the new one has its name, and deleted after that. One
 // process writes at a time (the run directory is locked).
 #pragma once
 
@@ -22,7 +23,10 @@ class Store {
   /// What `latest` names, or without a sound link the highest step; nothing where no checkpoint is complete.
   std::optional<std::filesystem::path> latest() const;
 
-  /// Deletes what processes that were killed left unfinished. E3001 where the folder cannot be written.
+  /// Gives a checkpoint its name back where a process was killed before the one that replaces it had it. Only while no
+  /// process writes.
+  void recover() const;
+  /// The same, and deletes what processes that were killed left unfinished. E3001 where the folder cannot be written.
   void remove_partial() const;
   /// An empty folder to write the files of a step into; commit() gives it its name, discard() deletes it.
   std::filesystem::path begin(int64_t step) const;

@@ -197,7 +197,9 @@ ResumePoint find_resume_point(const std::string& named) {
   if (!is_run(path))
     refuse_run(path, "no recipe.yaml", "a run directory or one of its checkpoints", "see: megacpp runs list");
   const std::filesystem::path run = base::canonical(path);
-  const std::optional<std::filesystem::path> latest = checkpoint::Store(run / "checkpoints").latest();
+  const checkpoint::Store store(run / "checkpoints");
+  if (!is_in_use(run)) store.recover();
+  const std::optional<std::filesystem::path> latest = store.latest();
   if (!latest) refuse_run(run, "no complete checkpoint", "a run that was saved", "start it again from its recipe.yaml");
   return {.run = run, .checkpoint = *latest};
 }
