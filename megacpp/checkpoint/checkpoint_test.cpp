@@ -202,6 +202,19 @@ TEST(StoreTest, ACheckpointThatWasBeingReplacedGetsItsNameBack) {
     EXPECT_FALSE(entry.path().string().ends_with(".replaced")) << entry.path();
 }
 
+TEST(StoreTest, OnlyItsOwnLeftoversAreDeleted) {
+  const TemporaryFolder folder;
+  const Store store(folder / "checkpoints");
+  const std::vector<std::string> ours = {"step-00000003.partial", "step-00000003.old.partial", "latest.123.partial"};
+  const std::vector<std::string> theirs = {"notes.partial", "step-x.partial", "latest.partial", "latest.mine.partial",
+                                           "step-00000003.mine.partial"};
+  for (const std::string& name : ours) std::filesystem::create_directories(store.folder() / name);
+  for (const std::string& name : theirs) std::filesystem::create_directories(store.folder() / name);
+  store.remove_partial();
+  for (const std::string& name : ours) EXPECT_FALSE(std::filesystem::exists(store.folder() / name)) << name;
+  for (const std::string& name : theirs) EXPECT_TRUE(std::filesystem::exists(store.folder() / name)) << name;
+}
+
 TEST(StoreTest, PruningKeepsTheNewestAndEveryKth) {
   const TemporaryFolder folder;
   const Store store(folder / "checkpoints");
@@ -245,6 +258,12 @@ TEST(TransformTest, ShardsAndTypesChangeAndValuesDoNot) {
   EXPECT_EQ(half.manifest().tensors.at("w").whole.dtype, ir::DType::bf16);
   EXPECT_EQ(floats_of(half.read_whole("w", ir::DType::f32)), saved.values());  // small integers are exact
   EXPECT_EQ(code_of([&] { convert(reader, folder / "half", {}); }), Code::E3001);
+  // A slash at the end changes nothing, and a folder of the user's is neither written into nor deleted.
+  std::filesystem::create_directories(folder / "slash.partial" / "mine");
+  convert(reader, folder / "slash/", {});
+  EXPECT_TRUE(verify(folder / "slash").empty());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "slash"), {}), 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "slash.partial" / "mine"));
 }
 
 TEST(TransformTest, AverageIsTheMeanOfTheWeights) {

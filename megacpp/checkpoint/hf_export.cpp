@@ -2,52 +2,16 @@
 #include "megacpp/checkpoint/hf_export.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/atomic_folder.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
-#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/tokenizer_files.h"
 
 namespace megacpp::checkpoint {
 namespace {
-
-/// A folder beside its place, that takes the place when it is complete and is removed when it never is.
-class FolderBeside {
- public:
-  explicit FolderBeside(std::filesystem::path place) : place_(std::move(place)) {
-    MEGACPP_REQUIRE(!place_.filename().empty() && !base::exists(place_), E3001,
-                    {.where = place_.string(),
-                     .got = place_.filename().empty() ? "a path that ends in /" : "something that exists",
-                     .wanted = "the name of a new folder",
-                     .next = "give another name, or remove what is there"});
-    beside_ = place_;
-    beside_ += fmt::format(".partial{}", ::getpid());
-    base::make_folder(beside_);
-  }
-  ~FolderBeside() {
-    std::error_code ignored;
-    if (!beside_.empty()) std::filesystem::remove_all(beside_, ignored);
-  }
-  FolderBeside(const FolderBeside&) = delete;
-  FolderBeside& operator=(const FolderBeside&) = delete;
-
-  const std::filesystem::path& path() const { return beside_; }
-  void take_place() {
-    if (::rename(beside_.c_str(), place_.c_str()) != 0) base::fail_writing(place_, "cannot rename into place", errno);
-    beside_.clear();
-  }
-
- private:
-  std::filesystem::path place_;
-  std::filesystem::path beside_;  // empty once it took its place
-};
 
 /// Tensors as they are written, in the order of their names.
 struct EncodedTensor {
@@ -123,14 +87,14 @@ HfExportSummary export_hf_folder(const std::filesystem::path& folder, const reci
   const std::vector<EncodedTensor> tensors = encode(export_tensors(exported.described.names, ours), options);
   HfExportSummary summary{.cls = exported.described.cls, .tensors = tensors.size()};
   for (const EncodedTensor& tensor : tensors) summary.bytes += static_cast<int64_t>(tensor.bytes.size());
-  FolderBeside beside(folder);
-  base::write_file_atomically(beside.path() / "config.json", exported.config);
+  base::AtomicFolder written(folder);
+  base::write_file_atomically(written.path() / "config.json", exported.config);
   summary.files.emplace_back("config.json");
-  write_tensors(beside.path(), tensors, options.shard_bytes, summary);
+  write_tensors(written.path(), tensors, options.shard_bytes, summary);
   if (!options.carried.empty())
-    for (std::string& file : copy_tokenizer_files(options.carried, beside.path()))
+    for (std::string& file : copy_tokenizer_files(options.carried, written.path()))
       summary.files.push_back(std::move(file));
-  beside.take_place();
+  written.commit();
   return summary;
 }
 

@@ -20,7 +20,8 @@
 namespace megacpp::checkpoint {
 namespace {
 
-constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kReplaced = ".replaced", kLatest = "latest";
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kReplaced = ".replaced", kLeaving = ".old",
+                           kLatest = "latest";
 
 std::optional<int64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -29,6 +30,18 @@ std::optional<int64_t> step_of(std::string_view name) {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
   const bool is_number = error == std::errc() && end == name.data() + name.size() && step >= 0;
   return is_number ? std::optional(step) : std::nullopt;
+}
+
+/// What this class writes under other names than a step's: "step-N.partial", "step-N.old.partial", "latest.P.partial".
+/// All else in the folder is the user's.
+bool is_leftover(std::string name) {
+  if (!name.ends_with(kPartial)) return false;
+  name.resize(name.size() - kPartial.size());
+  if (name.ends_with(kLeaving)) name.resize(name.size() - kLeaving.size());
+  const size_t dot = name.find('.');
+  const bool is_link = name.substr(0, dot) == kLatest && dot != std::string::npos && dot + 1 < name.size() &&
+                       name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+  return is_link || step_of(name).has_value();
 }
 
 /// What was renamed or created in it survives a loss of power.
@@ -100,7 +113,7 @@ void Store::remove_partial() const {
   base::make_folder(folder_);
   recover();
   for (const std::filesystem::path& entry : base::list_folder(folder_))
-    if (entry.filename().string().ends_with(kPartial)) remove_all_or_fail(entry);
+    if (is_leftover(entry.filename().string())) remove_all_or_fail(entry);
 }
 
 std::filesystem::path Store::begin(int64_t step) const {
@@ -147,7 +160,7 @@ void Store::prune(int64_t keep, int64_t keep_every) const {
 // Under another name first: a deletion that is cut short leaves nothing that looks complete.
 void Store::remove(const std::filesystem::path& path) const {
   std::filesystem::path leaving = path;
-  leaving += ".old";
+  leaving += kLeaving;
   leaving += kPartial;
   remove_all_or_fail(leaving);
   rename_or_fail(path, leaving);

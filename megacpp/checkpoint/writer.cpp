@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/checkpoint/writer.h"
 
-#include <cerrno>
-#include <cstdio>
 #include <map>
 
 #include <fmt/format.h>
 
-#include "megacpp/base/error.h"
+#include "megacpp/base/atomic_folder.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/safetensors.h"
@@ -52,19 +49,10 @@ Manifest write_checkpoint(const Store& store, Manifest header, std::span<const P
 }
 
 Manifest write_checkpoint(const std::filesystem::path& folder, Manifest header, std::span<const PieceBytes> pieces) {
-  if (base::exists(folder)) base::fail_writing(folder, "cannot create the folder", EEXIST);
-  std::filesystem::path partial = folder;
-  partial += ".partial";
-  try {
-    base::make_folder(partial);
-    Manifest manifest = write_files(partial, std::move(header), pieces);
-    if (::rename(partial.c_str(), folder.c_str()) != 0) base::fail_writing(folder, "cannot rename into place", errno);
-    return manifest;
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(partial, ignored);
-    throw;
-  }
+  base::AtomicFolder written(folder);
+  Manifest manifest = write_files(written.path(), std::move(header), pieces);
+  written.commit();
+  return manifest;
 }
 
 }  // namespace megacpp::checkpoint
