@@ -137,7 +137,7 @@ RunDirectory RunDirectory::create(const std::filesystem::path& given, const std:
     refuse_run(path, "a run", "a folder without one",
                fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", path.string()));
   directory.checkpoints().remove_partial();
-  if (is_new) checkpoint::replace_link(runs_folder() / "latest", path.filename());
+  directory.becomes_latest_ = is_new;
   return directory;
 }
 
@@ -149,13 +149,16 @@ RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), becomes_latest_(other.becomes_latest_) {}
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void RunDirectory::write_recipe(const std::string& yaml) const { base::write_file_atomically(recipe_file(), yaml); }
+void RunDirectory::write_recipe(const std::string& yaml) const {
+  base::write_file_atomically(recipe_file(), yaml);
+  if (becomes_latest_) checkpoint::replace_link(path_.parent_path() / "latest", path_.filename());
+}
 
 void RunDirectory::write_plan(const std::string& json) const {
   base::write_file_atomically(path_ / "plan.json", json + "\n");

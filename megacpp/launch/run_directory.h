@@ -16,8 +16,8 @@ namespace megacpp::launch {
 
 class RunDirectory {
  public:
-  /// A new folder for a run. `given` empty: <name>-<time> in runs_folder(), which gets a link `latest` to it. E1206
-  /// where the folder holds a run already, E3001 where it cannot be written.
+  /// A new folder for a run. `given` empty: <name>-<time> in runs_folder(). E1206 where the folder holds a run
+  /// already, E3001 where it cannot be written.
   static RunDirectory create(const std::filesystem::path& given, const std::string& name);
   /// That of an earlier run. E1206 where there is none, E3003 where another process has it.
   static RunDirectory open(const std::filesystem::path& folder);
@@ -29,6 +29,8 @@ class RunDirectory {
   checkpoint::Store checkpoints() const { return checkpoint::Store(path_ / "checkpoints"); }
   std::filesystem::path recipe_file() const { return path_ / "recipe.yaml"; }
 
+  /// Makes it a run: the link `latest` of runs_folder() leads to it from here on, if it is new there. A start that
+  /// fails before leaves the link as it was.
   void write_recipe(const std::string& yaml) const;
   void write_plan(const std::string& json) const;
 
@@ -42,6 +44,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   int lock_;  // descriptor of the locked file
+  bool becomes_latest_ = false;
 };
 
 /// "runs" in the current folder, or what MEGACPP_RUNS names.

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/run_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "megacpp/base/file.h"
+#include "megacpp/checkpoint/manifest.h"
+#include "tests/support/environment.h"
+#include "tests/support/errors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::launch {
+namespace {
+
+using testing_support::problem_of;
+
+class RunDirectoryTest : public testing::Test {
+ protected:
+  testing_support::TemporaryFolder folder_;
+  testing_support::Variable runs_{"MEGACPP_RUNS", (folder_ / "runs").string()};
+};
+
+// A run with a checkpoint, as far as looking for it goes.
+void make_run(const RunDirectory& directory) {
+  directory.write_recipe("name: a\n");
+  base::make_folder(directory.checkpoints().path_of(3));
+  base::write_file_atomically(directory.checkpoints().path_of(3) / checkpoint::kManifestFile, "{}");
+}
+
+TEST_F(RunDirectoryTest, AStartThatFailsIsNotTheLatestRun) {
+  const std::filesystem::path first = [&] {
+    const RunDirectory directory = RunDirectory::create({}, "first");
+    make_run(directory);
+    return directory.path();
+  }();
+  EXPECT_EQ(find_resume_point("latest").run, std::filesystem::canonical(first));
+  { RunDirectory::create({}, "failed"); }  // ends before its recipe is written
+  EXPECT_EQ(find_resume_point("latest").run, std::filesystem::canonical(first));
+  const RunDirectory second = RunDirectory::create({}, "second");
+  make_run(second);
+  EXPECT_EQ(find_resume_point("latest").run, std::filesystem::canonical(second.path()));
+}
+
+}  // namespace
+}  // namespace megacpp::launch
