@@ -191,10 +191,9 @@ bool is_run(const std::filesystem::path& folder) {
 
 ResumePoint find_resume_point(const std::string& named) {
   const std::filesystem::path path = named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
-  std::error_code ignored;
-  if (std::filesystem::exists(path / checkpoint::kManifestFile, ignored)) {
-    // The name of the folder itself, also where a link or a path with a slash behind it was given.
-    const std::filesystem::path checkpoint = std::filesystem::canonical(path, ignored);
+  if (base::exists(path / checkpoint::kManifestFile)) {
+    // Links, "." and a slash at the end would lead to other folders above it.
+    const std::filesystem::path checkpoint = base::canonical(path);
     return {.run = checkpoint.parent_path().parent_path(), .checkpoint = checkpoint};
   }
   if (!is_run(path))

@@ -55,7 +55,7 @@ struct ResumePoint {
   std::filesystem::path run;
   std::filesystem::path checkpoint;
 };
-/// E1206 where there is no such run, or no complete checkpoint in it.
+/// However the path is written: both are canonical. E1206 where there is no such run, or no complete checkpoint in it.
 ResumePoint find_resume_point(const std::string& named);
 
 /// Run directories in a folder, by name.

@@ -44,5 +44,22 @@ TEST_F(RunDirectoryTest, AStartThatFailsIsNotTheLatestRun) {
   EXPECT_EQ(find_resume_point("latest").run, std::filesystem::canonical(second.path()));
 }
 
+TEST_F(RunDirectoryTest, ACheckpointIsFoundHoweverItsPathIsWritten) {
+  const RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  make_run(directory);
+  const std::filesystem::path run = std::filesystem::canonical(folder_ / "run");
+  const std::filesystem::path checkpoint = run / "checkpoints" / "step-00000003";
+  std::filesystem::create_symlink(checkpoint, folder_ / "best");
+  checkpoint::replace_link(run / "checkpoints" / "latest", "step-00000003");
+  for (const char* named : {"run", "run/", "run/.", "run/checkpoints/step-00000003", "run/checkpoints/step-00000003/",
+                            "run/checkpoints/step-00000003//", "run/checkpoints/step-00000003/.",
+                            "run/checkpoints/../checkpoints/latest/", "best", "best/"}) {
+    const ResumePoint point = find_resume_point((folder_ / named).string());
+    EXPECT_EQ(point.run, run) << named;
+    EXPECT_EQ(point.checkpoint, checkpoint) << named;
+  }
+  problem_of(base::Code::E1206, [&] { find_resume_point((folder_ / "none/").string()); });
+}
+
 }  // namespace
 }  // namespace megacpp::launch

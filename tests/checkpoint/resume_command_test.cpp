@@ -84,7 +84,7 @@ TEST(ResumeCommandTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   ASSERT_EQ(run_command(tiny_train(folder / "whole", {})).status, 0);
   ASSERT_EQ(run_command(tiny_train(folder / "parts", {"checkpoint.keep=0"})).status, 0);
   // Back to step 2: the log loses what is run again, and nothing else.
-  const std::string at = (folder / "parts" / "checkpoints" / "step-00000002").string();
+  const std::string at = (folder / "parts" / "checkpoints" / "step-00000002/").string();
   std::ofstream(folder / "parts" / "log.jsonl", std::ios::app) << "{\"step\": 6, \"lo";  // a line that was cut short
   const CommandResult resumed = run_command({"train", "--resume", at, "--json"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
