@@ -154,14 +154,7 @@ Json chip_json(const hw::Chip& chip) {
 
 Json chip_json(const hw::ListedChip& listed) {
   if (listed.chip) return chip_json(*listed.chip);
-  const base::Problem& problem = listed.why_not->problem();
-  return {{"name", listed.name},
-          {"error",
-           {{"code", base::code_name(listed.why_not->code())},
-            {"where", problem.where},
-            {"got", problem.got},
-            {"wanted", problem.wanted},
-            {"next", problem.next}}}};
+  return {{"name", listed.name}, {"error", error_json(*listed.why_not)}};
 }
 
 Json numbers_json(const hw::Chip& chip) {

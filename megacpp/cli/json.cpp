@@ -14,6 +14,8 @@ namespace {
 
 std::optional<Json> pending;  // of the command that runs
 
+}  // namespace
+
 Json error_json(const base::Error& error) {
   const base::Problem& problem = error.problem();
   return {{"code", std::string(base::code_name(error.code()))},
@@ -24,8 +26,6 @@ Json error_json(const base::Error& error) {
           {"next", problem.next},
           {"exit_status", error.exit_status()}};
 }
-
-}  // namespace
 
 void print_json(const Json& object) {
   MEGACPP_CHECK(!pending && !has_output()) << "a command prints one JSON object and nothing else";

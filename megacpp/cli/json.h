@@ -14,8 +14,10 @@ using base::Json;
 /// so in it.
 void print_json(const Json& object);
 
-/// Prints the object, if there is one; with an `error`, also without, and under "error": code, title, where, got,
-/// wanted, next and exit_status.
+/// An error as an object: code, title, where, got, wanted, next and exit_status.
+Json error_json(const base::Error& error);
+
+/// Prints the object, if there is one; with an `error`, also without, and that under "error".
 void end_json(const base::Error* error);
 
 }  // namespace megacpp::cli

@@ -9,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -24,15 +25,28 @@ struct RunsFlags {
   bool json = false;
 };
 
-/// The last whole line of a run's log; null without one.
+/// The metrics of a line of a log; null where a full disk or a killed process left a part of one.
+Json metrics_of(const std::string& line) {
+  try {
+    Json metrics = base::parse_json(line, base::Code::E1204, "log.jsonl");
+    return metrics.is_object() ? metrics : Json();
+  } catch (const base::Error&) {
+    return {};
+  }
+}
+
+/// Those of the last sound line of a run's log; null without one.
 Json last_metrics(const std::filesystem::path& run) {
-  std::error_code ignored;
   const std::filesystem::path file = run / "log.jsonl";
-  if (!std::filesystem::exists(file, ignored)) return {};
-  std::string text = base::read_file(file);
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
-  const size_t begin = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  return text.empty() ? Json() : base::parse_json(text.substr(begin), base::Code::E1204, file.string());
+  if (!base::exists(file)) return {};
+  const std::string text = base::read_file(file);
+  for (size_t end = text.rfind('\n'); end != std::string::npos;) {
+    const size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+    const size_t begin = before == std::string::npos ? 0 : before + 1;
+    if (Json metrics = metrics_of(text.substr(begin, end - begin)); !metrics.is_null()) return metrics;
+    end = before;
+  }
+  return {};
 }
 
 Json run_json(const std::filesystem::path& run) {
@@ -48,6 +62,15 @@ Json run_json(const std::filesystem::path& run) {
           {"last", last_metrics(run)}};
 }
 
+/// One that cannot be read hides no other.
+Json run_json_or_error(const std::filesystem::path& run) {
+  try {
+    return run_json(run);
+  } catch (const base::Error& error) {
+    return {{"run", run.string()}, {"error", error_json(error)}};
+  }
+}
+
 std::string loss_text(const Json& last) {
   const Json* const loss = base::find_member(last, "loss");
   const std::optional<double> value = loss != nullptr ? base::as_number(*loss) : std::nullopt;
@@ -60,21 +83,27 @@ std::string done_text(const Json& run) {
   return fmt::format("{}/{}", done, run.at("steps").get<int64_t>());
 }
 
+std::string row_text(const Json& run) {
+  const auto name = run.at("run").get<std::string>();
+  if (const Json* const error = base::find_member(run, "error"))
+    return fmt::format("{:<50} error {} {}: {}\n", name, error->at("code").get<std::string>(),
+                       error->at("where").get<std::string>(), error->at("got").get<std::string>());
+  return fmt::format("{:<50} {:>13} steps  loss {:>8}  {}{}\n", name, done_text(run), loss_text(run.at("last")),
+                     run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
+                     run.at("running").get<bool>() ? ", running" : "");
+}
+
 int list_runs(const RunsFlags& flags) {
   const std::filesystem::path folder =
       flags.folder.empty() ? launch::runs_folder() : std::filesystem::path(flags.folder);
   Json runs = Json::array();
-  for (const std::filesystem::path& run : launch::runs_in(folder)) runs.push_back(run_json(run));
+  for (const std::filesystem::path& run : launch::runs_in(folder)) runs.push_back(run_json_or_error(run));
   if (flags.json) {
     print_json({{"folder", folder.string()}, {"runs", runs}});
     return 0;
   }
   if (runs.empty()) print_err("no runs in {}\n", folder.string());
-  for (const Json& run : runs)
-    print_out("{:<50} {:>13} steps  loss {:>8}  {}{}\n", run.at("run").get<std::string>(), done_text(run),
-              loss_text(run.at("last")),
-              run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
-              run.at("running").get<bool>() ? ", running" : "");
+  for (const Json& run : runs) print_out("{}", row_text(run));
   return 0;
 }
 

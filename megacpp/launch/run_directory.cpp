@@ -8,6 +8,7 @@
 
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -149,7 +150,10 @@ RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), becomes_latest_(other.becomes_latest_) {}
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      becomes_latest_(other.becomes_latest_),
+      has_half_line_(other.has_half_line_) {}
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
@@ -171,12 +175,20 @@ void RunDirectory::begin_log(int64_t first_step) const {
   if (kept != text || text.empty()) base::write_file_atomically(log_file(), kept);
 }
 
-void RunDirectory::log(const train::StepReport& report) const {
-  const std::string line = line_of(report);
+base::Decision RunDirectory::log(const train::StepReport& report) {
+  const std::string line = (has_half_line_ ? "\n" : "") + line_of(report);
   const int fd = ::open(log_file().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return;  // metrics are on the screen as well: no reason to end a run
-  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
+  if (fd < 0) return base::Decision::no(std::strerror(errno));
+  size_t written = 0;
+  int error = 0;
+  while (written < line.size() && error == 0) {
+    const ssize_t count = ::write(fd, line.data() + written, line.size() - written);
+    if (count >= 0) written += static_cast<size_t>(count);
+    if (count < 0 && errno != EINTR) error = errno;
+  }
   ::close(fd);
+  if (written > 0) has_half_line_ = line[written - 1] != '\n';
+  return error == 0 ? base::Decision::yes() : base::Decision::no(std::strerror(error));
 }
 
 std::filesystem::path runs_folder() {

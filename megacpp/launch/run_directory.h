@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/decision.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/train/train.h"
 
@@ -28,6 +29,7 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   checkpoint::Store checkpoints() const { return checkpoint::Store(path_ / "checkpoints"); }
   std::filesystem::path recipe_file() const { return path_ / "recipe.yaml"; }
+  std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
 
   /// Makes it a run: the link `latest` of runs_folder() leads to it from here on, if it is new there. A start that
   /// fails before leaves the link as it was.
@@ -36,15 +38,17 @@ class RunDirectory {
 
   /// Drops the lines of steps from `first_step` on, which will be run again, and what a killed process left of a line.
   void begin_log(int64_t first_step) const;
-  void log(const train::StepReport& report) const;
+  /// Adds a line. Why not, where the disk does not take all of it: metrics are printed as well, which is no reason to
+  /// end a run. What it took of a line stays a line of its own.
+  base::Decision log(const train::StepReport& report);
 
  private:
   RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
-  std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
 
   std::filesystem::path path_;
   int lock_;  // descriptor of the locked file
   bool becomes_latest_ = false;
+  bool has_half_line_ = false;  // at the end of the log
 };
 
 /// "runs" in the current folder, or what MEGACPP_RUNS names.

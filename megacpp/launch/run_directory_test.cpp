@@ -2,7 +2,10 @@
 #include "megacpp/launch/run_directory.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -59,6 +62,55 @@ TEST_F(RunDirectoryTest, ACheckpointIsFoundHoweverItsPathIsWritten) {
     EXPECT_EQ(point.checkpoint, checkpoint) << named;
   }
   problem_of(base::Code::E1206, [&] { find_resume_point((folder_ / "none/").string()); });
+}
+
+/// No file of this process grows beyond so many bytes, as on a full disk.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  sighandler_t handler_;
+  rlimit before_ = {};
+};
+
+TEST_F(RunDirectoryTest, ALineThatTheDiskDidNotTakeWholeSpoilsNoOther) {
+  RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  EXPECT_TRUE(directory.log({.step = 0}));
+  const size_t first = base::read_file(directory.log_file()).size();
+  {
+    const FileLimit limit(first + 10);
+    EXPECT_EQ(directory.log({.step = 1}).reason(), "File too large");
+    EXPECT_FALSE(directory.log({.step = 2}));
+  }
+  EXPECT_TRUE(directory.log({.step = 3}));
+  EXPECT_TRUE(directory.log({.step = 4}));
+  const std::string text = base::read_file(directory.log_file());
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4);
+  EXPECT_EQ(text.substr(first, 11).back(), '\n') << text;
+  EXPECT_EQ(text.substr(first + 11).find("{\"step\":3"), 0u) << text;
+  directory.begin_log(4);
+  const std::string kept = base::read_file(directory.log_file());
+  EXPECT_EQ(std::ranges::count(kept, '\n'), 2) << kept;
+}
+
+TEST_F(RunDirectoryTest, ALogThatCannotBeWrittenIsNoErrorButSaid) {
+  RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  std::filesystem::create_symlink("/dev/full", directory.log_file());
+  EXPECT_EQ(directory.log({}).reason(), "No space left on device");
+  std::filesystem::remove(directory.log_file());
+  std::filesystem::create_directory(directory.log_file());
+  EXPECT_EQ(directory.log({}).reason(), "Is a directory");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "megacpp/base/error.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
@@ -96,6 +98,16 @@ class Attempt {
     trained_.blocked_seconds = saver_->blocked_seconds();
   }
 
+  /// A failure is said once: the next step is likely to meet the same full disk.
+  void log(const train::StepReport& report) {
+    const base::Decision logged = options_.directory->log(report);
+    if (logged || log_failed_) return;
+    log_failed_ = true;
+    launch_.log({.topic = "log",
+                 .text = fmt::format("steps from {} on may be missing in {}: {}", report.step + 1,
+                                     options_.directory->log_file().string(), logged.reason())});
+  }
+
   void train_steps(const data::TokenSource& source) {
     data::BatchOptions draws = train::batch_options(launch_.recipe());
     draws.start.samples_consumed = samples_before();
@@ -104,7 +116,7 @@ class Attempt {
     train::Options options{.check_nans = options_.check_nans,
                            .after_log =
                                [this](const train::StepReport& report) {
-                                 if (options_.directory != nullptr) options_.directory->log(report);
+                                 if (options_.directory != nullptr) log(report);
                                  if (options_.after_log) options_.after_log(report);
                                },
                            .should_stop = [this] { return begin_step(); }};
@@ -163,7 +175,8 @@ class Attempt {
   LadderWindow window_;
   Trained trained_{};
   std::optional<train::StateSaver> saver_;  // ends before what it reads
-  ProgramCounts made_by_first_step_;        // and by loading before it
+  bool log_failed_ = false;
+  ProgramCounts made_by_first_step_;  // and by loading before it
   bool is_start_recorded_ = false;
 };
 

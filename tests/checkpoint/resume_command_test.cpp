@@ -123,6 +123,25 @@ TEST(ResumeCommandTest, LatestIsTheRunThatWasStartedLast) {
   EXPECT_TRUE(has(run_command({"runs", "show", "latest"}).out, "2/2"));
 }
 
+TEST(ResumeCommandTest, ARunThatCannotBeReadIsARowOfTheList) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_command(tiny_train(folder / "good", {})).status, 0);
+  std::filesystem::copy(folder / "good", folder / "old",
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+  std::ofstream(folder / "old" / "recipe.yaml", std::ios::app) << "no_such_section: {}\n";
+  std::ofstream(folder / "good" / "log.jsonl", std::ios::app) << "{\"step\": 5, \"lo\n";  // as a full disk leaves it
+  const CommandResult text = run_command({"runs", "list", folder.path().string()});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_TRUE(has(text.out, "6/6")) << text.out;
+  EXPECT_TRUE(has(text.out, "error E1001")) << text.out;
+  const CommandResult result = run_command({"runs", "list", folder.path().string(), "--json"});
+  const Json runs = Json::parse(result.out).at("runs");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs.at(0).at("last").at("step"), 5);
+  EXPECT_EQ(runs.at(1).at("error").at("code"), "E1001");
+  EXPECT_EQ(run_command({"runs", "show", (folder / "old").string()}).status, 2);
+}
+
 TEST(ResumeCommandTest, WhatCannotBeResumedIsRefused) {
   const TemporaryFolder folder;
   ASSERT_EQ(run_command(tiny_train(folder / "run", {})).status, 0);
