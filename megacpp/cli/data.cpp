@@ -58,12 +58,7 @@ class TokenizeLine {
 
 int tokenize(const TokenizeFlags& flags) {
   const std::string out = data::dataset_prefix(flags.out).string();
-  std::error_code ignored;
-  MEGACPP_REQUIRE(!std::filesystem::exists(out + ".idx", ignored), E1007,
-                  {.where = "--out",
-                   .got = out + ".idx is there already",
-                   .wanted = "the name of a dataset that does not exist yet",
-                   .next = "remove it, or give another --out"});
+  data::require_new_dataset(out);
   const std::unique_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(flags.tokenizer);
   const base::StopRequest stop;
   TokenizeLine line;

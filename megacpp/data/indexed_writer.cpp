@@ -95,6 +95,16 @@ std::vector<std::byte> index_bytes(TokenType type, std::span<const int32_t> leng
   return out;
 }
 
+int32_t document_length(size_t tokens, const std::string& where) {
+  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  MEGACPP_REQUIRE(tokens <= kMost, E1008,
+                  {.where = where,
+                   .got = fmt::format("a document of {} tokens", tokens),
+                   .wanted = fmt::format("at most {} in one document: its length has 32 bits", kMost),
+                   .next = "split the file, or make it .jsonl with a document in every line"});
+  return static_cast<int32_t>(tokens);
+}
+
 IndexedWriter::Part::Part(std::filesystem::path path, int64_t bytes) : path_(std::move(path)), bytes_(bytes) {
   constexpr mode_t kMode = 0666;
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode);
@@ -139,9 +149,9 @@ IndexedWriter::~IndexedWriter() {
 }
 
 void IndexedWriter::add(std::span<const int32_t> document) {
+  const int32_t length = document_length(document.size(), prefix_.string());
   encoded_.clear();
   encode_tokens(type_.type, document, encoded_);
-  const auto length = static_cast<int32_t>(document.size());
   append(encoded_, std::span(&length, 1));
 }
 

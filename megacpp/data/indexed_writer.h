@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "megacpp/data/indexed_format.h"
@@ -16,6 +17,9 @@ namespace megacpp::data {
 
 /// Lengths of documents that one index of one sequence per document has.
 std::vector<std::byte> index_bytes(TokenType type, std::span<const int32_t> lengths);
+
+/// The length of a document as an index has it: 32 bits with a sign. E1008 for one that is longer, with `where` it is.
+int32_t document_length(size_t tokens, const std::string& where);
 
 /// How far the parts of an unfinished dataset are known to be on disk.
 struct WrittenParts {

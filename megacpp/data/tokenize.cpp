@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/data/tokenize.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <span>
 
@@ -11,6 +17,8 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/data/indexed_writer.h"
 #include "megacpp/data/text_corpus.h"
@@ -60,6 +68,35 @@ Note read_note(const TokenizeOptions& options, const std::string& signature) {
   }
 }
 
+/// One call at a time writes the parts of a dataset: the first of them is locked, by the open file, until the object or
+/// the process ends.
+class PartsLock {
+ public:
+  explicit PartsLock(const std::filesystem::path& out) {
+    const std::filesystem::path part = out.string() + ".bin.tmp";
+    constexpr mode_t kMode = 0666;
+    file_ = ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode);
+    if (file_ < 0) base::fail_writing(part, "cannot open", errno);
+    // A call that finishes while this one waits gives the file its final name: what was locked is no part then.
+    struct stat locked = {}, named = {};
+    const bool is_ours = ::flock(file_, LOCK_EX | LOCK_NB) == 0 && ::fstat(file_, &locked) == 0 &&
+                         ::stat(part.c_str(), &named) == 0 && locked.st_dev == named.st_dev &&
+                         locked.st_ino == named.st_ino;
+    if (is_ours) return;
+    ::close(file_);
+    base::raise(base::Code::E3001, {.where = out.string(),
+                                    .got = "another process that writes this dataset",
+                                    .wanted = "one process at a time",
+                                    .next = "wait for it or stop it, or give another --out"});
+  }
+  ~PartsLock() { ::close(file_); }
+  PartsLock(const PartsLock&) = delete;
+  PartsLock& operator=(const PartsLock&) = delete;
+
+ private:
+  int file_;  // descriptor
+};
+
 /// The documents of one unit.
 struct Encoded {
   std::vector<std::byte> tokens;
@@ -76,6 +113,7 @@ class Run {
         files_(list_files(options.sources)),
         units_(list_units(files_, options.unit_bytes)),
         signature_(signature_of(tokenizer, options, files_)),
+        lock_(options.out),
         note_(read_note(options, signature_)),
         writer_(options.out, type_, note_.parts),
         pool_(options.threads) {
@@ -134,8 +172,8 @@ class Run {
         ids.clear();
         tokenizer_.encode(text, ids);
         if (const auto end = tokenizer_.end_of_document()) ids.push_back(*end);
+        to.lengths.push_back(document_length(ids.size(), files_[unit.file].string()));
         encode_tokens(type_, ids, to.tokens);
-        to.lengths.push_back(static_cast<int32_t>(ids.size()));
       });
     } catch (...) {
       to.failure = std::current_exception();
@@ -166,6 +204,7 @@ class Run {
   std::vector<std::filesystem::path> files_;
   std::vector<TextUnit> units_;
   std::string signature_;
+  PartsLock lock_;  // before what another call may change is read
   Note note_;
   IndexedWriter writer_;
   base::ThreadPool pool_;
@@ -174,6 +213,17 @@ class Run {
 };
 
 }  // namespace
+
+void require_new_dataset(const std::filesystem::path& out) {
+  const auto has = [&](const char* ending) { return base::exists(out.string() + ending); };
+  // Tokens without an index are an earlier call's own where its lengths are beside them: it was killed at the end.
+  const char* const taken = has(".idx") ? ".idx" : has(".bin") && !has(".lengths.tmp") ? ".bin" : nullptr;
+  MEGACPP_REQUIRE(taken == nullptr, E1007,
+                  {.where = "--out",
+                   .got = out.string() + taken + " is there already",
+                   .wanted = "the name of a dataset that does not exist yet",
+                   .next = "remove it, or give another --out"});
+}
 
 TokenizeProgress tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   return Run(tokenizer, options).run();

@@ -35,9 +35,12 @@ struct TokenizeOptions {
   std::function<bool()> should_stop = {};
 };
 
+/// E1007 where tokenize() would replace a dataset, or tokens without an index that it did not leave itself.
+void require_new_dataset(const std::filesystem::path& out);
+
 /// Unfinished only where `should_stop` said so. E1101 for sources without files or text, E1008 for a file that cannot
-/// be read and a line that is not JSON or lacks the field, E3001 when writing fails: what was written stays for the
-/// next call.
+/// be read, a line that is not JSON or lacks the field, and a document of 2^31 tokens or more. E3001 when writing fails
+/// and while another call writes the same dataset: what was written stays for the next call.
 TokenizeProgress tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options);
 
 }  // namespace megacpp::data

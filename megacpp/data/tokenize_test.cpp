@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <fstream>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/data/indexed_dataset.h"
+#include "megacpp/data/indexed_writer.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::data {
 namespace {
@@ -150,6 +153,45 @@ TEST_F(TokenizeTest, TextWithoutADocumentIsRefused) {
   } catch (const base::Error& error) {
     EXPECT_EQ(error.code(), base::Code::E1101);
   }
+}
+
+TEST_F(TokenizeTest, ADatasetThatIsThereIsNotReplaced) {
+  write("a.txt", "text");
+  require_new_dataset(folder_ / "out");
+  tokenize(*bytes_, options("out"));
+  testing_support::problem_of(base::Code::E1007, [&] { require_new_dataset(folder_ / "out"); });
+  fs::remove(folder_ / "out.idx");
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E1007, [&] { require_new_dataset(folder_ / "out"); });
+  EXPECT_EQ(problem.got, (folder_ / "out.bin is there already").string());
+  base::write_file_atomically(folder_ / "out.lengths.tmp", "");  // of a call that was killed before it wrote the index
+  require_new_dataset(folder_ / "out");
+}
+
+TEST_F(TokenizeTest, TwoCallsOnOneDatasetAreNotMixed) {
+  write_lines(500);
+  tokenize(*bytes_, options("whole"));
+  TokenizeOptions one = options("out");
+  one.unit_bytes = 200;
+  int calls = 0;
+  one.on_progress = [&](const TokenizeProgress&) {
+    if (++calls > 1) return;
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E3001, [&] { tokenize(*bytes_, options("out")); });
+    EXPECT_EQ(problem.got, "another process that writes this dataset");
+  };
+  EXPECT_TRUE(tokenize(*bytes_, one).finished);
+  EXPECT_GT(calls, 1);
+  EXPECT_EQ(bytes_of("out"), bytes_of("whole"));
+  EXPECT_TRUE(tokenize(*bytes_, options("out")).finished);  // the lock is gone with the call
+}
+
+TEST_F(TokenizeTest, ADocumentThatItsIndexCannotCountIsRefused) {
+  EXPECT_EQ(document_length(INT32_MAX, "a.txt"), INT32_MAX);
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E1008, [] { document_length(size_t{INT32_MAX} + 1, "a.txt"); });
+  EXPECT_EQ(problem.where, "a.txt");
+  EXPECT_EQ(problem.got, "a document of 2147483648 tokens");
 }
 
 }  // namespace
