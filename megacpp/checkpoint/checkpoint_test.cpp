@@ -155,6 +155,18 @@ TEST(CheckpointTest, ManifestsThatDoNotCoverTheirTensorsAreRefused) {
   refused([](Manifest& m) { m.position.step = -1; });
 }
 
+TEST(CheckpointTest, AnotherFormatIsNamedWithTheBuildThatReadsIt) {
+  const base::Problem newer = testing_support::problem_of(
+      Code::E1204, [] { parse_manifest(R"({"format": "megacpp checkpoint 2", "code_version": "9.1.0"})", "it"); });
+  EXPECT_EQ(newer.got, "format 'megacpp checkpoint 2'");
+  EXPECT_EQ(newer.next, "use the build that wrote it: 9.1.0");
+  const base::Problem foreign =
+      testing_support::problem_of(Code::E1204, [] { parse_manifest(R"({"format": "other"})", "it"); });
+  EXPECT_EQ(foreign.got, "format 'other'");
+  for (const char* text : {"[]", "3", "{}", R"({"format": 2})"})
+    testing_support::problem_of(Code::E1204, [&] { parse_manifest(text, "it"); });
+}
+
 TEST(StoreTest, OnlyCompleteCheckpointsGoByTheirName) {
   const TemporaryFolder folder;
   const Store store(folder / "checkpoints");

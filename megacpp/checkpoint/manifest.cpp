@@ -19,7 +19,7 @@ namespace {
 
 using base::Json;
 
-constexpr std::string_view kFormat = "megacpp checkpoint 1";
+constexpr std::string_view kFormat = "megacpp checkpoint 1", kFormatPrefix = "megacpp checkpoint ";
 constexpr int kIndent = 1;
 
 [[noreturn]] void refuse_manifest(const std::string& where, std::string got, std::string wanted) {
@@ -74,6 +74,20 @@ struct ManifestReader {
     return *count;
   }
 };
+
+/// What another version wrote is sound: only its own build reads it.
+void require_format(const ManifestReader& manifest) {
+  const std::string format = manifest.text("format");
+  if (format == kFormat) return;
+  if (!format.starts_with(kFormatPrefix))
+    refuse_manifest(manifest.where, fmt::format("format '{}'", format), std::string(kFormat));
+  const Json* const version = base::find_member(manifest.object, "code_version");
+  const std::string* const writer = version == nullptr ? nullptr : base::as_text(*version);
+  base::raise(base::Code::E1204, {.where = manifest.where,
+                                  .got = fmt::format("format '{}'", format),
+                                  .wanted = fmt::format("'{}', which this build reads", kFormat),
+                                  .next = "use the build that wrote it" + (writer ? ": " + *writer : "")});
+}
 
 /// The bytes of a type, or nothing where they do not fit a number.
 std::optional<int64_t> checked_bytes(const ir::TensorType& type) {
@@ -186,8 +200,8 @@ std::string to_text(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text, const std::string& where) {
   Json json = base::parse_json(text, base::Code::E1204, where);
   const ManifestReader reader{json, where};
-  if (!json.is_object() || reader.text("format") != kFormat)
-    refuse_manifest(where, "another format", std::string(kFormat));
+  if (!json.is_object()) refuse_manifest(where, "no object", std::string(kFormat));
+  require_format(reader);
   const uint64_t checksum = reader.hash("xxh64");
   json.erase("xxh64");
   if (hash_of_text(base::to_text(json, kIndent)) != checksum)
