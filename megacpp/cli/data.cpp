@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -14,6 +13,7 @@
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/progress_line.h"
 #include "megacpp/data/indexed_dataset.h"
 #include "megacpp/data/tokenize.h"
 #include "megacpp/runtime/processor.h"
@@ -32,44 +32,37 @@ struct TokenizeFlags {
   bool json = false;
 };
 
-/// One moving line on a terminal; elsewhere a line every ten seconds.
-class TokenizeLine {
- public:
-  void operator()(const data::TokenizeProgress& progress) {
-    const auto now = std::chrono::steady_clock::now();
-    const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
-    if (now - shown_ < (is_terminal ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) return;
-    shown_ = now;
-    const double seconds = std::chrono::duration<double>(now - begun_).count();
-    const double megabytes = static_cast<double>(progress.text_bytes - progress.resumed_bytes) / 1e6;
-    print_err("{}tokenize   {:.1f} of {:.1f} MB, {:.1f} MB/s, {} documents, {} tokens{}", is_terminal ? "\r" : "",
-              static_cast<double>(progress.text_bytes) / 1e6, static_cast<double>(progress.total_bytes) / 1e6,
-              megabytes / std::max(seconds, 1e-3), progress.documents, progress.tokens, is_terminal ? "" : "\n");
-    was_on_terminal_ = is_terminal;
-  }
-  void end() const {
-    if (was_on_terminal_) print_err("\n");
-  }
+std::string progress_text(const data::TokenizeProgress& progress, double seconds) {
+  const double megabytes = static_cast<double>(progress.text_bytes - progress.resumed_bytes) / 1e6;
+  return fmt::format("{:.1f} of {:.1f} MB, {:.1f} MB/s, {} documents, {} tokens",
+                     static_cast<double>(progress.text_bytes) / 1e6, static_cast<double>(progress.total_bytes) / 1e6,
+                     megabytes / std::max(seconds, 1e-3), progress.documents, progress.tokens);
+}
 
- private:
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_ = begun_;
-  bool was_on_terminal_ = false;
-};
+data::TokenizeProgress tokenize_with_progress(const data::Tokenizer& tokenizer, const TokenizeFlags& flags,
+                                              const std::string& out) {
+  const base::StopRequest stop;
+  const auto begin = std::chrono::steady_clock::now();
+  ProgressLine line("tokenize");
+  return data::tokenize(tokenizer,
+                        {.sources = flags.sources,
+                         .out = out,
+                         .text_field = flags.field,
+                         .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
+                         .on_progress =
+                             [&](const data::TokenizeProgress& progress) {
+                               if (!line.is_due()) return;
+                               const auto now = std::chrono::steady_clock::now();
+                               line.print(progress_text(progress, std::chrono::duration<double>(now - begin).count()));
+                             },
+                         .should_stop = [&] { return stop.has_come(); }});
+}
 
 int tokenize(const TokenizeFlags& flags) {
   const std::string out = data::dataset_prefix(flags.out).string();
   data::require_new_dataset(out);
   const std::unique_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(flags.tokenizer);
-  const base::StopRequest stop;
-  TokenizeLine line;
-  const data::TokenizeProgress done =
-      data::tokenize(*tokenizer, {.sources = flags.sources,
-                                  .out = out,
-                                  .text_field = flags.field,
-                                  .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
-                                  .on_progress = std::ref(line),
-                                  .should_stop = [&] { return stop.has_come(); }});
-  line.end();
+  const data::TokenizeProgress done = tokenize_with_progress(*tokenizer, flags, out);
   if (flags.json)
     print_json({{"dataset", out},
                 {"finished", done.finished},

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <thread>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -16,6 +14,7 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/data/bpe/trainer.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::cli {
 namespace {
@@ -26,14 +25,14 @@ struct TrainTokenizerFlags {
   std::string field = "text";
   int64_t vocab = 32'768;
   std::vector<std::string> special = {"<|endoftext|>"};
-  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int threads = 0;
   bool json = false;
 };
 
 std::vector<data::bpe::CountedWord> words_of(const TrainTokenizerFlags& flags, ProgressLine& progress) {
   return data::bpe::count_words({.sources = flags.sources,
                                  .text_field = flags.field,
-                                 .threads = flags.threads,
+                                 .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
                                  .on_progress = [&](int64_t bytes, int64_t total) {
                                    if (progress.is_due())
                                      progress.print(fmt::format("counted words in {:.1f} of {:.1f} MB",
@@ -76,9 +75,8 @@ std::function<int()> declare_train_tokenizer(CLI::App& app) {
   app.add_option("--vocab", flags->vocab, "tokens in all: 256 bytes, merges and special tokens")->capture_default_str();
   app.add_option("--special", flags->special, "special tokens; they get the highest ids")->capture_default_str();
   app.add_option("--field", flags->field, "the member of a .jsonl line that holds the text")->capture_default_str();
-  app.add_option("--threads", flags->threads, "that read and count; the result is the same for any number")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  app.add_option("--threads", flags->threads, "0 = all cores; the result is the same for any number")
+      ->check(CLI::Range(0, 1024));
   app.add_flag("--json", flags->json, "print JSON");
   return [flags] { return train_tokenizer(*flags); };
 }
