@@ -9,14 +9,14 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
 namespace {
 
 // How the CPU backend runs an op.
 std::string cpu_form(const ops::OpDef& op) {
-  if (runtime::cpu::find_kernel(op.name) != nullptr) return "kernel";
+  if (runtime::backend_named("cpu").has_kernel(op.name)) return "kernel";
   if (op.fusion != ops::Fusion::none) return "fused";
   if (op.is_collective) return "none";
   return op.is_composite() ? "decomposed" : "view";

@@ -83,6 +83,8 @@ struct Backend {
   /// Whether a step goes to its compiler as one StableHLO module, so that commands can show what becomes of it
   /// and what chip files say of compiled steps holds.
   bool emits_stablehlo = false;
+  /// Whether it has a kernel of its own for an op; empty: its compiler makes what it runs.
+  std::function<bool(std::string_view op)> has_kernel = {};
   /// Ways in which its chips exchange tensors; empty: its compiler's own.
   std::vector<std::string> transports = {};
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,32 +18,40 @@ namespace {
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
 
-/// The chips of a stage.
-std::vector<int64_t> chips_of_stage(const compile::Compiled& compiled, size_t stage) {
-  std::vector<int64_t> chips;
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
-    if (compiled.stage_of(chip) == stage) chips.push_back(chip);
+/// The chips of every stage.
+std::vector<std::vector<int64_t>> chips_by_stage(const compile::Compiled& compiled) {
+  std::vector<std::vector<int64_t>> chips(compiled.stages.size());
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) chips[compiled.stage_of(chip)].push_back(chip);
   return chips;
+}
+
+/// The kept tensors of every stage, each in the first that has it.
+std::vector<std::vector<const compile::StateTensor*>> saved_tensors(const compile::Compiled& compiled) {
+  std::vector<std::vector<const compile::StateTensor*>> tensors(compiled.stages.size());
+  std::set<std::string> names;
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
+    for (const compile::StateTensor& tensor : compiled.stages[stage].state)
+      if (tensor.kept && names.insert(tensor.name).second) tensors[stage].push_back(&tensor);
+  return tensors;
 }
 
 }  // namespace
 
 std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
   std::vector<SavedPart> parts;
-  std::set<std::string> names;
+  const std::vector<std::vector<int64_t>> chips = chips_by_stage(compiled);
+  const std::vector<std::vector<const compile::StateTensor*>> tensors = saved_tensors(compiled);
   std::vector<int64_t> load(static_cast<size_t>(compiled.mesh.chips()));  // bytes by chip
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
-    const std::vector<int64_t> chips = chips_of_stage(compiled, stage);
-    for (const compile::StateTensor& tensor : compiled.stages[stage].state) {
-      if (!tensor.kept || !names.insert(tensor.name).second) continue;
+    for (const compile::StateTensor* const tensor : tensors[stage]) {
       std::map<checkpoint::Box, std::vector<int64_t>> holders;
-      for (const int64_t chip : chips)
-        holders[checkpoint::box_of(tensor.whole.shape, tensor.sharding, compiled.mesh, chip)].push_back(chip);
+      for (const int64_t chip : chips[stage])
+        holders[checkpoint::box_of(tensor->whole.shape, tensor->sharding, compiled.mesh, chip)].push_back(chip);
       for (const auto& [box, held_by] : holders) {
         if (box.elements() == 0) continue;
         const int64_t owner = *std::ranges::min_element(
             held_by, {}, [&](int64_t chip) { return std::pair(load[static_cast<size_t>(chip)], chip); });
-        parts.push_back({.tensor = &tensor, .chip = owner, .box = box});
+        parts.push_back({.tensor = tensor, .chip = owner, .box = box});
         load[static_cast<size_t>(owner)] += saved_bytes(parts.back());
       }
     }
@@ -52,7 +61,8 @@ std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
 
 int64_t snapshot_bytes(const compile::Compiled& compiled) {
   int64_t bytes = 0;
-  for (const SavedPart& part : saved_parts(compiled)) bytes += saved_bytes(part);
+  for (const auto& stage : saved_tensors(compiled))
+    for (const compile::StateTensor* const tensor : stage) bytes += tensor->whole.bytes();
   return bytes;
 }
 
@@ -75,6 +85,7 @@ StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executa
                        .bytes = std::span(snapshot_).subspan(begin, size)});
     begin += size;
   }
+  MEGACPP_CHECK(begin == snapshot_.size()) << "parts of " << begin << " bytes, tensors of " << snapshot_.size();
 }
 
 StateSaver::~StateSaver() {
@@ -85,7 +96,12 @@ void StateSaver::save(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   wait();
   copy_state();
-  writer_ = std::thread([this, step] { write(step); });
+  try {
+    writer_ = std::thread([this, step] { write(step); });
+  } catch (const std::system_error&) {  // the system gives no thread: the step waits for the disk
+    write(step);
+    log_outcome();
+  }
   blocked_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ++saves_;
 }
@@ -143,6 +159,10 @@ void StateSaver::prune() {
 void StateSaver::wait() {
   if (!writer_.joinable()) return;
   writer_.join();
+  log_outcome();
+}
+
+void StateSaver::log_outcome() const {
   if (options_.log) options_.log(outcome_);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves the kept state of a run while it goes on. save() copies what the local chips hold into a snapshot, each element
-// from one chip however many hold it, and returns; a thread writes the checkpoint from there. The snapshot is obtained
-// once and is as large as the local chips' kept state without copies. A save that fails ends alone: the run goes on,
-// and the checkpoints before stay as they are.
+// from one chip however many hold it, and returns; a thread writes the checkpoint from there, or save() itself where
+// the system gives no thread. The snapshot is obtained once and is as large as the local chips' kept state without
+// copies. A save that fails ends alone: the run goes on, and the checkpoints before stay as they are.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@ struct SavedPart {
 /// Parts of all chips, each element once; chips that hold the same share the work evenly.
 std::vector<SavedPart> saved_parts(const compile::Compiled& compiled);
 
-/// Host memory that saving such a run takes on one process that has all chips.
+/// Host memory that saving such a run takes on one process that has all chips: each element once. Takes no longer for
+/// more chips.
 int64_t snapshot_bytes(const compile::Compiled& compiled);
 
 struct SaveOptions {
@@ -69,6 +70,7 @@ class StateSaver {
   void write(int64_t step);
   void prune();
   void wait();
+  void log_outcome() const;
 
   const compile::Compiled& compiled_;
   const runtime::Executable& run_;

@@ -2,12 +2,15 @@
 // One training run that changes its layout after every step: each layout loads what the one before saved, saves it
 // again before it computes anything, and trains one step. Losses are those of one chip that never stopped.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "megacpp/base/file.h"
@@ -186,6 +189,52 @@ TEST(LayoutChangeTest, EveryByteIsSavedByOneChip) {
   EXPECT_EQ(sum, state);
   EXPECT_EQ(train::snapshot_bytes(run.compiled()), state);
   for (const auto& [chip, bytes] : by_chip) EXPECT_LT(bytes, state / 2) << chip;  // all four share the work
+}
+
+TEST(LayoutChangeTest, TheSnapshotIsAsLargeAsItsParts) {
+  for (const char* layout :
+       {"", "data_parallel=4 zero=3", "tensor_parallel=2", "pipeline_parallel=2 data_parallel=2"}) {
+    const LayoutRun run(recipe_in(layout, 2));
+    int64_t sum = 0;
+    for (const train::SavedPart& part : train::saved_parts(run.compiled()))
+      sum += part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype);
+    EXPECT_EQ(train::snapshot_bytes(run.compiled()), sum) << layout;
+  }
+}
+
+/// No thread starts while it lives: each would need a stack beyond the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    ::pthread_getattr_default_np(&huge);
+    ::pthread_attr_setstacksize(&huge, size_t{1} << 48);
+    ::pthread_setattr_default_np(&huge);
+    ::pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(LayoutChangeTest, WithoutAThreadTheStepWaitsForTheDisk) {
+  const TemporaryFolder folder;
+  LayoutRun run(recipe_in("data_parallel=2", 2));
+  run.draw_weights();
+  run.save(folder / "a", 1);
+  {
+    const NoThreads none;
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+    run.save(folder / "b", 1);
+  }
+  EXPECT_TRUE(files_of(folder / "a" / "step-00000001") == files_of(folder / "b" / "step-00000001"));
 }
 
 TEST(LayoutChangeTest, CheckpointsOfOtherModelsAreRefused) {

@@ -53,9 +53,10 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
     hw::HostRates rates = hw::host_rates_of(base::parse_json(base::read_file(file), base::Code::E1008, file.string()));
     rates.memory = memory_bytes();  // a container's limit may have changed
     const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads();
-    const bool is_whole = rates.exponentials_per_second > 0;  // earlier versions did not measure it
-    if (!is_ours || !is_whole || !(rates.matrix_flops > 0) || !(rates.bytes_per_second > 0)) return std::nullopt;
-    return rates;
+    // Earlier versions did not measure all of them. As in chip files, less than one a second divides to no usable time.
+    const bool is_plausible =
+        rates.exponentials_per_second >= 1 && rates.matrix_flops >= 1 && rates.bytes_per_second >= 1;
+    return is_ours && is_plausible ? std::optional(rates) : std::nullopt;
   } catch (const base::Error&) {
     return std::nullopt;
   }

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+
+#include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
 #include "megacpp/runtime/processor.h"
@@ -70,6 +73,18 @@ TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
   ASSERT_NE(at, std::string::npos);
   base::write_file_atomically(file_, text.replace(at, 3, "old"));
   EXPECT_GT(host_rates(file_).exponentials_per_second, 0);
+}
+
+TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
+  const base::Json sound = hw::to_json(host_rates(file_));
+  for (const char* rate : {"matrix_flops", "exponentials_per_second", "bytes_per_second"}) {
+    ASSERT_TRUE(sound.contains(rate));
+    base::Json slow = sound;
+    slow[rate] = 1e-300;
+    base::write_file_atomically(file_, base::to_text(slow));
+    const hw::HostRates rates = host_rates(file_);
+    EXPECT_GE(std::min({rates.matrix_flops, rates.exponentials_per_second, rates.bytes_per_second}), 1) << rate;
+  }
 }
 
 TEST_F(HostRatesTest, AFolderThatCannotBeWrittenIsNoReasonToFail) {

@@ -14,7 +14,7 @@ struct Column {
   const char* table;
   const char* name;
 };
-constexpr std::array<Column, 30> kColumns = {{
+constexpr std::array<Column, 31> kColumns = {{
     {"signature", "key"},
     {"signature", "subject"},
     {"signature", "code_version"},
@@ -27,6 +27,7 @@ constexpr std::array<Column, 30> kColumns = {{
     {"outcome", "at"},
     {"outcome", "fits"},
     {"outcome", "oom_class"},
+    {"outcome", "phase"},
     {"outcome", "rung"},
     {"outcome", "chip"},
     {"outcome", "predicted_bytes"},
