@@ -103,7 +103,7 @@ TEST_F(PlanCommandTest, ChipsThatTheBatchCannotFeedShareSequences) {
             4);
 }
 
-TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItLiesOnTheHardware) {
+TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItIsPlacedOnTheHardware) {
   const Json json = plan_as_json({"--hardware", "v6e:2x2"}, {"layout.tensor_parallel=2", "layout.data_parallel=2"});
   EXPECT_TRUE(json["fits"].get<bool>());
   EXPECT_EQ(json["changed_to_fill"], Json::object());

@@ -56,7 +56,7 @@ TEST(FitReportTest, TheLastByteMayBeUsed) {
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());
 }
 
-TEST(FitReportTest, CodeLiesInTheMemoryOfATpuAlone) {
+TEST(FitReportTest, CodeIsInTheMemoryOfATpuAlone) {
   EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::tpu, 150), {}).worst().needed(), 105);
   EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}).worst().needed(), 100);
 }

@@ -86,7 +86,7 @@ const std::string kTwoMade = R"(  %1 = transpose(%0) {permutation=[1,0]} : f32[3
   %2 = cumsum(%0) {dim=0} : f32[2,3]
 )";
 
-TEST(BuffersTest, TensorsOfACollectiveLieSideBySide) {
+TEST(BuffersTest, TensorsOfACollectiveArePlacedSideBySide) {
   const Buffers buffers =
       assigned(kInput + kTwoMade + R"(  %3, %4 = all_gather(%1, %2) {axes="x", dims=[0,0], parts=2} : f32[6,2], f32[4,3]
   %5 = cumsum(%1) {dim=0} : f32[3,2]

@@ -201,7 +201,7 @@ TEST(MemoryPlanTest, ProgramsShareStateByNameAndTemporariesByPlace) {
   EXPECT_EQ(plan.peak_program, "step");
 }
 
-TEST(MemoryPlanTest, StateThatMovesTogetherLiesTogether) {
+TEST(MemoryPlanTest, StateThatMovesTogetherIsPlacedTogether) {
   const ir::Graph update = ir::parse(R"(graph "update" {
   %0 = input() {dtype="f32", name="a", shape=[100]} : f32[100] #gradient
   %1 = input() {dtype="f32", name="b", shape=[16]} : f32[16] #gradient

@@ -96,7 +96,7 @@ class Evaluator {
     state_->stage<int32_t>(input, 0, in_stored_order(rows, compiled_.time_order, recipe_.train.sequence));
   }
 
-  /// What lies behind the end of the text is masked.
+  /// Positions behind the end of the text are masked.
   Rows rows_from(int64_t first) const {
     Rows rows;
     const int64_t count = recipe_.train.batch * recipe_.train.sequence, end = std::ssize(request_.tokens) - 1;

@@ -48,7 +48,7 @@ std::map<std::string, std::string> last_checkpoint(const std::filesystem::path& 
   return files;
 }
 
-class KillDrill : public testing::Test {
+class KilledRunTest : public testing::Test {
  protected:
   /// Begins the run or goes on with it; killed after `lifetime`, where it has not ended before.
   Ending run_for(std::optional<std::chrono::duration<double>> lifetime) const {
@@ -74,7 +74,7 @@ class KillDrill : public testing::Test {
   std::filesystem::path run_ = folder_ / "killed";
 };
 
-TEST_F(KillDrill, AKilledRunEndsWithTheSameWeights) {
+TEST_F(KilledRunTest, AKilledRunEndsWithTheSameWeights) {
   using std::chrono::steady_clock;
   auto begin = steady_clock::now();
   const Ending whole = run_child({.words = start_words(folder_ / "whole")});
