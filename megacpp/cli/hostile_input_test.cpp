@@ -98,7 +98,7 @@ std::vector<std::vector<std::string>> commands_with_path(const std::string& path
   for (const char* command : {"plan", "train", "compile", "explain", "fit"}) commands.push_back({command, path});
   for (const char* command : {"plan", "fit"}) commands.push_back(tiny_nam52(command, {"--html", path}));
   for (const char* command : {"plan", "fit"}) commands.push_back(tiny_nam52(command, {"--hardware", path}));
-  for (const char* flag : {"--run-dir", "--trace"}) commands.push_back(tiny_nam52("train", {flag, path}));
+  for (const char* flag : {"--run-dir", "--trace", "--from"}) commands.push_back(tiny_nam52("train", {flag, path}));
   commands.push_back(tiny_nam52("train", {"--set", "data.text=" + path}));
   commands.push_back(tiny_nam52("train", {"--set", "data.blend=[" + path + "]"}));
   commands.push_back(tiny_nam52("compile", {"--dump-dir", path}));
