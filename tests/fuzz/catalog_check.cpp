@@ -27,8 +27,8 @@ void read_all(const catalog::Catalog& catalog) {
 
 }  // namespace
 
-const std::string& sound_catalog(int version) {
-  static std::map<int, std::string> files;
+const std::string& sound_catalog(int64_t version) {
+  static std::map<int64_t, std::string> files;
   std::string& content = files[version];
   if (content.empty()) {
     const ScratchFile scratch("sound.sqlite");
