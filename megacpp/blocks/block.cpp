@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "megacpp/base/error.h"
+#include "megacpp/blocks/lora.h"
 
 namespace megacpp::blocks {
 
@@ -41,8 +42,20 @@ ValueId BuildContext::leave(ValueId y) const {
   return reshard(y, {Dim::batch, Dim::sequence, Dim::whole}, {Dim::batch, Dim::stream, Dim::whole});
 }
 
+ValueId project(const BuildContext& context, ValueId x, const std::string& weight, const Product& product) {
+  const ValueId base = product(x, context.master(weight));
+  const auto a = context.weights.find(weight + std::string(kLoraA));
+  if (a == context.weights.end()) return base;
+  ops::Builder& b = context.builder;
+  const ValueId narrow = b.convert(product(x, a->second), b.type(x).dtype);  // [.., rank]
+  const ValueId scaled = b.scale(narrow, context.adapter_scale);
+  return b.add(base, product(scaled, context.master(weight + std::string(kLoraB))));
+}
+
 ValueId project(const BuildContext& context, ValueId x, const std::string& weight) {
-  return context.builder.matmul(x, context.weight(weight));
+  return project(context, x, weight, [&context](ValueId rows, ValueId matrix) {
+    return context.builder.matmul(rows, context.builder.convert(matrix, context.dims.compute));
+  });
 }
 
 }  // namespace megacpp::blocks

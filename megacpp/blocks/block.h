@@ -68,6 +68,7 @@ struct BuildContext {
   std::optional<ValueId> segments = {};            // i32[batch, sequence], for document masks
   std::optional<ValueId> positions = {};           // i32[sequence], where tokens are not stored in time order
   std::optional<ValueId> document_positions = {};  // i32[batch, sequence]: places of tokens in their documents
+  double adapter_scale = 0;                        // Lora::scale() where some of the weights have adapters
   std::vector<RouterStats>* routers = nullptr;
   Decoding* decoding = nullptr;  // of the dims.sequence tokens at `positions`; nullptr: whole sequences
 
@@ -127,7 +128,13 @@ const BlockDef* find_block(char letter);
 /// The same for a letter that is known to be one.
 const BlockDef& block_def(char letter);
 
-/// x[.., in] times a parameter [in, out].
+/// x times a matrix, which is f32 as stored; a family's own way to multiply.
+using Product = std::function<ValueId(ValueId x, ValueId matrix)>;
+
+/// x times a parameter by `product`, with its adapters (see lora.h) where it has any. Every product of a block with a
+/// matrix goes through here.
+ValueId project(const BuildContext& context, ValueId x, const std::string& weight, const Product& product);
+/// The same for x[.., in] and a parameter [in, out], in the compute dtype.
 ValueId project(const BuildContext& context, ValueId x, const std::string& weight);
 
 }  // namespace megacpp::blocks

@@ -11,6 +11,7 @@
 #include "megacpp/blocks/attention.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/blocks/mamba.h"
 #include "megacpp/blocks/recurrent.h"
 #include "megacpp/ops/verify.h"
@@ -93,15 +94,19 @@ class BlockTableTest : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Blocks, BlockTableTest, testing::ValuesIn(all_cases()),
                          [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
 
-TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
-  const Case& c = GetParam();
+// With `lora` on, adapters beside every matrix are parameters too.
+void expect_parameters_are_read(const Case& c, const Lora& lora) {
   const Dims dims{.batch = 2, .sequence = 8, .hidden = 16, .compute = c.compute};
   ir::Graph graph("block");
   ops::Builder builder(graph);
   builder.set_scope("block00." + std::string(1, c.letter));
   const BlockDef& def = block_def(c.letter);
   std::map<std::string, ValueId> weights;
-  for (const Parameter& parameter : def.parameters(dims, c.config)) {
+  std::vector<Parameter> parameters = def.parameters(dims, c.config);
+  for (const Parameter& parameter : def.parameters(dims, c.config))
+    if (lora.is_on() && parameter.kind == ParameterKind::matrix)
+      for (Parameter& adapter : adapters_of(lora, parameter)) parameters.push_back(std::move(adapter));
+  for (const Parameter& parameter : parameters) {
     const ValueId value = builder.input(parameter.name, {ir::DType::f32, parameter.shape}, ir::Role::weight);
     EXPECT_TRUE(weights.emplace(parameter.name, value).second) << parameter.name << " stands twice";
   }
@@ -115,6 +120,7 @@ TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
                        .block = "block00",
                        .weights = weights,
                        .segments = builder.input("segments", {ir::DType::i32, tokens}, ir::Role::batch),
+                       .adapter_scale = 2,
                        .routers = &routers};
   if (def.traits(c.config).reads_document_positions)
     context.document_positions = builder.input("document_positions", {ir::DType::i32, tokens}, ir::Role::batch);
@@ -128,6 +134,10 @@ TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) {
   EXPECT_EQ(routers.size(), def.traits(c.config).router.experts > 0 ? 1U : 0U);
   for (const ir::Node& node : graph.nodes()) EXPECT_EQ(ir::scope_block(node.scope), "block00") << node.op;
 }
+
+TEST_P(BlockTableTest, ParametersAreExactlyWhatTheGraphReads) { expect_parameters_are_read(GetParam(), {}); }
+
+TEST_P(BlockTableTest, EveryMatrixTakesAdapters) { expect_parameters_are_read(GetParam(), {.rank = 2}); }
 
 TEST_P(BlockTableTest, SplitsNameSettingsAndDimensionsOfItsParameters) {
   const Case& c = GetParam();

@@ -300,7 +300,10 @@ Routing route_experts(const BuildContext& context, ValueId scores) {
 ValueId run_experts(const BuildContext& context, ValueId rows, ValueId used) {
   const FeedForward& f = context.config.as<FeedForward>();
   const auto product = [&](ValueId x, const std::string& weight) {
-    return context.builder.one("ragged_dot", {x, context.weight(weight), used}, {{"transpose_w", int64_t{0}}});
+    return project(context, x, weight, [&](ValueId inputs, ValueId matrices) {
+      return context.builder.one("ragged_dot", {inputs, context.builder.convert(matrices, context.dims.compute), used},
+                                 {{"transpose_w", int64_t{0}}});
+    });
   };
   const auto gate = f.is_gated() ? std::optional(product(rows, "w_gate")) : std::nullopt;
   return product(activated(context.builder, product(rows, "w_up"), gate), "w_down");
@@ -350,7 +353,8 @@ Routing route(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "router");
   const FeedForward& f = context.config.as<FeedForward>();
-  const ValueId logits = b.matmul(b.convert(x, ir::DType::f32), context.master("router"));
+  const ValueId logits = project(context, b.convert(x, ir::DType::f32), "router",
+                                 [&b](ValueId tokens, ValueId matrix) { return b.matmul(tokens, matrix); });
   const ValueId lse = log_sum_exp(b, logits);
   const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0, 1})));
   const ValueId scores = f.scoring == "sigmoid" ? b.logistic(logits) : probabilities;

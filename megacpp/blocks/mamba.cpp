@@ -135,12 +135,15 @@ std::vector<ValueId> convolved(const BuildContext& context, const std::vector<Va
 // Time steps before bias, straight to f32: a narrow product would be widened or not depending on who else reads it.
 ValueId raw_time_steps(const BuildContext& context, ValueId x) {
   using Dims = std::vector<int64_t>;
-  return context.builder.one("dot", {x, context.weight("in_proj.dt")},
-                             {{"lhs_contract", Dims{2}},
-                              {"rhs_contract", Dims{0}},
-                              {"lhs_batch", Dims{}},
-                              {"rhs_batch", Dims{}},
-                              {"dtype", std::string(ir::dtype_name(ir::DType::f32))}});
+  ops::Builder& b = context.builder;
+  return project(context, x, "in_proj.dt", [&](ValueId rows, ValueId matrix) {
+    return b.one("dot", {rows, b.convert(matrix, context.dims.compute)},
+                 {{"lhs_contract", Dims{2}},
+                  {"rhs_contract", Dims{0}},
+                  {"lhs_batch", Dims{}},
+                  {"rhs_batch", Dims{}},
+                  {"dtype", std::string(ir::dtype_name(ir::DType::f32))}});
+  });
 }
 
 // Time steps after bias, softplus and limits: f32[batch, sequence, heads]

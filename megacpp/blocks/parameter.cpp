@@ -38,6 +38,16 @@ double element(const Init& init, const base::Philox& random, uint64_t index) {
 
 }  // namespace
 
+bool name_matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t begin = star; begin <= name.size(); ++begin)
+    if (name_matches(rest, name.substr(begin))) return true;
+  return false;
+}
+
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values) {
   const base::Philox random(seed, parameter.name);
   for (size_t i = 0; i < values.size(); ++i)

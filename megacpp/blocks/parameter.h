@@ -53,6 +53,7 @@ struct Parameter {
   ParameterKind kind = ParameterKind::matrix;
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
   char letter = 0;        // of the block it belongs to; 0: none
+  bool frozen = false;    // not trainable, and nothing else changes it either: the base of adapters
 };
 
 /// Names of the kinds, in their order.
@@ -61,6 +62,9 @@ inline constexpr std::array kParameterKinds = {std::string_view("matrix"),    st
                                                std::string_view("norm"),      std::string_view("bias"),
                                                std::string_view("recurrence")};
 constexpr std::string_view kind_name(ParameterKind kind) { return kParameterKinds[static_cast<size_t>(kind)]; }
+
+/// Whether the pattern, in which '*' stands for any text, is the whole name: "block*.A.wq".
+bool name_matches(std::string_view pattern, std::string_view name);
 
 /// Elements [first, first + values.size()) of the parameter, drawn for `seed`.
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values);

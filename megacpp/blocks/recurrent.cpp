@@ -89,12 +89,12 @@ ValueId gate(const BuildContext& context, ValueId x, const std::string& name) {
   ops::Builder& b = context.builder;
   const Recurrent& r = context.config.as<Recurrent>();
   const ir::Shape by_block = {context.dims.batch, context.dims.sequence, r.heads, r.block_width()};
-  const ValueId inputs = b.reshape(x, by_block);
-  const ValueId weight = context.weight(name + ".weight");
-  const ValueId product =
-      b.dot(inputs, weight, {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {2}, .rhs_batch = {0}});
-  const ValueId ordered =
-      b.reshape(b.transpose(product, {1, 2, 0, 3}), b.shape(x));  // from [heads, batch, sequence, bw]
+  const ValueId product = project(context, b.reshape(x, by_block), name + ".weight", [&](ValueId rows, ValueId matrix) {
+    const ValueId by_head = b.dot(rows, b.convert(matrix, context.dims.compute),
+                                  {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {2}, .rhs_batch = {0}});
+    return b.transpose(by_head, {1, 2, 0, 3});  // from [heads, batch, sequence, bw]
+  });
+  const ValueId ordered = b.reshape(product, b.shape(x));
   const ValueId bias = b.reshape(context.weight(name + ".bias"), {r.width});
   return b.add(ordered, b.broadcast(bias, b.shape(x), {2}));
 }

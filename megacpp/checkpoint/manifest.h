@@ -49,7 +49,7 @@ struct RunPosition {
 struct Manifest {
   RunPosition position;
   std::string optimizer;
-  std::map<std::string, std::string> model;  // every key of the recipe's model section
+  std::map<std::string, std::string> model;  // every key of the recipe's model section, and of lora where that is on
   std::string code_version;
   std::map<std::string, int64_t> files;  // bytes by name
   std::map<std::string, SavedTensor> tensors;

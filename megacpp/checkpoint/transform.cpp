@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/blocks/lora.h"
+#include "megacpp/checkpoint/adapters.h"
 #include "megacpp/checkpoint/writer.h"
 
 namespace megacpp::checkpoint {
@@ -85,17 +87,38 @@ std::vector<std::byte> mean_of(std::span<const Reader> readers, const std::strin
   return mean;
 }
 
+bool is_left_out(const std::string& name, const SavedTensor& saved, const ConvertOptions& options) {
+  if (!saved.is_weight) return options.weights_only || options.adapters != Adapters::kept;
+  if (options.adapters == Adapters::alone) return !blocks::is_adapter(name);
+  return options.adapters == Adapters::merged && blocks::is_adapter(name);
+}
+
+std::vector<std::byte> new_bytes(const Reader& reader, const std::string& name, ir::DType dtype,
+                                 const ConvertOptions& options) {
+  if (options.adapters != Adapters::merged || !has_adapters(reader.manifest(), name))
+    return reader.read_whole(name, dtype);
+  return to_bytes(read_merged(reader, name).data, stored_type(dtype));
+}
+
+Manifest new_header(const Reader& reader, const ConvertOptions& options) {
+  Manifest header = position_of(reader.manifest());
+  if (options.adapters == Adapters::merged)
+    std::erase_if(header.model, [](const auto& setting) { return setting.first.starts_with("lora."); });
+  return header;
+}
+
 }  // namespace
 
 Manifest convert(const Reader& reader, const std::filesystem::path& folder, const ConvertOptions& options) {
+  if (options.adapters != Adapters::kept) alpha_of(reader);
   WholeTensors tensors;
   for (const auto& [name, saved] : reader.manifest().tensors) {
-    if (options.weights_only && !saved.is_weight) continue;
+    if (is_left_out(name, saved, options)) continue;
     SavedTensor tensor = saved;
     if (options.type && saved.is_weight && ir::is_float(saved.whole.dtype)) tensor.whole.dtype = *options.type;
-    tensors.add(name, tensor, options.shards, reader.read_whole(name, tensor.whole.dtype));
+    tensors.add(name, tensor, options.shards, new_bytes(reader, name, tensor.whole.dtype, options));
   }
-  return write_checkpoint(folder, position_of(reader.manifest()), tensors.pieces);
+  return write_checkpoint(folder, new_header(reader, options), tensors.pieces);
 }
 
 Manifest average(std::span<const Reader> readers, const std::filesystem::path& folder) {

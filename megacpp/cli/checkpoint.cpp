@@ -27,6 +27,8 @@ struct CheckpointFlags {
   std::string type;
   int64_t shards = 1;
   bool weights_only = false;
+  bool adapters_only = false;
+  bool merge = false;
   bool json = false;
 };
 
@@ -106,6 +108,8 @@ void print_written(const CheckpointFlags& flags, const checkpoint::Manifest& man
 int convert_checkpoint(const CheckpointFlags& flags) {
   const checkpoint::Reader reader(checkpoint_at(flags.from.at(0)));
   checkpoint::ConvertOptions options{.shards = flags.shards, .weights_only = flags.weights_only};
+  if (flags.adapters_only) options.adapters = checkpoint::Adapters::alone;
+  if (flags.merge) options.adapters = checkpoint::Adapters::merged;
   if (!flags.type.empty()) options.type = ir::parse_dtype(flags.type);
   print_written(flags, checkpoint::convert(reader, flags.to, options));
   return 0;
@@ -155,7 +159,7 @@ Word verify_word() {
 
 Word convert_word() {
   return {.name = "convert",
-          .summary = "write a checkpoint anew: other shards, weights in another type",
+          .summary = "write a checkpoint anew: other shards, weights in another type, adapters merged or alone",
           .examples = "megacpp checkpoint convert latest --to weights --type bf16 --weights-only",
           .declare = [](CLI::App& app) -> std::function<int()> {
             const auto flags = declare_common(app);
@@ -164,6 +168,9 @@ Word convert_word() {
             app.add_option("--type", flags->type, "of weights: f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
             app.add_option("--shards", flags->shards, "files")->check(CLI::Range(1, 65536));
             app.add_flag("--weights-only", flags->weights_only, "leave out the state of the optimizer");
+            CLI::Option* const merge =
+                app.add_flag("--merge", flags->merge, "LoRA adapters into the model, which then has none");
+            app.add_flag("--adapters-only", flags->adapters_only, "LoRA adapters without the model")->excludes(merge);
             return [flags] { return convert_checkpoint(*flags); };
           }};
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/model_source.h"
 
-#include <cstring>
-
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
+#include "megacpp/checkpoint/adapters.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/cli/recipe_flags.h"
@@ -20,7 +19,7 @@ namespace {
 /// What runs are made of where no recipe says it.
 recipe::Recipe recipe_around(const recipe::Model& model, const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides)
-    MEGACPP_REQUIRE(!override.starts_with("model."), E1001,
+    MEGACPP_REQUIRE(!override.starts_with("model.") && !override.starts_with("lora."), E1001,
                     {.where = "--set " + override,
                      .got = "a key of the model",
                      .wanted = "other keys: the folder's config.json says what the model is",
@@ -72,10 +71,7 @@ ModelSource from_checkpoint(const RunCheckpoint& found, const SourceFlags& flags
                      .got = is_there ? ir::to_string(saved->second.whole.shape) : "nothing",
                      .wanted = ir::to_string(parameter.shape),
                      .next = "leave out --set model.*, or give the run that the checkpoint is of"});
-    const std::vector<std::byte> bytes = reader.read_whole(parameter.name, ir::DType::f32);
-    checkpoint::FloatTensor& tensor = source.weights[parameter.name];
-    tensor = {parameter.shape, std::vector<float>(bytes.size() / sizeof(float))};
-    std::memcpy(tensor.data.data(), bytes.data(), bytes.size());
+    source.weights[parameter.name] = checkpoint::whole_tensor(reader, parameter.name);
   }
   source.folder = found.recipe.parent_path();
   return source;
@@ -94,6 +90,20 @@ ModelSource from_recipe(const SourceFlags& flags) {
   return source;
 }
 
+ModelSource load_source(const SourceFlags& flags) {
+  if (!base::is_folder(flags.source)) return from_recipe(flags);
+  const auto found = find_checkpoint(flags.source);
+  return found ? from_checkpoint(*found, flags) : from_folder(flags);
+}
+
+/// Adapters of a checkpoint or of a run's latest one, whether or not it has their base too.
+void add_adapters(ModelSource& source, const std::string& adapters) {
+  const auto found = find_checkpoint(adapters);
+  const checkpoint::Reader reader(found ? found->checkpoint : std::filesystem::path(adapters));
+  source.weights.merge(checkpoint::read_adapters(reader));
+  checkpoint::merge_adapters(source.weights, checkpoint::alpha_of(reader));
+}
+
 }  // namespace
 
 void declare_source(CLI::App& app, SourceFlags& flags) {
@@ -101,6 +111,8 @@ void declare_source(CLI::App& app, SourceFlags& flags) {
                  "run directory, checkpoint, Hugging Face folder, or a recipe: its initial weights")
       ->required()
       ->type_name("PATH");
+  app.add_option("--adapters", flags.adapters, "run directory or checkpoint whose LoRA adapters are merged in")
+      ->type_name("DIR");
   declare_overrides(app, flags.overrides, "override a key, e.g. --set layout.data_parallel=2; may be repeated");
 }
 
@@ -113,9 +125,13 @@ std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& sou
 }
 
 ModelSource load_model_source(const SourceFlags& flags) {
-  if (!base::is_folder(flags.source)) return from_recipe(flags);
-  const auto found = find_checkpoint(flags.source);
-  return found ? from_checkpoint(*found, flags) : from_folder(flags);
+  ModelSource source = load_source(flags);
+  if (source.recipe.model.lora.is_on()) {
+    checkpoint::merge_adapters(source.weights, source.recipe.model.lora.alpha);
+    source.recipe.model.lora = {};
+  }
+  if (!flags.adapters.empty()) add_adapters(source, flags.adapters);
+  return source;
 }
 
 }  // namespace megacpp::cli

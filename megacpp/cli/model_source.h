@@ -21,13 +21,14 @@ namespace megacpp::cli {
 
 struct ModelSource {
   recipe::Recipe recipe;                              // around a folder's model defaults and what --set gives
-  checkpoint::TensorMap weights;                      // all parameters, whole, by name
+  checkpoint::TensorMap weights;                      // all parameters, whole, by name; adapters are merged
   std::optional<checkpoint::ImportedModel> imported;  // of a Hugging Face folder, its tensors moved to `weights`
   std::filesystem::path folder = {};                  // that may hold a tokenizer; empty: none
 };
 
 struct SourceFlags {
   std::string source;
+  std::string adapters;  // a run or checkpoint with LoRA adapters of the source's model; empty: none
   std::vector<std::string> overrides;
 };
 
@@ -36,6 +37,7 @@ void declare_source(CLI::App& app, SourceFlags& flags);
 /// `given`, or the one in the source's folder, or bytes.
 std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given);
 
+/// LoRA adapters, its own and those of --adapters, are merged into the model, which has none afterwards.
 /// E1206 for a run without a complete checkpoint, E1205 for one of another model; errors of recipes and of folders.
 ModelSource load_model_source(const SourceFlags& flags);
 

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "megacpp/base/file.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/blocks/recurrent.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
@@ -93,6 +94,33 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
   }
   EXPECT_LT(bytes["full"], bytes["none"]);
   EXPECT_LE(bytes["selective"], bytes["none"]);
+}
+
+TEST(CompileTrainingTest, FrozenWeightsCostNoGradientNoStateAndNoProductOfTheirGradient) {
+  recipe::Recipe recipe = small_recipe("none");
+  const Compiled whole = compile_training(recipe, plain_target());
+  recipe.model.lora = {.rank = 2, .targets = {"block*.A.w*"}};
+  const Compiled adapted = compile_training(recipe, plain_target());
+  size_t frozen = 0, adapters = 0;
+  for (const StateTensor& tensor : adapted.stages[0].state) {
+    const bool is_adapter = blocks::is_adapter(tensor.name);
+    const bool is_for_training = tensor.role == ir::Role::gradient || tensor.role == ir::Role::optimizer;
+    EXPECT_TRUE(is_adapter || !is_for_training) << tensor.name;
+    if (tensor.role != ir::Role::weight) continue;
+    EXPECT_TRUE(tensor.kept) << tensor.name;
+    EXPECT_EQ(tensor.trainable, is_adapter) << tensor.name;
+    ++(is_adapter ? adapters : frozen);
+  }
+  EXPECT_EQ(adapters, 8u);
+  EXPECT_EQ(frozen, whole.parameters.size());
+  const ir::Graph& update = adapted.stages[0].find(ProgramKind::update).graph;
+  for (const ir::NodeId id : update.inputs()) {
+    const ir::Node& node = update.node(id);
+    const std::string& name = node.attrs.text("name");
+    EXPECT_TRUE(node.role == ir::Role::batch || blocks::is_adapter(name)) << name;
+  }
+  EXPECT_LT(adapted.stages[0].memory.total_bytes, whole.stages[0].memory.total_bytes);
+  EXPECT_LT(adapted.flops_per_step(), whole.flops_per_step());
 }
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {

@@ -100,7 +100,8 @@ struct Compiled {
   std::vector<model::ExpertLoad> expert_loads;
   std::vector<schedule::Fallback> fallbacks;
   std::vector<PassTime> passes;  // those that ran
-  /// Of the whole model in one step: forward once and backward twice that, nothing recomputed. What MFU counts.
+  /// Of the whole model in one step: forward once and backward twice that (once where
+  /// weights are frozen), nothing recomputed. What MFU counts.
   double model_flops = 0;
 
   double compile_seconds() const;  // of all passes, without verification

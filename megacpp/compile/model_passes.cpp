@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "megacpp/base/error.h"
 #include "megacpp/compile/training_graph.h"
@@ -145,7 +146,10 @@ void build_model(Compilation& run) {
     const recipe::Train& train = run.recipe->train;
     const ir::DType compute = train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
     run.forward = model::build_forward(run.recipe->model, {train.batch, train.sequence, compute}, run.plan);
-    run.compiled.model_flops = 3 * flops_of(run.forward.graph) * static_cast<double>(train.micro_steps);
+    // Backward, the gradient of a product's input costs as much as the product, and that of its weight once more; of a
+    // frozen weight there is none.
+    const double passes = run.recipe->model.lora.is_on() ? 2 : 3;
+    run.compiled.model_flops = passes * flops_of(run.forward.graph) * static_cast<double>(train.micro_steps);
   }
   const bool is_alone = run.recipe == nullptr && !run.is_pipeline();
   run.programs.push_back(
@@ -158,8 +162,11 @@ void cut_model(Compilation& run) {
   const Graph whole = std::move(run.programs[0].graph);
   const ModelStage model = std::move(run.parts[0]);
   const int64_t parts = run.plan.stages * run.plan.layout.virtual_stages;
+  std::set<std::string> frozen;
+  for (const blocks::Parameter& parameter : model.parameters)
+    if (parameter.frozen) frozen.insert(parameter.name);
   partition::StageCut cut =
-      partition::cut_stages(whole, *model.loss, partition::balanced_cuts(whole, parts, run.plan.cuts));
+      partition::cut_stages(whole, *model.loss, partition::balanced_cuts(whole, parts, run.plan.cuts), frozen);
   run.shared = std::move(cut.shared);
   run.programs.clear();
   run.parts.clear();

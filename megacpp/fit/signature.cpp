@@ -27,7 +27,9 @@ std::string model_text(const Recipe& recipe, const std::vector<recipe::BlockType
   std::string text;
   for (const recipe::Key& key : recipe::keys()) {
     const auto family = recipe::family_of(key);
-    if (!key.path.starts_with("model.") || (family && !is_read(*family))) continue;
+    const bool is_of_model =
+        key.path.starts_with("model.") || (recipe.model.lora.is_on() && key.path.starts_with("lora."));
+    if (!is_of_model || (family && !is_read(*family))) continue;
     text += key.path + ": " + recipe::value_text(recipe::member_of(key, recipe)) + "\n";
   }
   for (const recipe::BlockType& type : types) {
@@ -50,6 +52,7 @@ std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockT
     for (const std::string& word : type.traits().features) add(std::ranges::find(words, word) == words.end(), word);
   for (const recipe::BlockType& type : types)
     add(!type.is_familys_own(), fmt::format("letter.{}={}", type.letter, type.family->letter));
+  add(recipe.model.lora.is_on(), fmt::format("lora={}", recipe.model.lora.rank));
   add(recipe.optimizer.name != recipe::Optimizer{}.name, "optimizer=" + recipe.optimizer.name);
   words.insert(words.end(), of_backend.begin(), of_backend.end());
   return fmt::format("{}", fmt::join(words, " "));

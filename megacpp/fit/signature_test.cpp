@@ -37,15 +37,16 @@ TEST(FitSignatureTest, SaysWhatDecidesMemoryAndTime) {
 TEST(FitSignatureTest, WhatIsTheSameLaunchHasTheSameSignature) {
   const catalog::Signature requested = signature_of(small(), "host:1");
   for (const char* same : {"train.seed=9", "train.steps=7", "layout.chips=1", "layout.zero=1", "model.mamba.heads=4",
-                           "train.recompute.R=full", "train.log_every=3", "layout.data_parallel=1"})
+                           "train.recompute.R=full", "train.log_every=3", "layout.data_parallel=1", "lora.alpha=8"})
     EXPECT_EQ(signature_of(small({same}), "host:1"), requested) << same;
 }
 
 TEST(FitSignatureTest, WhatDiffersHasAnother) {
   const catalog::Signature requested = signature_of(small(), "host:1");
-  for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8",
-                            "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
-                            "train.recompute.E=selective", "layout.dispatcher=allgather", "optimizer.name=sgd"})
+  for (const char* other :
+       {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8", "train.sequence=32",
+        "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1", "train.recompute.E=selective",
+        "layout.dispatcher=allgather", "optimizer.name=sgd", "lora.rank=2"})
     EXPECT_NE(signature_of(small({other}), "host:1"), requested) << other;
   EXPECT_NE(signature_of(small(), "host:2"), requested);
   const std::vector<std::string> words = {"placement=xla", "flag=cuda-overlap"};

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/error.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/model/router_losses.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/pattern.h"
@@ -75,6 +77,7 @@ class ModelBuilder {
     const std::vector<char> letters = recipe::expand(model_).letters;
     for (size_t i = 0; i < letters.size(); ++i) x = block(i, letters_.at(letters[i]), x);
     const ValueId logits = head(x);
+    check_targets();
     losses(logits, labels);
     if (keep_logits) output_logits(logits);
     return std::move(result_);
@@ -124,9 +127,18 @@ class ModelBuilder {
                  plan_.parallel.sharding({Dim::batch, along}));
   }
 
+  // Of the model itself: frozen where adapters are trained instead.
+  ValueId parameter(Parameter parameter) {
+    if (model_.lora.is_on()) {
+      parameter.trainable = false;
+      parameter.frozen = true;
+    }
+    return add_parameter(std::move(parameter));
+  }
+
   // The weight as products see it: stored, gathered to what stays between forward and backward, gathered to what is
   // computed with. The last step is recomputed in the backward pass, so nothing larger is kept.
-  ValueId parameter(Parameter parameter) {
+  ValueId add_parameter(Parameter parameter) {
     const plan::ParameterSpec spec = plan::spec_of(plan_, parameter);
     const ValueId stored = input(parameter.name, {DType::f32, parameter.shape}, ir::Role::weight, spec.stored);
     const ValueId kept = gather(stored, spec.stored, spec.kept, false);
@@ -150,9 +162,28 @@ class ModelBuilder {
       const std::string short_name = each.name;
       each.name = builder_.scope() + "." + short_name;
       each.letter = own.type.letter;
-      weights[short_name] = parameter(std::move(each));
+      weights[short_name] = parameter(each);
+      if (blocks::has_adapters(model_.lora, each)) add_adapters(each, short_name, weights);
     }
     return weights;
+  }
+
+  void add_adapters(const Parameter& matrix, const std::string& short_name, std::map<std::string, ValueId>& weights) {
+    for (Parameter& adapter : blocks::adapters_of(model_.lora, matrix)) {
+      const std::string suffix = adapter.name.substr(matrix.name.size());
+      weights[short_name + suffix] = add_parameter(std::move(adapter));
+    }
+  }
+
+  // A target that names nothing is a typing error; so is one of a parameter that no product of a block reads.
+  void check_targets() const {
+    const auto target = model_.lora.is_on() ? blocks::unmatched_target(model_.lora, result_.parameters) : std::nullopt;
+    MEGACPP_REQUIRE(!target, E1003,
+                    {.where = "lora.targets",
+                     .got = "'" + *target + "', which names no matrix of a block",
+                     .wanted = "a pattern of names of matrices inside blocks; embedding, head, norms, biases, "
+                               "convolutions and constants of recurrences have no adapters",
+                     .next = "see the names in the table of megacpp explain, with lora.rank=0"});
   }
 
   BuildContext context_for(const LetterContext& own, const std::string& block,
@@ -167,6 +198,7 @@ class ModelBuilder {
             .segments = segments_,
             .positions = positions_,
             .document_positions = own.type.traits().reads_document_positions ? document_positions_ : std::nullopt,
+            .adapter_scale = model_.lora.is_on() ? model_.lora.scale() : 0,
             .routers = &routers_};
   }
 
@@ -269,7 +301,7 @@ class ModelBuilder {
                                     .counts = stats.counts,
                                     .dropped = stats.dropped,
                                     .experts = router.experts,
-                                    .bias_rate = router.bias_rate,
+                                    .bias_rate = model_.lora.is_on() ? 0 : router.bias_rate,
                                     .bias = scope + "." + router.bias_name});
   }
 

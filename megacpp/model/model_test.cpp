@@ -8,8 +8,10 @@
 
 #include "megacpp/blocks/attention.h"
 #include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/verify.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
 
@@ -92,6 +94,49 @@ TEST(ModelTest, LossOfAnUntaughtModelIsTheLogarithmOfTheVocabularyWhateverIsMask
   EXPECT_NEAR(ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0], std::log(11.0), 1e-12);
   for (double& label : inputs.at("batch.labels").data) label = -1;
   EXPECT_EQ(ops::evaluate(forward.graph, inputs, Rounding::none).at("loss")[0], 0.0);
+}
+
+TEST(ModelTest, AdaptersThatStartAtZeroChangeNothing) {
+  for (recipe::Model config : testing_support::small_models()) {
+    config.lora = {};
+    const ForwardModel base = build_forward(config, kBatch, {}, true);
+    config.lora = {.rank = 3};
+    const ForwardModel adapted = build_forward(config, kBatch, {}, true);
+    auto inputs = testing_support::model_inputs(adapted.graph, adapted.parameters, config.vocab);
+    size_t adapters = 0;
+    for (const blocks::Parameter& parameter : adapted.parameters) {
+      EXPECT_EQ(parameter.trainable, blocks::is_adapter(parameter.name)) << parameter.name;
+      EXPECT_EQ(parameter.frozen, !parameter.trainable) << parameter.name;
+      if (parameter.trainable) ++adapters;
+      if (parameter.name.ends_with(blocks::kLoraB))
+        for (double& element : inputs.at(parameter.name).data) element = 0;
+    }
+    EXPECT_EQ(adapted.parameters.size() - adapters, base.parameters.size()) << config.name;
+    EXPECT_GE(adapters, 4u) << config.name;
+    const auto with = ops::evaluate(adapted.graph, inputs);
+    std::erase_if(inputs, [](const auto& input) { return blocks::is_adapter(input.first); });
+    for (const auto& [name, tensor] : ops::evaluate(base.graph, inputs))
+      EXPECT_EQ(with.at(name).data, tensor.data) << config.name << " " << name;
+  }
+}
+
+TEST(ModelTest, TargetsThatNameNoMatrixOfABlockAreRefused) {
+  recipe::Model config = small_model("adapted", "AE");
+  for (const char* target : {"block*.wz", "embed.weight", "head.weight", "block*.norm.weight", "block00.E.w_up"}) {
+    config.lora = {.rank = 2, .targets = {"block*.wq", target}};
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E1003, [&] { build_forward(config, kBatch); });
+    EXPECT_EQ(problem.where, "lora.targets");
+    EXPECT_NE(problem.got.find(target), std::string::npos) << problem.got;
+  }
+}
+
+TEST(ModelTest, FrozenExpertsSteerNoBias) {
+  recipe::Model config = testing_support::with_experts("biased", "token_choice", 1.0);
+  config.config<blocks::FeedForward>().bias_rate = 0.1;
+  EXPECT_TRUE(build_forward(config, kBatch).expert_loads[0].steers_bias());
+  config.lora.rank = 2;
+  EXPECT_FALSE(build_forward(config, kBatch).expert_loads[0].steers_bias());
 }
 
 TEST(ModelTest, NoTokenSeesALaterOne) {

@@ -11,16 +11,6 @@ namespace {
 
 using blocks::Parameter;
 
-bool matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t begin = star; begin <= name.size(); ++begin)
-    if (matches(rest, name.substr(begin))) return true;
-  return false;
-}
-
 std::string number_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -32,7 +22,8 @@ bool is_name_pattern(std::string_view item) { return item.find_first_of(".*") !=
 
 bool is_decayed(const Optimizer& settings, const Parameter& parameter) {
   return settings.weight_decay > 0 && std::ranges::none_of(settings.no_decay, [&parameter](const std::string& item) {
-           return is_name_pattern(item) ? matches(item, parameter.name) : item == kind_name(parameter.kind);
+           return is_name_pattern(item) ? blocks::name_matches(item, parameter.name)
+                                        : item == kind_name(parameter.kind);
          });
 }
 
@@ -45,8 +36,9 @@ std::string group_name(const Optimizer& settings, const Parameter& parameter) {
 
 std::optional<std::string> unmatched_pattern(const Optimizer& settings, std::span<const Parameter> parameters) {
   for (const std::string& item : settings.no_decay)
-    if (is_name_pattern(item) &&
-        std::ranges::none_of(parameters, [&item](const Parameter& parameter) { return matches(item, parameter.name); }))
+    if (is_name_pattern(item) && std::ranges::none_of(parameters, [&item](const Parameter& parameter) {
+          return blocks::name_matches(item, parameter.name);
+        }))
       return item;
   return std::nullopt;
 }

@@ -49,11 +49,13 @@ std::vector<bool> repeated_in_stages(const ir::Graph& graph) {
   return repeated;
 }
 
-// By value: whether a cotangent of `loss` passes through it on its way to a weight, by the rule autodiff goes by.
-std::vector<bool> gradient_path(const ir::Graph& graph, ValueId loss) {
+// By value: whether a cotangent of `loss` passes through it on its way to a weight that is not frozen, by the rule
+// autodiff goes by.
+std::vector<bool> gradient_path(const ir::Graph& graph, ValueId loss, const std::set<std::string>& frozen) {
   std::vector<bool> reaches_weight(graph.values().size(), false), reaches_loss(graph.values().size(), false);
   for (const ir::Node& node : graph.nodes()) {
-    const bool is_weight = node.op == ir::kInputOp && node.role == ir::Role::weight;
+    const bool is_weight =
+        node.op == ir::kInputOp && node.role == ir::Role::weight && !frozen.contains(node.attrs.text("name"));
     const bool reads = std::any_of(node.operands.begin(), node.operands.end(),
                                    [&](ValueId operand) { return reaches_weight[operand.index]; });
     if (!is_weight && !(reads && ops::op_def(node.op).grad)) continue;
@@ -131,7 +133,8 @@ BestSplit best_split(const std::vector<double>& costs, size_t runs,
 
 }  // namespace
 
-StageCut cut_stages(const ir::Graph& graph, ValueId loss, const std::vector<int64_t>& first_blocks) {
+StageCut cut_stages(const ir::Graph& graph, ValueId loss, const std::vector<int64_t>& first_blocks,
+                    const std::set<std::string>& frozen) {
   const int64_t blocks = count_blocks(graph);
   const auto is_legal = [&](int64_t first) { return first > 0 && first < blocks; };
   MEGACPP_CHECK(std::adjacent_find(first_blocks.begin(), first_blocks.end(), std::greater_equal<>()) ==
@@ -147,7 +150,7 @@ StageCut cut_stages(const ir::Graph& graph, ValueId loss, const std::vector<int6
   Divided divided = divide_graph(graph, division);
   StageCut cut;
   for (Part& part : divided.parts) cut.stages.push_back({std::move(part.graph), {}, {}, std::move(part.values)});
-  const std::vector<bool> has_gradient = gradient_path(graph, loss);
+  const std::vector<bool> has_gradient = gradient_path(graph, loss, frozen);
   for (const Crossing& crossing : divided.crossings) {
     const Carry carry{crossing.name, has_gradient[crossing.value.index]};
     for (size_t s = crossing.made_in; s < crossing.last_read_in; ++s) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace megacpp::partition {
 /// A value handed over: output of one stage and input of the next, both of this name.
 struct Carry {
   std::string name;           // "carry.3"
-  bool has_gradient = false;  // whether the loss depends on a weight through it: a cotangent comes back for it
+  bool has_gradient = false;  // whether the loss depends on a trained weight through it: a cotangent comes back
   bool operator==(const Carry&) const = default;
 };
 
@@ -38,8 +39,10 @@ struct StageCut {
   std::vector<SharedWeight> shared;
 };
 
-/// `loss` is a value of the graph; `first_blocks` are the first blocks of all stages but the first, ascending.
-StageCut cut_stages(const ir::Graph& graph, ir::ValueId loss, const std::vector<int64_t>& first_blocks);
+/// `loss` is a value of the graph; `first_blocks` are the first blocks of all stages but the first, ascending. Weights
+/// that are `frozen`, by name, have no gradient.
+StageCut cut_stages(const ir::Graph& graph, ir::ValueId loss, const std::vector<int64_t>& first_blocks,
+                    const std::set<std::string>& frozen = {});
 
 /// First blocks of all stages but the first. `wanted_cuts` (those the pattern's '|' marks make) are taken when they cut
 /// into as many stages; else the stages are as equal as possible in floating-point operations, embedding, head and loss

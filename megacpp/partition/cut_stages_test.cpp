@@ -83,6 +83,13 @@ graph "m.stage1" {
   EXPECT_EQ(cut.stages[0].values[13].index, UINT32_MAX);
 }
 
+TEST(CutStagesTest, NoCotangentComesBackWhereAllWeightsBeforeTheCutAreFrozen) {
+  const StageCut cut = cut_stages(ir::parse(kTwoBlocks), ValueId{13}, {1}, {"embed.weight"});
+  const std::vector<Carry> carries = {{"carry.0", false}, {"carry.1", false}};
+  EXPECT_EQ(cut.stages[0].carried_out, carries);
+  EXPECT_EQ(cut.stages[1].carried_in, carries);
+}
+
 TEST(CutStagesTest, OneStageIsTheWholeGraph) {
   const StageCut cut = cut_stages(ir::parse(kTwoBlocks), ValueId{13}, {});
   std::string whole = kTwoBlocks;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "megacpp/base/error.h"
 #include "megacpp/optim/optimizer_def.h"
@@ -73,13 +74,22 @@ bool scatters_gradients(const Plan& plan) {
   return plan.layout.zero >= 2 || (plan.layout.zero == 1 && !plan.gradients_wait);
 }
 
-std::string zero_text(const Plan& plan, const Axes& axes) {
-  constexpr const char* kWhat[] = {"", "optimizer", "gradient and optimizer", "weight, gradient and optimizer"};
+/// What ZeRO splits of a parameter; empty: nothing.
+std::string_view split_parts(const Plan& plan, const Parameter& parameter) {
+  constexpr std::string_view kWhat[] = {"", "optimizer", "gradient and optimizer", "weight, gradient and optimizer"};
+  const int64_t zero = plan.layout.zero;
+  if (parameter.frozen) return zero >= 3 ? "weight" : "";
+  return kWhat[zero == 1 && scatters_gradients(plan) ? 2 : zero];
+}
+
+std::string zero_text(const Plan& plan, const Parameter& parameter) {
+  const Axes& axes = copies_of(plan, parameter);
   const ir::Mesh& mesh = plan.parallel.mesh;
   const int64_t zero = plan.layout.zero;
-  if (axes.empty() || zero == 0) return "";
-  const int64_t what = zero == 1 && scatters_gradients(plan) ? 2 : zero;
-  std::string text = fmt::format("; {} split over {} (zero {})", kWhat[what], to_string(axes, mesh), zero);
+  if (axes.empty()) return "";
+  const std::string_view parts = split_parts(plan, parameter);
+  if (parts.empty()) return "";
+  std::string text = fmt::format("; {} split over {} (zero {})", parts, to_string(axes, mesh), zero);
   const Axes kept = common(axes, plan.kept);
   if (zero == 3 && kept.empty()) text += ", whole from forward to backward";
   if (zero == 3 && !kept.empty() && kept != axes)
@@ -99,31 +109,35 @@ ParameterSpec spread_alike(const Sharding& sharding, std::string why) {
           .why = std::move(why)};
 }
 
+/// `computed` split over these of the axes along which copies see different tokens.
+Sharding split_copies(const Plan& plan, const Parameter& parameter, const Sharding& computed, const Axes& axes) {
+  const ir::Mesh& mesh = plan.parallel.mesh;
+  const int64_t parts = mesh.size(copies_of(plan, parameter));
+  return with_axes(computed, split_dim(local_shape(parameter.shape, computed, mesh), parts), axes);
+}
+
 }  // namespace
 
 ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
   MEGACPP_CHECK(!parameter.dims.empty() && parameter.dims.size() == parameter.shape.size())
       << parameter.name << " names " << parameter.dims.size() << " dimensions of " << parameter.shape.size();
-  const ir::Mesh& mesh = plan.parallel.mesh;
   ParameterSpec spec =
       spread_alike(plan.parallel.sharding(parameter.dims, parameter.letter), split_text(plan, parameter));
+  const Axes& copies = copies_of(plan, parameter);
+  const Sharding split = split_copies(plan, parameter, spec.computed, kept_first(copies, plan.kept));
+  if (plan.layout.zero >= 3 && (parameter.trainable || parameter.frozen)) {
+    spec.stored = split;
+    spec.kept = split_copies(plan, parameter, spec.computed, common(copies, plan.kept));
+  }
   if (!parameter.trainable) {
-    spec.why += "; no gradient";
+    spec.why += parameter.frozen ? "; frozen" + zero_text(plan, parameter) : "; no gradient";
     check_spec(plan, parameter, spec);
     return spec;
   }
-  const Axes& copies = copies_of(plan, parameter);
-  const size_t dim = split_dim(local_shape(parameter.shape, spec.computed, mesh), mesh.size(copies));
-  const Sharding split = with_axes(spec.computed, dim, kept_first(copies, plan.kept));
-  const int64_t zero = plan.layout.zero;
-  if (zero >= 1) spec.optimizer = split;
+  if (plan.layout.zero >= 1) spec.optimizer = split;
   if (scatters_gradients(plan)) spec.gradient = split;
-  if (zero >= 3) {
-    spec.stored = split;
-    spec.kept = with_axes(spec.computed, dim, common(copies, plan.kept));
-  }
   if (plan.gradients_wait) spec.gradient.unreduced = copies;
-  spec.why += zero_text(plan, copies);
+  spec.why += zero_text(plan, parameter);
   const optim::OptimizerDef& optimizer = optim::optimizer_def(plan.optimizer.name);
   spec.state = optim::state_of(optimizer, parameter, spec.optimizer);
   spec.matrices = optim::matrix_sharding(optimizer, parameter, spec.optimizer);

@@ -91,8 +91,8 @@ StateBytes state_bytes(const Plan& plan, std::span<const Parameter> parameters) 
   for (const Parameter& parameter : parameters) {
     const ParameterSpec spec = spec_of(plan, parameter);
     bytes.weights += local_bytes(parameter, spec.stored, mesh);
-    if (!parameter.trainable) continue;
     if (spec.kept != spec.stored) bytes.kept += local_bytes(parameter, spec.kept, mesh);
+    if (!parameter.trainable) continue;
     bytes.gradients += local_bytes(parameter, spec.gradient, mesh);
     for (const optim::StateTensor& tensor : spec.state)
       bytes.optimizer +=

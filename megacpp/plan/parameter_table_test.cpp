@@ -112,6 +112,28 @@ TEST(ParameterTableTest, MuonKeepsOneNumberForMatricesAndTwoForTheRest) {
   }
 }
 
+TEST(ParameterTableTest, FrozenWeightsHaveNoGradientAndNoStateAndAreSplitByZero3) {
+  std::vector<Parameter> frozen = kParameters;
+  for (Parameter& parameter : frozen) {
+    parameter.trainable = false;
+    parameter.frozen = true;
+  }
+  const int64_t elements = 256 * 64 + 2 * (64 + 64 * 64 + 64 * 32) + 8;
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    const Plan plan = plan_in({.data_parallel = 4, .zero = zero});
+    const StateBytes bytes = state_bytes(plan, frozen);
+    EXPECT_EQ(bytes.weights, elements * 4 / (zero >= 3 ? 4 : 1)) << zero;
+    EXPECT_EQ(bytes.total(), bytes.weights) << zero << ": neither gradients nor state nor copies";
+    for (const ParameterRow& row : table_of({.data_parallel = 4, .zero = zero}, {frozen})) {
+      EXPECT_EQ(row.gradient + row.optimizer + row.group, "") << row.name;
+      EXPECT_EQ(row.why, zero < 3 ? "whole on every chip; frozen"
+                                  : "whole on every chip; frozen; weight split over data (zero 3)");
+    }
+  }
+  const Plan kept = plan_in({.data_parallel = 4, .zero = 3, .reshard_after_forward = "false"});
+  EXPECT_EQ(state_bytes(kept, frozen).kept, elements * 4);
+}
+
 TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
   const int64_t elements = 256 * 64 + 2 * (64 + 64 * 64 + 64 * 32), bias = 8 * 4;
   for (const int64_t zero : {0, 1, 2, 3}) {

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "megacpp/blocks/block.h"
+#include "megacpp/blocks/lora.h"
 #include "tests/support/errors.h"
 #include "tests/support/hybrid_recipe.h"
 
@@ -52,6 +53,41 @@ TEST(SpecGatesTest, GradientsThatDoNotWaitAreScatteredOrWhole) {
   }
 }
 
+// And the adapters of each matrix, and the same frozen.
+std::vector<Parameter> with_adapters(const std::vector<Parameter>& parameters) {
+  std::vector<Parameter> all = parameters;
+  for (Parameter parameter : parameters) {
+    parameter.trainable = false;
+    parameter.frozen = true;
+    all.push_back(parameter);
+    if (parameter.kind != blocks::ParameterKind::matrix) continue;
+    for (Parameter& adapter : blocks::adapters_of({.rank = 4}, parameter)) all.push_back(std::move(adapter));
+  }
+  return all;
+}
+
+// A column-parallel matrix has a whole A and a split B, a row-parallel one the other way round.
+TEST(SpecGatesTest, AdaptersHaveAPathAlongEveryAxisTheyAreReplicatedOn) {
+  const Parameter out{"wo", {64, 64}, {Dim::heads, Dim::whole}, {}};
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    const Plan plan = plan_with(zero);
+    const GradientPath over_copies = zero < 2 ? GradientPath::waits : GradientPath::scattered;
+    const auto path = [&plan](const Parameter& adapter, const char* axis) {
+      return gradient_path(plan, adapter, spec_of(plan, adapter), plan.parallel.mesh.axis(axis));
+    };
+    const std::vector<Parameter> columns = blocks::adapters_of({.rank = 4}, kQueries),
+                                 rows = blocks::adapters_of({.rank = 4}, out);
+    for (const Parameter& adapter : {columns[0], columns[1], rows[0], rows[1]}) {
+      EXPECT_EQ(path(adapter, "data"), over_copies) << adapter.name << " zero " << zero;
+      EXPECT_EQ(path(adapter, "context"), over_copies) << adapter.name << " zero " << zero;
+    }
+    EXPECT_EQ(path(columns[0], "model"), GradientPath::whole) << zero;
+    EXPECT_EQ(path(columns[1], "model"), GradientPath::owned) << zero;
+    EXPECT_EQ(path(rows[0], "model"), GradientPath::owned) << zero;
+    EXPECT_EQ(path(rows[1], "model"), GradientPath::whole) << zero;
+  }
+}
+
 TEST(SpecGatesTest, EveryParameterOfEveryFamilyHasAPathInEveryLayout) {
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   const recipe::Model& m = recipe.model;
@@ -67,7 +103,8 @@ TEST(SpecGatesTest, EveryParameterOfEveryFamilyHasAPathInEveryLayout) {
                        .zero = zero};
       const Plan plan = make_plan(recipe);
       for (const blocks::BlockDef& def : blocks::all_blocks())
-        for (const Parameter& parameter : def.parameters({.hidden = m.hidden}, m.families.at(def.letter))) {
+        for (const Parameter& parameter :
+             with_adapters(def.parameters({.hidden = m.hidden}, m.families.at(def.letter)))) {
           EXPECT_NO_THROW(spec_of(plan, parameter)) << parameter.name << " on " << to_string(plan.parallel.mesh);
           ++specs;
         }

@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/blocks/config.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/optim/optimizer.h"
 #include "megacpp/schema/byte_size.h"
 
@@ -42,6 +43,7 @@ struct Model {
   /// The settings of every family, by its letter.
   std::map<char, blocks::Config> families = blocks::default_configs();
   std::map<char, Letter> letters = {};
+  blocks::Lora lora = {};  // adapters beside its matrices; the section `lora` of a recipe
 
   /// The settings of the family that has this type of them: config<blocks::Attention>().
   template <typename Settings>

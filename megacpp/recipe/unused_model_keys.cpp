@@ -59,6 +59,9 @@ const std::vector<IgnoredKey>& unused_model_keys() {
   static const std::vector<IgnoredKey> lines = [] {
     std::vector<IgnoredKey> all;
     for (const blocks::BlockDef& family : blocks::all_blocks()) add_lines(family, all);
+    all.push_back({.key = "lora.", .decides = "lora.rank is 0: no adapters", .applies = [](const Recipe& recipe) {
+                     return !recipe.model.lora.is_on();
+                   }});
     return all;
   }();
   return lines;

@@ -51,6 +51,11 @@ TEST(UnusedModelKeysTest, LevelsOfRecomputeByLetter) {
             (Found{{"train.recompute.R", "the model has no block of family R (recurrent)", "--set"}}));
 }
 
+TEST(UnusedModelKeysTest, SettingsOfAdaptersThatTheModelLacks) {
+  EXPECT_EQ(found_in({"lora.alpha=8"}), (Found{{"lora.alpha", "lora.rank is 0: no adapters", "--set"}}));
+  EXPECT_EQ(found_in({"lora.alpha=8", "lora.rank=4"}), Found{});
+}
+
 TEST(UnusedModelKeysTest, AreNamedWithTheLineThatGivesThem) {
   constexpr const char* kText = R"(model: {pattern: A, depth: 1, hidden: 64, vocab: 256,
         attention: {heads: 4, kv_heads: 2, head_dim: 16},

@@ -256,6 +256,25 @@ void check_optimizer(const Recipe& recipe, const Origins& origins) {
   check_wsd(recipe, origins);
 }
 
+void check_lora(const Recipe& recipe, const Origins& origins) {
+  constexpr std::string_view kPath = "lora.targets";
+  const blocks::Lora& lora = recipe.model.lora;
+  if (!lora.is_on()) return;
+  MEGACPP_REQUIRE(lora.rank <= recipe.model.hidden, E1005,
+                  {.where = place(origins, "lora.rank"),
+                   .got = fmt::format("rank {} in a model of width {}", lora.rank, recipe.model.hidden),
+                   .wanted = "at most model.hidden",
+                   .next = fmt::format("set lora.rank: {}", std::min<int64_t>(16, recipe.model.hidden))});
+  MEGACPP_REQUIRE(!lora.targets.empty(), E1003,
+                  {.where = place(origins, kPath),
+                   .got = fmt::format("no target, with lora.rank {}: nothing would be trained", lora.rank),
+                   .wanted = "patterns of names",
+                   .next = "set lora.targets: [block*], or lora.rank: 0"});
+  std::set<std::string> seen;
+  for (const std::string& target : lora.targets)
+    if (!seen.insert(target).second) refuse_item(kPath, target, "each pattern once", "remove one of the two", origins);
+}
+
 std::vector<BlockType> block_types_at(const Model& model, const Origins& origins) {
   try {
     return block_types(model);
@@ -295,6 +314,7 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_blocks(recipe, types, origins);
   check_tensor_sizes(recipe, types, origins);
   check_optimizer(recipe, origins);
+  check_lora(recipe, origins);
   check_limits(recipe, origins);
   check_faults(recipe, origins);
   check_rungs(recipe, origins);

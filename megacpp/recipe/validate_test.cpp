@@ -173,6 +173,15 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
        "remove one of the two"},
       {"a key sgd does not read", Code::E1003, [](Recipe& r) { r.optimizer.name = "sgd", r.optimizer.beta1 = 0.8; },
        "remove optimizer.beta1, or set optimizer.name: adamw"},
+      {"adapters wider than the model", Code::E1005, [](Recipe& r) { r.model.lora.rank = r.model.hidden + 1; }, ""},
+      {"adapters of nothing", Code::E1003, [](Recipe& r) { r.model.lora = {.rank = 2, .targets = {}}; },
+       "set lora.targets: [block*], or lora.rank: 0"},
+      {"a target twice", Code::E1003,
+       [](Recipe& r) {
+         r.model.lora = {.rank = 2, .targets = {"*.wq", "*.wq"}};
+       },
+       "remove one of the two"},
+      {"adapters that count nothing", Code::E1003, [](Recipe& r) { r.model.lora.alpha = 0; }, ""},
       {"ratio", Code::E1003, [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; }, "set optimizer.min_lr_ratio: 1"},
   };
   for (const Gate& gate : gates) {

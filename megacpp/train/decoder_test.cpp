@@ -8,6 +8,8 @@
 
 #include "megacpp/base/philox.h"
 #include "megacpp/blocks/feed_forward.h"
+#include "megacpp/blocks/lora.h"
+#include "megacpp/checkpoint/adapters.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/model/model.h"
 #include "megacpp/runtime/backend.h"
@@ -15,6 +17,7 @@
 #include "megacpp/train/generate.h"
 #include "megacpp/train/run_state.h"
 #include "tests/support/errors.h"
+#include "tests/support/relative_error.h"
 #include "tests/support/small_models.h"
 
 namespace megacpp::train {
@@ -217,6 +220,23 @@ TEST(GenerateTest, PromptsThatCannotBeReadAreRefused) {
   Decoder decoder(model, random_weights(model), {.sequences = 1, .length = 8, .threads = 1});
   for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{}, {99}, {-1}})
     testing_support::problem_of(base::Code::E1102, [&] { generate(decoder, {.prompts = {prompt}, .new_tokens = 2}); });
+}
+
+TEST(DecodingTest, MergedAdaptersGiveTheLogitsOfTheAdaptedModel) {
+  for (recipe::Model model : testing_support::small_models()) {
+    SCOPED_TRACE(model.name);
+    model.lora = {.rank = 2, .alpha = 3};
+    checkpoint::TensorMap weights = random_weights(model);
+    const std::vector<int32_t> ids = random_ids(model.vocab);
+    const std::vector<float> adapted = whole_logits(model, weights, ids);
+    checkpoint::TensorMap base = weights;
+    std::erase_if(base, [](const auto& tensor) { return blocks::is_adapter(tensor.first); });
+    checkpoint::merge_adapters(weights, model.lora.alpha);
+    model.lora = {};
+    const std::vector<float> merged = whole_logits(model, weights, ids), plain = whole_logits(model, base, ids);
+    EXPECT_LT(testing_support::relative_error(merged, adapted), 2e-5);
+    EXPECT_GT(testing_support::relative_error(plain, adapted), 1e-3) << "the adapters matter";
+  }
 }
 
 }  // namespace

@@ -174,7 +174,8 @@ checkpoint::Manifest manifest_header(const recipe::Recipe& recipe) {
                               .files = {},
                               .tensors = {}};
   for (const recipe::Setting& setting : recipe::settings_of(recipe))
-    if (setting.key.starts_with("model.")) header.model[setting.key] = setting.value;
+    if (setting.key.starts_with("model.") || (recipe.model.lora.is_on() && setting.key.starts_with("lora.")))
+      header.model[setting.key] = setting.value;
   return header;
 }
 

@@ -99,7 +99,8 @@ std::vector<Row> ignored_by_models(const std::string& backend) {
   return {{backend, {"model.pattern=AE"}, "model.mamba.state=32"},
           {backend, {"model.pattern=AE"}, "train.recompute.M=full"},
           {backend, letter, "model.feed_forward.experts=4"},
-          {backend, letter, "train.recompute.E=full"}};
+          {backend, letter, "train.recompute.E=full"},
+          {backend, {}, "lora.alpha=8"}};
 }
 
 std::vector<Row> ignored_by_cpu() {
@@ -171,6 +172,7 @@ TEST(IgnoredKeysTest, TheSameKeysChangeProgramsWhereTheyAreNotReported) {
                     {"cpu", {"layout.tensor_parallel=2", "model.pattern=AM"}, "layout.zero=3"},
                     {"cpu", {}, "model.mamba.state=32"},
                     {"cpu", {}, "train.recompute.M=full"},
+                    {"cpu", {"lora.rank=2"}, "lora.alpha=8"},
                     {"cpu", kZero3, "layout.prefetch=0"},
                     {"cpu", kData, "layout.bucket_bytes=1"},
                     {"cpu", kData, "layout.policy=fsdp"},

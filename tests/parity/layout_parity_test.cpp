@@ -215,6 +215,45 @@ const std::vector<std::string> kRouterLayouts = {
     "pipeline_parallel=2 expert_parallel=2",
 };
 
+// Adapters beside every matrix of every family: whole beside split ones, on either side of a matrix; and a frozen base.
+constexpr std::string_view kAdapters = "lora.rank=3 lora.alpha=6 ";
+
+const std::vector<std::string> kAdapterLayouts = {
+    "data_parallel=3",
+    "data_parallel=4 zero=0",
+    "data_parallel=4 zero=0 train.micro_steps=1",
+    "data_parallel=4 zero=1 train.micro_steps=1",
+    "data_parallel=4 zero=2",
+    "data_parallel=4 zero=3",
+    "data_parallel=4 zero=3 reshard_after_forward=false",
+    "data_parallel=4 zero=3 reshard_after_forward=2 model.tie_embeddings=true",
+    "data_parallel=4 policy=fsdp",
+    "data_parallel=3 policy=megatron",
+    "tensor_parallel=2",
+    "tensor_parallel=2 sequence_parallel=false train.micro_steps=1",
+    "tensor_parallel=4",
+    "data_parallel=2 tensor_parallel=2 zero=3 optimizer.name=muon optimizer.eps=1e-6",
+    "context_parallel=2",
+    "context_parallel=2 context_attention=alltoall",
+    "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+    "expert_parallel=2",
+    "expert_parallel=2 tensor_parallel=2 expert_tensor_parallel=1",
+    "expert_parallel=2 tensor_parallel=2 dispatcher=allgather",
+    "data_parallel=2 expert_parallel=2 zero=3 model.feed_forward.bias_rate=0.01 model.feed_forward.scoring=sigmoid",
+    "data_parallel=2 tensor_parallel=2 train.recompute=full",
+    "pipeline_parallel=2",
+    "pipeline_parallel=2 schedule=zero_bubble model.tie_embeddings=true",
+    "pipeline_parallel=2 data_parallel=2 zero=3",
+    "pipeline_parallel=2 tensor_parallel=2 data_parallel=2 zero=1",
+    // Adapters in the second stage of five: no cotangent goes to the first, and the last three only pass one on.
+    "pipeline_parallel=5 model.pattern=EAMER lora.targets=[block*.A.w*]",
+    "data_parallel=2 tensor_parallel=2 lora.targets=[block*.wq,block*.w_down,block*.out_proj,block*.input_gate.weight]",
+};
+
+INSTANTIATE_TEST_SUITE_P(Adapters, LayoutParityTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", std::string(kFewBlocks56r) + std::string(kAdapters),
+                                                   kAdapterLayouts)),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Letters, LayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters, kLetterLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Routers, LayoutParityTest,

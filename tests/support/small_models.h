@@ -85,6 +85,11 @@ inline std::vector<recipe::Model> small_models() {
   over_model.config<blocks::FeedForward>().balance_over = "model";
   over_model.config<blocks::FeedForward>().renormalise = false;
   models.push_back(over_model);
+  models.push_back(small_model("lora", "AEMR", [](Model& m) { m.lora = {.rank = 2, .alpha = 3}; }));
+  Model adapted = biased;  // frozen, so that nothing steers its bias; adapters of every expert and of the router
+  adapted.name = "lora_experts";
+  adapted.lora = {.rank = 2, .alpha = 3, .targets = {"block*.w_*", "block*.router"}};
+  models.push_back(adapted);
   return models;
 }
 

@@ -136,6 +136,7 @@ const std::vector<std::string> kHybridLayouts = {
     "data_parallel=3",
     "data_parallel=2 zero=3 train.micro_steps=1 model.tie_embeddings=true",
     "data_parallel=2 tensor_parallel=2 zero=3",
+    "data_parallel=2 tensor_parallel=2 zero=3 lora.rank=3",
     "context_parallel=2",
     "context_parallel=2 load_balance=false context_attention=alltoall",
     "context_parallel=2 model.attention.document_mask=true model.mamba.document_mask=true "
@@ -148,6 +149,7 @@ const std::vector<std::string> kLoopLayouts = {
     "chips=1",
     "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
     "data_parallel=2 zero=1 optimizer.name=muon optimizer.eps=1e-6",
+    "data_parallel=2 zero=3 lora.rank=3",  // frozen and trained state in stacks of their own
 };
 
 const std::vector<std::string> kXlaExpertLayouts = {
