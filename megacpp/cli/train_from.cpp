@@ -25,7 +25,8 @@ WeightSource from_hf_folder(const std::filesystem::path& folder) {
   return {.model = {.model = described.model, .source = config},
           .folder = folder,
           .load = [folder](const compile::Compiled& compiled, runtime::Executable& run) {
-            train::load_weights(checkpoint::import_hf_folder(folder).tensors, compiled, run);
+            train::load_weights(checkpoint::import_hf_folder(folder).tensors, compiled, run,
+                                train::AbsentAdapters::left);
           }};
 }
 
@@ -37,7 +38,7 @@ WeightSource from_run(const std::string& named) {
   return {.model = {.model = recipe::load(file).model, .source = file.string()},
           .folder = point.run,
           .load = [reader](const compile::Compiled& compiled, runtime::Executable& run) {
-            train::load_weights(*reader, compiled, run);
+            train::load_weights(*reader, compiled, run, train::AbsentAdapters::left);
           }};
 }
 

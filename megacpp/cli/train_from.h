@@ -16,7 +16,8 @@ namespace megacpp::cli {
 struct WeightSource {
   recipe::GivenModel model;
   std::filesystem::path folder;  // that may hold tokenizer files
-  /// Writes all weights of the local chips; called once for every try to load the run.
+  /// Writes all weights of the local chips, but LoRA adapters that the source does not have; called once for every try
+  /// to load the run.
   std::function<void(const compile::Compiled&, runtime::Executable&)> load;
 };
 

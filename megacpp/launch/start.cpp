@@ -32,10 +32,14 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   try {
     if (options.after_load) options.after_load(*started.run);
     train::confirm_start(estimate.plan, *started.compiled, *started.run);
-    if (options.fill_state)
+    const auto seed = static_cast<uint64_t>(recipe.train.seed);
+    train::RunState state(*started.compiled, *started.run);
+    if (options.fill_state) {
+      state.initialise_adapters(seed);  // those that what fills the state does not have
       options.fill_state(*started.compiled, *started.run);
-    else
-      train::RunState(*started.compiled, *started.run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
+    } else {
+      state.initialise_weights(seed);
+    }
   } catch (const std::exception& error) {
     started.run->abort(error.what());
     throw;

@@ -81,7 +81,9 @@ bool logits_depend_on(std::string_view key) { return std::ranges::find(kFreeKeys
 void require_given_model(const Recipe& recipe, const Origins& origins, const GivenModel& given) {
   const bool same_blocks = has_same_blocks(recipe.model, given.model);
   for (const auto& [path, origin] : origins) {
-    if (!path.starts_with("model.")) continue;
+    // Adapters may be added to a model, but not changed.
+    const bool is_of_adapters = given.model.lora.is_on() && path.starts_with("lora.");
+    if (!path.starts_with("model.") && !is_of_adapters) continue;
     if (same_blocks && (path == "model.pattern" || path == "model.depth")) continue;
     const std::optional<Values> values = values_of(path, recipe, given.model);
     MEGACPP_REQUIRE(!values || values->recipe == values->given, E1205,

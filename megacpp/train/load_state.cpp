@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/state_saver.h"
@@ -83,11 +84,10 @@ void require_same_tensors(const checkpoint::Reader& reader, const std::map<std::
       refuse_model(where, "tensor '" + name + "'", "tensors of the recipe's model alone");
 }
 
-void load_tensors(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run,
-                  Loaded what) {
-  const std::map<std::string, ir::TensorType> wanted = loaded_tensors(compiled, what);
-  require_same_tensors(reader, wanted, what);
-  for (const auto& [name, type] : wanted) TensorParts(name, compiled, run).load(reader);
+/// Adapters that are absent are left as they are, if they may be.
+template <typename Source>
+bool is_left(const Source& source, const std::string& name, AbsentAdapters absent) {
+  return absent == AbsentAdapters::left && blocks::is_adapter(name) && !source.contains(name);
 }
 
 }  // namespace
@@ -109,16 +109,24 @@ void require_same_model(const checkpoint::Manifest& manifest, const recipe::Reci
 }
 
 void load_state(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run) {
-  load_tensors(reader, compiled, run, Loaded::all);
+  const std::map<std::string, ir::TensorType> wanted = loaded_tensors(compiled, Loaded::all);
+  require_same_tensors(reader, wanted, Loaded::all);
+  for (const auto& [name, type] : wanted) TensorParts(name, compiled, run).load(reader);
 }
 
-void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run) {
-  load_tensors(reader, compiled, run, Loaded::weights);
+void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run,
+                  AbsentAdapters absent) {
+  std::map<std::string, ir::TensorType> wanted = loaded_tensors(compiled, Loaded::weights);
+  std::erase_if(wanted, [&](const auto& tensor) { return is_left(reader.manifest().tensors, tensor.first, absent); });
+  require_same_tensors(reader, wanted, Loaded::weights);
+  for (const auto& [name, type] : wanted) TensorParts(name, compiled, run).load(reader);
 }
 
-void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run) {
+void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run,
+                  AbsentAdapters absent) {
   RunState state(compiled, run);
   for (const blocks::Parameter& parameter : compiled.parameters) {
+    if (is_left(weights, parameter.name, absent)) continue;
     const auto weight = weights.find(parameter.name);
     MEGACPP_REQUIRE(weight != weights.end(), E1203,
                     {.where = "tensor " + parameter.name,

@@ -4,6 +4,8 @@
 // no byte of a file is read more than twice, once for its checksum and once to be copied.
 #pragma once
 
+#include <cstdint>
+
 #include "megacpp/checkpoint/name_map.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/compile/compile.h"
@@ -19,10 +21,18 @@ void require_same_model(const checkpoint::Manifest& manifest, const recipe::Reci
 /// is damaged.
 void load_state(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run);
 
+/// What becomes of LoRA adapters that the run has and the given weights have not.
+enum class AbsentAdapters : uint8_t {
+  refused,  // as any other weight that is missing
+  left,     // as they are: the weights are those of their base
+};
+
 /// The weights of the local chips alone: a run that starts with them has the optimizer state of any new run. Errors as
 /// load_state().
-void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run);
+void load_weights(const checkpoint::Reader& reader, const compile::Compiled& compiled, runtime::Executable& run,
+                  AbsentAdapters absent = AbsentAdapters::refused);
 /// The same of whole tensors in memory. E1203 for one that is missing or of another size.
-void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run);
+void load_weights(const checkpoint::TensorMap& weights, const compile::Compiled& compiled, runtime::Executable& run,
+                  AbsentAdapters absent = AbsentAdapters::refused);
 
 }  // namespace megacpp::train

@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/blocks/lora.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/runtime/processor.h"
 
@@ -25,12 +26,18 @@ RunState::RunState(const compile::Compiled& compiled, runtime::Executable& run) 
 bool RunState::stages(const std::string& input) const { return inputs_.contains(input); }
 
 void RunState::initialise_weights(uint64_t seed) {
+  initialise(seed, [](std::string_view) { return true; });
+}
+
+void RunState::initialise_adapters(uint64_t seed) { initialise(seed, blocks::is_adapter); }
+
+void RunState::initialise(uint64_t seed, bool (*is_chosen)(std::string_view parameter)) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
   base::ThreadPool threads(runtime::available_threads());
   for (const blocks::Parameter& parameter : compiled_.parameters)
     for (const int64_t chip : run_.local_chips()) {
       const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(parameter.name);
-      if (tensor == nullptr) continue;
+      if (tensor == nullptr || !is_chosen(parameter.name)) continue;
       scratch_.assign(static_cast<size_t>(compile::local_type(*tensor, compiled_.mesh).bytes()), std::byte{0});
       float* const part = reinterpret_cast<float*>(scratch_.data());
       for (const ir::LocalRun& piece : ir::local_runs(tensor->whole.shape, tensor->sharding, compiled_.mesh, chip))

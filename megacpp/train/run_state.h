@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/compile/compile.h"
@@ -25,6 +26,8 @@ class RunState {
 
   /// Holds one chip's part of one parameter at a time, and nothing afterwards.
   void initialise_weights(uint64_t seed);
+  /// The same for LoRA adapters alone, where the model comes from elsewhere.
+  void initialise_adapters(uint64_t seed);
 
   /// Whole tensors, row-major, into the parts of the local chips that hold them. E1203 when no chip of the mesh does,
   /// and when the size is not the state's.
@@ -59,6 +62,7 @@ class RunState {
     size_t bytes;                    // of the part, padding included
   };
 
+  void initialise(uint64_t seed, bool (*is_chosen)(std::string_view parameter));
   const partition::Placement& placement_of_output(const std::string& name, int64_t chip) const;
   void require_all_local(const compile::StateTensor& tensor) const;
   const compile::StateTensor& state_named(const std::string& name) const;

@@ -119,6 +119,34 @@ TEST_F(TrainFromTest, ARunGivesItsWeightsAndNothingElse) {
   EXPECT_NE(losses_of("of_run").front(), losses_of("first").front());
 }
 
+TEST_F(TrainFromTest, AdaptersAreTrainedOnTopOfAFolderOrARun) {
+  const std::vector<std::string> adapters = {"lora.rank=2", "lora.targets=[block*.A.w*, block*.w_up]"};
+  ASSERT_EQ(train("whole.yaml", "plain", {}).status, 0);
+  ASSERT_EQ(train("rest.yaml", "on_folder", {"--from", at("folder")}, adapters).status, 0);
+  EXPECT_EQ(losses_of("on_folder").front(), losses_of("plain").front()) << "adapters start at zero";
+  EXPECT_NE(losses_of("on_folder").back(), losses_of("plain").back());
+  for (const std::string layout :
+       {"layout.tensor_parallel=2", "layout.data_parallel=2", "layout.pipeline_parallel=2"}) {
+    std::vector<std::string> settings = adapters;
+    settings.insert(settings.end(), {layout, "layout.zero=3"});
+    ASSERT_EQ(train("rest.yaml", layout, {"--from", at("folder")}, settings).status, 0) << layout;
+    EXPECT_NEAR(losses_of(layout).back(), losses_of("on_folder").back(), 1e-4) << layout;
+  }
+  // A run with adapters goes on with them, and may not change them; its checkpoint resumes.
+  EXPECT_EQ(train("rest.yaml", "on_run", {"--from", at("on_folder")}).status, 0);
+  EXPECT_TRUE(has(read("on_run/recipe.yaml"), "rank: 2"));
+  const CommandResult changed = train("rest.yaml", "a", {"--from", at("on_folder")}, {"lora.rank=3"});
+  EXPECT_TRUE(has(changed.err, "E1205") && has(changed.err, "lora.rank")) << changed.err;
+  EXPECT_EQ(run_command({"train", "--resume", at("on_folder"), "--set", "train.steps=3"}).status, 0);
+  const CommandResult rescaled = run_command({"train", "--resume", at("on_folder"), "--set", "lora.alpha=3"});
+  EXPECT_TRUE(has(rescaled.err, "E1205") && has(rescaled.err, "lora.alpha")) << rescaled.err;
+  // What training left of the base is the base: merged is the folder and the adapters.
+  ASSERT_EQ(run_command({"export", at("on_folder"), at("merged")}).status, 0);
+  ASSERT_EQ(run_command({"export", at("folder"), at("again"), "--adapters", at("on_folder")}).status, 0);
+  EXPECT_EQ(read("merged/model.safetensors"), read("again/model.safetensors"));
+  EXPECT_NE(read("merged/model.safetensors"), read("folder/model.safetensors"));
+}
+
 TEST_F(TrainFromTest, TokenizerFilesGoFromFolderToRunToFolder) {
   ASSERT_EQ(train("rest.yaml", "run", {"--from", at("folder")}).status, 0);
   EXPECT_EQ(read("run/tokenizer.json"), read("folder/tokenizer.json"));
