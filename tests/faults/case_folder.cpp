@@ -4,8 +4,10 @@
 #include <sys/mount.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "tests/faults/command.h"
@@ -45,9 +47,15 @@ void CaseFolder::mount_disk(const std::filesystem::path& catalog) const {
   mount(0, "size=" + std::to_string(kib) + "k");
 }
 
+// The system calls a file system busy while a process that another case has just forked still holds the descriptor
+// through which the catalog was copied: until its exec.
 void CaseFolder::mount(unsigned long flags, const std::string& options) const {
-  if (::mount("none", path_.c_str(), "tmpfs", flags, options.empty() ? nullptr : options.c_str()) != 0)
-    throw std::system_error(errno, std::generic_category(), "mount " + path_.string());
+  const char* const data = options.empty() ? nullptr : options.c_str();
+  for (int attempt = 0; ::mount("none", path_.c_str(), "tmpfs", flags, data) != 0; ++attempt) {
+    if (errno != EBUSY || attempt == 200)
+      throw std::system_error(errno, std::generic_category(), "mount " + path_.string());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 }  // namespace megacpp::faults

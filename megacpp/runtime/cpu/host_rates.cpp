@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/host_rates.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <optional>
@@ -21,12 +25,13 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-/// Of the machine, or of the container around us if that is less.
+/// Of the machine, or of the container around us if that is less. The machine's is asked without opening a file: a
+/// process may have no descriptor left.
 int64_t memory_bytes() {
-  int64_t bytes = 0, limit = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string word; meminfo >> word;)
-    if (int64_t kibibytes = 0; word == "MemTotal:" && meminfo >> kibibytes) bytes = kibibytes * 1024;
+  struct sysinfo machine {};
+  MEGACPP_CHECK(::sysinfo(&machine) == 0) << "sysinfo: " << std::strerror(errno);
+  const int64_t bytes = static_cast<int64_t>(machine.totalram) * machine.mem_unit;
+  int64_t limit = 0;
   std::ifstream cgroup("/sys/fs/cgroup/memory.max");  // a number, or "max"
   return cgroup >> limit ? std::min(bytes, limit) : bytes;
 }
