@@ -41,6 +41,7 @@ class Partitioner {
       if (n == options_.forward_nodes) end_forward();
       visit(NodeId{n});
     }
+    if (nodes == options_.forward_nodes) end_forward();  // a stage without anything to train has no backward pass
     for (const ir::Output& output : global_.outputs()) add_output(output);
     replication_.check();
     return std::move(result_);

@@ -41,5 +41,19 @@ TEST(ImplicitReplicationTest, WhatIsRequestedPasses) {
   EXPECT_NO_THROW(partition(graph, kSplitModelMesh, {}, {.max_replicated_bytes = 0}));
 }
 
+TEST(ForwardNodesTest, AProgramWithoutABackwardPassIsForwardToItsEnd) {
+  const ir::Graph graph = ir::parse(R"(graph "stage" {
+  %0 = input() {dtype="f32", name="x", shape=[8,4], sharding="data,-"} : f32[8,4] #batch
+  %1 = exp(%0) : f32[8,4]
+  output "carry.0" = %1
+}
+)");
+  for (const size_t forward_nodes : {size_t{1}, size_t{2}}) {
+    const Partitioned local = partition(graph, kSplitModelMesh, {}, {.forward_nodes = forward_nodes});
+    EXPECT_EQ(local.forward_nodes, forward_nodes);
+    EXPECT_EQ(local.graph.nodes().size(), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::partition
