@@ -2,6 +2,7 @@
 #include "megacpp/memory/buffers.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <optional>
 
@@ -19,10 +20,35 @@ using ir::ValueId;
 // Whether results are operands under another name.
 bool is_view(const ir::Node& node) { return ops::op_def(node.op).is_view; }
 
+// Orders nodes by what a target is told of them: op, types, attributes. Equal ones need the same workspace.
+class ByQuestion {
+ public:
+  explicit ByQuestion(const ir::Graph& graph) : graph_(&graph) {}
+
+  bool operator()(uint32_t a, uint32_t b) const {
+    const ir::Node &one = graph_->nodes()[a], &other = graph_->nodes()[b];
+    if (one.op != other.op) return one.op < other.op;
+    if (const auto by = compare(one.operands, other.operands); by != 0) return by < 0;
+    if (const auto by = compare(one.results, other.results); by != 0) return by < 0;
+    return one.attrs.entries() < other.attrs.entries();
+  }
+
+ private:
+  std::strong_ordering compare(const std::vector<ValueId>& some, const std::vector<ValueId>& others) const {
+    return std::lexicographical_compare_three_way(
+        some.begin(), some.end(), others.begin(), others.end(), [this](ValueId a, ValueId b) {
+          const ir::TensorType &one = graph_->type(a), &other = graph_->type(b);
+          return one.dtype == other.dtype ? one.shape <=> other.shape : one.dtype <=> other.dtype;
+        });
+  }
+
+  const ir::Graph* graph_;
+};
+
 class Assigner {
  public:
   Assigner(const ir::Graph& graph, const schedule::Target& target)
-      : graph_(graph), target_(target), last_use_(graph.values().size(), 0) {
+      : graph_(graph), target_(target), last_use_(graph.values().size(), 0), workspace_bytes_(ByQuestion(graph)) {
     result_.buffer_of.assign(graph.values().size(), -1);
     result_.place_in.assign(graph.values().size(), 0);
     row_of_.assign(graph.values().size(), -1);
@@ -148,9 +174,7 @@ class Assigner {
     } else {
       for (size_t r = 0; r < node.results.size(); ++r) place_result(n, r, takes_over(n, r));
     }
-    const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
-    const int64_t workspace = target_.workspace_bytes(node.op, {operands, results, node.attrs});
-    if (workspace > 0) {
+    if (const int64_t workspace = workspace_bytes(n); workspace > 0) {
       result_.workspace_of[n] = static_cast<int>(result_.buffers.size());
       result_.buffers.push_back({.bytes = workspace,
                                  .first = n,
@@ -160,6 +184,17 @@ class Assigner {
                                  .what = node.op + " workspace",
                                  .state = ""});
     }
+  }
+
+  // A kernel prepares itself to answer, which may take as long as a sequence: blocks that are alike ask once.
+  int64_t workspace_bytes(uint32_t n) {
+    const auto [at, is_new] = workspace_bytes_.try_emplace(n, 0);
+    if (is_new) {
+      const ir::Node& node = graph_.nodes()[n];
+      const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
+      at->second = target_.workspace_bytes(node.op, {operands, results, node.attrs});
+    }
+    return at->second;
   }
 
   // All results are looked at before the first is placed: each keeps the row of all operands alive. Results that are
@@ -322,6 +357,7 @@ class Assigner {
   const schedule::Target& target_;
   std::vector<uint32_t> last_use_;  // by value
   std::vector<uint32_t> done_at_;   // by node: where the collective it starts is done; 0: it starts none
+  std::map<uint32_t, int64_t, ByQuestion> workspace_bytes_;  // by node, one of those that are alike
   std::vector<Row> rows_;
   std::vector<int> row_of_;                     // by value; -1: none
   std::map<uint32_t, std::string> donated_to_;  // output value -> state it replaces

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/text.h"
+#include "megacpp/ops/builder.h"
 
 namespace megacpp::memory {
 namespace {
@@ -28,6 +29,39 @@ TEST(BuffersTest, ReshapeLivesInItsOperand) {
   EXPECT_EQ(buffers.buffers[static_cast<size_t>(buffers.buffer_of[1])].last, 4U)
       << "the view keeps it alive to the end";
   EXPECT_NE(buffers.buffer_of[3], buffers.buffer_of[0]) << "state is only replaced by what it is donated to";
+}
+
+TEST(BuffersTest, NodesThatAreAlikeAskForTheirWorkspaceOnce) {
+  const auto questions = [](int64_t depth) {
+    ir::Graph graph("g");
+    ops::Builder builder(graph);
+    ir::ValueId value = builder.input("x", {ir::DType::f32, {2, 3}}, ir::Role::batch);
+    for (int64_t block = 0; block < depth; ++block) {
+      builder.set_scope("block" + std::to_string(block) + ".A");
+      value = builder.one("cumsum", {value}, {{"dim", int64_t{0}}});
+      value = builder.one("cumsum", {value}, {{"dim", int64_t{1}}});
+    }
+    value = builder.one("reshape", {value}, {{"shape", ir::Shape{6}}});
+    graph.add_output({.name = "y", .value = builder.one("cumsum", {value}, {{"dim", int64_t{0}}})});
+    int64_t asked = 0;
+    const auto workspace_bytes = [&asked](std::string_view, const ops::NodeView& view) {
+      ++asked;
+      return 100 * view.operands[0].rank() + view.attrs.integer("dim");
+    };
+    const schedule::Target target{.name = "test", .runs = {}, .workspace_bytes = workspace_bytes};
+    const Buffers buffers = assign_buffers(graph, target);
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const ir::Node& node = graph.nodes()[n];
+      if (node.op != "cumsum") continue;
+      EXPECT_GE(buffers.workspace_of[n], 0) << n;
+      EXPECT_EQ(buffers.buffers[static_cast<size_t>(buffers.workspace_of[n])].bytes,
+                100 * graph.type(node.operands[0]).rank() + node.attrs.integer("dim"))
+          << n;
+    }
+    return asked;
+  };
+  EXPECT_EQ(questions(2), 3) << "two dimensions, two types";
+  EXPECT_EQ(questions(200), 3) << "not by depth";
 }
 
 TEST(BuffersTest, AnOperandThatAnotherOutputStoresIsNotTakenOver) {

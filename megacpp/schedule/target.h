@@ -17,7 +17,8 @@ struct Target {
   std::string name;
   /// Whether the backend has a kernel for this node. A composite without one is decomposed: a counted fallback.
   std::function<base::Decision(std::string_view op, const ops::NodeView&)> runs;
-  /// Scratch bytes the kernel needs while it runs; booked in the memory plan.
+  /// Scratch bytes the kernel needs while it runs; booked in the memory plan. A function of what it is told alone:
+  /// nodes that are alike are asked about once.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
   int64_t alignment = 64;  // bytes
   /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
