@@ -90,6 +90,8 @@ std::string chip_table(const std::vector<hw::ListedChip>& chips) {
 std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice) {
   std::string text = fmt::format("{}: {} ({})\n", chip.name, chip.title, chip.origin);
   if (!chip.aliases.empty()) text += fmt::format("also {}\n", fmt::join(chip.aliases, ", "));
+  if (!chip.device_names.empty())
+    text += fmt::format("devices call themselves {}\n", fmt::join(chip.device_names, ", "));
   std::vector<std::string> sources;
   TextTable table({"number", "value", ">source"});
   for (const hw::Fact& fact : chip.facts) {
@@ -133,6 +135,7 @@ Json chip_json(const hw::Chip& chip) {
           {"title", chip.title},
           {"kind", hw::to_string(chip.kind)},
           {"aliases", chip.aliases},
+          {"device_names", chip.device_names},
           {"from", chip.origin},
           {"memory", memory},
           {"peak_flops", chip.peak_flops},

@@ -73,8 +73,9 @@ struct Chip {
   std::string name;
   std::string title;
   std::vector<std::string> aliases;
-  std::string plugin_name;  // what PJRT calls it
-  std::string origin;       // "built in", or the file
+  std::vector<std::string> device_names;  // what its devices call themselves: "NVIDIA H200"
+  std::string plugin_name;                // what PJRT calls it
+  std::string origin;                     // "built in", or the file
   ChipKind kind = ChipKind::gpu;
 
   // Memory, in bytes

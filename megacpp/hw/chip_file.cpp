@@ -68,6 +68,7 @@ class ChipReader {
     chip_.name = file_.name;
     chip_.origin = file_.origin;
     chip_.aliases.clear();
+    chip_.device_names.clear();
     if (is_complete_) chip_.plugin_name = file_.name;
     if (const YAML::Node sources = root["sources"]) read_sources(sources);
     read_section(root, "", {file_.file, ""});
@@ -271,10 +272,10 @@ class ChipReader {
 
 Chip read_chip(const ChipText& file, const FindChip& find) { return ChipReader(file, find).read(); }
 
-std::vector<std::string> read_aliases(const ChipText& file) {
+std::vector<std::string> read_names(const ChipText& file, const std::string& key) {
   const YamlReader yaml(file.file);
-  const YAML::Node aliases = yaml.parse(file.text)["aliases"];
-  return aliases ? yaml.words(aliases, "aliases") : Words{};
+  const YAML::Node root = yaml.parse(file.text), names = root[key];
+  return names ? yaml.words(names, key) : Words{};
 }
 
 }  // namespace megacpp::hw

@@ -23,7 +23,7 @@ using FindChip = std::function<Chip(const std::string& name, const std::string& 
 
 Chip read_chip(const ChipText& file, const FindChip& find);
 
-/// Its other names alone, which need no other chip: they are not inherited.
-std::vector<std::string> read_aliases(const ChipText& file);
+/// What it lists as `aliases` or `device_names` alone, which need no other chip: they are not inherited.
+std::vector<std::string> read_names(const ChipText& file, const std::string& key);
 
 }  // namespace megacpp::hw

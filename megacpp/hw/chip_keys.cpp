@@ -71,6 +71,15 @@ bool store_valid(Chip& chip, const FileValue& value) {
   }
   return true;
 }
+/// Blanks around a name would keep it from ever being met.
+bool store_device_names(Chip& chip, const FileValue& value) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  for (const std::string& name : value.list)
+    if (kBlank.find(name.front()) != std::string_view::npos || kBlank.find(name.back()) != std::string_view::npos)
+      return false;
+  chip.device_names = value.list;
+  return true;
+}
 bool store_scope(Link& link, const FileValue& value) {
   link.scope = value.text == "slice" ? LinkScope::slice : value.text == "node" ? LinkScope::node : LinkScope::cluster;
   return true;
@@ -137,6 +146,10 @@ void add_names(std::vector<ChipKey>& keys) {
         chip.aliases = value.list;
         return true;
       });
+  add({"device_names", Kind::list, any(),
+       "What its devices call themselves, as their driver spells it: runs on them are planned for this chip. A chip "
+       "that extends it does not have them."},
+      store_device_names);
   add({"plugin_name", Kind::text, any(), "The name PJRT knows it by, where that is not the file's."},
       store_text<&Chip::plugin_name>);
 }

@@ -54,12 +54,14 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-/// Chips by their other names, those of the user's first. Reading them all takes milliseconds, and only where a name is
-/// no chip's own.
-std::map<std::string, std::string> all_aliases(const ChipPlaces& places) {
-  std::map<std::string, std::string> aliases;
+constexpr const char *kAliases = "aliases", *kDeviceNames = "device_names";
+
+/// Chips by the names that a key of their files lists, those of the user's first. Reading them all takes milliseconds,
+/// and only where a name is no chip's own.
+std::map<std::string, std::string> chips_by(const std::string& key, const ChipPlaces& places) {
+  std::map<std::string, std::string> chips;
   const auto add = [&](const ChipText& text) {
-    for (const std::string& alias : read_aliases(text)) aliases.try_emplace(alias, text.name);
+    for (const std::string& name : read_names(text, key)) chips.try_emplace(name, text.name);
   };
   for (const fs::path& folder : places.folders)
     for (const fs::path& file : files_in(folder)) {
@@ -70,7 +72,7 @@ std::map<std::string, std::string> all_aliases(const ChipPlaces& places) {
       }
     }
   for (const auto& [name, text] : builtin_chips()) add(builtin(name, text));
-  return aliases;
+  return chips;
 }
 
 std::set<std::string> all_names(const ChipPlaces& places) {
@@ -88,7 +90,7 @@ std::set<std::string> all_names(const ChipPlaces& places) {
     all += (all.empty() ? "" : ", ") + one;
     known.push_back(one);
   }
-  for (const auto& [alias, chip] : all_aliases(places)) known.push_back(alias);
+  for (const auto& [alias, chip] : chips_by(kAliases, places)) known.push_back(alias);
   known.push_back("host");
   base::raise(base::Code::E1601, {.where = where,
                                   .got = "'" + name + "'",
@@ -105,7 +107,7 @@ class Finder {
   Chip named(const std::string& name, const std::string& where) {
     std::vector<ChipText> texts = texts_named(name, places_);
     if (texts.empty()) {
-      const auto aliases = all_aliases(places_);
+      const auto aliases = chips_by(kAliases, places_);
       if (const auto alias = aliases.find(name); alias != aliases.end()) texts = texts_named(alias->second, places_);
     }
     if (texts.empty()) refuse_unknown(name, where, places_);
@@ -150,6 +152,13 @@ bool names_file(const std::string& text) {
 Chip find_chip(const std::string& name, const ChipPlaces& places) {
   Finder finder(places);
   return names_file(name) ? finder.read(from_file(name)) : finder.named(name, "hardware '" + name + "'");
+}
+
+std::optional<Chip> find_chip_of_device(const std::string& device_name, const ChipPlaces& places) {
+  const std::map<std::string, std::string> chips = chips_by(kDeviceNames, places);
+  const auto found = chips.find(device_name);
+  if (found == chips.end()) return std::nullopt;
+  return find_chip(found->second, places);
 }
 
 std::vector<ListedChip> all_chips(const ChipPlaces& places) {

@@ -27,6 +27,11 @@ bool names_file(const std::string& text);
 /// By name, alias or file. E1601 with the nearest name; E1603 for a malformed file, E1008 for one that is not there.
 Chip find_chip(const std::string& name, const ChipPlaces& places = ChipPlaces::current());
 
+/// The chip whose file has exactly this among its device_names; nothing where none has. E1603 where that file is
+/// malformed elsewhere.
+std::optional<Chip> find_chip_of_device(const std::string& device_name,
+                                        const ChipPlaces& places = ChipPlaces::current());
+
 /// A chip that is there, or why its file gives none.
 struct ListedChip {
   std::string name = {};

@@ -149,6 +149,30 @@ TEST_F(ChipLibraryTest, AFileIsFoundByItsAliases) {
   EXPECT_EQ(find_chip("trillium", places()).name, "ours") << "the user's own stands before the built-in one";
 }
 
+TEST_F(ChipLibraryTest, AFileIsFoundByWhatItsDevicesCallThemselves) {
+  write("my-chip.yaml", std::string(kMine) + "device_names: [My Card 16GB, My Card]\n");
+  write("broken.yaml", "device_names: [\n");
+  EXPECT_EQ(find_chip_of_device("My Card", places())->name, "my-chip");
+  EXPECT_EQ(find_chip_of_device("My Card 16GB", places())->title, "A chip of mine");
+  EXPECT_FALSE(find_chip_of_device("My Card", {}).has_value());
+  write("larger.yaml", "extends: my-chip\n");
+  EXPECT_TRUE(find_chip("larger", places()).device_names.empty()) << "one device is not two chips";
+  write("ours.yaml", "extends: h200\nmemory: {usable: 100GiB}\ndevice_names: [NVIDIA H200]\n");
+  EXPECT_EQ(find_chip_of_device("NVIDIA H200", places())->name, "ours")
+      << "the user's own stands before a built-in one";
+}
+
+TEST_F(ChipLibraryTest, AFileThatStandsBeforeABuiltInChipHasItsDevices) {
+  write("h200.yaml", "extends: h200\nmemory: {usable: 100GiB}\n");
+  EXPECT_EQ(find_chip_of_device("NVIDIA H200", places())->usable_bytes, int64_t{100} << 30);
+}
+
+TEST_F(ChipLibraryTest, AMalformedFileThatHasTheNameOfADeviceIsRefused) {
+  write("my-chip.yaml", "device_names: [My Card]\n");
+  const base::Problem problem = problem_of(Code::E1603, [&] { find_chip_of_device("My Card", places()); });
+  EXPECT_NE(problem.where.find("my-chip.yaml:1"), std::string::npos) << problem.where;
+}
+
 TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
   struct Case {
     std::string text, line, got, next;
@@ -186,6 +210,10 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("shape: nodes", "block: 1.5"), ":7", "slices.block: '1.5'", "slices.block:"},
       {with("shape: nodes", "valid: [2x2, big]"), ":7", "slices.valid", "numbers and x"},
       {with("latency: 5e-6", "latancy: 5e-6"), ":6", "'latancy'", "did you mean 'latency'?"},
+      {mine + "device_names: NVIDIA H200\n", ":8", "device_names is 'NVIDIA H200'", "[one, two]"},
+      {mine + "device_names: ['']\n", ":8", "device_names is ''", "write it"},
+      {mine + "device_names: ['My Card ']\n", ":8", "device_names: a list", "call themselves"},
+      {mine + "device_name: [My Card]\n", ":8", "'device_name' in the file", "did you mean 'device_names'?"},
       {mine + "tiles: {rows: {64: 8}}\n", ":8", "'64' in tiles.rows", "did you mean '8'?"},
       {mine + "source: page\n", ":8", "'source' in the file", "did you mean 'sources'?"},
       {with("bf16", "bf61"), ":4", "'bf61'", "did you mean 'bf16'?"},

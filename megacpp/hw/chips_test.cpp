@@ -2,6 +2,7 @@
 // The chips that are built in: complete, plausible, and with a source and a date for each number.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 
 #include "megacpp/hw/builtin_chips.h"
@@ -27,6 +28,29 @@ TEST(ChipsTest, AllAreThere) {
   EXPECT_EQ(chips().size(), builtin_chips().size());
   for (const char* name : {"v5e", "v5p", "v6e", "tpu7x", "7x", "a100", "h100", "h200", "b200"})
     EXPECT_TRUE(names.contains(name)) << name;
+}
+
+TEST(ChipsTest, EveryGpuKnowsWhatItsDevicesCallThemselvesAndNoTwoShareAName) {
+  std::set<std::string> names;
+  for (const Chip& chip : chips()) {
+    EXPECT_TRUE(chip.kind != ChipKind::gpu || !chip.device_names.empty()) << chip.name;
+    for (const std::string& name : chip.device_names) {
+      EXPECT_TRUE(names.insert(name).second) << chip.name << " " << name;
+      const std::optional<Chip> found = find_chip_of_device(name, ChipPlaces{});
+      ASSERT_TRUE(found.has_value()) << name;
+      EXPECT_EQ(found->name, chip.name) << name;
+    }
+  }
+  EXPECT_TRUE(names.contains("NVIDIA H200"));
+}
+
+TEST(ChipsTest, DevicesAreKnownByTheirExactName) {
+  EXPECT_EQ(find_chip_of_device("NVIDIA H100 80GB HBM3", ChipPlaces{})->name, "h100");
+  EXPECT_EQ(find_chip_of_device("NVIDIA H200", ChipPlaces{})->name, "h200");
+  for (const char* other : {"", "h200", "H200", "nvidia h200", "NVIDIA H200 ", "NVIDIA H200 NVL",
+                            "NVIDIA H200, NVIDIA T400", "NVIDIA H100", "NVIDIA H100 PCIe", "NVIDIA H100 NVL",
+                            "NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-40GB", "NVIDIA GB200", "unnamed"})
+    EXPECT_FALSE(find_chip_of_device(other, ChipPlaces{}).has_value()) << other;
 }
 
 TEST(ChipsTest, EveryNumberHasASourceAndADate) {

@@ -14,7 +14,7 @@ namespace megacpp::fuzz {
 
 void read_chip_text(const std::string& text) {
   const hw::ChipText file{.name = "fuzz", .file = "fuzz.yaml", .origin = "fuzz", .text = text};
-  hw::read_aliases(file);
+  for (const char* key : {"aliases", "device_names"}) hw::read_names(file, key);
   const hw::Chip chip =
       hw::read_chip(file, [](const std::string& name, const std::string&) { return hw::find_chip(name, {}); });
   constexpr std::array<int64_t, 3> kShape = {3, 100, 77};

@@ -23,7 +23,7 @@ constexpr const char* kTorus = R"({
 })";
 
 constexpr const char* kNodes = R"({
-  "title": "Fuzz nodes", "kind": "gpu",
+  "title": "Fuzz nodes", "kind": "gpu", "device_names": ["Fuzz Card 80GB"],
   "sources": {"sheet": {"text": "a sheet", "date": "2026-11-15"}},
   "memory": {"source": "sheet", "nominal": "141GiB", "usable": "139GiB", "alignment": 256, "bandwidth": 4.8e12},
   "compute": {"source": "sheet", "bf16": 989e12, "f32": 67e12},
