@@ -16,8 +16,10 @@ namespace {
 /// What `train` would plan for, all chips in this process.
 runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  return backend.find_hardware(recipe, {.free_bytes = backend.free_bytes(recipe).value_or(INT64_MAX),
-                                        .local_chips = recipe::chips_of(recipe.layout)});
+  runtime::Machine machine{.free_bytes = backend.free_bytes(recipe).value_or(INT64_MAX),
+                           .local_chips = recipe::chips_of(recipe.layout)};
+  if (backend.device_name) machine.device_name = backend.device_name(recipe);
+  return backend.find_hardware(recipe, machine);
 }
 
 }  // namespace
@@ -30,6 +32,7 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   if (is_decided) return recipe;
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
+  if (!hardware.note.empty()) print_line({.topic = "hardware", .text = hardware.note});
   const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
   const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh));
   print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});

@@ -26,8 +26,8 @@ namespace megacpp::launch {
 class Launch {
  public:
   /// A launch goes on without a catalog. The plan is for the hardware that the backend finds: on the devices of a
-  /// plugin hardware.target, without one no limit is known; on this machine the least free memory of all processes is
-  /// it.
+  /// plugin hardware.target, or the chip that they call themselves, without either no limit is known; on this machine
+  /// the least free memory of all processes is it.
   Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log, ProcessOptions processes = {});
 
   /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.

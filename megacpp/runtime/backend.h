@@ -39,11 +39,13 @@ struct Machine {
   int64_t free_bytes = INT64_MAX;             // the least of all, where its chips share the machine's memory
   int64_t local_chips = 1;                    // the most of all: they share the machine
   std::function<hw::HostRates()> rates = {};  // that all plan with; empty: measured here
+  std::string device_name = {};               // of the probe of that name; empty: not known
 };
 
 struct FoundHardware {
   hw::Slice slice;        // a chip's usable bytes are 0 where only its devices know them
   bool has_rates = true;  // without them nothing can be said of the time of a step
+  std::string note = {};  // how it was found, or why not, where that goes by what devices call themselves
 };
 
 /// The settings of a run that are the backend's own, as its start prints them.
@@ -107,7 +109,11 @@ struct Backend {
   std::function<std::optional<int64_t>(const recipe::Recipe&)> free_bytes;
   /// Of this machine, for one that runs on a host; else empty.
   HostRatesProbe host_rates = {};
-  /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none.
+  /// What the devices of this machine that a run of the recipe is on call themselves, as chip files have it: "NVIDIA
+  /// H200"; empty: they do not say so before they are started. No probe: it has no devices of its own.
+  std::function<std::string(const recipe::Recipe&)> device_name = {};
+  /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none; E1603 for a chip file of the
+  /// user's that has the name of the devices and is malformed.
   std::function<FoundHardware(const recipe::Recipe&, const Machine&)> find_hardware;
   /// What decides how its programs compute, beside our own sources: plugin and driver. Runs are comparable only with
   /// the same. Empty: nothing else.

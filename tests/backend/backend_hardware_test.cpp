@@ -12,6 +12,7 @@
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/backend.h"
 #include "tests/support/assumptions.h"
 #include "tests/support/errors.h"
@@ -103,6 +104,68 @@ TEST(BackendHardwareTest, DevicesThatNobodyDescribesHaveNoLimitAndNoRates) {
   const recipe::Recipe described = test_recipe({"backend=xla", "xla.plugin=cuda", "hardware.target=h200:2"});
   EXPECT_EQ(xla.find_hardware(described, {}).slice.name, "h200:2");
   EXPECT_TRUE(xla.find_hardware(described, {}).has_rates);
+}
+
+runtime::FoundHardware found_by_name(const recipe::Recipe& recipe, const std::string& device_name) {
+  return runtime::backend_named("xla").find_hardware(recipe, {.device_name = device_name});
+}
+
+TEST(BackendHardwareTest, DevicesAreTheChipThatTheyCallThemselves) {
+  const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});
+  const runtime::FoundHardware found = found_by_name(cuda, "NVIDIA H200");
+  const hw::Slice named = hw::parse_target("h200:2");
+  EXPECT_EQ(found.slice.name, named.name);
+  EXPECT_EQ(found.slice.chip.usable_bytes, named.chip.usable_bytes);
+  EXPECT_TRUE(found.has_rates);
+  EXPECT_EQ(found.note, "h200:2: the devices call themselves NVIDIA H200");
+
+  const recipe::Recipe described =
+      test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2", "hardware.target=h100:2"});
+  EXPECT_EQ(found_by_name(described, "NVIDIA H200").slice.name, "h100:2") << "the recipe's word counts";
+  EXPECT_EQ(found_by_name(described, "NVIDIA H200").note, "");
+}
+
+TEST(BackendHardwareTest, DevicesThatNoChipFileHasAreSaidToBeUnknown) {
+  const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});
+  for (const char* name : {"NVIDIA H200 NVL", "NVIDIA H200, NVIDIA T400"}) {
+    const runtime::FoundHardware found = found_by_name(cuda, name);
+    EXPECT_EQ(found.slice.name, "cuda:2");
+    EXPECT_FALSE(found.has_rates);
+    EXPECT_EQ(found.slice.chip.usable_bytes, 0);
+    EXPECT_NE(found.note.find(name), std::string::npos) << found.note;
+    EXPECT_NE(found.note.find("no chip file has that"), std::string::npos) << found.note;
+    EXPECT_NE(found.note.find("hardware.target"), std::string::npos) << found.note;
+  }
+  const recipe::Recipe twelve =
+      test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=12", "train.batch=12"});
+  const runtime::FoundHardware found = found_by_name(twelve, "NVIDIA H200");
+  EXPECT_EQ(found.slice.name, "cuda:12");
+  EXPECT_NE(found.note.find("h200 does not come in 12"), std::string::npos) << found.note;
+  EXPECT_EQ(found_by_name(cuda, "").note, "");
+}
+
+TEST(BackendHardwareTest, OnlyDevicesOfTheCudaPluginAreAskedForTheirName) {
+  EXPECT_FALSE(runtime::backend_named("cpu").device_name);
+  const runtime::Backend& xla = runtime::backend_named("xla");
+  for (const char* plugin : {"cpu", "tpu"})
+    EXPECT_EQ(xla.device_name(test_recipe({"backend=xla", std::string("xla.plugin=") + plugin})), "");
+  const recipe::Recipe host = test_recipe({"backend=xla", "xla.plugin=cpu", "layout.data_parallel=2"});
+  EXPECT_EQ(found_by_name(host, "NVIDIA H200").slice.name, "host:2");
+}
+
+TEST(BackendHardwareTest, ARunOnAnH200TakesWhatWasMeasuredToBeFreeThere) {
+  const recipe::Recipe dense =
+      test_recipe({"backend=xla", "xla.plugin=cuda", "train.precision=bf16", "model.feed_forward.experts=0"});
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto level_on = [&](const char* device_name) {
+    const fit::Assumptions assumptions =
+        launch::assumptions_for(dense, found_by_name(dense, device_name), none, runtime::mesh_here(dense, 1));
+    return recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe, 'E');
+  };
+  EXPECT_EQ(level_on("NVIDIA H200"), "selective");
+  EXPECT_EQ(level_on("NVIDIA H100 80GB HBM3"), "none");
+  EXPECT_EQ(level_on("NVIDIA H200 NVL"), "none");
+  EXPECT_EQ(level_on(""), "none");
 }
 
 TEST(BackendHardwareTest, ChipsOfAProcessShareItsMachine) {
