@@ -32,11 +32,7 @@ struct CheckpointFlags {
   bool json = false;
 };
 
-/// A checkpoint's own folder, or the newest of a run directory.
-std::filesystem::path checkpoint_at(const std::string& named) {
-  const std::filesystem::path path(named);
-  return named == "latest" || launch::is_run(path) ? launch::find_resume_point(named).checkpoint : path;
-}
+std::filesystem::path checkpoint_at(const std::string& named) { return launch::find_checkpoint(named).checkpoint; }
 
 Json manifest_json(const checkpoint::Reader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();

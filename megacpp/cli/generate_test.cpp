@@ -81,6 +81,12 @@ TEST_F(ModelCommandsTest, ACheckpointOfARunIsASource) {
     EXPECT_EQ(base::read_file(at(folder)), base::read_file(at("first/model.safetensors"))) << folder;
   const CommandResult other = run_command({"export", at("run"), at("fourth"), "--set", "model.hidden=32"});
   EXPECT_NE(other.err.find("E1205"), std::string::npos) << other.err;
+  // Neither a recipe nor the manifest says what the model is: where both were looked for is said.
+  checkpoint::write_checkpoint(folder_ / "bare", {.position = {.step = 3}}, pieces);
+  const CommandResult bare = run_command({"export", at("bare"), at("fifth")});
+  EXPECT_NE(bare.err.find("E1206"), std::string::npos) << bare.err;
+  for (const char* file : {"recipe.yaml in ", "bare/manifest.json"})
+    EXPECT_NE(bare.err.find(file), std::string::npos) << bare.err;
 }
 
 TEST_F(ModelCommandsTest, OnePromptIsPrintedAsItGrows) {

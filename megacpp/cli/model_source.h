@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command takes a model and its weights from: a run directory (its latest checkpoint), one of its checkpoints,
-// a Hugging Face folder, or a recipe with its initial weights.
+// Where a command takes a model and its weights from: what launch::open_model() knows by name, or a recipe with its
+// initial weights.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ class App;
 namespace megacpp::cli {
 
 struct ModelSource {
-  recipe::Recipe recipe;                              // around a folder's model defaults and what --set gives
+  recipe::Recipe recipe;                              // with what --set gives; see launch::recipe_of()
   checkpoint::TensorMap weights;                      // all parameters, whole, by name; adapters are merged
   std::optional<checkpoint::ImportedModel> imported;  // of a Hugging Face folder, its tensors moved to `weights`
   std::filesystem::path folder = {};                  // that may hold a tokenizer; empty: none
@@ -38,7 +38,7 @@ void declare_source(CLI::App& app, SourceFlags& flags);
 std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given);
 
 /// LoRA adapters, its own and those of --adapters, are merged into the model, which has none afterwards.
-/// E1206 for a run without a complete checkpoint, E1205 for one of another model; errors of recipes and of folders.
+/// Errors of launch::open_model() and of recipes; E1205 for a checkpoint that is not the model's.
 ModelSource load_model_source(const SourceFlags& flags);
 
 }  // namespace megacpp::cli

@@ -70,7 +70,7 @@ Request resume_request(const TrainFlags& flags) {
                                                       : "--from",
                    .wanted = "the run directory alone: its recipe and its weights are stored there",
                    .next = "leave it out; change keys with --set"});
-  const launch::ResumePoint point = launch::find_resume_point(*flags.resume);
+  const launch::FoundCheckpoint point = launch::find_resume_point(*flags.resume);
   launch::RunDirectory directory = launch::RunDirectory::open(point.run);
   Request request{.recipe = recipe::load(directory.recipe_file(), flags.recipe->overrides),
                   .directory = std::move(directory),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `train --from` starts with: the model and the weights of a Hugging Face folder, of a run's newest checkpoint or
-// of one of its checkpoints, and none of their optimizer state. The recipe says everything else.
+// of any checkpoint, and none of their optimizer state. The recipe says everything else.
 #pragma once
 
 #include <filesystem>
@@ -21,9 +21,8 @@ struct WeightSource {
   std::function<void(const compile::Compiled&, runtime::Executable&)> load;
 };
 
-/// `named`: a folder, a run directory, a checkpoint, or "latest" for the run that was started last. What a folder's
-/// tensors are is known when they are loaded, its config now. E1206 for what is none of these, E1202 for a config that
-/// is not a whole model's, E1204 for a damaged checkpoint.
+/// `named` and errors as of launch::open_model(). What a folder's tensors are is known when they are loaded, its config
+/// now.
 WeightSource open_weight_source(const std::string& named);
 
 }  // namespace megacpp::cli

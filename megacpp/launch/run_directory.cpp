@@ -80,6 +80,8 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
   base::fail_writing(parent / stem, "cannot create the folder", EEXIST);
 }
 
+checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
+
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::string line_of(const train::StepReport& report) {
@@ -155,6 +157,8 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
       becomes_latest_(other.becomes_latest_),
       has_half_line_(other.has_half_line_) {}
 
+checkpoint::Store RunDirectory::checkpoints() const { return checkpoints_of(path_); }
+
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
@@ -201,21 +205,35 @@ bool is_run(const std::filesystem::path& folder) {
   return std::filesystem::is_regular_file(folder / "recipe.yaml", ignored);
 }
 
-ResumePoint find_resume_point(const std::string& named) {
+FoundCheckpoint find_checkpoint(const std::string& named) {
   const std::filesystem::path path = named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
   if (base::exists(path / checkpoint::kManifestFile)) {
     // Links, "." and a slash at the end would lead to other folders above it.
     const std::filesystem::path checkpoint = base::canonical(path);
-    return {.run = checkpoint.parent_path().parent_path(), .checkpoint = checkpoint};
+    const std::filesystem::path run = checkpoint.parent_path().parent_path();
+    const bool is_in_run = checkpoint.parent_path() == checkpoints_of(run).folder() && is_run(run);
+    return {.checkpoint = checkpoint, .run = is_in_run ? run : std::filesystem::path()};
   }
   if (!is_run(path))
-    refuse_run(path, "no recipe.yaml", "a run directory or one of its checkpoints", "see: megacpp runs list");
+    refuse_run(path, fmt::format("neither recipe.yaml nor {}", checkpoint::kManifestFile),
+               "a run directory or a checkpoint", "see: megacpp runs list");
   const std::filesystem::path run = base::canonical(path);
-  const checkpoint::Store store(run / "checkpoints");
+  const checkpoint::Store store = checkpoints_of(run);
   if (!is_in_use(run)) store.recover();
   const std::optional<std::filesystem::path> latest = store.latest();
   if (!latest) refuse_run(run, "no complete checkpoint", "a run that was saved", "start it again from its recipe.yaml");
-  return {.run = run, .checkpoint = *latest};
+  return {.checkpoint = *latest, .run = run};
+}
+
+FoundCheckpoint find_resume_point(const std::string& named) {
+  FoundCheckpoint found = find_checkpoint(named);
+  if (found.run.empty())
+    refuse_run(found.checkpoint,
+               fmt::format("a checkpoint in no run: no recipe.yaml in {}",
+                           found.checkpoint.parent_path().parent_path().string()),
+               "a run directory or one of its checkpoints",
+               "start a new run with its weights: megacpp train RECIPE --from " + found.checkpoint.string());
+  return found;
 }
 
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {

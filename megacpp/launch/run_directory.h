@@ -27,7 +27,7 @@ class RunDirectory {
   RunDirectory& operator=(RunDirectory&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  checkpoint::Store checkpoints() const { return checkpoint::Store(path_ / "checkpoints"); }
+  checkpoint::Store checkpoints() const;
   std::filesystem::path recipe_file() const { return path_ / "recipe.yaml"; }
   std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
 
@@ -54,13 +54,17 @@ class RunDirectory {
 /// "runs" in the current folder, or what MEGACPP_RUNS names.
 std::filesystem::path runs_folder();
 
-/// What `--resume` names: a run directory, one of its checkpoints, or "latest" for the run that was started last.
-struct ResumePoint {
-  std::filesystem::path run;
+/// Where a checkpoint is that a user names.
+struct FoundCheckpoint {
   std::filesystem::path checkpoint;
+  std::filesystem::path run;  // that saved it; empty: it is in no run, as `checkpoint convert` leaves it
 };
-/// However the path is written: both are canonical. E1206 where there is no such run, or no complete checkpoint in it.
-ResumePoint find_resume_point(const std::string& named);
+/// `named`: a run directory, for its newest checkpoint, a checkpoint, or "latest" for the run that was started last.
+/// However the path is written: what is found is canonical. E1206 where it is none of these, or no checkpoint of the
+/// run is complete.
+FoundCheckpoint find_checkpoint(const std::string& named);
+/// The same for a run that is to go on: E1206 for a checkpoint in no run.
+FoundCheckpoint find_resume_point(const std::string& named);
 
 /// Run directories in a folder, by name.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);

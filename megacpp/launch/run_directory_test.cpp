@@ -57,11 +57,26 @@ TEST_F(RunDirectoryTest, ACheckpointIsFoundHoweverItsPathIsWritten) {
   for (const char* named : {"run", "run/", "run/.", "run/checkpoints/step-00000003", "run/checkpoints/step-00000003/",
                             "run/checkpoints/step-00000003//", "run/checkpoints/step-00000003/.",
                             "run/checkpoints/../checkpoints/latest/", "best", "best/"}) {
-    const ResumePoint point = find_resume_point((folder_ / named).string());
+    const FoundCheckpoint point = find_resume_point((folder_ / named).string());
     EXPECT_EQ(point.run, run) << named;
     EXPECT_EQ(point.checkpoint, checkpoint) << named;
   }
   problem_of(base::Code::E1206, [&] { find_resume_point((folder_ / "none/").string()); });
+}
+
+TEST_F(RunDirectoryTest, ACheckpointInNoRunIsFoundButIsNotResumed) {
+  const RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  make_run(directory);
+  // Copied out of it, and beside its checkpoints: neither is one that the run has saved.
+  for (const char* name : {"alone", "run/converted/half"}) {
+    std::filesystem::create_directories(folder_ / name);
+    base::write_file_atomically(folder_ / name / checkpoint::kManifestFile, "{}");
+    const FoundCheckpoint found = find_checkpoint((folder_ / name).string() + "/");
+    EXPECT_EQ(found.checkpoint, std::filesystem::canonical(folder_ / name));
+    EXPECT_EQ(found.run, "");
+    problem_of(base::Code::E1206, [&] { find_resume_point((folder_ / name).string()); });
+  }
+  EXPECT_EQ(find_checkpoint((folder_ / "run").string()).run, std::filesystem::canonical(folder_ / "run"));
 }
 
 /// No file of this process grows beyond so many bytes, as on a full disk.

@@ -212,18 +212,21 @@ struct Text {
   const GivenModel* given = nullptr;  // nullptr: the text says what the model is
 };
 
-Recipe parse_text(const Text& text, std::span<const std::string> overrides) {
-  const std::string& file = text.file;
-  const YAML::Node root = load_yaml(text.yaml, file);
+void read_keys(Draft& draft, std::string_view yaml, const std::string& file) {
+  const YAML::Node root = load_yaml(yaml, file);
   MEGACPP_REQUIRE(root.IsMap(), E1004,
                   {.where = file,
                    .got = root.IsNull() ? "an empty text" : "no mapping",
                    .wanted = "key: value lines",
                    .next = "start from one of the shipped recipes"});
+  read_section(draft, root, "", file);
+}
+
+Recipe parse_text(const Text& text, std::span<const std::string> overrides) {
   Draft draft;
   draft.recipe.name = text.default_name;
   if (text.given != nullptr) draft.recipe.model = text.given->model;
-  read_section(draft, root, "", file);
+  read_keys(draft, text.yaml, text.file);
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
   draft.recipe.model.name = draft.recipe.name;
   if (text.given != nullptr) require_given_model(draft.recipe, draft.origins, *text.given);
@@ -263,6 +266,19 @@ Recipe load(const std::filesystem::path& path, std::span<const std::string> over
 
 Recipe load_around(const GivenModel& given, const std::filesystem::path& path, std::span<const std::string> overrides) {
   return load_file(path, &given, overrides);
+}
+
+Recipe parse_around(const GivenModel& given, std::string_view yaml, const std::string& file,
+                    std::span<const std::string> overrides) {
+  return parse_text({.yaml = yaml, .file = file, .default_name = given.model.name, .given = &given}, overrides);
+}
+
+Model parse_model(std::span<const Setting> settings, const std::string& file) {
+  Draft draft;
+  read_keys(draft, to_yaml(settings), file);
+  validate_key(*find_key("model.depth"), draft.recipe, draft.origins);
+  check_letters(draft.recipe, draft.origins);
+  return std::move(draft.recipe.model);
 }
 
 }  // namespace megacpp::recipe

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "megacpp/recipe/given_model.h"
+#include "megacpp/recipe/print.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::recipe {
@@ -27,5 +28,12 @@ Recipe load(const std::filesystem::path& path, std::span<const std::string> over
 /// E1205 as require_given_model() for those that differ.
 Recipe load_around(const GivenModel& given, const std::filesystem::path& path,
                    std::span<const std::string> overrides = {});
+/// The same of a text; a recipe without a name has that of the model.
+Recipe parse_around(const GivenModel& given, std::string_view yaml, const std::string& file,
+                    std::span<const std::string> overrides = {});
+
+/// A model from its keys alone, as settings_of() gives them: {"model.hidden", "16"}. Keys, kinds and letters are
+/// checked; whether the values fit together is known with a recipe around it.
+Model parse_model(std::span<const Setting> settings, const std::string& file);
 
 }  // namespace megacpp::recipe

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "megacpp/blocks/attention.h"
 #include "megacpp/blocks/mamba.h"
@@ -140,6 +143,32 @@ TEST(ParseTest, OverridesAloneCheckKeysKindsAndRangesOnly) {
   EXPECT_EQ(code_of("layout.tensor=2"), base::Code::E1001);
   EXPECT_EQ(code_of("layout.tensor_parallel=two"), base::Code::E1002);
   EXPECT_EQ(code_of("layout.zero=4"), base::Code::E1003);
+}
+
+std::vector<Setting> model_settings(const Recipe& recipe) {
+  std::vector<Setting> settings = settings_of(recipe);
+  std::erase_if(settings,
+                [](const Setting& one) { return !one.key.starts_with("model.") && !one.key.starts_with("lora."); });
+  return settings;
+}
+
+TEST(ParseTest, AModelIsReadFromItsKeysAlone) {
+  const Recipe recipe = parse(kSmall, "r.yaml",
+                              std::vector<std::string>{"model.pattern=A|D", "model.letters.D.family=E",
+                                                       "model.letters.D.feed_forward.intermediate=48", "lora.rank=2",
+                                                       "lora.targets=[block*.A.w*, \"*.w_up\"]"});
+  std::vector<Setting> settings = model_settings(recipe);
+  std::ranges::sort(settings, {}, &Setting::key);  // as a manifest has them
+  Model model = parse_model(settings, "manifest.json");
+  model.name = recipe.model.name;
+  EXPECT_EQ(model, recipe.model);
+  settings.push_back({"model.zzz", "1"});
+  EXPECT_EQ(testing_support::error_of([&] { parse_model(settings, "manifest.json"); }).code(), base::Code::E1001);
+  EXPECT_EQ(
+      testing_support::error_of([] {
+        parse_model(std::vector<Setting>{{"model.pattern", "A"}, {"model.depth", "99999999999"}}, "manifest.json");
+      }).code(),
+      base::Code::E1003);
 }
 
 TEST(ParseTest, OverridesWinAndAreCheckedLikeTheText) {

@@ -71,10 +71,10 @@ std::vector<Setting> settings_of(const Recipe& recipe) {
   return lines;
 }
 
-std::string print(const Recipe& recipe) {
+std::string to_yaml(std::span<const Setting> settings) {
   std::string text;
   std::vector<std::string> open;  // sections the last printed key stands in
-  for (const Setting& line : settings_of(recipe)) {
+  for (const Setting& line : settings) {
     const std::vector<std::string> words = path_words(line.key);
     const size_t depth = words.size() - 1;
     size_t shared = 0;
@@ -85,5 +85,7 @@ std::string print(const Recipe& recipe) {
   }
   return text;
 }
+
+std::string print(const Recipe& recipe) { return to_yaml(settings_of(recipe)); }
 
 }  // namespace megacpp::recipe

@@ -3,6 +3,7 @@
 // Sections of families the pattern does not use are left out unless something was set in them.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct Setting {
 };
 /// What print() writes, in its order.
 std::vector<Setting> settings_of(const Recipe& recipe);
+
+/// Settings as YAML text. Those of a section must stand together.
+std::string to_yaml(std::span<const Setting> settings);
 
 std::string print(const Recipe& recipe);
 
