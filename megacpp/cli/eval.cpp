@@ -2,7 +2,11 @@
 #include "megacpp/train/evaluate.h"
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +14,8 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/data/text_corpus.h"
+#include "megacpp/cli/progress_line.h"
+#include "megacpp/data/document_reader.h"
 #include "megacpp/data/tokenizer.h"
 
 namespace megacpp::cli {
@@ -23,49 +28,56 @@ struct EvalFlags {
   bool json = false;
 };
 
-/// Held-out documents as tokens, one behind the other.
-struct HeldOut {
-  std::vector<int32_t> tokens;
-  std::vector<int64_t> begins;
-  int64_t bytes = 0;  // without those of the first token
+/// The held-out text of the flags, read as it is evaluated.
+class HeldOut {
+ public:
+  HeldOut(const EvalFlags& flags, const data::Tokenizer& tokenizer)
+      : tokenizer_(tokenizer), reader_(flags.text, tokenizer) {}
+
+  bool read(std::vector<int32_t>& tokens) {
+    if (!reader_.next(tokens)) return false;
+    if (!first_bytes_ && !tokens.empty()) first_bytes_ = std::ssize(tokenizer_.decode({tokens.data(), 1}));
+    return true;
+  }
+
+  /// That the predicted tokens stand for: all that was read, without the first token.
+  int64_t bytes() const { return reader_.bytes() - first_bytes_.value_or(0); }
+  std::string progress_text(int64_t predicted) const {
+    return fmt::format("{} tokens, {:.1f} of {:.1f} MB read", predicted, static_cast<double>(reader_.bytes()) / 1e6,
+                       static_cast<double>(reader_.total_bytes()) / 1e6);
+  }
+
+ private:
+  const data::Tokenizer& tokenizer_;
+  data::DocumentReader reader_;
+  std::optional<int64_t> first_bytes_;  // of the first token
 };
 
-HeldOut read_held_out(const EvalFlags& flags, const data::Tokenizer& tokenizer) {
-  const data::TextCorpus corpus = data::load_text(flags.text);
-  const std::string_view all(reinterpret_cast<const char*>(corpus.bytes.data()), corpus.bytes.size());
-  HeldOut held_out;
-  for (size_t i = 0; i < corpus.document_begins.size(); ++i) {
-    const auto begin = static_cast<size_t>(corpus.document_begins[i]);
-    const size_t end =
-        i + 1 < corpus.document_begins.size() ? static_cast<size_t>(corpus.document_begins[i + 1]) : all.size();
-    held_out.begins.push_back(std::ssize(held_out.tokens));
-    tokenizer.encode(all.substr(begin, end - begin), held_out.tokens);
-  }
-  held_out.bytes = std::ssize(corpus.bytes);
-  if (!held_out.tokens.empty()) held_out.bytes -= std::ssize(tokenizer.decode({held_out.tokens.data(), 1}));
-  return held_out;
+train::Evaluation evaluate_with_progress(const ModelSource& source, HeldOut& held_out) {
+  ProgressLine line("eval");
+  train::EvaluateRequest request;
+  request.next_document = [&](std::vector<int32_t>& tokens) { return held_out.read(tokens); };
+  request.on_batch = [&](int64_t predicted) {
+    if (line.is_due()) line.print(held_out.progress_text(predicted));
+  };
+  return train::evaluate(source.recipe, source.weights, request);
 }
 
 int run_eval(const EvalFlags& flags) {
   const ModelSource source = load_model_source(flags.source);
   const auto tokenizer = load_tokenizer_for(source, flags.tokenizer);
-  const HeldOut held_out = read_held_out(flags, *tokenizer);
-  const train::Evaluation result =
-      train::evaluate(source.recipe, source.weights,
-                      {.tokens = held_out.tokens,
-                       .begins = held_out.begins,
-                       .bytes = held_out.bytes,
-                       .on_batch = [](int64_t done, int64_t all) { print_err("\r{} of {} tokens", done, all); }});
-  print_err("\n");
+  HeldOut held_out(flags, *tokenizer);
+  const train::Evaluation result = evaluate_with_progress(source, held_out);
+  const double bits_per_byte = result.bits_per_byte(held_out.bytes());
   if (flags.json)
     print_json({{"loss", result.loss},
-                {"bits_per_byte", result.bits_per_byte},
+                {"bits_per_byte", bits_per_byte},
                 {"tokens", result.tokens},
-                {"bytes", held_out.bytes},
+                {"bytes", held_out.bytes()},
                 {"tokenizer", tokenizer->name()}});
   else
-    print_out("loss {:.4f}  bits per byte {:.4f}  {} tokens  {} bytes\n", result.loss, result.bits_per_byte,
-              result.tokens, held_out.bytes);
+    print_out("loss {:.4f}  bits per byte {:.4f}  {} tokens  {} bytes\n", result.loss, bits_per_byte, result.tokens,
+              held_out.bytes());
   return 0;
 }
 

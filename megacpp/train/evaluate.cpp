@@ -8,6 +8,7 @@
 #include <memory>
 #include <numbers>
 #include <numeric>
+#include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
@@ -23,19 +24,62 @@ namespace {
 constexpr const char* kLoss = "ce";
 constexpr int32_t kMasked = -1;
 
-void check_tokens(const EvaluateRequest& request, int64_t vocab) {
-  MEGACPP_REQUIRE(request.tokens.size() >= 2, E1101,
-                  {.where = "held-out text",
-                   .got = fmt::format("{} tokens", request.tokens.size()),
-                   .wanted = "at least two: one to predict the next from",
-                   .next = "give a longer text"});
-  for (const int32_t id : request.tokens)
-    MEGACPP_REQUIRE(id >= 0 && id < vocab, E1102,
+/// The tokens of all documents, each with the one after it.
+class TokenPairs {
+ public:
+  struct Token {
+    int32_t id = 0;
+    int32_t document = 0;  // counted from 1
+  };
+
+  /// E1101 for fewer than two tokens.
+  TokenPairs(const EvaluateRequest& request, int64_t vocab) : request_(request), vocab_(vocab) {
+    const bool has_one = read(current_);
+    is_at_end_ = !read(following_);
+    MEGACPP_REQUIRE(!is_at_end_, E1101,
                     {.where = "held-out text",
-                     .got = fmt::format("id {}", id),
-                     .wanted = fmt::format("ids from 0 to {}", vocab - 1),
+                     .got = has_one ? "1 token" : "no token",
+                     .wanted = "at least two: one to predict the next from",
+                     .next = "give a longer text"});
+  }
+
+  /// Whether the current token is the last.
+  bool is_at_end() const { return is_at_end_; }
+  const Token& current() const { return current_; }
+  const Token& following() const { return following_; }
+  void advance() {
+    current_ = following_;
+    is_at_end_ = !read(following_);
+  }
+
+ private:
+  /// False where there is none.
+  bool read(Token& token) {
+    while (at_ == tokens_.size()) {
+      tokens_.clear();
+      at_ = 0;
+      is_over_ = is_over_ || !request_.next_document(tokens_);
+      if (is_over_) return false;
+      ++document_;
+    }
+    token = {tokens_[at_++], document_};
+    MEGACPP_REQUIRE(token.id >= 0 && token.id < vocab_, E1102,
+                    {.where = "held-out text",
+                     .got = fmt::format("id {}", token.id),
+                     .wanted = fmt::format("ids from 0 to {}", vocab_ - 1),
                      .next = "use the tokenizer that the model was trained with"});
-}
+    return true;
+  }
+
+  const EvaluateRequest& request_;
+  int64_t vocab_;
+  std::vector<int32_t> tokens_ = {};  // of one document
+  size_t at_ = 0;                     // the next of them
+  int32_t document_ = 0;
+  bool is_over_ = false;  // there is no other document
+  Token current_ = {}, following_ = {};
+  bool is_at_end_ = false;
+};
 
 /// A pipeline runs its stages along a schedule with backward passes; elsewhere there is the forward pass alone.
 compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
@@ -54,8 +98,8 @@ struct Rows {
 
 class Evaluator {
  public:
-  Evaluator(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights, const EvaluateRequest& request)
-      : recipe_(recipe), request_(request), plan_(plan::make_plan(recipe)) {
+  Evaluator(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights)
+      : recipe_(recipe), plan_(plan::make_plan(recipe)) {
     const schedule::Target target = runtime::target_for(recipe, plan_.parallel.mesh);
     compiled_ = compile_loss(recipe, plan_, target);
     runtime::LoadOptions loading = runtime::load_options(recipe, compiled_.mesh.chips());
@@ -66,23 +110,21 @@ class Evaluator {
     if (state_->stages("batch.positions")) stage("batch.positions", positions());
   }
 
-  Evaluation run() {
-    const int64_t per_batch = recipe_.train.batch * recipe_.train.sequence;
-    const int64_t predicted = std::ssize(request_.tokens) - 1;
+  Evaluation run(TokenPairs& pairs, const std::function<void(int64_t)>& on_batch) {
     double nats = 0;
-    for (int64_t first = 0; first < predicted; first += per_batch) {
-      const Rows rows = rows_from(first);
+    int64_t predicted = 0;
+    while (!pairs.is_at_end()) {
+      const Rows rows = next_rows(pairs);
       stage("batch.ids", rows.ids);
       stage("batch.labels", rows.labels);
       if (state_->stages("batch.segments")) stage("batch.segments", rows.segments);
       if (state_->stages("batch.document_positions")) stage("batch.document_positions", rows.document_positions);
       run_->run_step(runtime::StepMode::plain);
       nats += state_->output(kLoss).begin()->second.at(0) * static_cast<double>(rows.counted);
-      if (request_.on_batch) request_.on_batch(std::min(first + per_batch, predicted), predicted);
+      predicted += rows.counted;
+      if (on_batch) on_batch(predicted);
     }
-    return {.loss = nats / static_cast<double>(predicted),
-            .tokens = predicted,
-            .bits_per_byte = nats / std::numbers::ln2 / static_cast<double>(std::max<int64_t>(request_.bytes, 1))};
+    return {.loss = nats / static_cast<double>(predicted), .tokens = predicted};
   }
 
  private:
@@ -97,24 +139,24 @@ class Evaluator {
   }
 
   /// Positions behind the end of the text are masked.
-  Rows rows_from(int64_t first) const {
+  Rows next_rows(TokenPairs& pairs) const {
     Rows rows;
-    const int64_t count = recipe_.train.batch * recipe_.train.sequence, end = std::ssize(request_.tokens) - 1;
-    for (int64_t at = first; at < first + count; ++at) {
-      const bool is_text = at < end;
-      rows.ids.push_back(is_text ? request_.tokens[static_cast<size_t>(at)] : 0);
-      rows.labels.push_back(is_text ? request_.tokens[static_cast<size_t>(at) + 1] : kMasked);
-      const auto document = std::ranges::upper_bound(request_.begins, at) - request_.begins.begin();
+    const int64_t count = recipe_.train.batch * recipe_.train.sequence;
+    for (int64_t at = 0; at < count; ++at) {
+      const bool is_text = !pairs.is_at_end();
+      const int32_t document = pairs.current().document;
+      rows.ids.push_back(is_text ? pairs.current().id : 0);
+      rows.labels.push_back(is_text ? pairs.following().id : kMasked);
       const bool begins = at % recipe_.train.sequence == 0 || rows.segments.back() != document;
       rows.document_positions.push_back(begins ? 0 : rows.document_positions.back() + 1);
-      rows.segments.push_back(static_cast<int32_t>(document));
+      rows.segments.push_back(document);
       rows.counted += is_text ? 1 : 0;
+      if (is_text) pairs.advance();
     }
     return rows;
   }
 
   const recipe::Recipe& recipe_;
-  const EvaluateRequest& request_;
   plan::Plan plan_;
   compile::Compiled compiled_;
   std::unique_ptr<runtime::Executable> run_;
@@ -123,10 +165,15 @@ class Evaluator {
 
 }  // namespace
 
+double Evaluation::bits_per_byte(int64_t bytes) const {
+  return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(std::max<int64_t>(bytes, 1));
+}
+
 Evaluation evaluate(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights,
                     const EvaluateRequest& request) {
-  check_tokens(request, recipe.model.vocab);
-  return Evaluator(recipe, weights, request).run();
+  TokenPairs pairs(request,
+                   recipe.model.vocab);  // before the model is compiled: a text that is too short costs no time
+  return Evaluator(recipe, weights).run(pairs, request.on_batch);
 }
 
 }  // namespace megacpp::train

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a model on held-out tokens, on any layout: the text is read once, in sequences one behind the other, each
-// token predicted from those before it in its sequence.
+// The loss of a model on held-out tokens, on any layout: documents are read once, one behind the other, cut into
+// sequences, each token predicted from those before it in its sequence. One document at a time is in memory.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <vector>
 
 #include "megacpp/checkpoint/name_map.h"
 #include "megacpp/recipe/recipe.h"
@@ -13,16 +13,17 @@
 namespace megacpp::train {
 
 struct EvaluateRequest {
-  std::span<const int32_t> tokens;  // at least two
-  std::span<const int64_t> begins;  // of documents among the tokens, ascending, the first is 0
-  int64_t bytes = 0;                // of the text that all tokens but the first stand for
-  std::function<void(int64_t done, int64_t all)> on_batch = {};
+  /// Puts the tokens of the next document into the vector; false behind the last one.
+  std::function<bool(std::vector<int32_t>& tokens)> next_document;
+  std::function<void(int64_t predicted)> on_batch = {};  // tokens so far
 };
 
 struct Evaluation {
   double loss = 0;     // mean over predicted tokens, in nats
-  int64_t tokens = 0;  // predicted
-  double bits_per_byte = 0;
+  int64_t tokens = 0;  // predicted: all but the first
+
+  /// `bytes`: of the text that the predicted tokens stand for.
+  double bits_per_byte(int64_t bytes) const;
 };
 
 /// In batches of recipe.train.batch sequences of recipe.train.sequence tokens. E1101 for fewer than two tokens, E1102

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "megacpp/base/philox.h"
 #include "megacpp/model/model.h"
@@ -42,7 +44,16 @@ std::vector<int32_t> text(size_t length) {
   return tokens;
 }
 
-const std::vector<int64_t> kOneDocument = {0};
+/// Documents that are read one by one.
+EvaluateRequest reading(std::vector<std::vector<int32_t>> documents) {
+  EvaluateRequest request;
+  request.next_document = [documents = std::move(documents), next = size_t{0}](std::vector<int32_t>& tokens) mutable {
+    if (next == documents.size()) return false;
+    tokens = documents[next++];
+    return true;
+  };
+  return request;
+}
 
 // Mean loss of a decoder that forgets after every sequence.
 double decoded_loss(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights,
@@ -63,26 +74,42 @@ TEST(EvaluateTest, EveryTokenButTheFirstCountsOnce) {
   const recipe::Recipe recipe = recipe_of(testing_support::small_model("hybrid", "AEMR"));
   const checkpoint::TensorMap weights = initial_weights(recipe.model);
   const std::vector<int32_t> tokens = text(70);  // a batch and a part
-  int64_t batches = 0;
-  const Evaluation result = evaluate(
-      recipe, weights,
-      {.tokens = tokens, .begins = kOneDocument, .bytes = 138, .on_batch = [&](int64_t, int64_t) { ++batches; }});
+  std::vector<int64_t> batches;
+  EvaluateRequest request = reading({tokens});
+  request.on_batch = [&](int64_t predicted) { batches.push_back(predicted); };
+  const Evaluation result = evaluate(recipe, weights, request);
   EXPECT_EQ(result.tokens, 69);
-  EXPECT_EQ(batches, 2);
+  EXPECT_EQ(batches, (std::vector<int64_t>{64, 69}));
   EXPECT_NEAR(result.loss, decoded_loss(recipe, weights, tokens), 1e-5);
-  EXPECT_NEAR(result.bits_per_byte, result.loss / std::log(2.0) / 2, 1e-6);
+  EXPECT_NEAR(result.bits_per_byte(138), result.loss / std::log(2.0) / 2, 1e-6);
+}
+
+// Where no block asks for the borders of documents, how the text is cut into them changes nothing.
+TEST(EvaluateTest, DocumentsFollowEachOtherWithoutAGap) {
+  const recipe::Recipe recipe = recipe_of(testing_support::small_model("hybrid", "AEMR"));
+  const checkpoint::TensorMap weights = initial_weights(recipe.model);
+  const std::vector<int32_t> tokens = text(70);
+  const auto part = [&](size_t begin, size_t end) {
+    return std::vector<int32_t>(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                tokens.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  const Evaluation whole = evaluate(recipe, weights, reading({tokens}));
+  const Evaluation parts =
+      evaluate(recipe, weights, reading({{}, part(0, 1), part(1, 20), {}, part(20, 65), part(65, 70)}));
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_EQ(parts.loss, whole.loss);
 }
 
 TEST(EvaluateTest, LayoutsGiveTheSameLoss) {
   recipe::Recipe recipe = recipe_of(testing_support::small_model("hybrid", "AEMR"));
   const checkpoint::TensorMap weights = initial_weights(recipe.model);
   const std::vector<int32_t> tokens = text(70);
-  const EvaluateRequest request{.tokens = tokens, .begins = kOneDocument, .bytes = 69};
-  const double expected = evaluate(recipe, weights, request).loss;
+  const auto loss_of = [&](const recipe::Recipe& on) { return evaluate(on, weights, reading({tokens})).loss; };
+  const double expected = loss_of(recipe);
   const auto with = [&](int64_t recipe::Layout::*degree) {
     recipe::Recipe split = recipe;
     split.layout.*degree = 2;
-    return evaluate(split, weights, request).loss;
+    return loss_of(split);
   };
   EXPECT_NEAR(with(&recipe::Layout::data_parallel), expected, 1e-5);
   EXPECT_NEAR(with(&recipe::Layout::tensor_parallel), expected, 1e-5);
@@ -93,13 +120,15 @@ TEST(EvaluateTest, LayoutsGiveTheSameLoss) {
 TEST(EvaluateTest, TextThatCannotBeReadIsRefused) {
   const recipe::Recipe recipe = recipe_of(testing_support::small_model("attention", "A"));
   const checkpoint::TensorMap weights = initial_weights(recipe.model);
-  const std::vector<int32_t> one = {1}, strange = {1, 99};
-  testing_support::problem_of(base::Code::E1101,
-                              [&] { evaluate(recipe, weights, {.tokens = one, .begins = kOneDocument}); });
-  testing_support::problem_of(base::Code::E1102,
-                              [&] { evaluate(recipe, weights, {.tokens = strange, .begins = kOneDocument}); });
-  testing_support::problem_of(base::Code::E1203,
-                              [&] { evaluate(recipe, {}, {.tokens = text(9), .begins = kOneDocument}); });
+  const auto refused = [&](base::Code code, const checkpoint::TensorMap& given,
+                           const std::vector<std::vector<int32_t>>& documents) {
+    testing_support::problem_of(code, [&] { evaluate(recipe, given, reading(documents)); });
+  };
+  refused(base::Code::E1101, weights, {});
+  refused(base::Code::E1101, weights, {{1}, {}});
+  refused(base::Code::E1102, weights, {{1, 99}});
+  refused(base::Code::E1102, weights, {text(70), {99}});
+  refused(base::Code::E1203, {}, {text(9)});
 }
 
 }  // namespace
