@@ -396,6 +396,18 @@ TEST(CommandsTest, ExplainShowsSpecsAndLocalShapesOfAFullSizeModel) {
   EXPECT_GT(json["sent_bytes_per_step"].get<int64_t>(), 0);
 }
 
+// What bench/cpp_headers trains: its records speak of 10.1M parameters in every layout.
+TEST(CommandsTest, TheRecipeOfTheHeadersHasTenMillionParameters) {
+  const std::vector<std::string> eight = {"layout.data_parallel=2", "layout.expert_parallel=2",
+                                          "layout.tensor_parallel=2"};
+  for (const std::vector<std::string>& layout : {std::vector<std::string>{}, eight}) {
+    const Json json =
+        Json::parse(megacpp(testing_support::on_recipe("explain", "cpp-headers-10m.yaml", layout, {"--json"})).out);
+    EXPECT_EQ(json["parameter_count"], 10'111'816);
+    EXPECT_EQ(json["chips"], layout.empty() ? 1 : 8);
+  }
+}
+
 TEST(CommandsTest, ExplainOfOneChipHasNoCollectives) {
   const Result text = megacpp(tiny("explain"));
   EXPECT_EQ(text.status, 0) << text.err;
