@@ -224,6 +224,8 @@ TEST(CommandsTest, TheRegimeOfARunComesFromWhatItMeasured) {
       << run["regime_because"];
   const Json single = Json::parse(megacpp(tiny("train", {"--json", "--set", "train.steps=1"})).out);
   EXPECT_EQ(single["regime"], "not measured") << "the only step warms up";
+  EXPECT_NE(single["regime_because"].get<std::string>().find("train.log_every"), std::string::npos)
+      << single["regime_because"];
 }
 
 TEST(CommandsTest, TrainingRepeatsBitForBitAndUsesExactlyThePlannedBytes) {

@@ -52,6 +52,15 @@ std::optional<runtime::StepParts> measured_parts(const TrainedRun& trained) {
   return parts;
 }
 
+// The first report of a run, also of one that goes on, has the step that warms up in it.
+std::string why_unmeasured(const TrainedRun& trained) {
+  if (!runtime::backend_named(trained.launch.recipe().backend).runs_node_by_node)
+    return "a step is one program, which does not show where its time went";
+  if (trained.reports().size() < 2)
+    return "the only report has the step that warms up in it: run more steps, or log more often with train.log_every";
+  return "no whole step was timed after the first";
+}
+
 // From what the run measured, never from what was predicted for it.
 fit::Regime regime_of(const TrainedRun& trained) {
   std::optional<fit::StepTime> measured;
@@ -64,6 +73,7 @@ fit::Regime regime_of(const TrainedRun& trained) {
   return fit::regime_of(measured, {.fallbacks = trained.compiled().fallbacks.size(),
                                    .late_compiles = static_cast<size_t>(trained.trained.late_programs.compiles),
                                    .late_cache_hits = static_cast<size_t>(trained.trained.late_programs.cache_hits),
+                                   .unmeasured = measured ? "" : why_unmeasured(trained),
                                    .was_shrunk = trained.launch.rung() > 0});
 }
 

@@ -57,7 +57,9 @@ Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts) 
   if (facts.fallbacks > 0) return {RegimeKind::unstable, counted(facts.fallbacks, "fallback")};
   if (!facts.fits) return {RegimeKind::memory_or_context, "it does not fit"};
   if (facts.was_shrunk) return {RegimeKind::memory_or_context, "the requested recipe did not fit"};
-  return time ? by_time(*time) : Regime{RegimeKind::not_measured, "nothing says where the time of a step went"};
+  if (time) return by_time(*time);
+  return {RegimeKind::not_measured,
+          facts.unmeasured.empty() ? "nothing says where the time of a step went" : facts.unmeasured};
 }
 
 Regime regime_of(const Estimate& estimate) {

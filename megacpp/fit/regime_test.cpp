@@ -20,6 +20,7 @@ TEST(RegimeTest, TheLargestPartOfTheStepDecides) {
 
 TEST(RegimeTest, ARunThatMeasuredNothingSaysSo) {
   EXPECT_EQ(to_text(regime_of(std::nullopt, {})), "not measured (nothing says where the time of a step went)");
+  EXPECT_EQ(to_text(regime_of(std::nullopt, {.unmeasured = "one step"})), "not measured (one step)");
   EXPECT_EQ(regime_of(std::nullopt, {.late_compiles = 1}).kind, RegimeKind::unstable) << "what is known still counts";
 }
 
