@@ -13,6 +13,7 @@
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/data/indexed_dataset.h"
 #include "megacpp/data/tokenize.h"
@@ -90,7 +91,7 @@ int tokenize(const TokenizeFlags& flags) {
 std::function<int()> declare_tokenize(CLI::App& app) {
   const auto flags = std::make_shared<TokenizeFlags>();
   app.add_option("TEXT", flags->sources, "files, folders or globs; .jsonl has a document in every line")->required();
-  app.add_option("--out", flags->out, "prefix of the dataset: PREFIX.bin and PREFIX.idx")->required();
+  declare_written_path(app, "--out", flags->out, "prefix of the dataset: PREFIX.bin and PREFIX.idx")->required();
   app.add_option("--tokenizer", flags->tokenizer, "bytes, or a tokenizer's file or folder");
   app.add_option("--field", flags->field, "member of a .jsonl line that holds the text");
   app.add_option("--threads", flags->threads, "0 = all cores")->check(CLI::Range(0, 1024));

@@ -15,6 +15,7 @@
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
@@ -230,7 +231,8 @@ Command fit_command() {
                 ->type_name("N")
                 ->check(CLI::Range(int64_t{0}, int64_t{100}));
             declare_catalog_flags(app, flags->catalog, "rank or correct by what earlier launches measured");
-            app.add_option("--html", flags->html, "write a page with the picture and the table")->type_name("FILE");
+            declare_written_path(app, "--html", flags->html, "write a page with the picture and the table")
+                ->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_fit(*flags); };
           }};

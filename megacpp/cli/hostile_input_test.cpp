@@ -171,6 +171,10 @@ TEST_F(HostileInputTest, WhatARecipeHidesIsSaid) {
   EXPECT_TRUE(has(refused("E1008", {"plan", ""}), "where:  an empty path"));
   refused("E1008", {"parity", ""});
   refused("E3001", tiny_nam52("compile", {"--dump-dir", ""}));
+  for (const char* flag : {"--trace", "--run-dir"}) refused("E3001", tiny_nam52("train", {flag, ""}));
+  for (const char* command : {"plan", "fit"}) refused("E3001", tiny_nam52(command, {"--html", ""}));
+  refused("E1008", tiny_nam52("train", {"--from", ""}));
+  refused("E3001", {"data", "tokenize", folder_.path().string(), "--out", ""});
 }
 
 TEST_F(HostileInputTest, AGoldenFileWithoutItsMetadataKeepsTheContract) {

@@ -11,6 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/fit/misfit.h"
@@ -46,23 +47,24 @@ int run_plan(const PlanFlags& flags) {
 }  // namespace
 
 Command plan_command() {
-  return {.name = "plan",
-          .summary = "a recipe on hardware that need not be here: memory of every chip, time of a step, does it fit",
-          .example =
-              "megacpp plan recipes/nam56r.yaml --hardware v6e:16x16\n"
-              "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<PlanFlags>();
-            flags->recipe = declare_recipe_flags(app);
-            app.add_option("--hardware", flags->wishes.hardware,
-                           "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "
-                           "recipe's hardware.target, or this machine")
-                ->type_name("TARGET");
-            declare_catalog_flags(app, flags->wishes.catalog, "correct by what earlier launches measured");
-            app.add_option("--html", flags->html, "also write one page with pictures there")->type_name("FILE");
-            app.add_flag("--json", flags->json, "print JSON, with every parameter by itself");
-            return [flags] { return run_plan(*flags); };
-          }};
+  return {
+      .name = "plan",
+      .summary = "a recipe on hardware that need not be here: memory of every chip, time of a step, does it fit",
+      .example =
+          "megacpp plan recipes/nam56r.yaml --hardware v6e:16x16\n"
+          "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<PlanFlags>();
+        flags->recipe = declare_recipe_flags(app);
+        app.add_option("--hardware", flags->wishes.hardware,
+                       "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "
+                       "recipe's hardware.target, or this machine")
+            ->type_name("TARGET");
+        declare_catalog_flags(app, flags->wishes.catalog, "correct by what earlier launches measured");
+        declare_written_path(app, "--html", flags->html, "also write one page with pictures there")->type_name("FILE");
+        app.add_flag("--json", flags->json, "print JSON, with every parameter by itself");
+        return [flags] { return run_plan(*flags); };
+      }};
 }
 
 }  // namespace megacpp::cli

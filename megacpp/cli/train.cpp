@@ -21,6 +21,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_from.h"
@@ -243,9 +244,10 @@ Command train_command() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<TrainFlags>();
             flags->recipe = declare_recipe_flags(app, RecipeFile::optional);
-            app.add_option("--run-dir", flags->run_dir,
-                           "folder of this run: recipe, plan, log, checkpoints; without: NAME-TIME in runs, or in the "
-                           "folder that MEGACPP_RUNS names")
+            declare_written_path(
+                app, "--run-dir", flags->run_dir,
+                "folder of this run: recipe, plan, log, checkpoints; without: NAME-TIME in runs, or in the "
+                "folder that MEGACPP_RUNS names")
                 ->type_name("DIR");
             app.add_option_function<std::string>(
                    "--resume", [flags](const std::string& given) { flags->resume = given; },
@@ -253,9 +255,10 @@ Command train_command() {
                 ->type_name("DIR")
                 ->default_str("latest")
                 ->expected(0, 1);
-            app.add_option("--from", flags->from,
-                           "start with the weights of a Hugging Face folder, a run, one of its checkpoints, or latest; "
-                           "the model is theirs, everything else the recipe's")
+            declare_read_path(
+                app, "--from", flags->from,
+                "start with the weights of a Hugging Face folder, a run, one of its checkpoints, or latest; "
+                "the model is theirs, everything else the recipe's")
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
@@ -263,8 +266,9 @@ Command train_command() {
             app.add_flag("--verbose", flags->verbose, "print the resolved recipe and the memory plan before step 0");
             declare_without(app, flags->without);
             declare_catalog_flags(app, flags->catalog, "ask or tell it");
-            app.add_option("--trace", flags->trace,
-                           "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev");
+            declare_written_path(app, "--trace", flags->trace,
+                                 "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev")
+                ->type_name("FILE");
             return [flags] { return run_train(*flags); };
           }};
 }
