@@ -14,6 +14,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/data/document_reader.h"
 #include "megacpp/data/tokenizer.h"
@@ -65,6 +66,7 @@ train::Evaluation evaluate_with_progress(const ModelSource& source, HeldOut& hel
 
 int run_eval(const EvalFlags& flags) {
   const ModelSource source = load_model_source(flags.source);
+  const KeysWithoutEffect unread = report_without_effect(source, train::ModelUse::evaluation);
   const auto tokenizer = load_tokenizer_for(source, flags.tokenizer);
   HeldOut held_out(flags, *tokenizer);
   const train::Evaluation result = evaluate_with_progress(source, held_out);
@@ -74,7 +76,8 @@ int run_eval(const EvalFlags& flags) {
                 {"bits_per_byte", bits_per_byte},
                 {"tokens", result.tokens},
                 {"bytes", held_out.bytes()},
-                {"tokenizer", tokenizer->name()}});
+                {"tokenizer", tokenizer->name()},
+                {"without_effect", to_json(unread)}});
   else
     print_out("loss {:.4f}  bits per byte {:.4f}  {} tokens  {} bytes\n", result.loss, bits_per_byte, result.tokens,
               held_out.bytes());
@@ -94,8 +97,8 @@ Command eval_command() {
                 ->required()
                 ->take_all()
                 ->allow_extra_args(false);
-            app.add_option("--tokenizer", flags->tokenizer,
-                           "file, or 'bytes'; without it that of the folder, or bytes");
+            declare_read_path(app, "--tokenizer", flags->tokenizer,
+                              "file, or 'bytes'; without it that of the folder, or bytes");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_eval(*flags); };
           }};

@@ -10,6 +10,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -27,6 +28,7 @@ struct ExportFlags {
 
 int run_export(const ExportFlags& flags) {
   const ModelSource source = load_model_source(flags.source);
+  const KeysWithoutEffect unread = report_without_effect(source, train::ModelUse::conversion);
   checkpoint::HfExportOptions options{.cls = flags.cls, .shard_bytes = flags.shard_bytes};
   // A given type is that of all tensors; without one a folder's tensors keep theirs.
   if (source.imported && flags.dtype.empty()) options.like = &*source.imported;
@@ -40,7 +42,8 @@ int run_export(const ExportFlags& flags) {
                 {"class", summary.cls},
                 {"tensors", summary.tensors},
                 {"bytes", summary.bytes},
-                {"files", summary.files}});
+                {"files", summary.files},
+                {"without_effect", to_json(unread)}});
     return 0;
   }
   print_out("{}: {}, {} tensors, {}\n", flags.folder, summary.cls, summary.tensors, memory::human_bytes(summary.bytes));
@@ -51,23 +54,23 @@ int run_export(const ExportFlags& flags) {
 }  // namespace
 
 Command export_command() {
-  return {
-      .name = "export",
-      .summary = "write a model as a Hugging Face folder that transformers loads",
-      .example = "megacpp export path/to/model exported --dtype bf16",
-      .declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<ExportFlags>();
-        declare_source(app, flags->source);
-        app.add_option("folder", flags->folder, "folder to write; must not exist")->required()->type_name("DIR");
-        app.add_option("--class", flags->cls, "model class; without it the first that computes the same");
-        app.add_option("--dtype", flags->dtype, "of all tensors; without it f32, or as in the folder they are from")
-            ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-        app.add_option("--tokenizer", flags->tokenizer, "folder whose tokenizer files come along")->type_name("DIR");
-        app.add_option("--shard-bytes", flags->shard_bytes, "most bytes of one safetensors file")
-            ->check(CLI::PositiveNumber);
-        app.add_flag("--json", flags->json, "print JSON");
-        return [flags] { return run_export(*flags); };
-      }};
+  return {.name = "export",
+          .summary = "write a model as a Hugging Face folder that transformers loads",
+          .example = "megacpp export path/to/model exported --dtype bf16",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<ExportFlags>();
+            declare_source(app, flags->source);
+            app.add_option("folder", flags->folder, "folder to write; must not exist")->required()->type_name("DIR");
+            app.add_option("--class", flags->cls, "model class; without it the first that computes the same");
+            app.add_option("--dtype", flags->dtype, "of all tensors; without it f32, or as in the folder they are from")
+                ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+            declare_read_path(app, "--tokenizer", flags->tokenizer, "folder whose tokenizer files come along")
+                ->type_name("DIR");
+            app.add_option("--shard-bytes", flags->shard_bytes, "most bytes of one safetensors file")
+                ->check(CLI::PositiveNumber);
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_export(*flags); };
+          }};
 }
 
 }  // namespace megacpp::cli

@@ -9,11 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/output_path.h"
 #include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/data/tokenizer.h"
 
 namespace megacpp::cli {
@@ -76,7 +78,8 @@ Json generated_json(const train::GenerateRequest& request, const train::Generate
 /// One sequence is printed as it grows, several one after another at the end; ids where no tokenizer is used.
 class Printer {
  public:
-  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer) : flags_(flags), tokenizer_(tokenizer) {}
+  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, const KeysWithoutEffect& unread)
+      : flags_(flags), tokenizer_(tokenizer), unread_(unread) {}
 
   void on_token(int32_t token) const {
     if (flags_.json || flags_.request.prompts.size() != 1) return;
@@ -85,7 +88,11 @@ class Printer {
   }
 
   void at_end(const train::Generated& generated) const {
-    if (flags_.json) return print_json(generated_json(flags_.request, generated, tokenizer_));
+    if (flags_.json) {
+      Json json = generated_json(flags_.request, generated, tokenizer_);
+      json["without_effect"] = to_json(unread_);
+      return print_json(json);
+    }
     if (flags_.request.prompts.size() == 1) return write_output("\n");
     for (size_t i = 0; i < generated.tokens.size(); ++i) print_out("--- {}\n{}\n", i, text_of(generated.tokens[i]));
   }
@@ -100,6 +107,7 @@ class Printer {
 
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
+  const KeysWithoutEffect& unread_;
 };
 
 void read_prompts(GenerateFlags& flags, const data::Tokenizer* tokenizer) {
@@ -112,13 +120,15 @@ void read_prompts(GenerateFlags& flags, const data::Tokenizer* tokenizer) {
 }
 
 int run_generate(GenerateFlags& flags) {
-  MEGACPP_REQUIRE(flags.prompts.empty() != flags.ids.empty(), E1001,
+  MEGACPP_REQUIRE(!flags.prompts.empty() || !flags.ids.empty(), E1007,
                   {.where = "generate",
-                   .got = flags.ids.empty() ? "no prompt" : "both --prompt and --ids",
+                   .got = "no prompt",
                    .wanted = "prompts as texts or as token ids",
                    .next = "give --prompt TEXT, or --ids '1 5 7'"});
   const train::Sampler checked(flags.request.sampling);  // before anything is loaded
+  if (!flags.logits.empty()) base::require_writable(flags.logits);
   const ModelSource source = load_model_source(flags.source);
+  const KeysWithoutEffect unread = report_without_effect(source, train::ModelUse::generation);
   const auto tokenizer = flags.prompts.empty() ? nullptr : load_tokenizer_for(source, flags.tokenizer);
   read_prompts(flags, tokenizer.get());
   const auto sequences = static_cast<int64_t>(flags.request.prompts.size());
@@ -128,7 +138,7 @@ int run_generate(GenerateFlags& flags) {
                           .prompt = train::shortest_prompt(flags.request),
                           .threads = source.recipe.train.threads,
                           .compute = source.recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32});
-  const Printer printer(flags, tokenizer.get());
+  const Printer printer(flags, tokenizer.get(), unread);
   LogitsFile logits(flags.logits);
   flags.request.on_token = [&](size_t, int32_t token) { printer.on_token(token); };
   if (!flags.logits.empty()) flags.request.on_logits = [&](int64_t, std::span<const float> row) { logits.add(row); };
@@ -145,31 +155,34 @@ int run_generate(GenerateFlags& flags) {
 }  // namespace
 
 Command generate_command() {
-  return {
-      .name = "generate",
-      .summary = "continue prompts with a model, token by token",
-      .example = "megacpp generate exported --prompt 'int main' --max-tokens 100 --temperature 0.8 --top-p 0.95",
-      .declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<GenerateFlags>();
-        train::Sampling& sampling = flags->request.sampling;
-        declare_source(app, flags->source);
-        app.add_option("--prompt", flags->prompts, "text to continue; several are a batch")
-            ->take_all()
-            ->allow_extra_args(false);
-        app.add_option("--ids", flags->ids, "token ids to continue, e.g. '1 5 7', instead of texts")
-            ->take_all()
-            ->allow_extra_args(false);
-        app.add_option("--tokenizer", flags->tokenizer, "file, or 'bytes'; without it that of the folder, or bytes");
-        app.add_option("--max-tokens", flags->request.new_tokens, "tokens to generate at most")
-            ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-        app.add_option("--temperature", sampling.temperature, "0: always the most likely token");
-        app.add_option("--top-k", sampling.top_k, "choose among the k most likely tokens; 0: all");
-        app.add_option("--top-p", sampling.top_p, "choose among the most likely tokens of this probability");
-        app.add_option("--seed", sampling.seed, "of the choices: the same gives the same text");
-        app.add_option("--logits", flags->logits, "write the logits of every step (safetensors)")->type_name("FILE");
-        app.add_flag("--json", flags->json, "print JSON");
-        return [flags] { return run_generate(*flags); };
-      }};
+  return {.name = "generate",
+          .summary = "continue prompts with a model, token by token",
+          .example = "megacpp generate exported --prompt 'int main' --max-tokens 100 --temperature 0.8 --top-p 0.95",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<GenerateFlags>();
+            train::Sampling& sampling = flags->request.sampling;
+            declare_source(app, flags->source);
+            CLI::Option* const prompt =
+                app.add_option("--prompt", flags->prompts, "text to continue; several are a batch");
+            prompt->take_all()->allow_extra_args(false);
+            CLI::Option* const ids =
+                app.add_option("--ids", flags->ids, "token ids to continue, e.g. '1 5 7', instead of texts");
+            ids->take_all()->allow_extra_args(false)->excludes(prompt);
+            app.add_option("--max-tokens", flags->request.new_tokens, "new tokens to generate for each prompt, at most")
+                ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+                ->capture_default_str();
+            declare_read_path(app, "--tokenizer", flags->tokenizer,
+                              "file, or 'bytes'; without it that of the folder, or bytes")
+                ->excludes(ids);
+            app.add_option("--temperature", sampling.temperature, "0: always the most likely token");
+            app.add_option("--top-k", sampling.top_k, "choose among the k most likely tokens; 0: all");
+            app.add_option("--top-p", sampling.top_p, "choose among the most likely tokens of this probability");
+            app.add_option("--seed", sampling.seed, "of the choices: the same gives the same text");
+            declare_written_path(app, "--logits", flags->logits, "write the logits of every step (safetensors)")
+                ->type_name("FILE");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_generate(*flags); };
+          }};
 }
 
 }  // namespace megacpp::cli

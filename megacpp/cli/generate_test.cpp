@@ -117,11 +117,90 @@ TEST_F(ModelCommandsTest, WhatGenerateCannotReadIsRefused) {
     EXPECT_EQ(result.status, 2) << result.err;
     return result.err;
   };
-  EXPECT_NE(refusal({}).find("E1001"), std::string::npos);
+  EXPECT_NE(refusal({}).find("E1007"), std::string::npos);
+  EXPECT_NE(refusal({"--prompt", "a", "--ids", "1"}).find("E1007"), std::string::npos);
+  EXPECT_NE(refusal({"--tokenizer", "bytes", "--ids", "1"}).find("E1007"), std::string::npos);
   EXPECT_NE(refusal({"--ids", "1 x"}).find("E1102"), std::string::npos);
   EXPECT_NE(refusal({"--ids", "256"}).find("E1102"), std::string::npos);
   EXPECT_NE(refusal({"--prompt", ""}).find("E1102"), std::string::npos);
   EXPECT_NE(refusal({"--ids", "1", "--top-p", "2"}).find("E1003"), std::string::npos);
+}
+
+TEST_F(ModelCommandsTest, LogitsThatCannotBeWrittenAreRefusedBeforeTheModelIsLoaded) {
+  const CommandResult result =
+      run_command({"generate", at("no_such_model"), "--ids", "1", "--logits", at("no/such/folder/x")});
+  EXPECT_NE(result.err.find("E3001"), std::string::npos) << result.err;
+}
+
+TEST_F(ModelCommandsTest, HelpShowsHowManyTokensAreGenerated) {
+  const CommandResult help = run_command({"generate", "--help"});
+  EXPECT_NE(help.out.find("--max-tokens"), std::string::npos);
+  EXPECT_NE(help.out.find("new tokens to generate"), std::string::npos) << help.out;
+  EXPECT_NE(help.out.find("64"), std::string::npos) << "the default";
+}
+
+using Words = std::vector<std::string>;
+
+base::Json result_of(Words words, const Words& settings) {
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.push_back("--json");
+  base::Json json = parsed(run_command(words));
+  json.erase("seconds");
+  return json;
+}
+
+/// Each of the settings alone.
+void expect_unread(const Words& words, const Words& settings) {
+  const base::Json without = result_of(words, {});
+  EXPECT_EQ(without["without_effect"], base::Json::array());
+  for (const std::string& setting : settings) {
+    SCOPED_TRACE(words[0] + " " + setting);
+    base::Json with = result_of(words, {setting});
+    ASSERT_EQ(with["without_effect"].size(), 1U) << with.dump();
+    EXPECT_EQ(with["without_effect"][0]["key"], setting.substr(0, setting.find('=')));
+    with["without_effect"] = base::Json::array();
+    EXPECT_EQ(with, without) << "it is named and has an effect";
+  }
+}
+
+const Words kUnreadSettings = {"name=other",         "lora.rank=2",          "train.micro_steps=3",
+                               "train.steps=7",      "train.recompute=full", "train.recompute.M=none",
+                               "train.log_every=3",  "ladder.rungs=[]",      "optimizer.lr=0.5",
+                               "checkpoint.every=3", "data.seed=3",          "train.global_batch=4"};
+
+TEST_F(ModelCommandsTest, KeysThatGenerateDoesNotReadAreNamed) {
+  const Words generate = {"generate", at("hybrid.yaml"), "--ids", "1 2", "--max-tokens", "3", "--temperature", "0"};
+  expect_unread(generate, kUnreadSettings);
+  expect_unread(generate, {"train.batch=3", "train.sequence=8", "train.wait_limit=3", "layout.tensor_parallel=2",
+                           "hardware.limit=64KiB", "backend=xla", "xla.plugin=cuda", "model.recurrent.heads=3"});
+  for (const char* setting : {"train.threads=2", "train.precision=bf16", "train.seed=2", "model.init_std=0.1"})
+    EXPECT_EQ(result_of(generate, {setting})["without_effect"], base::Json::array()) << setting;
+}
+
+TEST_F(ModelCommandsTest, KeysThatEvalDoesNotReadAreNamed) {
+  const Words eval = {"eval", at("hybrid.yaml"), "--text", at("held_out.txt")};
+  expect_unread(eval, kUnreadSettings);
+  for (const char* setting : {"train.batch=3", "layout.tensor_parallel=2", "train.precision=bf16"})
+    EXPECT_EQ(result_of(eval, {setting})["without_effect"], base::Json::array()) << setting;
+  Words with = eval;
+  with.insert(with.end(), {"--set", "data.seed=3"});
+  const CommandResult said = run_command(with);
+  EXPECT_NE(said.err.find("note       --set data.seed has no effect here: --text names what is read\n"),
+            std::string::npos)
+      << said.err;
+}
+
+TEST_F(ModelCommandsTest, KeysThatExportDoesNotReadAreNamed) {
+  const base::Json exported =
+      result_of({"export", at("hybrid.yaml"), at("exported")}, {"train.precision=bf16", "train.seed=3", "backend=xla"});
+  ASSERT_EQ(exported["without_effect"].size(), 2U) << exported.dump();
+  EXPECT_EQ(exported["without_effect"][0]["key"], "backend");
+  EXPECT_EQ(exported["without_effect"][1]["key"], "train.precision");
+  // What the weights are drawn from has no effect where they are given.
+  const base::Json generated =
+      result_of({"generate", at("exported"), "--ids", "1", "--max-tokens", "1"}, {"train.seed=3"});
+  ASSERT_EQ(generated["without_effect"].size(), 1U) << generated.dump();
+  EXPECT_EQ(generated["without_effect"][0]["reason"], "the weights are given");
 }
 
 TEST_F(ModelCommandsTest, HeldOutLossIsTheSameOnTwoChips) {

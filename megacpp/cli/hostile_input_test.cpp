@@ -174,6 +174,9 @@ TEST_F(HostileInputTest, WhatARecipeHidesIsSaid) {
   for (const char* flag : {"--trace", "--run-dir"}) refused("E3001", tiny_nam52("train", {flag, ""}));
   for (const char* command : {"plan", "fit"}) refused("E3001", tiny_nam52(command, {"--html", ""}));
   refused("E1008", tiny_nam52("train", {"--from", ""}));
+  refused("E3001", tiny_nam52("generate", {"--ids", "1", "--logits", ""}));
+  refused("E1008", tiny_nam52("generate", {"--prompt", "a", "--tokenizer", ""}));
+  refused("E1008", tiny_nam52("generate", {"--prompt", "a", "--adapters", ""}));
   refused("E3001", {"data", "tokenize", folder_.path().string(), "--out", ""});
 }
 

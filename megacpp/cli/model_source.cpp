@@ -7,6 +7,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/checkpoint/adapters.h"
 #include "megacpp/checkpoint/reader.h"
+#include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/launch/named_model.h"
 #include "megacpp/launch/run_directory.h"
@@ -50,7 +51,8 @@ ModelSource from_recipe(const SourceFlags& flags) {
   RecipeFlags recipe_flags;
   recipe_flags.file = flags.source;
   recipe_flags.overrides = flags.overrides;
-  ModelSource source{.recipe = recipe_flags.load(), .weights = {}, .imported = std::nullopt};
+  ModelSource source{
+      .recipe = recipe_flags.load(), .weights = {}, .imported = std::nullopt, .origin = train::WeightOrigin::drawn};
   for (const blocks::Parameter& parameter : model::parameters_of(source.recipe.model)) {
     checkpoint::FloatTensor& tensor = source.weights[parameter.name];
     tensor = {parameter.shape, std::vector<float>(static_cast<size_t>(ir::num_elements(parameter.shape)))};
@@ -73,9 +75,10 @@ void declare_source(CLI::App& app, SourceFlags& flags) {
                  "run directory, checkpoint, latest, Hugging Face folder, or a recipe: its initial weights")
       ->required()
       ->type_name("PATH");
-  app.add_option("--adapters", flags.adapters, "run directory, checkpoint or latest, whose LoRA adapters are merged in")
+  declare_read_path(app, "--adapters", flags.adapters,
+                    "run directory, checkpoint or latest, whose LoRA adapters are merged in")
       ->type_name("DIR");
-  declare_overrides(app, flags.overrides, "override a key, e.g. --set layout.data_parallel=2; may be repeated");
+  declare_overrides(app, flags.overrides, "override a key of the recipe, e.g. --set train.threads=2; may be repeated");
 }
 
 std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given) {
@@ -84,6 +87,12 @@ std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& sou
     if (!source.folder.empty() && base::exists(source.folder / file))
       return data::load_tokenizer((source.folder / file).string());
   return data::load_tokenizer("bytes");
+}
+
+KeysWithoutEffect report_without_effect(const ModelSource& source, train::ModelUse use) {
+  KeysWithoutEffect keys = without_effect_in({.use = use, .weights = source.origin}, source.recipe);
+  print_without_effect(keys);
+  return keys;
 }
 
 ModelSource load_model_source(const SourceFlags& flags) {

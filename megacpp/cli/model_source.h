@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "megacpp/checkpoint/hf_folder.h"
+#include "megacpp/cli/without_effect.h"
 #include "megacpp/data/tokenizer.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/train/unread_keys.h"
 
 namespace CLI {
 class App;
@@ -24,6 +26,7 @@ struct ModelSource {
   checkpoint::TensorMap weights;                      // all parameters, whole, by name; adapters are merged
   std::optional<checkpoint::ImportedModel> imported;  // of a Hugging Face folder, its tensors moved to `weights`
   std::filesystem::path folder = {};                  // that may hold a tokenizer; empty: none
+  train::WeightOrigin origin = train::WeightOrigin::given;
 };
 
 struct SourceFlags {
@@ -36,6 +39,9 @@ void declare_source(CLI::App& app, SourceFlags& flags);
 
 /// `given`, or the one in the source's folder, or bytes.
 std::unique_ptr<const data::Tokenizer> load_tokenizer_for(const ModelSource& source, const std::string& given);
+
+/// Keys of --set that the command does not read, said on stderr.
+KeysWithoutEffect report_without_effect(const ModelSource& source, train::ModelUse use);
 
 /// LoRA adapters, its own and those of --adapters, are merged into the model, which has none afterwards.
 /// Errors of launch::open_model() and of recipes; E1205 for a checkpoint that is not the model's.

@@ -11,20 +11,39 @@
 
 namespace megacpp::cli {
 
+namespace {
+
+using Table = std::vector<recipe::IgnoredKey>;
+
+void add(Table& table, const Table& more) { table.insert(table.end(), more.begin(), more.end()); }
+
+/// Where its layout is one to run.
+Table table_for(const std::string& backend) {
+  Table table = runtime::backend_named(backend).ignores;
+  add(table, recipe::unused_model_keys());
+  add(table, plan::unused_layout_keys());
+  return table;
+}
+
+}  // namespace
+
 KeysWithoutEffect without_effect(const recipe::Recipe& recipe, recipe::Use use) {
   return without_effect_on(recipe.backend, recipe, use);
 }
 
 KeysWithoutEffect without_effect_on(const std::string& backend, const recipe::Recipe& recipe, recipe::Use use) {
-  std::vector<recipe::IgnoredKey> table = runtime::backend_named(backend).ignores;
-  for (const auto* more : {&recipe::unused_model_keys(), &plan::unused_layout_keys()})
-    table.insert(table.end(), more->begin(), more->end());
-  return recipe::ignored_keys(table, recipe, use);
+  return recipe::ignored_keys(table_for(backend), recipe, use);
+}
+
+KeysWithoutEffect without_effect_in(const train::ModelReading& reading, const recipe::Recipe& recipe) {
+  Table table = train::unread_keys(reading);
+  add(table, reading.use == train::ModelUse::evaluation ? table_for(recipe.backend) : recipe::unused_model_keys());
+  return recipe::ignored_overrides(table, recipe);
 }
 
 KeysWithoutEffect without_effect_in_any_layout(const runtime::Backend& backend, const recipe::Recipe& recipe) {
-  std::vector<recipe::IgnoredKey> table = backend.ignores;
-  table.insert(table.end(), recipe::unused_model_keys().begin(), recipe::unused_model_keys().end());
+  Table table = backend.ignores;
+  add(table, recipe::unused_model_keys());
   return recipe::ignored_keys(table, recipe, recipe::Use::plan);
 }
 

@@ -7,6 +7,7 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/recipe/ignored_keys.h"
+#include "megacpp/train/unread_keys.h"
 
 namespace megacpp::runtime {
 struct Backend;
@@ -20,6 +21,9 @@ using KeysWithoutEffect = std::vector<recipe::KeyWithoutEffect>;
 KeysWithoutEffect without_effect(const recipe::Recipe& recipe, recipe::Use use = recipe::Use::run);
 /// On the backend of that name, in its layout.
 KeysWithoutEffect without_effect_on(const std::string& backend, const recipe::Recipe& recipe, recipe::Use use);
+
+/// Of the keys that --set gives to a command that uses a model and trains nothing.
+KeysWithoutEffect without_effect_in(const train::ModelReading& reading, const recipe::Recipe& recipe);
 
 /// For a search of layouts.
 KeysWithoutEffect without_effect_in_any_layout(const runtime::Backend& backend, const recipe::Recipe& recipe);

@@ -31,4 +31,15 @@ std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table,
   return found;
 }
 
+std::vector<KeyWithoutEffect> ignored_overrides(const std::vector<IgnoredKey>& table, const Recipe& recipe) {
+  std::vector<KeyWithoutEffect> found;
+  for (const auto& given : recipe.origins) {
+    if (given.second != kSetOrigin) continue;
+    const auto line = std::ranges::find_if(
+        table, [&](const IgnoredKey& one) { return names(one, given.first) && (!one.applies || one.applies(recipe)); });
+    if (line != table.end()) found.push_back({.key = given.first, .reason = line->decides, .origin = given.second});
+  }
+  return found;
+}
+
 }  // namespace megacpp::recipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys that change nothing where a recipe runs, each with what decides instead. Who ignores keys says so in a table:
-// layouts in plan/unused_layout_keys.h, backends in their records (runtime/backend.h). Commands print what is found.
+// layouts in plan/unused_layout_keys.h, backends in their records (runtime/backend.h), what uses a model without
+// training it in train/unread_keys.h. Commands print what is found.
 #pragma once
 
 #include <functional>
@@ -31,5 +32,9 @@ struct KeyWithoutEffect {
 
 /// Keys of the recipe that `table` has and that are not at their defaults, in the order of keys(), each once.
 std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table, const Recipe& recipe, Use use);
+
+/// Keys that --set gives and `table` has, whatever their values, by name. For commands that use a model and read a part
+/// of its recipe: all that its file gives besides is not what the user requested now.
+std::vector<KeyWithoutEffect> ignored_overrides(const std::vector<IgnoredKey>& table, const Recipe& recipe);
 
 }  // namespace megacpp::recipe

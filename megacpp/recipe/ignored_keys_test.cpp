@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/recipe/parse.h"
+
 namespace megacpp::recipe {
 namespace {
 
@@ -46,6 +48,27 @@ TEST(IgnoredKeysTest, WhatPlansReadIsIgnoredByRunsOnly) {
   recipe.hardware.target = "v6e:2x2";
   EXPECT_EQ(ignored_keys(table(), recipe, Use::run), (Found{{"hardware.target", "here"}}));
   EXPECT_EQ(ignored_keys(table(), recipe, Use::plan), Found{});
+}
+
+TEST(IgnoredKeysTest, OfACommandThatReadsAPartOnlyWhatIsSetIsSpokenOf) {
+  constexpr const char* kText =
+      "model: {pattern: E, depth: 1, hidden: 8, vocab: 16, feed_forward: {intermediate: 8}}\n"
+      "train: {batch: 1, sequence: 8, steps: 1}\n"
+      "xla: {cache: off, plugin: cuda}\n";
+  const std::vector<IgnoredKey> lines = {{.key = "xla.", .decides = "no XLA"},
+                                         {.key = "train.recompute", .decides = "no training"},
+                                         {.key = "train.global_batch", .decides = "no training"},
+                                         {.key = "train.threads",
+                                          .decides = "never",
+                                          .applies = [](const Recipe& recipe) { return recipe.train.batch > 1; }}};
+  EXPECT_EQ(ignored_overrides(lines, parse(kText, "r.yaml")), Found{});
+  const std::vector<std::string> settings = {"xla.cache=auto", "train.recompute=full", "train.global_batch=4",
+                                             "train.threads=2", "train.steps=3"};
+  EXPECT_EQ(ignored_overrides(lines, parse(kText, "r.yaml", settings)),
+            (Found{{"train.global_batch", "no training", "--set"},
+                   {"train.recompute", "no training", "--set"},
+                   {"xla.cache", "no XLA", "--set"}}))
+      << "at their defaults or not";
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ Key recompute_level_key() { return *find_key(recompute_key(blocks::all_blocks()[
 
 /// train.recompute as one level.
 void assign_recompute(Draft& draft, const YAML::Node& node, const std::string& where) {
+  draft.origins[kRecompute] = where;
   set_recompute_levels(draft.recipe, scalar_of(recompute_level_key(), kRecompute, node, where));
 }
 
@@ -191,17 +192,17 @@ void apply_override(Draft& draft, const std::string& assignment) {
   const std::string value = assignment.substr(equals + 1);
   const Key* key = find_key(path);
   const LetterPath letter = letter_path(path);
-  if (path == kRecompute) return assign_recompute(draft, YAML::Node(value), "--set");
+  if (path == kRecompute) return assign_recompute(draft, YAML::Node(value), kSetOrigin);
   if (key == nullptr && is_group(path, letter)) {
     base::raise(base::Code::E1002, {.where = where,
                                     .got = "a value for a group of keys",
                                     .wanted = "one key of " + path,
                                     .next = "write --set " + path + ".<key>=value"});
   }
-  if (is_letter_value(letter)) return assign_letter(draft, letter, path, YAML::Node(value), "--set");
+  if (is_letter_value(letter)) return assign_letter(draft, letter, path, YAML::Node(value), kSetOrigin);
   if (key == nullptr) refuse_unknown(path, where);
   // Only lists need YAML's brackets; any other value is taken as it stands.
-  assign(draft, *key, key->kind == Kind::list ? load_yaml(value, where) : YAML::Node(value), "--set");
+  assign(draft, *key, key->kind == Kind::list ? load_yaml(value, where) : YAML::Node(value), kSetOrigin);
 }
 
 /// A text and where it came from.

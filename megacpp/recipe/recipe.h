@@ -157,7 +157,10 @@ struct Ladder {
   bool operator==(const Ladder&) const = default;
 };
 
-/// Where each given key stands ("nam52.yaml:12", "--set"); keys left out are absent. Recipes that differ in nothing
+/// Where keys stand that --set gives.
+inline constexpr const char* kSetOrigin = "--set";
+
+/// Where each given key stands ("nam52.yaml:12", kSetOrigin); keys left out are absent. Recipes that differ in nothing
 /// else are equal.
 struct Origins : std::map<std::string, std::string, std::less<>> {
   bool operator==(const Origins&) const { return true; }
