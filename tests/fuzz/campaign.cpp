@@ -302,6 +302,16 @@ CampaignReport run_campaign(const std::vector<Assignment>& assignments, const Ca
   return Campaign(assignments, options).run();
 }
 
+CampaignReport run_in_turn(const std::vector<Assignment>& assignments, const CampaignOptions& options) {
+  CampaignReport all;
+  for (const Assignment& each : assignments) {
+    CampaignReport one = run_campaign({each}, options);
+    all.targets.push_back(std::move(one.targets.front()));
+    std::move(one.findings.begin(), one.findings.end(), std::back_inserter(all.findings));
+  }
+  return all;
+}
+
 std::vector<Input> read_corpus(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   std::error_code none;

@@ -43,12 +43,15 @@ struct CampaignReport {
 struct CampaignOptions {
   uint64_t seed = 1;
   size_t jobs = 1;
-  std::chrono::seconds total_limit = std::chrono::hours(24 * 365);  // then no more cases are begun
-  size_t most_findings = 20;                                        // of a target; then it is left
+  std::chrono::milliseconds total_limit = std::chrono::hours(24 * 365);  // then no more cases are begun
+  size_t most_findings = 20;                                             // of a target; then it is left
   std::function<void(const Finding&)> on_finding = [](const Finding&) {};
 };
 
 CampaignReport run_campaign(const std::vector<Assignment>& assignments, const CampaignOptions& options);
+
+/// One target after the other, each with all jobs and the whole of the time limit.
+CampaignReport run_in_turn(const std::vector<Assignment>& assignments, const CampaignOptions& options);
 
 /// The files of a folder, sorted by name; none where there is no such folder.
 std::vector<Input> read_corpus(const std::filesystem::path& folder);

@@ -83,6 +83,32 @@ TEST(CampaignTest, ACampaignEndsInTime) {
   EXPECT_LT(report.targets[0].cases, 30u);
 }
 
+TEST(CampaignTest, InTurnEveryTargetHasTheTimeForItself) {
+  const auto sleeping = [](const char* name) {
+    return Target{.name = name, .subject = "", .weight = 1, .run = [](Bytes) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                  }};
+  };
+  const Target one = sleeping("one"), two = sleeping("two");
+  constexpr uint64_t kEndless = uint64_t{1} << 40;
+  const std::vector<Assignment> assignments = {{.target = &one, .corpus = {}, .mutations = kEndless},
+                                               {.target = &kTarget, .corpus = {input_of("t1")}},
+                                               {.target = &two, .corpus = {}, .mutations = kEndless}};
+  const auto begin = std::chrono::steady_clock::now();
+  const CampaignReport report = run_in_turn(assignments, {.total_limit = std::chrono::milliseconds(200)});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  ASSERT_EQ(report.targets.size(), 3u);
+  EXPECT_EQ(report.targets[0].name, "one");
+  EXPECT_EQ(report.targets[2].name, "two");
+  for (const size_t endless : {size_t{0}, size_t{2}}) {
+    EXPECT_GT(report.targets[endless].cases, 1u);
+    EXPECT_GE(report.targets[endless].seconds, 0.1);
+  }
+  EXPECT_GE(taken.count(), 0.4);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].target, "test");
+}
+
 TEST(MutateTest, ACaseIsAFunctionOfItsNumber) {
   const std::vector<Input> corpus = {input_of("name: a\ndepth: 12\n"), input_of("{\"b\": [1, 2]}")};
   std::set<Input> inputs;

@@ -27,6 +27,7 @@ struct Arguments {
   uint64_t cases = 0;
   uint64_t seed = 1;
   double hours = 0;
+  double seconds = 0;
   size_t jobs = std::max(1u, std::thread::hardware_concurrency());
 };
 
@@ -90,10 +91,12 @@ int replay(const Arguments& arguments) {
 
 int run(const Arguments& arguments) {
   CampaignOptions options{.seed = arguments.seed, .jobs = arguments.jobs};
-  if (arguments.hours > 0) options.total_limit = std::chrono::seconds(std::lround(arguments.hours * 3600));
+  const double limit = arguments.seconds > 0 ? arguments.seconds : arguments.hours * 3600;
+  if (limit > 0) options.total_limit = std::chrono::milliseconds(std::llround(limit * 1000));
   options.on_finding = [&](const Finding& finding) { keep(finding, arguments.findings); };
   const auto begin = std::chrono::steady_clock::now();
-  const CampaignReport report = run_campaign(assignments_of(arguments), options);
+  const CampaignReport report =
+      (arguments.seconds > 0 ? run_in_turn : run_campaign)(assignments_of(arguments), options);
   uint64_t cases = 0;
   fmt::print(
       "| target | cases | accepted | seconds | slowest ms | findings |\n| --- | --- | --- | --- | --- | --- |\n");
@@ -126,8 +129,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(names))
       ->allow_extra_args(false);
   app.add_option("--cases", arguments.cases,
-                 "mutations, all targets together, beside the corpus; with --hours at most");
-  app.add_option("--hours", arguments.hours, "begin no case after this time");
+                 "mutations, all targets together, beside the corpus; with --hours and --seconds at most");
+  CLI::Option* const hours = app.add_option("--hours", arguments.hours, "begin no case after this time");
+  app.add_option("--seconds", arguments.seconds, "so long each target, one after the other")->excludes(hours);
   app.add_option("--jobs", arguments.jobs, "processes at once")->check(CLI::PositiveNumber);
   app.add_option("--seed", arguments.seed, "of the mutations");
   app.add_option("--corpus", arguments.corpus, "folder with a folder of inputs for each target");
@@ -146,6 +150,6 @@ int main(int argc, char** argv) {
     for (const std::string& name : left_out_targets()) fmt::print("{}\n", name);
     return 0;
   }
-  if (arguments.hours > 0 && arguments.cases == 0) arguments.cases = uint64_t{1} << 40;
+  if ((arguments.hours > 0 || arguments.seconds > 0) && arguments.cases == 0) arguments.cases = uint64_t{1} << 40;
   return arguments.inputs.empty() ? run(arguments) : replay(arguments);
 }
