@@ -1,158 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training run that changes its layout after every step: each layout loads what the one before saved, saves it
-// again before it computes anything, and trains one step. Losses are those of one chip that never stopped.
+// One training run that changes its layout after every step, for every optimizer and with adapters, and what each chip
+// saves of it.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <filesystem>
 #include <map>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
-#include "megacpp/base/file.h"
 #include "megacpp/checkpoint/reader.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/train/load_state.h"
-#include "megacpp/train/run_state.h"
 #include "megacpp/train/state_saver.h"
-#include "megacpp/train/train.h"
+#include "tests/checkpoint/layout_run.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp {
 namespace {
 
+using testing_support::files_of;
+using testing_support::LayoutRun;
+using testing_support::recipe_in;
 using testing_support::TemporaryFolder;
 
-data::TextCorpus text() {
-  data::TextCorpus corpus;
-  corpus.document_begins = {0};
-  for (size_t i = 0; i < 4096; ++i) corpus.bytes.push_back(static_cast<uint8_t>('a' + i * i % 19));
-  return corpus;
-}
-
-// Every family in five blocks; clipping at work from the first step; a word without a dot is a key of the layout.
-constexpr const char* kSmallModel =
-    "model.pattern=AEMER model.depth=5 model.mamba.chunk=8 model.z_loss=0.001 train.batch=4 train.sequence=16 "
-    "train.threads=1 train.micro_steps=2 train.log_every=1 train.seed=7 optimizer.warmup_steps=2 optimizer.lr=0.001 "
-    "optimizer.clip=0.5 optimizer.eps=1e-6 ";
-
-recipe::Recipe recipe_in(const std::string& layout, int64_t steps, const std::string& more = "") {
-  std::vector<std::string> overrides = {"train.steps=" + std::to_string(steps)};
-  std::istringstream words(kSmallModel + more + " " + layout);
-  for (std::string word; words >> word;)
-    overrides.push_back(word.substr(0, word.find('=')).find('.') == std::string::npos ? "layout." + word : word);
-  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", overrides);
-}
-
-/// A run in one layout, without weights yet.
-class LayoutRun {
- public:
-  explicit LayoutRun(recipe::Recipe recipe)
-      : recipe_(std::move(recipe)),
-        compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1, collectives::inproc_transport()))),
-        run_(runtime::cpu::load(compiled_, {.threads = 1})) {}
-
-  void draw_weights() { train::RunState(compiled_, *run_).initialise_weights(7); }
-  void load(const checkpoint::Reader& reader) { train::load_state(reader, compiled_, *run_); }
-  void save(const std::filesystem::path& folder, int64_t step) {
-    train::StateSaver saver(compiled_, *run_,
-                            {.store = checkpoint::Store(folder),
-                             .header = train::manifest_header(recipe_),
-                             .samples_per_step = recipe_.train.batch * recipe_.train.micro_steps});
-    saver.save(step);
-    saver.finish();
-  }
-  /// The losses of so many steps from `first_step` on.
-  std::vector<double> train(int64_t first_step, int64_t count) {
-    const data::TextCorpus corpus = text();
-    const data::Batches batches(corpus, train::batch_options(recipe_));
-    std::vector<double> losses;
-    for (const train::StepReport& report : train::train(
-             {.recipe = recipe_, .compiled = compiled_, .batches = batches, .run = *run_, .first_step = first_step},
-             {.should_stop = [&count] { return count-- == 0; }}))
-      losses.push_back(report.loss.value());
-    return losses;
-  }
-
-  const compile::Compiled& compiled() const { return compiled_; }
-
- private:
-  recipe::Recipe recipe_;
-  compile::Compiled compiled_;
-  std::unique_ptr<runtime::Executable> run_;
-};
-
-/// Every tensor whole, weights and optimizer state alike.
-std::map<std::string, std::vector<std::byte>> tensors_of(const checkpoint::Reader& reader) {
-  std::map<std::string, std::vector<std::byte>> tensors;
-  for (const auto& [name, tensor] : reader.manifest().tensors)
-    tensors[name] = reader.read_whole(name, tensor.whole.dtype);
-  return tensors;
-}
-
-std::map<std::string, std::string> files_of(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    files[entry.path().filename().string()] = base::read_file(entry.path());
-  return files;
-}
-
-/// Trains step after step, each in the next layout. The schedule is that of the whole run.
-void train_through(const std::vector<std::string>& layouts, const std::string& more = "") {
-  const TemporaryFolder folder;
-  const auto steps = static_cast<int64_t>(layouts.size());
-  LayoutRun one(recipe_in("", steps, more));
-  one.draw_weights();
-  const std::vector<double> wanted = one.train(0, steps);
-  const checkpoint::Store trained(folder / "trained"), again(folder / "again");
-  for (int64_t step = 0; step < steps; ++step) {
-    const std::string& layout = layouts[static_cast<size_t>(step)];
-    SCOPED_TRACE(layout);
-    LayoutRun run(recipe_in(layout, steps, more));
-    if (step == 0) {
-      run.draw_weights();
-    } else {
-      const checkpoint::Reader reader(trained.path_of(step));
-      run.load(reader);
-      // Checksums once, and each byte into one buffer at most.
-      EXPECT_EQ(reader.bytes_checked(), reader.manifest().bytes());
-      EXPECT_LE(reader.bytes_copied(), reader.manifest().bytes());
-      run.save(again.folder(), step);
-      EXPECT_TRUE(tensors_of(checkpoint::Reader(again.path_of(step))) == tensors_of(reader));
-    }
-    const std::vector<double> losses = run.train(step, 1);
-    ASSERT_EQ(losses.size(), 1u);
-    EXPECT_NEAR(losses[0] / wanted[static_cast<size_t>(step)], 1.0, 1e-4);
-    run.save(trained.folder(), step + 1);
-  }
+void change_layouts(const std::vector<std::string>& layouts, const std::string& more = "") {
+  std::vector<testing_support::Leg> legs;
+  for (const std::string& layout : layouts) legs.push_back({.layout = layout});
+  testing_support::train_through(legs, more);
 }
 
 TEST(LayoutChangeTest, ARunGoesOnInAnyOtherLayout) {
-  train_through({"", "data_parallel=2", "tensor_parallel=2", "expert_parallel=2", "context_parallel=2",
-                 "data_parallel=4 zero=0", "data_parallel=3 zero=1", "data_parallel=4 zero=2", "data_parallel=3 zero=3",
-                 "tensor_parallel=4 sequence_parallel=false", "data_parallel=2 tensor_parallel=2 policy=fsdp",
-                 "data_parallel=2 tensor_parallel=2 policy=megatron", "expert_parallel=2 tensor_parallel=2",
-                 "pipeline_parallel=2", "pipeline_parallel=2 data_parallel=2 zero=1",
-                 "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
-                 "data_parallel=2 expert_parallel=2 zero=3", "pipeline_parallel=2 tensor_parallel=2", ""});
+  change_layouts({"", "data_parallel=2", "tensor_parallel=2", "expert_parallel=2", "context_parallel=2",
+                  "data_parallel=4 zero=0", "data_parallel=3 zero=1", "data_parallel=4 zero=2",
+                  "data_parallel=3 zero=3", "tensor_parallel=4 sequence_parallel=false",
+                  "data_parallel=2 tensor_parallel=2 policy=fsdp", "data_parallel=2 tensor_parallel=2 policy=megatron",
+                  "expert_parallel=2 tensor_parallel=2", "pipeline_parallel=2",
+                  "pipeline_parallel=2 data_parallel=2 zero=1",
+                  "data_parallel=2 context_parallel=2 tensor_parallel=2 zero=3",
+                  "data_parallel=2 expert_parallel=2 zero=3", "pipeline_parallel=2 tensor_parallel=2", ""});
 }
 
 TEST(LayoutChangeTest, TiedWeightsAreSavedOnceFromEveryStage) {
-  train_through({"pipeline_parallel=2", "tensor_parallel=4", "pipeline_parallel=3", "data_parallel=3 zero=3", ""},
-                "model.tie_embeddings=true model.vocab=259 train.micro_steps=4");
+  change_layouts({"pipeline_parallel=2", "tensor_parallel=4", "pipeline_parallel=3", "data_parallel=3 zero=3", ""},
+                 "model.tie_embeddings=true model.vocab=259 train.micro_steps=4");
 }
 
-TEST(LayoutChangeTest, StateOfAnotherOptimizerTravelsToo) {
-  train_through({"data_parallel=2 zero=1", "tensor_parallel=2", "pipeline_parallel=2", ""},
-                "optimizer.name=sgd optimizer.eps=1e-8");
+TEST(LayoutChangeTest, StateOfEveryOptimizerTravels) {
+  change_layouts({"data_parallel=2 zero=1", "tensor_parallel=2", "pipeline_parallel=2", ""},
+                 "optimizer.name=sgd optimizer.eps=1e-8");
+  change_layouts({"data_parallel=2 zero=1", "tensor_parallel=2", "expert_parallel=2", "context_parallel=2",
+                  "data_parallel=3 zero=3", "pipeline_parallel=2", "data_parallel=2 tensor_parallel=2 zero=2", ""},
+                 "optimizer.name=muon");
+}
+
+TEST(LayoutChangeTest, AdaptersAndTheirFrozenBaseTravel) {
+  change_layouts({"data_parallel=2 zero=3", "tensor_parallel=2", "pipeline_parallel=2", "expert_parallel=2", ""},
+                 "lora.rank=2");
 }
 
 // Saved, loaded elsewhere, saved, loaded back and saved: the same files to the byte.

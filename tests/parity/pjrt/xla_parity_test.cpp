@@ -10,11 +10,11 @@
 
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"
 #include "tests/support/cpu_plugin.h"
+#include "tests/support/xla_backend.h"
 
 namespace megacpp::testing_support {
 namespace {
@@ -22,25 +22,6 @@ namespace {
 using emit::Placement;
 
 constexpr Placement kPlacements[] = {Placement::megacpp, Placement::xla};
-
-// XLA is to compile fast here, not to make fast programs: a fourth of the time.
-runtime::Backend xla_backend(Placement placement) {
-  runtime::Backend backend = runtime::backend_named("xla");
-  backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
-    return runtime::pjrt::xla_target(placement);
-  };
-  backend.load = [placement](const recipe::Recipe&, const compile::Compiled& compiled,
-                             const runtime::LoadOptions& options) {
-    return runtime::pjrt::load(compiled,
-                               {.placement = placement,
-                                .plugin = MEGACPP_PJRT_CPU_PLUGIN,
-                                .flags = {{"xla_backend_optimization_level", int64_t{0}},
-                                          {"xla_cpu_use_fusion_emitters", false},
-                                          {"xla_llvm_disable_expensive_passes", true}}},
-                               options);
-  };
-  return backend;
-}
 
 const char* name_of(Placement placement) { return placement == Placement::xla ? "placement xla" : "placement megacpp"; }
 
@@ -146,8 +127,7 @@ const std::vector<std::string> kHybridLayouts = {
 // Three times the pattern: the passes are loops over stacked state.
 constexpr std::string_view kEachFamilyInLoops = "model.pattern=AEMR model.depth=12 ";
 const std::vector<std::string> kLoopLayouts = {
-    "chips=1",
-    "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
+    "chips=1", "data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
     "data_parallel=2 zero=1 optimizer.name=muon optimizer.eps=1e-6",
     "data_parallel=2 zero=3 lora.rank=3",  // frozen and trained state in stacks of their own
 };

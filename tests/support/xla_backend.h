@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The XLA backend on the devices of the CPU plugin, for tests that derive from CpuPluginTest.
+#pragma once
+
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/pjrt/pjrt_backend.h"
+
+namespace megacpp::testing_support {
+
+/// XLA is to compile fast here, not to make fast programs: a fourth of the time.
+inline runtime::Backend xla_backend(emit::Placement placement) {
+  runtime::Backend backend = runtime::backend_named("xla");
+  backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
+    return runtime::pjrt::xla_target(placement);
+  };
+  backend.load = [placement](const recipe::Recipe&, const compile::Compiled& compiled,
+                             const runtime::LoadOptions& options) {
+    return runtime::pjrt::load(compiled,
+                               {.placement = placement,
+                                .plugin = MEGACPP_PJRT_CPU_PLUGIN,
+                                .flags = {{"xla_backend_optimization_level", int64_t{0}},
+                                          {"xla_cpu_use_fusion_emitters", false},
+                                          {"xla_llvm_disable_expensive_passes", true}}},
+                               options);
+  };
+  return backend;
+}
+
+}  // namespace megacpp::testing_support
