@@ -93,6 +93,27 @@ TEST_F(CatalogTest, TheLastOutcomeAndHowOftenEachCame) {
   EXPECT_EQ(remembered.step_seconds, 0.5);
 }
 
+// Times are for people: what was written last counts, though the clock went back.
+TEST_F(CatalogTest, AClockThatGoesBackwardsChangesNothing) {
+  const Signature requested = launch("data=2");
+  catalog_.record({.signature = requested, .at = "2026-11-16T12:00:00Z"});
+  catalog_.record({.signature = requested, .at = "2026-11-16T11:00:00Z", .ending = Ending::fails});
+  catalog_.remember_start(requested, {.at = "2026-11-16T10:00:00Z", .rung = 2});
+  catalog_.remember_start(requested, {.at = "2026-11-16T09:00:00Z", .rung = 3});
+  const Remembered remembered = *catalog_.remembered(requested);
+  EXPECT_EQ(remembered.last->ending, Ending::fails);
+  EXPECT_EQ(remembered.fits, 1);
+  ASSERT_TRUE(remembered.start);
+  EXPECT_EQ(remembered.start->rung, 3);
+  Sample earlier = sample(requested, 10, 11), later = sample(requested, 10, 12);
+  earlier.at = "2026-11-16T12:00:00Z";
+  later.at = "2026-11-16T08:00:00Z";
+  catalog_.record_calibration(earlier);
+  catalog_.record_calibration(later);
+  EXPECT_EQ(catalog_.samples("xla v6e", kPeakBytes).at(0).measured, 12);
+  EXPECT_EQ(catalog_.entries().at(0).outcomes.size(), 2U);
+}
+
 TEST_F(CatalogTest, TheSecondLaunchStartsWhereTheFirstEnded) {
   const Signature requested = launch("data=2");
   catalog_.record({.signature = requested, .at = "1", .ending = Ending::fails});
