@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "megacpp/base/error.h"
+#include "megacpp/data/indexed_dataset.h"
 #include "megacpp/data/text_corpus.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::data {
 namespace {
@@ -107,6 +109,16 @@ TEST(BatchesTest, ShortTextAndSmallVocabulariesAreRefused) {
   EXPECT_EQ(code_of(counting_corpus(8), {.sequence = 8}), base::Code::E1101);
   EXPECT_EQ(code_of(counting_corpus(9), {.sequence = 8}), base::Code::E9001);
   EXPECT_EQ(code_of(counting_corpus(9), {.sequence = 8, .vocab = 255}), base::Code::E1102);
+}
+
+TEST(BatchesTest, TokensBeyondTheVocabularyAreRefusedBeforeAStepReadsThem) {
+  const IndexedDataset dataset(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/datasets/uint16");  // tokens up to 102
+  constexpr int64_t kEpoch = 5;
+  EXPECT_EQ(run(dataset, {.sequence = 3, .vocab = 103}, kEpoch).ids.size(), 15U);
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E1102, [&] { run(dataset, {.sequence = 3, .vocab = 102}, kEpoch); });
+  EXPECT_EQ(problem.got, "token 102");
+  EXPECT_EQ(problem.wanted, "tokens from 0 to 101: model.vocab is 102");
 }
 
 }  // namespace

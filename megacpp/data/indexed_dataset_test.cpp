@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -75,6 +77,34 @@ TEST_F(IndexedDatasetTest, DocumentsMayHaveSeveralSequences) {
   const IndexedDataset dataset(kGolden + "sentences");
   EXPECT_EQ(documents_of(dataset), (Documents{{1, 2, 3}, {4, 5, 6, 7, 8}, {9, 10}}));
   EXPECT_EQ(dataset.index().sequences(), 6);
+}
+
+// Twice the memory of this machine, in a file that is nearly all hole.
+TEST_F(IndexedDatasetTest, ADatasetMayBeLargerThanMemory) {
+  const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  constexpr int32_t kLength = 1 << 30;  // tokens of a document, 2 bytes each
+  const int64_t documents = 2 * memory / (2 * int64_t{kLength}) + 1, tokens = documents * kLength;
+  std::string idx(kIndexMagic);
+  const auto add = [&idx](auto value) { idx.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  add(kIndexVersion);
+  add(TokenType::u16);
+  add(static_cast<uint64_t>(documents));
+  add(static_cast<uint64_t>(documents + 1));
+  for (int64_t i = 0; i < documents; ++i) add(kLength);
+  for (int64_t i = 0; i < documents; ++i) add(2 * int64_t{kLength} * i);
+  for (int64_t i = 0; i <= documents; ++i) add(i);
+  base::write_file_atomically(folder_ / "set.idx", idx);
+  base::write_file_atomically(folder_ / "set.bin", "");
+  std::error_code too_large;
+  fs::resize_file(folder_ / "set.bin", static_cast<uintmax_t>(2 * tokens), too_large);
+  if (too_large) GTEST_SKIP() << "no file of " << 2 * tokens << " bytes here: " << too_large.message();
+  const IndexedDataset dataset(folder_ / "set");
+  EXPECT_EQ(dataset.index().tokens(), tokens);
+  std::vector<int32_t> last(4, 7);
+  dataset.copy(tokens - 4, last);
+  EXPECT_EQ(last, std::vector<int32_t>(4, 0));
+  std::vector<int32_t> sample(9);
+  for (int64_t i = 0; i < 100; ++i) dataset.read({.seed = 1}, i, sample, {});
 }
 
 TEST_F(IndexedDatasetTest, EitherFileNamesTheDataset) {

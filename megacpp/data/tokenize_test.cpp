@@ -132,7 +132,8 @@ TEST_F(TokenizeTest, ANoteOfOtherTextOrWithoutItsPartsIsNotUsed) {
 }
 
 TEST_F(TokenizeTest, BadLinesAreNamed) {
-  for (const char* line : {"{\"text\": 3}", "{\"body\": \"x\"}", "{\"text\": \"x\"", "[1]", "\xff"}) {
+  for (const char* line : {"{\"text\": 3}", "{\"body\": \"x\"}", "{\"text\": \"x\"", "[1]", "\xff",
+                           "{\"text\": \"a\xff\"}", "{\"text\": \"\\ud800\"}"}) {
     write("a.jsonl", std::string("{\"text\": \"good\"}\n") + line + "\n");
     try {
       tokenize(*bytes_, options("out"));

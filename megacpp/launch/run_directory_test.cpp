@@ -13,6 +13,7 @@
 #include "megacpp/checkpoint/manifest.h"
 #include "tests/support/environment.h"
 #include "tests/support/errors.h"
+#include "tests/support/plain_user.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::launch {
@@ -77,6 +78,26 @@ TEST_F(RunDirectoryTest, ACheckpointInNoRunIsFoundButIsNotResumed) {
     problem_of(base::Code::E1206, [&] { find_resume_point((folder_ / name).string()); });
   }
   EXPECT_EQ(find_checkpoint((folder_ / "run").string()).run, std::filesystem::canonical(folder_ / "run"));
+}
+
+TEST_F(RunDirectoryTest, AFolderThatMayOnlyBeReadIsRefusedAndStaysAsItIs) {
+  namespace fs = std::filesystem;
+  make_run(RunDirectory::create(folder_ / "run", ""));
+  fs::permissions(folder_ / "run" / "lock", fs::perms(0444));
+  for (const char* name : {"given", "runs"}) fs::create_directory(folder_ / name);
+  fs::permissions(folder_.path(), fs::perms(0755));
+  for (const char* name : {"given", "run", "runs"}) fs::permissions(folder_ / name, fs::perms(0555));
+  {
+    const testing_support::PlainUser plain;
+    const base::Problem problem = problem_of(base::Code::E3001, [&] { RunDirectory::create(folder_ / "given", ""); });
+    EXPECT_EQ(problem.where, (folder_ / "given").string());
+    problem_of(base::Code::E3001, [&] { RunDirectory::create(folder_ / "given" / "deeper", ""); });
+    problem_of(base::Code::E3001, [&] { RunDirectory::create({}, "name"); });
+    problem_of(base::Code::E3001, [&] { RunDirectory::open(folder_ / "run"); });
+  }
+  for (const char* name : {"given", "run", "runs"}) fs::permissions(folder_ / name, fs::perms(0755));
+  EXPECT_TRUE(fs::is_empty(folder_ / "given") && fs::is_empty(folder_ / "runs"));
+  EXPECT_EQ(find_resume_point((folder_ / "run").string()).checkpoint.filename(), "step-00000003");
 }
 
 /// No file of this process grows beyond so many bytes, as on a full disk.

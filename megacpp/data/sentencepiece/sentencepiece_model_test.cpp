@@ -34,6 +34,18 @@ TEST(SentencePieceTest, GivesTheIdsOfThePythonPackage) {
   EXPECT_EQ(testing_support::error_of([&] { tokenizer->decode(outside); }).code(), base::Code::E1102);
 }
 
+TEST(SentencePieceTest, TakesBytesThatAreNoText) {
+  const auto tokenizer = load_tokenizer(kModelFolder.string());
+  std::string all;
+  for (int value = 0; value < 256; ++value) all.push_back(static_cast<char>(value));
+  for (const std::string& bytes :
+       {std::string("the \xff the"), std::string("the \xc3( \xed\xa0\x80 the"), "the" + all}) {
+    std::vector<int32_t> ids;
+    tokenizer->encode(bytes, ids);
+    EXPECT_NE(tokenizer->decode(ids).find("the"), std::string::npos) << "what is text around them stays";
+  }
+}
+
 TEST(SentencePieceTest, RefusesAModelThatIsCutOff) {
   const std::string model = base::read_file(kModelFolder / "tokenizer.model");
   const std::filesystem::path broken = std::filesystem::path(testing::TempDir()) / "broken.model";
