@@ -2,15 +2,11 @@
 // `train --resume`, `runs` and `checkpoint` as a user types them.
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +16,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
+#include "tests/checkpoint/tiny_train.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"
@@ -29,55 +26,13 @@ namespace megacpp {
 namespace {
 
 using base::Json;
+using testing_support::checkpoint_files;
 using testing_support::CommandResult;
 using testing_support::has;
+using testing_support::losses_of;
 using testing_support::run_command;
 using testing_support::TemporaryFolder;
-
-std::vector<std::string> tiny_train(const std::filesystem::path& run, std::vector<std::string> settings,
-                                    const std::vector<std::string>& more = {}) {
-  settings.insert(settings.begin(),
-                  {"model.depth=2", "train.batch=2", "train.sequence=16", "train.threads=1", "train.log_every=1",
-                   "train.steps=6", "checkpoint.every=2", "data.text=[" + std::string(MEGACPP_SOURCE_DIR) + "/docs]"});
-  std::vector<std::string> words = {"--run-dir", run.string()};
-  words.insert(words.end(), more.begin(), more.end());
-  return testing_support::on_recipe("train", "nam52-tiny.yaml", settings, words);
-}
-
-std::map<std::string, std::string> checkpoint_files(const std::filesystem::path& run, int64_t step) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(run / "checkpoints" / ("step-0000000" + std::to_string(step))))
-    files[entry.path().filename().string()] = base::read_file(entry.path());
-  return files;
-}
-
-/// Steps and losses of a log.
-std::vector<std::pair<int64_t, double>> losses_of(const std::filesystem::path& run) {
-  std::vector<std::pair<int64_t, double>> losses;
-  std::ifstream log(run / "log.jsonl");
-  for (std::string line; std::getline(log, line);) {
-    const Json json = Json::parse(line);
-    losses.emplace_back(json.at("step").get<int64_t>(), json.at("loss").get<double>());
-  }
-  return losses;
-}
-
-TEST(ResumeCommandTest, ARunLeavesItsRecipePlanLogAndCheckpoints) {
-  const TemporaryFolder folder;
-  const CommandResult result = run_command(tiny_train(folder / "run", {}, {"--json"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("run_directory"), (folder / "run").string());
-  EXPECT_EQ(Json::parse(result.out).at("checkpoints").at("saves"), 3);
-  const Json plan = Json::parse(base::read_file(folder / "run" / "plan.json"));
-  EXPECT_GT(plan.at("host").at("checkpoint_snapshot_bytes").get<int64_t>(), 0);
-  EXPECT_TRUE(has(base::read_file(folder / "run" / "recipe.yaml"), "every: 2"));
-  EXPECT_EQ(losses_of(folder / "run").size(), 6u);
-  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "checkpoints" / "step-00000002"));  // keep: 2
-  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "checkpoints" / "step-00000004"));
-  EXPECT_EQ(std::filesystem::read_symlink(folder / "run" / "checkpoints" / "latest"), "step-00000006");
-  EXPECT_EQ(run_command({"checkpoint", "verify", (folder / "run").string()}).status, 0);
-}
+using testing_support::tiny_train;
 
 TEST(ResumeCommandTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   const TemporaryFolder folder;
@@ -103,6 +58,26 @@ TEST(ResumeCommandTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   EXPECT_EQ(losses_of(folder / "whole").size(), 8u);
 }
 
+TEST(ResumeCommandTest, ABlendOfDatasetsGoesOnAtItsSample) {
+  const TemporaryFolder folder;
+  const std::string source = MEGACPP_SOURCE_DIR, docs = (folder / "docs").string(),
+                    licence = (folder / "licence").string();
+  ASSERT_EQ(run_command({"data", "tokenize", source + "/docs", "--out", docs}).status, 0);
+  ASSERT_EQ(run_command({"data", "tokenize", source + "/LICENSE", "--out", licence}).status, 0);
+  const std::vector<std::string> blended = {"data.text=[]", "data.blend=[" + docs + "=0.7, " + licence + "=0.3]",
+                                            "checkpoint.keep=0"};
+  ASSERT_EQ(run_command(tiny_train(folder / "whole", blended)).status, 0);
+  ASSERT_EQ(run_command(tiny_train(folder / "parts", blended)).status, 0);
+  const std::string at = (folder / "parts" / "checkpoints" / "step-00000002").string();
+  const CommandResult resumed = run_command({"train", "--resume", at});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(losses_of(folder / "whole"), losses_of(folder / "parts"));
+  EXPECT_TRUE(checkpoint_files(folder / "whole", 6) == checkpoint_files(folder / "parts", 6));
+  // Another order of samples shows, so the losses above are those of the same ones.
+  ASSERT_EQ(run_command(tiny_train(folder / "other", {blended[0], blended[1], "data.seed=99"})).status, 0);
+  EXPECT_NE(losses_of(folder / "whole"), losses_of(folder / "other"));
+}
+
 TEST(ResumeCommandTest, LatestIsTheRunThatWasStartedLast) {
   const TemporaryFolder folder;
   const auto words =
@@ -121,25 +96,6 @@ TEST(ResumeCommandTest, LatestIsTheRunThatWasStartedLast) {
   EXPECT_GE(listed.size(), 2u);
   EXPECT_TRUE(has(run_command({"runs", "list"}).out, second));
   EXPECT_TRUE(has(run_command({"runs", "show", "latest"}).out, "2/2"));
-}
-
-TEST(ResumeCommandTest, ARunThatCannotBeReadIsARowOfTheList) {
-  const TemporaryFolder folder;
-  ASSERT_EQ(run_command(tiny_train(folder / "good", {})).status, 0);
-  std::filesystem::copy(folder / "good", folder / "old",
-                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
-  std::ofstream(folder / "old" / "recipe.yaml", std::ios::app) << "no_such_section: {}\n";
-  std::ofstream(folder / "good" / "log.jsonl", std::ios::app) << "{\"step\": 5, \"lo\n";  // as a full disk leaves it
-  const CommandResult text = run_command({"runs", "list", folder.path().string()});
-  EXPECT_EQ(text.status, 0) << text.err;
-  EXPECT_TRUE(has(text.out, "6/6")) << text.out;
-  EXPECT_TRUE(has(text.out, "error E1001")) << text.out;
-  const CommandResult result = run_command({"runs", "list", folder.path().string(), "--json"});
-  const Json runs = Json::parse(result.out).at("runs");
-  ASSERT_EQ(runs.size(), 2u);
-  EXPECT_EQ(runs.at(0).at("last").at("step"), 5);
-  EXPECT_EQ(runs.at(1).at("error").at("code"), "E1001");
-  EXPECT_EQ(run_command({"runs", "show", (folder / "old").string()}).status, 2);
 }
 
 TEST(ResumeCommandTest, WhatCannotBeResumedIsRefused) {
@@ -171,44 +127,6 @@ TEST(ResumeCommandTest, WhatCannotBeResumedIsRefused) {
   const std::string older = (folder / "run" / "checkpoints" / "step-00000004").string();
   EXPECT_EQ(run_command({"train", "--resume", older}).status, 0);
   EXPECT_EQ(run_command({"checkpoint", "verify", run}).status, 0);  // the damaged one was written again
-}
-
-TEST(ResumeCommandTest, ADirectoryThatAnotherProcessHasIsRefused) {
-  const TemporaryFolder folder;
-  ASSERT_EQ(run_command(tiny_train(folder / "run", {})).status, 0);
-  const int other = ::open((folder / "run" / "lock").c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
-  const CommandResult result = run_command({"train", "--resume", (folder / "run").string()});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, "E3003")) << result.err;
-  EXPECT_TRUE(has(run_command({"runs", "list", folder.path().string()}).out, "running"));
-  ::close(other);
-}
-
-TEST(ResumeCommandTest, ADirectoryThatCannotBeWrittenIsRefusedBeforeStepZero) {
-  const TemporaryFolder folder;
-  std::ofstream(folder / "file") << "no folder";
-  const CommandResult result = run_command(tiny_train(folder / "file" / "run", {}));
-  EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, "E3001")) << result.err;
-  EXPECT_FALSE(has(result.err, "step     1")) << result.err;
-}
-
-// The disk takes no more than a few blocks: saves fail, training goes on, and what was saved before is sound.
-TEST(ResumeCommandTest, AFullDiskEndsTheSaveAndNotTheRun) {
-  const TemporaryFolder folder;
-  ASSERT_EQ(run_command(tiny_train(folder / "run", {"train.steps=2"})).status, 0);
-  const testing_support::Ending ending = testing_support::run_child(
-      {.words = {"train", "--resume", (folder / "run").string(), "--no-catalog", "--set", "train.steps=6"},
-       .before = "trap '' XFSZ; ulimit -f 64;"});
-  const std::string& err = ending.err;
-  EXPECT_EQ(ending.status, 1) << err;
-  EXPECT_TRUE(has(err, "step 4 was not saved")) << err;
-  EXPECT_TRUE(has(err, "step     6/6")) << err;
-  EXPECT_TRUE(has(err, "E3001")) << err;
-  EXPECT_EQ(std::filesystem::read_symlink(folder / "run" / "checkpoints" / "latest"), "step-00000002");
-  EXPECT_EQ(run_command({"checkpoint", "verify", (folder / "run").string()}).status, 0);
-  EXPECT_EQ(run_command({"train", "--resume", (folder / "run").string()}).status, 0);
 }
 
 TEST(ResumeCommandTest, ASignalSavesAndTheRunGoesOnFromThere) {
