@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...] [ONE_BY_ONE])
+# megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...] [ONE_BY_ONE]
+#                 [ROWS_TOGETHER])
 #   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
 #   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
 #   MEGACPP_HAS_<NAME> for everyone who uses the library. ONE_BY_ONE: MEGACPP_UNITY does not apply, as where files are
-#   alike and call their parts by the same names.
-# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit])
+#   alike and call their parts by the same names. ROWS_TOGETHER: the rows of a table of tests share a process, as where they
+#   are hundreds of quick ones or compare with the same run; see ListTests.cmake.
+# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER])
 #   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
 # megacpp_bench(SOURCES ... [DEPS folder...])
 #   The benchmark program megacpp_bench.
 # DEPS are folders above this one in MEGACPP_FOLDERS. LIBS are names of MegacppDependencies.cmake.
 # Lists are written one entry a line and sorted; tools/list_sources keeps SOURCES and TESTS.
-include(GoogleTest)
 
 function(megacpp_check_order name)
   list(FIND MEGACPP_FOLDERS ${name} own)
@@ -68,7 +69,7 @@ function(megacpp_compile_in_batches target)
 endfunction()
 
 function(megacpp_library)
-  cmake_parse_arguments(arg "ONE_BY_ONE" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
   megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
   megacpp_leave_out_missing()
@@ -111,6 +112,7 @@ function(megacpp_library)
       megacpp_compile_in_batches(${arg_NAME}_test)
     endif()
     target_link_libraries(${arg_NAME}_test PRIVATE ${target})
+    set_target_properties(${arg_NAME}_test PROPERTIES MEGACPP_ROWS_TOGETHER ${arg_ROWS_TOGETHER})
     foreach(optional IN LISTS arg_OPTIONAL)
       target_link_libraries(${arg_NAME}_test PRIVATE megacpp_external::${optional})
     endforeach()
@@ -118,7 +120,7 @@ function(megacpp_library)
 endfunction()
 
 function(megacpp_test)
-  cmake_parse_arguments(arg "" "NAME;LABEL" "SOURCES;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ROWS_TOGETHER" "NAME;LABEL" "SOURCES;DEPS;LIBS;OPTIONAL" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -133,6 +135,7 @@ function(megacpp_test)
   megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})
   megacpp_compile_in_batches(${arg_NAME}_test)
   target_link_libraries(${arg_NAME}_test PRIVATE ${arg_DEPS} ${arg_LIBS})
+  set_target_properties(${arg_NAME}_test PROPERTIES MEGACPP_ROWS_TOGETHER ${arg_ROWS_TOGETHER})
 endfunction()
 
 function(megacpp_bench)
@@ -144,8 +147,29 @@ function(megacpp_bench)
   target_link_libraries(megacpp_bench PRIVATE ${arg_DEPS} megacpp_flags megacpp_external::benchmark)
 endfunction()
 
-# Tests run in the repository root, so that recipes/ and golden files have short names. Each case is a ctest of its own, but
-# under sanitizers each program is: the leak check at the end of a process can cost seconds.
+# What ctest reads to list the tests of a program. Those of tests/ train whole models: they start before the quick ones, so
+# that none of them is left to a single core at the end.
+function(megacpp_list_tests target label)
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(cost 0)
+  if(folder MATCHES "^tests/")
+    set(cost 1)
+  endif()
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_list.cmake")
+  file(GENERATE OUTPUT "${file}" CONTENT
+"set(name \"${target}\")
+set(program \"$<TARGET_FILE:${target}>\")
+set(folder \"${PROJECT_SOURCE_DIR}\")
+set(label \"${label}\")
+set(cost ${cost})
+set(rows_together $<BOOL:$<TARGET_PROPERTY:${target},MEGACPP_ROWS_TOGETHER>>)
+include(\"${PROJECT_SOURCE_DIR}/cmake/ListTests.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()
+
+# Tests run in the repository root, so that recipes/ and golden files have short names. Under sanitizers each program is one
+# test: the leak check at the end of a process can cost seconds.
 function(megacpp_add_gtest target label)
   add_executable(${target} ${ARGN})
   target_compile_definitions(${target} PRIVATE MEGACPP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -164,10 +188,6 @@ function(megacpp_add_gtest target label)
     add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200)
   else()
-    gtest_discover_tests(${target}
-      WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-      DISCOVERY_MODE PRE_TEST
-      DISCOVERY_TIMEOUT 60
-      PROPERTIES LABELS ${label} TIMEOUT 600)
+    megacpp_list_tests(${target} ${label})
   endif()
 endfunction()
