@@ -13,21 +13,18 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
+#include "megacpp/train/step_log.h"
 
 namespace megacpp::launch {
 namespace {
-
-using base::Json;
 
 constexpr int kMaxNames = 1000;  // of runs that begin in the same second
 
@@ -82,49 +79,13 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
 
 checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
 
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-std::string line_of(const train::StepReport& report) {
-  Json line = {{"step", report.step},
-               {"loss", optional_json(report.loss)},
-               {"cross_entropy", optional_json(report.cross_entropy)},
-               {"grad_norm", optional_json(report.grad_norm)},
-               {"learning_rate", report.learning_rate},
-               {"steps", report.steps},
-               {"seconds", report.seconds},
-               {"tokens", report.tokens}};
-  if (report.balance) line["balance"] = *report.balance;
-  if (report.dropped) line["dropped"] = *report.dropped;
-  if (!report.experts.empty()) {
-    Json blocks = Json::array();
-    for (const train::ExpertShares& block : report.experts)
-      blocks.push_back({{"block", block.block},
-                        {"share", block.share},
-                        {"dropped", block.dropped},
-                        {"imbalance", block.imbalance()}});
-    line["experts"] = std::move(blocks);
-  }
-  return base::to_text(line) + "\n";
-}
-
-/// The step of a whole line of the log.
-std::optional<int64_t> step_of_line(std::string_view line) {
-  try {
-    const Json json = base::parse_json(line, base::Code::E1204, "log.jsonl");
-    const Json* step = base::find_member(json, "step");
-    return step == nullptr ? std::nullopt : base::as_integer(*step);
-  } catch (const base::Error&) {
-    return std::nullopt;
-  }
-}
-
 /// The whole lines of steps before `first_step`.
 std::string lines_before(const std::string& text, int64_t first_step) {
   std::string kept;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = text.substr(begin, end + 1 - begin);
-    const std::optional<int64_t> step = step_of_line(line);
-    if (step && *step < first_step) kept += line;
+    const std::optional<train::StepReport> report = train::report_of(line);
+    if (report && report->step < first_step) kept += line;
   }
   return kept;
 }
@@ -180,7 +141,7 @@ void RunDirectory::begin_log(int64_t first_step) const {
 }
 
 base::Decision RunDirectory::log(const train::StepReport& report) {
-  const std::string line = (has_half_line_ ? "\n" : "") + line_of(report);
+  const std::string line = (has_half_line_ ? "\n" : "") + train::line_of(report);
   const int fd = ::open(log_file().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return base::Decision::no(std::strerror(errno));
   size_t written = 0;

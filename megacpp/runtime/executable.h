@@ -108,6 +108,10 @@ class Executable {
   /// here or where the host next waits; the run is over then. Memory that runs out is memory::OutOfMemory.
   virtual void run_step(StepMode mode) = 0;
 
+  /// Whether run_step() returns only once all chips are done: every step can then be timed, and waiting for it is part
+  /// of the path. Else the host runs ahead of its devices, and any wait between two fetches is one too many.
+  virtual bool waits_for_steps() const { return false; }
+
   /// Ends the run on all processes, this one included, for a process that cannot go on: whoever waits for its chips,
   /// or will, gets E3101. Without effect on a backend whose chips wait for each other outside a transport.
   virtual void abort(const std::string& /*reason*/) {}

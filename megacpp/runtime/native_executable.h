@@ -37,6 +37,7 @@ class NativeExecutable : public Executable {
   const std::vector<int64_t>& local_chips() const override { return backend_.world->local_chips(); }
   std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override;
   void run_step(StepMode mode) override;
+  bool waits_for_steps() const override { return true; }
   void abort(const std::string& reason) override;
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
   std::string path() const override { return backend_.path; }

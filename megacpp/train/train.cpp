@@ -45,6 +45,9 @@ class Trainer {
     positions = in_stored_order(positions, compiled_.time_order, recipe_.train.sequence);
     for (int64_t micro = 0; micro < recipe_.train.micro_steps; ++micro)
       state_.stage<int32_t>("batch.positions", micro, positions);
+    if (run_.waits_for_steps())
+      step_seconds_.reserve(static_cast<size_t>(std::min({recipe_.train.log_every, recipe_.train.steps, kTimedSteps})));
+    begin_counts();
   }
 
   /// False where it was stopped in the step, which then counts for nothing.
@@ -65,23 +68,61 @@ class Trainer {
       run_step(step);
     } catch (const runtime::StoppedInStep&) {
       stopped_ = start;
+      return false;
     }
-    return !stopped_;
+    if (step_seconds_.size() < step_seconds_.capacity()) step_seconds_.push_back(seconds_since(start));
+    return true;
+  }
+
+  /// What is requested between two steps and no part of them: its time and its waits are left out of their figures.
+  void save(const std::function<void(int64_t)>& save_state, int64_t steps_done) {
+    const bool is_in_window = first_ >= 0;
+    const int64_t syncs = run_.counters().host_syncs;
+    // Steps that devices have not done yet would be waited for as a part of saving.
+    if (is_in_window && !run_.waits_for_steps() && reports_here()) fetch("loss");
+    const auto start = std::chrono::steady_clock::now();
+    save_state(steps_done);
+    saved_syncs_ += run_.counters().host_syncs - syncs;
+    if (is_in_window) saving_seconds_ += seconds_since(start);
   }
 
   /// Of the last whole step. Waits for it, and ends the time since the report before.
   StepReport report(int64_t step) {
     StepReport report{.step = step, .learning_rate = learning_rate(step), .steps = step - first_ + 1};
+    add_counts(report);
     if (reports_here() && !stopped_) fetch_metrics(report);
     const auto end = stopped_.value_or(std::chrono::steady_clock::now());
     report.seconds = std::chrono::duration<double>(end - start_).count();
     report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     report.data_stalls = ahead_.take_stalls();
     first_ = -1;
+    begin_counts();
     return report;
   }
 
  private:
+  static double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  void begin_counts() {
+    syncs_before_ = run_.counters().host_syncs;
+    programs_before_ = run_.programs_made();
+    step_seconds_.clear();
+    saving_seconds_ = 0;
+    saved_syncs_ = 0;
+  }
+
+  // Before metrics are fetched.
+  void add_counts(StepReport& report) const {
+    const int64_t tried = report.steps + (stopped_ ? 1 : 0);
+    report.host_syncs =
+        run_.counters().host_syncs - syncs_before_ - saved_syncs_ - (run_.waits_for_steps() ? tried : 0);
+    report.programs_made = run_.programs_made() - programs_before_;
+    report.saving_seconds = saving_seconds_;
+    if (std::ssize(step_seconds_) == report.steps) report.step_seconds = step_seconds_;
+  }
+
   // Another process may have the chip that makes the metrics.
   bool reports_here() const { return std::ranges::count(run_.local_chips(), compiled_.reporting_chip()) > 0; }
 
@@ -176,7 +217,13 @@ class Trainer {
   std::chrono::steady_clock::time_point start_;  // of that step
   /// The start of a step that was stopped: its micro-steps have overwritten metrics of the step before.
   std::optional<std::chrono::steady_clock::time_point> stopped_;
-  data::ReadAhead ahead_;  // last: its thread uses the members above
+  // Since the last report.
+  std::vector<double> step_seconds_;  // never beyond its capacity: steps allocate nothing
+  double saving_seconds_ = 0;
+  int64_t saved_syncs_ = 0;
+  int64_t syncs_before_ = 0;     // counted until then
+  int64_t programs_before_ = 0;  //
+  data::ReadAhead ahead_;        // last: its thread uses the members above
 };
 
 }  // namespace
@@ -211,7 +258,7 @@ std::vector<StepReport> train(const Training& training, const Options& options) 
   const recipe::Train& schedule = training.recipe.train;
   int64_t step = training.first_step, saved = step;
   const auto save = [&] {
-    if (options.save && saved != step) options.save(step);
+    if (options.save && saved != step) trainer.save(options.save, step);
     saved = step;
   };
   while (step < schedule.steps) {

@@ -39,7 +39,16 @@ struct StepReport {
   int64_t tokens = 0;                      // in these
   std::vector<ExpertShares> experts = {};  // by block; empty where not measured
   data::Stalls data_stalls = {};           // in these: waits for data that was not read in time
+  /// Of each of these steps, without what the host does between them. Empty where the run does not wait for its steps,
+  /// and where there are more than kTimedSteps.
+  std::vector<double> step_seconds = {};
+  double saving_seconds = 0;  // of `seconds`: saves between these steps
+  int64_t host_syncs = 0;     // in these, beside the waits that fetch metrics, save, or are the path's own
+  int64_t programs_made = 0;  // in these: compiled, or taken from a cache
 };
+
+/// Steps between two logs that are timed one by one, at most: their times are kept in memory until then.
+inline constexpr int64_t kTimedSteps = 4096;
 
 /// What is trained and on what; all must outlive the training.
 struct Training {

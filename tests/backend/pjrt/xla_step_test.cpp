@@ -68,6 +68,10 @@ TEST_F(XlaStepTest, BetweenTwoLogsTheHostNeverWaits) {
   for (size_t step = 1; step <= 4; ++step) EXPECT_EQ(before_step[step], after_log[0]) << "step " << step;
   for (size_t step = 5; step <= 8; ++step) EXPECT_EQ(before_step[step], after_log[1]) << "step " << step;
   EXPECT_EQ(after_log[2] - after_log[1], 3) << "loss, cross-entropy and gradient norm";
+  for (size_t log = 1; log < reports.size(); ++log) {
+    EXPECT_EQ(reports[log].host_syncs, 0) << "fetching metrics is not counted, log " << log;
+    EXPECT_TRUE(reports[log].step_seconds.empty()) << "nobody waits for a single step";
+  }
 }
 
 void expect_one_compile(const std::vector<std::string>& overrides, const runtime::Backend& xla) {

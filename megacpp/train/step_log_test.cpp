@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/train/step_log.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/base/file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::train {
+namespace {
+
+StepReport whole_report() {
+  StepReport report{.step = 19, .loss = 2.5, .cross_entropy = 2.25, .balance = 1.5, .dropped = 3, .grad_norm = 0.5};
+  report.learning_rate = 1e-3;
+  report.steps = 2;
+  report.seconds = 0.75;
+  report.tokens = 4096;
+  report.experts = {{.block = "block03", .share = {0.25, 0.75}, .dropped = {0, 3}}};
+  report.data_stalls = {.count = 1, .seconds = 0.125};
+  report.step_seconds = {0.25, 0.375};
+  report.saving_seconds = 0.0625;
+  report.host_syncs = 1;
+  report.programs_made = 2;
+  return report;
+}
+
+TEST(StepLogTest, ALineGivesItsReportBack) {
+  const std::string line = line_of(whole_report());
+  ASSERT_TRUE(line.ends_with("\n"));
+  const std::optional<StepReport> read = report_of(line);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(line_of(*read), line);
+  EXPECT_EQ(read->step_seconds, whole_report().step_seconds);
+  EXPECT_EQ(read->experts.at(0).dropped, whole_report().experts[0].dropped);
+}
+
+TEST(StepLogTest, WhatWasNotMeasuredIsNullAndStaysSo) {
+  const std::string line = line_of({.step = 0, .steps = 1});
+  EXPECT_NE(line.find(R"("loss":null)"), std::string::npos) << line;
+  ASSERT_TRUE(report_of(line));
+  EXPECT_FALSE(report_of(line)->loss);
+}
+
+// As versions before wrote them.
+TEST(StepLogTest, LinesWithoutLaterMembersAreRead) {
+  const std::optional<StepReport> read =
+      report_of(R"({"step": 4, "loss": 2.5, "steps": 1, "seconds": 0.5, "tokens": 8})");
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(read->step_seconds.empty());
+}
+
+TEST(StepLogTest, PartsOfLinesAndOtherTextsAreLeftOut) {
+  const testing_support::TemporaryFolder folder;
+  const std::string good = line_of(whole_report());
+  base::write_file_atomically(folder / "log.jsonl", good + "{\"step\": 20, \"lo\n[]\n3\n{}\n{\"step\": \"x\"}\n" +
+                                                        good + good.substr(0, good.size() / 2));
+  EXPECT_EQ(read_log(folder / "log.jsonl").size(), 2U);
+  EXPECT_TRUE(read_log(folder / "none.jsonl").empty());
+}
+
+}  // namespace
+}  // namespace megacpp::train
