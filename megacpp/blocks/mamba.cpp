@@ -59,6 +59,7 @@ Traits traits(const Config& config) {
                 .splits = {{.key = "heads", .count = m.heads, .dim = Dim::inner},
                            {.key = "groups", .count = m.groups, .dim = Dim::groups, .how = Split::How::shared}},
                 .history = m.conv_width - 1,
+                .is_recurrent = true,
                 .reads_document_positions = m.document_mask};
   if (m.document_mask) traits.features = {"document_mask"};
   return traits;

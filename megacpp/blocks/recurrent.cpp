@@ -34,6 +34,7 @@ Traits traits(const Config& config) {
   Traits traits{.widths = {{"width", r.width}},
                 .splits = {{.key = "heads", .count = r.heads, .dim = Dim::width}},
                 .history = r.conv_width - 1,
+                .is_recurrent = true,
                 .reads_document_positions = r.document_mask};
   if (r.document_mask) traits.features = {"document_mask"};
   return traits;

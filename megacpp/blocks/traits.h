@@ -55,6 +55,7 @@ struct Traits {
   Router router = {};
   /// Tokens that a run of a split sequence needs of the run before it.
   int64_t history = 0;
+  bool is_recurrent = false;  // carries a state of fixed size from token to token
   /// Elements of a token's keys and values, which go around the chips that share a sequence; 0: nothing does. Where
   /// something does, pairing early and late runs balances the work.
   int64_t ring_elements = 0;

@@ -15,6 +15,7 @@
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/regime.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
@@ -40,42 +41,6 @@ Json counters_json(const runtime::Counters& counters) {
 }
 
 Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-// The parts of a step as the executable measured them. What it counts as `other` ends with the step on its chips; here
-// the clock of the run counts, which also has the host's own work between steps.
-std::optional<runtime::StepParts> measured_parts(const TrainedRun& trained) {
-  std::optional<runtime::StepParts> parts = trained.run().step_parts();
-  const std::optional<double> step = train::pace_of(trained.reports()).step_seconds();
-  if (!parts || !step) return std::nullopt;
-  const double explained = parts->seconds() - parts->other;
-  parts->other = std::max(0.0, *step - explained);
-  return parts;
-}
-
-// The first report of a run, also of one that goes on, has the step that warms up in it.
-std::string why_unmeasured(const TrainedRun& trained) {
-  if (!runtime::backend_named(trained.launch.recipe().backend).runs_node_by_node)
-    return "a step is one program, which does not show where its time went";
-  if (trained.reports().size() < 2)
-    return "the only report has the step that warms up in it: run more steps, or log more often with train.log_every";
-  return "no whole step was timed after the first";
-}
-
-// From what the run measured, never from what was predicted for it.
-fit::Regime regime_of(const TrainedRun& trained) {
-  std::optional<fit::StepTime> measured;
-  if (const auto parts = measured_parts(trained))
-    measured = fit::StepTime{.compute = parts->arithmetic,
-                             .memory = parts->memory,
-                             .exposed = parts->links,
-                             .bubble = parts->bubble,
-                             .other = parts->other};
-  return fit::regime_of(measured, {.fallbacks = trained.compiled().fallbacks.size(),
-                                   .late_compiles = static_cast<size_t>(trained.trained.late_programs.compiles),
-                                   .late_cache_hits = static_cast<size_t>(trained.trained.late_programs.cache_hits),
-                                   .unmeasured = measured ? "" : why_unmeasured(trained),
-                                   .was_shrunk = trained.launch.rung() > 0});
-}
 
 Json parts_json(const std::optional<runtime::StepParts>& parts) {
   if (!parts) return {};
@@ -118,7 +83,7 @@ std::string prediction_text(const fit::Estimate& estimate, double seconds) {
 }  // namespace
 
 std::string parts_text(const TrainedRun& trained) {
-  const std::optional<runtime::StepParts> parts = measured_parts(trained);
+  const std::optional<runtime::StepParts> parts = launch::measured_parts(trained.trained);
   if (!parts) return "";
   std::string text;
   const auto add = [&](const char* part, double seconds) {
@@ -152,7 +117,7 @@ std::string train_text(const TrainedRun& trained) {
                                  first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
                                  rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
-  text += "regime: " + to_text(regime_of(trained)) + "\n";
+  text += "regime: " + to_text(launch::regime_of(launch, trained.trained)) + "\n";
   if (const auto process = process_bytes(launch.estimate(), run)) text += to_text(*process);
   return text;
 }
@@ -167,7 +132,7 @@ Json train_json(const TrainedRun& trained) {
   const launch::ChipReport& worst = chips.front();
   const train::Pace pace = train::pace_of(reports);
   const double predicted = launch.estimate().time.seconds();
-  const fit::Regime regime = regime_of(trained);
+  const fit::Regime regime = launch::regime_of(launch, trained.trained);
   Json losses = Json::array(), logged = Json::array();
   int64_t stalls = 0;
   double stalled_seconds = 0;
@@ -205,7 +170,7 @@ Json train_json(const TrainedRun& trained) {
                   {"without_effect", to_json(without_effect(recipe))},
                   {"step_seconds", number_or_null(pace.step_seconds())},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
-                  {"measured_parts", parts_json(measured_parts(trained))},
+                  {"measured_parts", parts_json(launch::measured_parts(trained.trained))},
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};

@@ -304,6 +304,30 @@ std::vector<CollectiveRow> collective_report(const Compiled& compiled, const rec
   return rows;
 }
 
+std::vector<CollectiveTotal> collective_totals(const Compiled& compiled) {
+  std::map<std::tuple<int64_t, std::string, std::string>, CollectiveTotal> totals;
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
+    const StagePrograms& chip = compiled.stages[stage];
+    for (size_t p = 0; p < chip.programs.size(); ++p) {
+      const Graph& graph = chip.programs[p].graph;
+      const int64_t runs = part_of(chip, p).runs;
+      for (const Node& node : graph.nodes()) {
+        const std::optional<int64_t> bytes = sent_bytes(graph, node);
+        if (!bytes) continue;
+        CollectiveTotal total{.stage = static_cast<int64_t>(stage),
+                              .axes = node.attrs.text("axes"),
+                              .kind = std::string(ops::started_op(node))};
+        CollectiveTotal& known = totals.try_emplace({total.stage, total.axes, total.kind}, total).first->second;
+        known.calls += runs;
+        known.bytes += runs * *bytes;
+      }
+    }
+  }
+  std::vector<CollectiveTotal> rows;
+  for (auto& [key, total] : totals) rows.push_back(std::move(total));
+  return rows;
+}
+
 int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps) {
   std::map<int64_t, int64_t> by_stage;
   for (const CollectiveRow& row : rows)

@@ -39,6 +39,17 @@ struct CollectiveRow {
 std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
                                              const plan::Plan& plan);
 
+/// What one chip of a stage sends in a step, by axes and kind.
+struct CollectiveTotal {
+  int64_t stage = 0;
+  std::string axes;
+  std::string kind;
+  int64_t calls = 0;
+  int64_t bytes = 0;
+};
+/// By stage, axes and kind, without asking for causes: as cheap as a walk through the programs.
+std::vector<CollectiveTotal> collective_totals(const Compiled& compiled);
+
 /// What a chip sends in one step; in a pipeline, one of the stage that sends most.
 int64_t step_bytes(const std::vector<CollectiveRow>& rows, int64_t micro_steps);
 

@@ -95,6 +95,20 @@ Found find(const std::vector<CollectiveRow>& rows, const Query& query) {
 
 TEST(CollectiveReportTest, OneChipHasNone) { EXPECT_TRUE(report_of({}).empty()); }
 
+TEST(CollectiveReportTest, TotalsByAxesAndKindAreTheRowsOfAStep) {
+  const recipe::Recipe recipe = hybrid_recipe({"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"});
+  const Compiled compiled = compile_training(recipe, plain_target());
+  int64_t bytes = 0;
+  std::set<std::tuple<int64_t, std::string, std::string>> seen;
+  for (const CollectiveTotal& total : collective_totals(compiled)) {
+    bytes += total.bytes;
+    EXPECT_GT(total.calls, 0) << total.kind;
+    EXPECT_TRUE(seen.emplace(total.stage, total.axes, total.kind).second) << total.kind << " over " << total.axes;
+  }
+  EXPECT_EQ(bytes, step_bytes(report_on(compiled, recipe), recipe.train.micro_steps));
+  EXPECT_TRUE(collective_totals(compile_training(dense_recipe({}), plain_target())).empty());
+}
+
 TEST(CollectiveReportTest, ALetterOfTheRecipeIsExplainedByItsFamily) {
   recipe::Recipe recipe = dense_recipe({"layout.context_parallel=2"});
   recipe.model.pattern = "AEGE";

@@ -18,13 +18,6 @@ namespace {
 using ir::Graph;
 using ir::Node;
 
-/// Products run at the rate of what they multiply; a chip without a rate for it multiplies in its own widest way.
-double matrix_rate(const hw::Chip& chip, std::string_view dtype) {
-  for (const std::string_view name : {dtype, std::string_view("tf32"), std::string_view("bf16")})
-    if (const auto peak = chip.peak(name)) return *peak;
-  return chip.peak_flops.empty() ? 1 : chip.peak_flops.begin()->second;
-}
-
 // Time of a step of one chip: every program is walked once, and counts as often as the step runs it. What it sends to
 // another stage of a pipeline it does not wait for.
 class Walk {
@@ -87,7 +80,7 @@ class Walk {
       for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
     const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
     const ops::Cost cost = ops::op_def(node.op).cost({operands, results, node.attrs});
-    const double peak = matrix_rate(chip_, dtype), traffic = bytes / chip_.memory_bytes_per_second;
+    const double peak = matrix_rate(chip_, dtype).flops_per_second, traffic = bytes / chip_.memory_bytes_per_second;
     double arithmetic = cost.flops / (peak * share_of_peak(cost.flops, results));
     if (chip_.exponentials_per_second > 0) arithmetic += cost.exponentials / chip_.exponentials_per_second;
     const double seconds = std::max(arithmetic, traffic);
@@ -184,6 +177,15 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
   return {{"compute", time.compute}, {"memory", time.memory}, {"links", time.exposed}, {"bubble", time.bubble}};
 }
 
+// Products run at the rate of what they multiply; a chip without a rate for it multiplies in its own widest way.
+MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype) {
+  for (const std::string_view name : {dtype, std::string_view("tf32"), std::string_view("bf16")})
+    if (const auto peak = chip.peak(name)) return {.dtype = std::string(name), .flops_per_second = *peak};
+  if (chip.peak_flops.empty()) return {.dtype = {}, .flops_per_second = 1};
+  const auto& [name, rate] = *chip.peak_flops.begin();
+  return {.dtype = name, .flops_per_second = rate};
+}
+
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {
   std::vector<StageWork> stages;
   StepTime slowest;
@@ -196,7 +198,8 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   }
   // Gradients are clipped by the norm of all, so updates begin when the last stage is done.
   if (stages.size() > 1) slowest.bubble = std::max(0.0, pipeline_seconds(stages) + update - slowest.seconds());
-  const double all = matrix_rate(hw::device_of(slice.chip), precision) * static_cast<double>(compiled.mesh.chips());
+  const double peak = matrix_rate(hw::device_of(slice.chip), precision).flops_per_second;
+  const double all = peak * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);
   return slowest;
 }

@@ -50,6 +50,14 @@ struct StepTime {
 /// The seconds by what takes them, as the catalog's samples have them.
 std::vector<catalog::Part> parts_of(const StepTime& time);
 
+/// The rate at which a chip multiplies matrices.
+struct MatrixRate {
+  std::string dtype;  // whose rate it is: of what is multiplied, or of the chip's own widest way
+  double flops_per_second;
+};
+/// Of a chip without any rate it is one operation a second, and the dtype empty.
+MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype);
+
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
 /// as the mesh.
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision);

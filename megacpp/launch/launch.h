@@ -33,6 +33,8 @@ class Launch {
   /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
   void prepare();
 
+  /// Whether there is an estimate: also where prepare() ended because nothing fits.
+  bool is_planned() const { return estimate_.has_value(); }
   /// What to run now.
   const recipe::Recipe& recipe() const { return estimate_->recipe; }
   /// Without a time where only a plugin knows its devices.
@@ -40,6 +42,10 @@ class Launch {
   /// The rung it runs at; 0: as requested.
   size_t rung() const { return rung_; }
   const plan::Changes& changes() const { return changes_; }
+  /// Every reduction that was tried, in order.
+  const std::vector<fit::Attempt>& attempts() const { return attempts_; }
+  /// The same for every rung.
+  const fit::Assumptions& assumptions() const { return assumptions_; }
   bool changes_experiment() const { return fit::changes_experiment(changes_); }
 
   /// Takes the whole mesh to the next rung that needs less than what failed. Gives up where none does. Processes whose
