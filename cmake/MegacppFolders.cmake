@@ -26,6 +26,7 @@ set(MEGACPP_FOLDERS
   checkpoint
   train
   launch
+  receipt
   report
   cli
 )

@@ -51,6 +51,9 @@
   X(E1605, user,        "limit is below what a chip always holds")                  \
   X(E1701, user,        "file is not a sound catalog")                              \
   X(E1702, user,        "catalog is of a newer version")                            \
+  X(E1801, user,        "receipt is damaged or edited")                             \
+  X(E1802, user,        "receipt is of a newer schema")                             \
+  X(E1803, user,        "there is no receipt")                                      \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E2002, does_not_fit,"program exceeds a chip's memory")                          \
   X(E2003, does_not_fit,"program cannot be loaded")                                 \

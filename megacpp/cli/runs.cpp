@@ -15,6 +15,8 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/receipt/store.h"
+#include "megacpp/receipt/text.h"
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::cli {
@@ -49,6 +51,26 @@ Json last_metrics(const std::filesystem::path& run) {
   return {};
 }
 
+/// How the run ended and whether its figures may be compared; the error of a receipt that cannot be read.
+Json receipt_json(const std::filesystem::path& run) {
+  try {
+    const receipt::Receipt read = receipt::receipt_of(run);
+    return {{"ending", std::string(receipt::ending_name(read.ending.kind))},
+            {"comparable", read.verdict.is_comparable()},
+            {"verdict", receipt::to_text(read.verdict)}};
+  } catch (const base::Error& error) {
+    return {{"error", error_json(error)}};
+  }
+}
+
+std::string ending_text(const Json& run) {
+  const Json& read = run.at("receipt");
+  if (const Json* const error = base::find_member(read, "error"))
+    return fmt::format("receipt: error {} {}", error->at("code").get<std::string>(),
+                       error->at("got").get<std::string>());
+  return read.at("ending").get<std::string>();
+}
+
 Json run_json(const std::filesystem::path& run) {
   const recipe::Recipe recipe = recipe::load(run / "recipe.yaml");
   const checkpoint::Store store(run / "checkpoints");
@@ -59,6 +81,7 @@ Json run_json(const std::filesystem::path& run) {
           {"checkpoints", store.steps()},
           {"latest", latest ? Json(latest->filename().string()) : Json()},
           {"running", launch::is_in_use(run)},
+          {"receipt", receipt_json(run)},
           {"last", last_metrics(run)}};
 }
 
@@ -90,7 +113,7 @@ std::string row_text(const Json& run) {
                        error->at("where").get<std::string>(), error->at("got").get<std::string>());
   return fmt::format("{:<50} {:>13} steps  loss {:>8}  {}{}\n", name, done_text(run), loss_text(run.at("last")),
                      run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
-                     run.at("running").get<bool>() ? ", running" : "");
+                     run.at("running").get<bool>() ? ", running" : ", " + ending_text(run));
 }
 
 int list_runs(const RunsFlags& flags) {
@@ -119,9 +142,9 @@ int show_run(const RunsFlags& flags) {
     print_json(json);
     return 0;
   }
-  print_out("run          {}{}\nsteps        {}\nloss         {}\nlatest       {}\ncheckpoints ", run.string(),
-            json.at("running").get<bool>() ? " (running)" : "", done_text(json), loss_text(json.at("last")),
-            json.at("latest").is_null() ? "none" : json.at("latest").get<std::string>());
+  print_out("run          {}{}\nending       {}\nsteps        {}\nloss         {}\nlatest       {}\ncheckpoints ",
+            run.string(), json.at("running").get<bool>() ? " (running)" : "", ending_text(json), done_text(json),
+            loss_text(json.at("last")), json.at("latest").is_null() ? "none" : json.at("latest").get<std::string>());
   for (const Json& step : json.at("checkpoints")) print_out(" {}", step.get<int64_t>());
   print_out("\n\n{}", json.at("recipe").get<std::string>());
   return 0;

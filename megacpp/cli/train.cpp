@@ -32,7 +32,9 @@
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
+#include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/receipt/recorder.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/load_state.h"
@@ -202,6 +204,41 @@ void write_what_runs(const Request& request, const launch::Launch& launch) {
   directory.write_plan(base::to_text(run_plan_json(launch), 2));
 }
 
+receipt::Recorder recorder_for(const Request& request, const TrainFlags& flags, const launch::Launch& launch,
+                               const data::TokenSource& source) {
+  const int64_t first_step = request.checkpoint ? request.checkpoint->manifest().position.step : 0;
+  receipt::RunFacts facts{.data = source.describe(), .without = flags.without};
+  return receipt::Recorder(launch, request.directory->path(), std::move(facts), first_step);
+}
+
+launch::Trained train_recorded(launch::Launch& launch, const data::TokenSource& source,
+                               const launch::TrainingOptions& options, receipt::Recorder& recorder) {
+  try {
+    launch::Trained trained = launch::run_training(launch, source, options);
+    recorder.finish(trained);
+    return trained;
+  } catch (const std::exception& error) {
+    recorder.fail(error);
+    throw;
+  }
+}
+
+// A launch that nothing fits for leaves its receipt too, with every reduction that was tried.
+void prepare(launch::Launch& launch, Request& request, const TrainFlags& flags, const data::TokenSource& source) {
+  try {
+    launch.prepare();
+  } catch (const memory::OutOfMemory& failure) {
+    if (!launch.is_planned() || request.directory) throw;
+    try {
+      open_directory(request, flags, launch);
+      recorder_for(request, flags, launch, source).fail(failure);
+    } catch (const base::Error& error) {
+      print_err("receipt    not written: {}: {}\n", error.problem().where, error.problem().got);
+    }
+    throw;
+  }
+}
+
 int run_train(const TrainFlags& flags) {
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
@@ -212,15 +249,19 @@ int run_train(const TrainFlags& flags) {
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line);
-  launch.prepare();
+  prepare(launch, request, flags, *source);
   open_directory(request, flags, launch);
+  receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
   Running running;
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
   if (request.from) options.start.fill_state = request.from->load;
-  options.before_steps = [&] { write_what_runs(request, launch); };
-  const launch::Trained trained = launch::run_training(launch, *source, options);
+  options.before_steps = [&] {
+    recorder.begin();
+    write_what_runs(request, launch);
+  };
+  const launch::Trained trained = train_recorded(launch, *source, options, recorder);
   const launch::StartedRun& started = trained.started;
   print_summary(flags, {launch, trained, *request.directory});
   if (!flags.trace.empty())

@@ -25,6 +25,8 @@ const std::vector<Command>& all_commands() {
       {"plan-page", "plan " MEGACPP_TINY "--html {case}/page.html"},
       {"runs", "runs list {shared}/runs"},
       {"runs-json", "runs show {shared}/runs/first --json", true},
+      {"receipt", "receipt show {shared}/runs/first"},
+      {"receipt-json", "receipt show {shared}/runs/first --json", true},
       {"checkpoint", "checkpoint verify {shared}/runs/first"},
       {"checkpoint-json", "checkpoint show {shared}/runs/first --json", true},
       {"checkpoint-convert", "checkpoint convert {shared}/runs/first --to {case}/converted --type bf16"},

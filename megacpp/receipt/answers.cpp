@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/receipt/answers.h"
+
+#include <fmt/format.h>
+
+#include "megacpp/base/human_seconds.h"
+
+namespace megacpp::receipt {
+namespace {
+
+using base::human_seconds;
+
+std::string topology_answer(const Receipt& receipt) {
+  const Hardware& hardware = receipt.header.hardware;
+  if (hardware.topology.empty()) return "Not known: the run left no plan.";
+  const std::string regime =
+      receipt.regime.name.empty() ? "" : fmt::format(" Regime: {} ({}).", receipt.regime.name, receipt.regime.because);
+  return fmt::format("{}: {} chip{}, mesh {}, {}.{}", hardware.topology, hardware.chips, hardware.chips == 1 ? "" : "s",
+                     hardware.mesh, receipt.header.program.layout, regime);
+}
+
+std::string compile_answer(const Receipt& receipt) {
+  const Times& times = receipt.times;
+  if (!times.first) return "Neither: no step was made.";
+  const double first = times.first->step_seconds();
+  std::string text = times.compile.empty() ? "Compiling: not known. " : fmt::format("Compiling: {}. ", times.compile);
+  if (!times.steady)
+    return text + fmt::format("Cold: the first step took {}, and no steady one followed.", human_seconds(first));
+  return text + fmt::format("Amortised: the figures are of {} steps after {} of warm-up, {} each; the first took {}.",
+                            times.steady->steps, times.warm_up ? times.warm_up->steps : 0,
+                            human_seconds(times.steady->step_seconds()), human_seconds(first));
+}
+
+std::string workload_answer(const Receipt& receipt) {
+  const Model& model = receipt.header.model;
+  const BatchShape& batch = receipt.header.batch;
+  return fmt::format("{} tokens a sequence, {} x {} sequences a step, of {}, a {} model (pattern {}, depth {}).",
+                     batch.sequence, batch.micro_steps, batch.batch, model.name, model.family, model.pattern,
+                     model.depth);
+}
+
+std::string path_answer(const Receipt& receipt) {
+  const Counters& counters = receipt.counters;
+  const std::string path =
+      receipt.header.program.path.empty() ? receipt.header.program.backend : receipt.header.program.path;
+  if (!counters.fallbacks.empty())
+    return fmt::format("No: {} kinds of ops ran as their parts on {}.", counters.fallbacks.size(), path);
+  if (!counters.steady) return fmt::format("Not known: there was no steady window on {}. No op fell back.", path);
+  if (counters.steady->programs_made == 0 && counters.steady->host_syncs == 0)
+    return fmt::format("Yes: on {}, without fallback, compile or host sync in the steady window.", path);
+  return fmt::format("No: {} programs made and {} host syncs in the steady window, on {}.",
+                     counters.steady->programs_made, counters.steady->host_syncs, path);
+}
+
+std::string target_answer(const Receipt& receipt) {
+  const Ladder& ladder = receipt.ladder;
+  const std::string shape = ladder.rung == 0
+                                ? "This run has the requested shape"
+                                : fmt::format("This run has another shape than requested ({})", ladder.changes);
+  return shape + "; whether a gain holds on the target shape takes a second run: megacpp compare --target.";
+}
+
+}  // namespace
+
+Answers answers_of(const Receipt& receipt) {
+  return {.topology = topology_answer(receipt),
+          .compile = compile_answer(receipt),
+          .workload = workload_answer(receipt),
+          .path = path_answer(receipt),
+          .target = target_answer(receipt)};
+}
+
+}  // namespace megacpp::receipt

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a launch and what became of it to a receipt. All of it is read once, before the first step and after the last:
+// steps themselves pay nothing.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "megacpp/launch/launch.h"
+#include "megacpp/launch/training.h"
+#include "megacpp/receipt/receipt.h"
+
+namespace megacpp::receipt {
+
+/// What a launch does not know of its run.
+struct RunFacts {
+  std::string data = {};                  // what is trained on, in words
+  std::vector<std::string> without = {};  // passes that are left out
+};
+
+/// All that is known before step 0, of the rung that runs: header, plan, ladder. Of a launch that is planned.
+Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts);
+
+/// What a run measured while it lived: steps, counters, memory, parts of a step, regime.
+void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::Trained& trained);
+
+/// How a run ends by this error.
+void add_failure(Receipt& receipt, const std::exception& error);
+
+}  // namespace megacpp::receipt

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/receipt/recorder.h"
+
+#include <new>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
+#include "megacpp/base/utc_time.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/receipt/steps.h"
+#include "megacpp/receipt/store.h"
+#include "megacpp/receipt/text.h"
+#include "megacpp/receipt/throttling.h"
+#include "megacpp/receipt/verdict.h"
+#include "megacpp/train/step_log.h"
+
+namespace megacpp::receipt {
+Recorder::Recorder(const launch::Launch& launch, std::filesystem::path run, RunFacts facts, int64_t first_step)
+    : launch_(launch),
+      run_(std::move(run)),
+      facts_(std::move(facts)),
+      first_step_(first_step),
+      started_at_(base::utc_now()),
+      load_start_(std::chrono::steady_clock::now()) {}
+
+Receipt Recorder::receipt_now() const {
+  Receipt receipt = planned_receipt(launch_, facts_);
+  receipt.run = base::absolute(run_).lexically_normal().filename().string();
+  receipt.ending.started_at = started_at_;
+  receipt.ending.first_step = receipt.ending.steps = first_step_;
+  receipt.times.load_seconds = load_seconds_;
+  return receipt;
+}
+
+void Recorder::begin() {
+  if (first_step_ >= launch_.recipe().train.steps) return;
+  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start_).count();
+  throttled_before_ = count_throttling();
+  store([this] { return receipt_now(); });
+}
+
+void Recorder::finish(const launch::Trained& trained) {
+  if (!load_seconds_) return;
+  store([&] {
+    Receipt receipt = receipt_now();
+    add_trained(receipt, launch_, trained);
+    receipt.counters.throttled = throttled();
+    receipt.ending.ended_at = base::utc_now();
+    launch_.log({.topic = "receipt", .text = to_text(verdict_of(receipt))});
+    return receipt;
+  });
+}
+
+void Recorder::fail(const std::exception& error) {
+  if (!load_seconds_ && launch::is_run(run_)) return;
+  store([&] {
+    Receipt receipt = receipt_now();
+    if (load_seconds_) add_steps(receipt, train::read_log(run_ / "log.jsonl"));
+    add_failure(receipt, error);
+    receipt.counters.throttled = throttled();
+    receipt.ending.ended_at = base::utc_now();
+    return receipt;
+  });
+}
+
+std::optional<int64_t> Recorder::throttled() const {
+  const std::optional<int64_t> now = count_throttling();
+  return now && throttled_before_ ? std::optional(*now - *throttled_before_) : std::nullopt;
+}
+
+void Recorder::store(const std::function<Receipt()>& make) const {
+  try {
+    write_receipt(make(), run_);
+  } catch (const base::Error& error) {
+    launch_.log({.topic = "receipt", .text = "not written: " + error.problem().where + ": " + error.problem().got});
+  } catch (const std::bad_alloc&) {
+    launch_.log({.topic = "receipt", .text = "not written: no memory for it"});
+  }
+}
+
+}  // namespace megacpp::receipt

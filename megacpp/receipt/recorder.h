@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leaves a receipt in the directory of a run, however the run ends: one that says "running" before the first step, from
+// which the next reader makes that of a killed run, and the whole one at the end. A receipt that cannot be written is
+// said and ends no run. One process of a run records it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "megacpp/launch/launch.h"
+#include "megacpp/launch/training.h"
+#include "megacpp/receipt/collect.h"
+#include "megacpp/receipt/receipt.h"
+
+namespace megacpp::receipt {
+
+class Recorder {
+ public:
+  /// Of a launch that is planned and will be loaded next; it must outlive the recorder. `first_step` steps were done
+  /// before.
+  Recorder(const launch::Launch& launch, std::filesystem::path run, RunFacts facts, int64_t first_step = 0);
+
+  /// When a rung is loaded, and its first step follows. A run with nothing left to do keeps the receipt it has.
+  void begin();
+  /// Says whether the run is comparable.
+  void finish(const launch::Trained& trained);
+  /// What fails before it began leaves the receipt of an earlier run as it is.
+  void fail(const std::exception& error);
+
+ private:
+  Receipt receipt_now() const;
+  /// The receipt that `make` gives. What fails here, memory included, takes nothing from the run or from its own error.
+  void store(const std::function<Receipt()>& make) const;
+  std::optional<int64_t> throttled() const;
+
+  const launch::Launch& launch_;
+  std::filesystem::path run_;
+  RunFacts facts_;
+  int64_t first_step_;
+  std::string started_at_;
+  std::chrono::steady_clock::time_point load_start_;
+  std::optional<double> load_seconds_;       // of the rung that began last; nothing: none has
+  std::optional<int64_t> throttled_before_;  // step 0
+};
+
+}  // namespace megacpp::receipt

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/receipt/store.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/json_record.h"
+#include "megacpp/base/path.h"
+#include "megacpp/catalog/signature.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/receipt/answers.h"
+#include "megacpp/receipt/fields.h"
+#include "megacpp/receipt/recipe_header.h"
+#include "megacpp/receipt/steps.h"
+#include "megacpp/receipt/verdict.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/print.h"
+#include "megacpp/train/step_log.h"
+
+namespace megacpp::receipt {
+namespace {
+
+using base::Json;
+
+Receipt concluded(Receipt receipt) {
+  receipt.answers = answers_of(receipt);
+  receipt.verdict = verdict_of(receipt);
+  return receipt;
+}
+
+/// Of the compact text: spaces and lines between members count for nothing.
+std::string checksum_of(const Json& content) { return catalog::hash_text(base::to_text(content)); }
+
+[[noreturn]] void refuse_receipt(const std::string& where, std::string got) {
+  base::raise(base::Code::E1801, {.where = where,
+                                  .got = std::move(got),
+                                  .wanted = "a receipt as megacpp wrote it, whole and unchanged",
+                                  .next = "take it from a copy, or delete it: what its run directory still has is "
+                                          "made into a new one"});
+}
+
+int64_t schema_of(const Json& json, const std::string& where) {
+  const Json* const member = base::find_member(json, "schema");
+  const std::optional<int64_t> schema = member == nullptr ? std::nullopt : base::as_integer(*member);
+  if (!schema || *schema < 1) refuse_receipt(where, "no version of the schema");
+  MEGACPP_REQUIRE(*schema <= kSchemaVersion, E1802,
+                  {.where = where,
+                   .got = fmt::format("schema {}", *schema),
+                   .wanted = fmt::format("at most {}", kSchemaVersion),
+                   .next = "read it with the version of megacpp that wrote it, or a later one"});
+  return *schema;
+}
+
+Receipt read_receipt(const std::filesystem::path& file) { return receipt_from(base::read_file(file), file.string()); }
+
+/// What the log of a run says of its steps.
+void add_logged_steps(Receipt& receipt, const std::filesystem::path& run) {
+  add_steps(receipt, train::read_log(run / "log.jsonl"));
+}
+
+/// From what a run of an earlier version left: its recipe and its log.
+Receipt receipt_without_plan(const std::filesystem::path& run) {
+  const recipe::Recipe recipe = recipe::load(run / "recipe.yaml");
+  Receipt receipt;
+  receipt.run = base::canonical(run).filename().string();
+  receipt.header = recipe_header(recipe);
+  receipt.recipe = recipe::print(recipe);
+  receipt.ending.requested_steps = recipe.train.steps;
+  add_logged_steps(receipt, run);
+  if (!launch::is_in_use(run))
+    receipt.ending.kind =
+        receipt.ending.steps >= receipt.ending.requested_steps ? EndingKind::finished : EndingKind::killed;
+  return concluded(std::move(receipt));
+}
+
+/// Of a process that is gone. Who holds the run's lock may store it: nobody has begun to go on with the run meanwhile.
+Receipt store_killed(const std::filesystem::path& run, Receipt receipt) {
+  receipt.ending.kind = EndingKind::killed;
+  add_logged_steps(receipt, run);
+  receipt = concluded(std::move(receipt));
+  try {
+    const launch::RunDirectory owned = launch::RunDirectory::open(run);
+    if (read_receipt(run / kReceiptFile).ending.kind == EndingKind::running) write_receipt(receipt, run);
+  } catch (const base::Error&) {
+    // Read-only, full, or somebody goes on with the run at this moment: the next reader makes it again.
+  }
+  return receipt;
+}
+
+Receipt receipt_of_folder(const std::filesystem::path& run) {
+  const std::filesystem::path file = run / kReceiptFile;
+  if (!base::exists(file)) {
+    MEGACPP_REQUIRE(launch::is_run(run), E1803,
+                    {.where = run.string(),
+                     .got = "neither receipt.json nor recipe.yaml",
+                     .wanted = "a run directory, or a receipt",
+                     .next = "see: megacpp runs list"});
+    return receipt_without_plan(run);
+  }
+  Receipt receipt = read_receipt(file);
+  if (receipt.ending.kind != EndingKind::running) return receipt;
+  if (!launch::is_in_use(run)) return store_killed(run, std::move(receipt));
+  add_logged_steps(receipt, run);
+  return concluded(std::move(receipt));
+}
+
+}  // namespace
+
+std::string to_text(const Receipt& receipt) {
+  const Json content = base::record_json(concluded(receipt));
+  std::string text = fmt::format("{{\n\"schema\": {},\n\"checksum\": {}", content.at("schema").get<int64_t>(),
+                                 base::json_quoted(checksum_of(content)));
+  for (const auto& [name, value] : content.items())
+    if (name != "schema") text += fmt::format(",\n{}: {}", base::json_quoted(name), base::to_text(value));
+  return text + "\n}\n";
+}
+
+Receipt receipt_from(const std::string& text, const std::string& where) {
+  Json json = base::parse_json(text, base::Code::E1801, where);
+  const int64_t schema = schema_of(json, where);
+  const Json* const stored = base::find_member(json, "checksum");
+  const std::string* const checksum = stored == nullptr ? nullptr : base::as_text(*stored);
+  if (checksum == nullptr) refuse_receipt(where, "no checksum");
+  const std::string written = *checksum;
+  json.erase("checksum");
+  if (written != checksum_of(json)) refuse_receipt(where, "a content that was changed after it was written");
+  Receipt receipt;
+  base::read_record(json, receipt, "", [&](const std::string& path, std::string_view wanted) {
+    refuse_receipt(where, fmt::format("{} that is not {}", path.empty() ? "a value" : path, wanted));
+  });
+  receipt.schema = schema;
+  return concluded(std::move(receipt));
+}
+
+void write_receipt(const Receipt& receipt, const std::filesystem::path& run) {
+  base::write_file_atomically(run / kReceiptFile, to_text(receipt));
+}
+
+Receipt receipt_of(const std::filesystem::path& run) {
+  const std::filesystem::path path = run == "latest" ? launch::runs_folder() / "latest" : run;
+  MEGACPP_REQUIRE(base::exists(path), E1803,
+                  {.where = path.string(),
+                   .got = "no such file or folder",
+                   .wanted = "a run directory, or a receipt",
+                   .next = "see: megacpp runs list"});
+  return base::is_folder(path) ? receipt_of_folder(path) : read_receipt(path);
+}
+
+}  // namespace megacpp::receipt

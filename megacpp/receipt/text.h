@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// A receipt for people: the five answers and the verdict first, then the figures. What is not known is left out or said
+// to be not known, never printed as 0.
+#pragma once
+
+#include <string>
+
+#include "megacpp/receipt/receipt.h"
+
+namespace megacpp::receipt {
+
+std::string report_text(const Receipt& receipt);
+
+/// "comparable", or "not comparable: too few steps, host sync".
+std::string to_text(const Verdict& verdict);
+
+}  // namespace megacpp::receipt

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the numbers of a receipt may stand beside another's, from its content alone. One table of rules: each has a
+// name, a test, and the sentence a user reads. What is not known (a receipt of a killed run has no counters) makes no
+// rule hold: it holds for what is known to be wrong.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/receipt/receipt.h"
+
+namespace megacpp::receipt {
+
+/// Fewer say nothing of how steady a run is.
+inline constexpr int64_t kLeastSteadySteps = 10;
+inline constexpr size_t kLeastSamples = 5;
+/// The middle half of steady steps is closer together than this share of their median; else something else ran, too.
+inline constexpr double kMostSpread = 0.25;
+
+struct Rule {
+  std::string_view name;  // "host sync"
+  std::function<bool(const Receipt&)> holds;
+  std::function<std::string(const Receipt&)> sentence;  // of a receipt that it holds for
+};
+
+/// In the order in which reasons are listed.
+const std::vector<Rule>& all_rules();
+
+Verdict verdict_of(const Receipt& receipt);
+
+}  // namespace megacpp::receipt
