@@ -169,7 +169,7 @@ CompileReport compile_to_report(const CompileRequest& request) {
 }
 
 CompileReport compile_in_child(const CompileRequest& request, const ChildRun& run) {
-  const std::string text = run_in_child(
+  const std::string text = base::run_in_child(
       [&] {
         if (run.prepare) run.prepare();
         return base::to_text(to_json(compile_to_report(request)));

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/child_process.h"
 #include "megacpp/base/json.h"
 #include "megacpp/ir/mesh.h"
-#include "megacpp/runtime/pjrt/child_process.h"
 #include "megacpp/runtime/pjrt/compile_options.h"
 #include "megacpp/runtime/pjrt/compiled_program.h"
 #include "megacpp/runtime/pjrt/named_value.h"
@@ -56,7 +56,7 @@ CompileReport compile_to_report(const CompileRequest& request);
 struct ChildRun {
   std::function<void()> prepare = {};
   std::chrono::milliseconds limit = std::chrono::seconds(1800);
-  Waiting waiting = {};
+  base::Waiting waiting = {};
 };
 CompileReport compile_in_child(const CompileRequest& request, const ChildRun& run);
 

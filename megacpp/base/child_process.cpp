@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/child_process.h"
+#include "megacpp/base/child_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,16 +18,16 @@
 
 #include "megacpp/base/error.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::base {
 namespace {
 
 constexpr size_t kKeptWords = 4000;  // bytes of the child's last output
 
 [[noreturn]] void fail(const std::string& got, const std::string& words) {
-  base::raise(base::Code::E3202, {.where = "a child process",
-                                  .got = got + (words.empty() ? "; it wrote nothing" : "; it wrote last:\n" + words),
-                                  .wanted = "an answer",
-                                  .next = "read its last words; raise the time limit if it was merely slow"});
+  raise(Code::E3202, {.where = "a child process",
+                      .got = got + (words.empty() ? "; it wrote nothing" : "; it wrote last:\n" + words),
+                      .wanted = "an answer",
+                      .next = "read its last words; raise the time limit if it was merely slow"});
 }
 
 struct Pipe {
@@ -54,8 +54,8 @@ std::string field(std::string_view text) { return std::to_string(text.size()) + 
 std::string answer_of(const std::function<std::string()>& work) {
   try {
     return "R" + field(work());
-  } catch (const base::Error& error) {
-    const base::Problem& problem = error.problem();
+  } catch (const Error& error) {
+    const Problem& problem = error.problem();
     return "E" + field(std::to_string(static_cast<int>(error.code()))) + field(problem.where) + field(problem.got) +
            field(problem.wanted) + field(problem.next);
   } catch (const std::exception& error) {
@@ -71,7 +71,7 @@ std::string take_field(std::string_view& rest) {
   return text;
 }
 
-void write_all(int fd, std::string_view text) {
+void write_answer(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(fd, text.data(), text.size());
     if (count < 0 && errno != EINTR) return;
@@ -85,7 +85,7 @@ void write_all(int fd, std::string_view text) {
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::dup2(words.ends[1], STDOUT_FILENO);
   ::dup2(words.ends[1], STDERR_FILENO);
-  write_all(report.ends[1], answer_of(work));
+  write_answer(report.ends[1], answer_of(work));
   ::_exit(0);  // no destructors and no buffers of the parent
 }
 
@@ -171,10 +171,10 @@ std::string run_in_child(const std::function<std::string()>& work, std::chrono::
   std::string_view rest = std::string_view(heard.report).substr(1);
   if (heard.report[0] == 'R') return take_field(rest);
   if (heard.report[0] == 'X') fail("it threw: " + take_field(rest), said);
-  const auto code = static_cast<base::Code>(std::stoi(take_field(rest)));
-  base::Problem problem;
+  const auto code = static_cast<Code>(std::stoi(take_field(rest)));
+  Problem problem;
   for (std::string* part : {&problem.where, &problem.got, &problem.wanted, &problem.next}) *part = take_field(rest);
-  base::raise(code, problem);
+  raise(code, problem);
 }
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::base

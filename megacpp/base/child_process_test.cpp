@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/child_process.h"
+#include "megacpp/base/child_process.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,10 +13,9 @@
 
 #include "tests/support/errors.h"
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::base {
 namespace {
 
-using base::Code;
 using testing_support::problem_of;
 using namespace std::chrono_literals;
 
@@ -40,10 +39,10 @@ TEST(ChildProcessTest, ItIsAProcessOfItsOwn) {
 }
 
 TEST(ChildProcessTest, AnErrorOfOursIsThrownHere) {
-  const base::Problem problem = problem_of(Code::E2002, [] {
+  const Problem problem = problem_of(Code::E2002, [] {
     run_in_child(
         []() -> std::string {
-          base::raise(Code::E2002, {.where = "chip 3", .got = "33: G", .wanted = "less", .next = "shard more"});
+          raise(Code::E2002, {.where = "chip 3", .got = "33: G", .wanted = "less", .next = "shard more"});
         },
         10s);
   });
@@ -54,13 +53,13 @@ TEST(ChildProcessTest, AnErrorOfOursIsThrownHere) {
 }
 
 TEST(ChildProcessTest, AnotherExceptionIsNamed) {
-  const base::Problem problem =
+  const Problem problem =
       problem_of(Code::E3202, [] { run_in_child([]() -> std::string { throw std::runtime_error("odd"); }, 10s); });
   EXPECT_NE(problem.got.find("it threw: odd"), std::string::npos) << problem.got;
 }
 
 TEST(ChildProcessTest, AnAbortKeepsTheLastWords) {
-  const base::Problem problem = problem_of(Code::E3202, [] {
+  const Problem problem = problem_of(Code::E3202, [] {
     run_in_child(
         []() -> std::string {
           for (int i = 0; i < 10000; ++i) std::fprintf(stderr, "line %d\n", i);
@@ -75,7 +74,7 @@ TEST(ChildProcessTest, AnAbortKeepsTheLastWords) {
 }
 
 TEST(ChildProcessTest, ACrashIsNamedBySignal) {
-  const base::Problem problem = problem_of(Code::E3202, [] {
+  const Problem problem = problem_of(Code::E3202, [] {
     run_in_child(
         []() -> std::string {
           std::signal(SIGSEGV, SIG_DFL);
@@ -88,14 +87,14 @@ TEST(ChildProcessTest, ACrashIsNamedBySignal) {
 }
 
 TEST(ChildProcessTest, AnExitWithoutAnAnswerIsAFailure) {
-  const base::Problem problem = problem_of(Code::E3202, [] { run_in_child([]() -> std::string { ::_exit(3); }, 10s); });
+  const Problem problem = problem_of(Code::E3202, [] { run_in_child([]() -> std::string { ::_exit(3); }, 10s); });
   EXPECT_NE(problem.got.find("status 3"), std::string::npos) << problem.got;
   problem_of(Code::E3202, [] { run_in_child([]() -> std::string { ::_exit(0); }, 10s); });
 }
 
 TEST(ChildProcessTest, OneThatHangsIsKilledInTime) {
   const auto start = std::chrono::steady_clock::now();
-  const base::Problem problem = problem_of(Code::E3202, [] {
+  const Problem problem = problem_of(Code::E3202, [] {
     run_in_child(
         []() -> std::string {
           std::fprintf(stderr, "waiting for the metadata server\n");
@@ -123,4 +122,4 @@ TEST(ChildProcessTest, TheOneWhoWaitsIsToldHowLong) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::base

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace megacpp::runtime::pjrt {
+namespace megacpp::base {
 
 /// Runs `work` in a forked copy of this process and returns what it returns. An error of ours thrown there is thrown
 /// here. A child that ends by a signal, ends without an answer, or is not done in time (it is killed then) is E3202,
@@ -21,4 +21,4 @@ struct Waiting {
 std::string run_in_child(const std::function<std::string()>& work, std::chrono::milliseconds limit,
                          const Waiting& waiting = {});
 
-}  // namespace megacpp::runtime::pjrt
+}  // namespace megacpp::base
