@@ -25,6 +25,7 @@ set(MEGACPP_FOLDERS
   data
   checkpoint
   train
+  lineage
   launch
   receipt
   report

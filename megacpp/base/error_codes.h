@@ -54,6 +54,9 @@
   X(E1801, user,        "receipt is damaged or edited")                             \
   X(E1802, user,        "receipt is of a newer schema")                             \
   X(E1803, user,        "there is no receipt")                                      \
+  X(E1901, user,        "lock file is damaged or edited")                           \
+  X(E1902, user,        "lock file is of a newer version")                          \
+  X(E1903, user,        "lock file is of another architecture")                     \
   X(E2001, does_not_fit,"plan exceeds the memory limit")                            \
   X(E2002, does_not_fit,"program exceeds a chip's memory")                          \
   X(E2003, does_not_fit,"program cannot be loaded")                                 \
@@ -69,6 +72,7 @@
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \
   X(E3301, environment, "catalog stays locked by others")                           \
+  X(E3401, environment, "machine is not as it should be")                           \
   X(E9001, internal,    "invariant violated")                                       \
   X(E9002, internal,    "state would move between steps")
 // clang-format on

@@ -93,6 +93,8 @@ class EveryCommand {
             {"hw"},
             {"hw", "show", "v6e"},
             {"plugins", "list"},
+            {"doctor", "--only", "machine"},
+            {"doctor", "--only", "flags", "--json"},
             {"--help"},
             {"--version"}};
   }

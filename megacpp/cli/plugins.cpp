@@ -17,6 +17,8 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/lineage/lock_file.h"
+#include "megacpp/lineage/locked_plugin.h"
 #include "megacpp/runtime/plugins/flags.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
@@ -114,15 +116,46 @@ struct FetchFlags {
   std::string package;
   std::string version;
   std::string wheel;
+  std::string lock;  // file; empty: the user's, if there is one
+  bool no_lock = false;
 };
 
+/// What a lock file has of the kind, or nothing; a version or package that contradicts it is refused: nothing is
+/// upgraded behind the runs that it is for.
+std::optional<lineage::LockedPlugin> locked(const FetchFlags& flags, plugins::PluginKind kind, std::string& file) {
+  if (flags.no_lock) return std::nullopt;
+  std::optional<std::filesystem::path> found = lineage::find_lock({}, plugins::Surroundings::current());
+  if (!flags.lock.empty()) found = flags.lock;
+  if (!found) return std::nullopt;
+  file = found->string();
+  const std::string& name = plugins::info_of(kind).name;
+  std::optional<lineage::LockedPlugin> plugin = lineage::locked_plugin(lineage::read_lock(*found).facts, name);
+  if (!plugin) return std::nullopt;
+  const bool is_same = (flags.version.empty() || flags.version == plugin->version) &&
+                       (flags.package.empty() || flags.package == plugin->package);
+  MEGACPP_REQUIRE(is_same, E1007,
+                  {.where = "megacpp plugins fetch " + name,
+                   .got = flags.version.empty() ? "--package " + flags.package : "--version " + flags.version,
+                   .wanted = fmt::format("{}, as {} has it", lineage::plugin_version_text(*plugin), file),
+                   .next = "leave it out, or add --no-lock to leave the documented runtime"});
+  return plugin;
+}
+
 plugins::FetchedPlugin fetch_with_progress(const FetchFlags& flags) {
-  FetchProgress progress;
-  return plugins::fetch_plugin({.kind = kind_of(flags.kind, "megacpp plugins fetch"),
+  plugins::FetchRequest request{.kind = kind_of(flags.kind, "megacpp plugins fetch"),
                                 .package = flags.package,
                                 .version = flags.version,
-                                .wheel = flags.wheel,
-                                .on_progress = [&](const std::string& what, int64_t bytes) { progress(what, bytes); }});
+                                .wheel = flags.wheel};
+  std::string file;
+  if (const std::optional<lineage::LockedPlugin> plugin = locked(flags, request.kind, file)) {
+    request.package = plugin->package;
+    request.version = plugin->version;
+    request.wanted = {.build = plugin->build, .hash = plugin->hash, .by_file = file};
+    print_err("plugins: {} as {} has it\n", lineage::plugin_version_text(*plugin), file);
+  }
+  FetchProgress progress;
+  request.on_progress = [&](const std::string& what, int64_t bytes) { progress(what, bytes); };
+  return plugins::fetch_plugin(request);
 }
 
 int fetch(const FetchFlags& flags) {
@@ -227,6 +260,10 @@ std::function<int()> declare_fetch(CLI::App& app) {
   app.add_option("--version", given->version, "version of the package; the newest without it");
   app.add_option("--package", given->package, "another package of that kind, e.g. jax-cuda12-pjrt");
   app.add_option("--wheel", given->wheel, "take it from this wheel file instead of downloading");
+  CLI::Option* const lock =
+      app.add_option("--lock", given->lock, "take what this lock file names; without: that of the user's settings")
+          ->type_name("FILE");
+  app.add_flag("--no-lock", given->no_lock, "look at no lock file")->excludes(lock);
   return [given] { return fetch(*given); };
 }
 

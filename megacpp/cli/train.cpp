@@ -32,6 +32,7 @@
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
+#include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/receipt/recorder.h"
@@ -202,6 +203,8 @@ void write_what_runs(const Request& request, const launch::Launch& launch) {
   if (request.from) checkpoint::copy_tokenizer_files(request.from->folder, directory.path());
   directory.write_recipe(recipe::print(launch.recipe()));
   directory.write_plan(base::to_text(run_plan_json(launch), 2));
+  const lineage::Lineage& lineage = launch.lineage();
+  if (!lineage.lock_file.empty() && lineage.unread.empty()) directory.keep_lock(lineage.lock_file);
 }
 
 receipt::Recorder recorder_for(const Request& request, const TrainFlags& flags, const launch::Launch& launch,
@@ -249,6 +252,8 @@ int run_train(const TrainFlags& flags) {
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line);
+  launch.check_lineage(request.directory ? request.directory->recipe_file()
+                                         : std::filesystem::path(flags.recipe->file));
   prepare(launch, request, flags, *source);
   open_directory(request, flags, launch);
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);

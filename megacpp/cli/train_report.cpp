@@ -181,6 +181,7 @@ Json train_json(const TrainedRun& trained) {
                             {"blocked_seconds", trained.trained.blocked_seconds},
                             {"loaded_bytes", trained.trained.loaded_bytes},
                             {"read_bytes", trained.trained.read_bytes}};
+  summary["lineage"] = lineage::to_json(launch.lineage());
   summary["recipe"] = recipe::print(recipe);
   if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));
   return summary;
@@ -210,7 +211,8 @@ Json run_plan_json(const launch::Launch& launch) {
           {"fits", estimate.fit.fits()},
           {"groups", groups},
           {"host", {{"checkpoint_snapshot_bytes", train::snapshot_bytes(estimate.compiled)}}},
-          {"predicted_step_seconds", number_or_null(estimate.time.seconds())}};
+          {"predicted_step_seconds", number_or_null(estimate.time.seconds())},
+          {"lineage", lineage::to_json(launch.lineage())}};
 }
 
 }  // namespace megacpp::cli

@@ -11,9 +11,12 @@
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/build.h"
 #include "megacpp/launch/injected_faults.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/lineage/check.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
@@ -184,6 +187,19 @@ void Launch::take_remembered(const RememberedStart& remembered) {
 void Launch::log_if_other_experiment() const {
   if (!changes_experiment()) return;
   log_({"ladder", "NOTE: the sequence is shorter than requested: losses of this run are another experiment's"});
+}
+
+void Launch::check_lineage(const std::filesystem::path& recipe_file) {
+  lineage::Subject subject{.code_version = code_version(), .runs = runs_folder()};
+  const bool has_platforms = !runtime::backend_named(requested_.backend).platforms.empty();
+  if (has_platforms) subject.plugin = runtime::plugins::choose_plugin(requested_.xla.plugin);
+  lineage_ = lineage::check_lineage(recipe_file, subject);
+  if (lineage_.lock_file.empty()) return;
+  if (!lineage_.unread.empty())
+    return log_({"lineage", fmt::format("not compared with {}: {}", lineage_.lock_file, lineage_.unread)});
+  for (const lineage::Drift& drift : lineage_.drifts) log_({"lineage", lineage::to_text(drift)});
+  log_({"lineage", fmt::format("{} of {} facts are as {} has them", lineage_.live.size() - lineage_.drifts.size(),
+                               lineage_.live.size(), lineage_.lock_file)});
 }
 
 void Launch::prepare() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "megacpp/launch/log.h"
 #include "megacpp/launch/shared_facts.h"
 #include "megacpp/launch/users_catalog.h"
+#include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/backend.h"
@@ -29,6 +31,11 @@ class Launch {
   /// plugin hardware.target, or the chip that they call themselves, without either no limit is known; on this machine
   /// the least free memory of all processes is it.
   Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log = no_log, ProcessOptions processes = {});
+
+  /// Compares this machine with the lock file of the recipe's file, or else of the user; what drifted is logged, kept
+  /// for the record and ends nothing. Without such a file nothing is asked. Before prepare().
+  void check_lineage(const std::filesystem::path& recipe_file);
+  const lineage::Lineage& lineage() const { return lineage_; }
 
   /// Estimate, then what is remembered, then the ladder. memory::OutOfMemory (E2001, E1605) when nothing fits.
   void prepare();
@@ -95,6 +102,7 @@ class Launch {
   runtime::TargetMesh mesh_;                // the same for every rung: none changes how many chips there are
   fit::Assumptions assumptions_;            // for every rung
   catalog::Signature requested_signature_;  // as first planned; with its faults: they teach nothing about others
+  lineage::Lineage lineage_;
   std::optional<fit::Estimate> estimate_;
   size_t rung_ = 0;
   plan::Changes changes_;

@@ -21,6 +21,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
+#include "megacpp/lineage/lock_file.h"
 #include "megacpp/train/step_log.h"
 
 namespace megacpp::launch {
@@ -131,6 +132,12 @@ void RunDirectory::write_recipe(const std::string& yaml) const {
 
 void RunDirectory::write_plan(const std::string& json) const {
   base::write_file_atomically(path_ / "plan.json", json + "\n");
+}
+
+void RunDirectory::keep_lock(const std::filesystem::path& lock_file) const {
+  const std::filesystem::path own = path_ / lineage::kLockName;
+  const std::string text = base::read_file(lock_file);
+  if (!base::exists(own) || base::read_file(own) != text) base::write_file_atomically(own, text);
 }
 
 void RunDirectory::begin_log(int64_t first_step) const {

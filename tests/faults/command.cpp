@@ -47,6 +47,7 @@ const std::vector<Command>& all_commands() {
       {"keys-json", "keys --json", true},
       {"hw", "hw"},
       {"plugins", "plugins list"},
+      {"doctor-json", "doctor --only libraries --only machine --only flags --only allocation --json", true},
   };
   return table;
 }

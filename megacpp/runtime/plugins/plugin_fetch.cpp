@@ -17,6 +17,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/base/process.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/runtime/plugins/plugin_identity.h"
 #include "megacpp/runtime/plugins/wheel.h"
 
 namespace megacpp::runtime::plugins {
@@ -159,6 +160,18 @@ void unpack(const FetchRequest& request, const PluginPackage& package, const fs:
                 }});
 }
 
+void require_wanted(const WantedLibrary& wanted, const fs::path& wheel, const fs::path& library) {
+  const auto require = [&](const char* what, const std::string& named, const std::string& found) {
+    MEGACPP_REQUIRE(named.empty() || named == found, E3203,
+                    {.where = wheel.filename().string(),
+                     .got = fmt::format("a library of {} {}", what, found),
+                     .wanted = fmt::format("{} {}, as {} has it", what, named, wanted.by_file),
+                     .next = "find the wheel that the lock file was written with; --no-lock takes this one"});
+  };
+  if (!wanted.build.empty()) require("build", wanted.build, library_id(library));
+  if (!wanted.hash.empty()) require("hash", wanted.hash, library_hash(library));
+}
+
 void sync_file(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool synced = fd >= 0 && ::fsync(fd) == 0;
@@ -200,6 +213,7 @@ FetchedPlugin fetch_plugin(const FetchRequest& request) {
   const StagingFolder staging(target.parent_path() / (".fetch-" + info_of(request.kind).name));
   const fs::path wheel = request.wheel.empty() ? download(request, package, staging.path()) : request.wheel;
   unpack(request, package, wheel, staging.path());
+  require_wanted(request.wanted, wheel, staging.path() / package.library);
 
   FetchedPlugin fetched = {.library = target / info_of(request.kind).library,
                            .header = package.header.empty() ? fs::path() : target / "pjrt_c_api.h",

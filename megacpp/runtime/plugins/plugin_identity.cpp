@@ -98,6 +98,13 @@ std::string library_id(const std::filesystem::path& file) {
   return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0));
 }
 
+std::string library_hash(const std::filesystem::path& file) {
+  const base::MappedFile mapped(file);
+  const FileBytes bytes = mapped.bytes();
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
 std::string driver_version(const std::string& text) {
   std::istringstream words(text.substr(0, text.find('\n')));
   for (std::string word; words >> word;)

@@ -17,6 +17,9 @@ std::string plugin_identity(PluginKind kind, const std::filesystem::path& named 
 /// The GNU build id of a library, or a hash of its bytes where the linker left none. Hex digits.
 std::string library_id(const std::filesystem::path& file);
 
+/// Of all bytes of a file, which takes a second for a large one. Hex digits.
+std::string library_hash(const std::filesystem::path& file);
+
 /// "550.54.15" from the text of /proc/driver/nvidia/version; empty where it names none.
 std::string driver_version(const std::string& text);
 

@@ -130,14 +130,13 @@ std::string installed_version(const fs::path& folder, const std::string& package
   return "";
 }
 
-/// The second word of the "version" line that `fetch` wrote.
-std::string fetched_version(const fs::path& folder) {
+/// The second word of a line that `fetch` wrote, "version" or "package".
+std::string fetched_word(const fs::path& folder, const std::string& name) {
   if (!is_file(folder / "VERSION")) return "";
-  const std::string text = "\n" + base::read_file(folder / "VERSION");
-  constexpr std::string_view kKey = "\nversion ";
-  const size_t begin = text.find(kKey);
+  const std::string text = "\n" + base::read_file(folder / "VERSION"), key = "\n" + name + " ";
+  const size_t begin = text.find(key);
   if (begin == std::string::npos) return "";
-  const size_t start = begin + kKey.size();
+  const size_t start = begin + key.size();
   return text.substr(start, text.find('\n', start) - start);
 }
 
@@ -217,22 +216,29 @@ fs::path cache_folder(PluginKind kind, const Surroundings& surroundings) {
 std::vector<PluginPlace> plugin_places(PluginKind kind, const fs::path& named, const Surroundings& surroundings) {
   const PluginKindInfo& info = info_of(kind);
   std::vector<PluginPlace> places;
-  const auto add = [&](fs::path file, std::string source, std::string version, bool is_named) {
-    const bool exists = is_file(file);
-    places.push_back({std::move(file), std::move(source), std::move(version), exists, is_named});
+  const auto add = [&places](PluginPlace place) {
+    place.exists = is_file(place.file);
+    places.push_back(std::move(place));
   };
-  if (!named.empty()) add(named, "xla.plugin", "", true);
+  if (!named.empty()) add({.file = named, .source = "xla.plugin", .version = "", .named = true});
   for (const std::string& variable : info.variables) {
-    if (const std::string value = surroundings.variable(variable); !value.empty()) add(value, variable, "", true);
+    const std::string value = surroundings.variable(variable);
+    if (!value.empty()) add({.file = value, .source = variable, .version = "", .named = true});
   }
   if (!user_cache_folder(surroundings).empty()) {
     const fs::path cache = cache_folder(kind, surroundings);
-    add(cache / info.library, kFromCache, fetched_version(cache), false);
+    const std::string version = fetched_word(cache, "version"), package = fetched_word(cache, "package");
+    add({.file = cache / info.library, .source = kFromCache, .version = version, .package = package});
   }
   // A folder's packages together: those of the active environment come before a better one elsewhere.
   for (const fs::path& folder : package_folders(surroundings)) {
-    for (const PluginPackage& package : info.packages)
-      add(folder / package.library, "package " + package.name, installed_version(folder, package.name), false);
+    for (const PluginPackage& package : info.packages) {
+      const std::string version = installed_version(folder, package.name);
+      add({.file = folder / package.library,
+           .source = "package " + package.name,
+           .version = version,
+           .package = package.name});
+    }
   }
   return places;
 }

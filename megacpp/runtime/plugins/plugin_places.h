@@ -67,7 +67,8 @@ struct PluginPlace {
   std::string source;   // "xla.plugin", "MEGACPP_PJRT_TPU", "cache", "package libtpu"
   std::string version;  // of the package, where it is known
   bool exists = false;
-  bool named = false;  // the user named this very file: nothing behind it is looked at
+  bool named = false;        // the user named this very file: nothing behind it is looked at
+  std::string package = {};  // as pip knows it, where it is known
 };
 
 /// All places, best first. `named` is the path the user gave, empty for none.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch asks before step 0: whether the runtime is still the one that its lock file documents. Drift is named
+// and recorded, never mended: nothing is upgraded behind a run. Without a lock file nothing is asked.
+#pragma once
+
+#include <filesystem>
+
+#include "megacpp/lineage/lineage.h"
+#include "megacpp/lineage/probe.h"
+
+namespace megacpp::lineage {
+
+/// Against the lock file of the recipe, or else of the user (find_lock). A file that cannot be read, or is of another
+/// machine, is said in the result and ends nothing.
+Lineage check_lineage(const std::filesystem::path& recipe_file, const Subject& subject);
+
+}  // namespace megacpp::lineage
