@@ -10,6 +10,7 @@
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/islands_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/fit/misfit.h"
@@ -96,6 +97,8 @@ Json found_json(const Found& one) {
           {"bound_by", fit::part_name(one.time.largest())},
           {"regime", fit::regime_name(one.regime.kind)},
           {"regime_because", one.regime.because},
+          {"axes", to_json(one.islands)},
+          {"crossings", to_json(one.crossings)},
           {"estimated_bytes", one.quick_estimate.bytes},
           {"estimated_seconds", one.quick_estimate.seconds}};
 }
@@ -195,6 +198,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
     for (std::string& cell : layout_cells(one, answer.step_of(index))) cells.push_back(std::move(cell));
     table.add(std::move(cells));
     words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
+    for (const fit::Crossing& crossing : one.crossings) words += "      " + fit::to_text(crossing) + "\n";
     if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
       words += "      " + known->reason + "\n";
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/cli/islands_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"
@@ -166,6 +167,8 @@ Json plan_json(const PlanReport& r) {
           {"correction", correction_json(r)},
           {"composition", composition_json(r.composition)},
           {"gates", gates_json()},
+          {"axes", to_json(r.islands)},
+          {"crossings", to_json(r.crossings)},
           {"arguments", arguments_json(r.arguments)},
           {"collectives", links_json(r.estimate.time)},
           {"time", time_json(r)},

@@ -56,6 +56,8 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .rows = {},
                     .stored = {},
                     .arguments = {},
+                    .islands = {},
+                    .crossings = {},
                     .regime = {},
                     .speed_advice = {},
                     .without_effect = {}};
@@ -72,6 +74,9 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
     report.catalog_note = "the catalog has no other measurement of this lane";
   report.composition = plan::composition(report.estimate.plan, filled);
   add_parameters(report);
+  const ir::Mesh& mesh = report.estimate.plan.parallel.mesh;
+  report.islands = fit::islands_of(report.slice, mesh);
+  report.crossings = fit::crossings_of(report.estimate.recipe, report.slice, mesh, report.estimate.time);
   report.regime = fit::regime_of(report.estimate);
   report.speed_advice = fit::speed_advice(report.estimate.time, report.estimate.plan, filled);
   return report;
@@ -124,6 +129,14 @@ report::Table links_table(const fit::StepTime& time) {
     table.rows.push_back({link.axes, link.link, human_bytes(link.bytes),
                           fmt::format("{:.1f}", link.bytes_per_second / 1e9), human_seconds(link.seconds),
                           human_seconds(link.exposed), human_seconds(std::max(0.0, link.seconds - link.exposed))});
+  return table;
+}
+
+report::Table islands_table(const std::vector<fit::AxisIsland>& islands) {
+  report::Table table{.headings = {"axis", ">chips", "link", ">GB/s", "where"}, .rows = {}};
+  for (const fit::AxisIsland& island : islands)
+    table.rows.push_back({island.axis, std::to_string(island.size), island.link.name,
+                          fmt::format("{:.1f}", island.link.bytes_per_second / 1e9), island.where});
   return table;
 }
 

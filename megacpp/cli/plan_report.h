@@ -11,6 +11,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/fit/estimate.h"
+#include "megacpp/fit/islands.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/hw/slice.h"
@@ -39,6 +40,8 @@ struct PlanReport {
   std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
   std::vector<fit::StoredParameter> stored;  // every one
   fit::ArgumentBytes arguments;              // of the worst chip
+  std::vector<fit::AxisIsland> islands;      // the link under each axis
+  std::vector<fit::Crossing> crossings;      // axes that belong inside the fast domain and leave it
   fit::Regime regime;
   std::string speed_advice;  // what would make a step shorter
   KeysWithoutEffect without_effect;
@@ -72,6 +75,9 @@ std::string hardware_text(const hw::Slice& slice);
 
 /// What a chip sends in a step, by axes of the mesh.
 report::Table links_table(const fit::StepTime& time);
+
+/// The link under each axis of the mesh.
+report::Table islands_table(const std::vector<fit::AxisIsland>& islands);
 
 /// Fits the terminal: the verdict, then what leads to it.
 std::string plan_text(const PlanReport& report);

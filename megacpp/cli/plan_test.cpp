@@ -47,6 +47,16 @@ class PlanCommandTest : public testing::Test {
   const Variable config_{"XDG_CONFIG_HOME", (folder_ / "config").string()};
 };
 
+TEST_F(PlanCommandTest, TheLinkUnderEachAxisIsNamed) {
+  const Json json = plan_as_json({"--hardware", "v6e:2x2"});
+  ASSERT_EQ(json["axes"].size(), 1u);
+  EXPECT_EQ(json["axes"][0]["axis"], "data");
+  EXPECT_EQ(json["axes"][0]["link"], "ici");
+  EXPECT_EQ(json["axes"][0]["where"], "inside the slice");
+  EXPECT_EQ(json["crossings"], Json::array());
+  EXPECT_NE(plan({"--hardware", "v6e:2x2"}).out.find("The link under each axis of the mesh"), std::string::npos);
+}
+
 TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
   const Result result = plan({"--hardware", "v6e:2x2"});
   EXPECT_EQ(result.status, 0) << result.err;

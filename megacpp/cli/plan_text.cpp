@@ -92,6 +92,16 @@ std::string links_text(const fit::StepTime& time) {
          table.to_text();
 }
 
+std::string islands_text(const PlanReport& r) {
+  if (r.islands.empty()) return "";
+  const report::Table islands = islands_table(r.islands);
+  TextTable table(islands.headings);
+  for (const std::vector<std::string>& row : islands.rows) table.add(row);
+  std::string text = "\nThe link under each axis of the mesh:\n" + table.to_text();
+  for (const fit::Crossing& crossing : r.crossings) text += fmt::format("warning: {}.\n", fit::to_text(crossing));
+  return text;
+}
+
 std::string time_text(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   const double all = time.seconds();
@@ -120,6 +130,7 @@ std::string plan_text(const PlanReport& r) {
   text += "Composition, in this order for every model:\n" + composition_text(r.composition);
   const std::string axes = plan::axes_text(plan);
   if (!axes.empty()) text += "\nAxes of the mesh behind each dimension:\n" + axes;
+  text += islands_text(r);
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
   text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r) + "\n";

@@ -13,6 +13,7 @@
 
 #include "megacpp/fit/candidates.h"
 #include "megacpp/fit/estimate.h"
+#include "megacpp/fit/islands.h"
 #include "megacpp/fit/quick_estimate.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/memory/out_of_memory.h"
@@ -28,6 +29,8 @@ struct Found {
   StepTime time;
   Regime regime;
   std::vector<memory::RoleBytes> roles;  // of the worst chip, most first
+  std::vector<AxisIsland> islands = {};  // the link under each axis
+  std::vector<Crossing> crossings = {};  // axes that belong inside the fast domain and leave it
   QuickEstimate quick_estimate = {};     // what was expected of it
 
   double tokens_per_second() const;

@@ -383,15 +383,19 @@ std::vector<base::Code> gate_codes() {
   return codes;
 }
 
-void check_layout(const Recipe& recipe, Adjustable adjustable) {
-  const std::vector<Gate>& gates = all_gates();
-  const Gate* gate = refusing(gates, recipe);
-  if (gate == nullptr) return;
+std::optional<Refused> refusal(const Recipe& recipe) {
+  const Gate* const gate = refusing(all_gates(), recipe);
+  if (gate == nullptr) return std::nullopt;
   Recipe resolved = recipe;
   apply_policy(resolved.layout);
-  Problem problem = *gate->refuses(resolved);
-  problem.next = next_step(gates, recipe, adjustable);
-  base::raise(gate->code, std::move(problem));
+  return Refused{.code = gate->code, .problem = *gate->refuses(resolved)};
+}
+
+void check_layout(const Recipe& recipe, Adjustable adjustable) {
+  std::optional<Refused> refused = refusal(recipe);
+  if (!refused) return;
+  refused->problem.next = next_step(all_gates(), recipe, adjustable);
+  base::raise(refused->code, std::move(refused->problem));
 }
 
 }  // namespace megacpp::plan

@@ -3,6 +3,7 @@
 // refusal says what was got, what is wanted, and the nearest choices that every gate lets pass.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "megacpp/base/error.h"
@@ -13,6 +14,13 @@ namespace megacpp::plan {
 
 /// The recipe is validated. Raises E1401 to E1407 on the first problem.
 void check_layout(const recipe::Recipe& recipe, Adjustable adjustable);
+
+/// What check_layout() would raise, without a next step; nothing: the layout is legal.
+struct Refused {
+  base::Code code;
+  base::Problem problem;
+};
+std::optional<Refused> refusal(const recipe::Recipe& recipe);
 
 /// What the gates refuse: the code of each kind once, sorted.
 std::vector<base::Code> gate_codes();
