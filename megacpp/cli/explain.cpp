@@ -20,6 +20,7 @@
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/launch/features.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
 #include "megacpp/plan/parameter_table.h"
@@ -37,6 +38,7 @@ using memory::human_bytes;
 struct ExplainFlags {
   std::shared_ptr<RecipeFlags> recipe;
   XlaFlags xla;
+  bool features = false;
   bool json = false;
 };
 
@@ -279,7 +281,35 @@ void print_xla(const XlaCompilation& xla, const std::string& placement) {
   if (!xla.failure) print_xla_collectives(xla);
 }
 
+// ---- Features ----
+
+int explain_features(const recipe::Recipe& recipe, bool json) {
+  const plan::Plan plan = plan::make_plan(recipe);
+  runtime::require_supported(recipe);
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  const std::vector<launch::Feature> features = launch::features_of(recipe, plan, backend);
+  TextTable table({"feature", "value", "state", "why"});
+  Json rows = Json::array();
+  for (const launch::Feature& feature : features) {
+    const std::string state(launch::state_name(feature.state));
+    table.add({feature.key, feature.value, state, feature.why});
+    rows.push_back(Json{{"feature", feature.key}, {"value", feature.value}, {"state", state}, {"why", feature.why}});
+  }
+  if (json)
+    print_json(
+        {{"name", recipe.name}, {"backend", backend.name}, {"layout", plan::layout_line(plan)}, {"features", rows}});
+  else
+    print_out("backend {}\nlayout  {}\n\n{}", backend.name, plan::layout_line(plan), table.to_text());
+  return 0;
+}
+
 int run_explain(const ExplainFlags& flags) {
+  MEGACPP_REQUIRE(!flags.features || flags.xla.target.empty(), E1007,
+                  {.where = "--features",
+                   .got = "--target",
+                   .wanted = "it alone: nothing is compiled for it",
+                   .next = "leave one of the two out"});
+  if (flags.features) return explain_features(flags.recipe->load(), flags.json);
   const Explanation e = explain(flags.recipe->load(), flags.xla);
   print_without_effect(without_effect(e.recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   if (flags.json) {
@@ -303,11 +333,14 @@ Command explain_command() {
           .summary = "how every parameter is sharded and why, and every collective with what would remove it",
           .example =
               "megacpp explain recipes/nam52.yaml --set layout.tensor_parallel=8\n"
-              "  megacpp explain recipes/nam52-tiny.yaml --backend xla --set layout.tensor_parallel=2",
+              "  megacpp explain recipes/nam52-tiny.yaml --backend xla --set layout.tensor_parallel=2\n"
+              "  megacpp explain recipes/nam52-tiny.yaml --backend xla --features",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<ExplainFlags>();
             flags->recipe = declare_recipe_flags(app);
             declare_xla_flags(app, flags->xla);
+            app.add_flag("--features", flags->features,
+                         "print instead what is on, limited or off in this layout on this backend, and why");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_explain(*flags); };
           }};

@@ -30,6 +30,7 @@
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/chip_memory.h"
+#include "megacpp/launch/features.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/lineage/lineage.h"
@@ -142,11 +143,12 @@ void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
 
 // What runs a step as one program shows neither what its nodes compute nor when: said before anything is compiled.
 void refuse_what_is_hidden(const TrainFlags& flags, const runtime::Backend& backend) {
-  if (backend.runs_node_by_node) return;
+  const base::Decision shown = launch::shows_nodes(backend);
+  if (shown) return;
   const char* flag = flags.check_nans ? "--check-nans" : flags.profile ? "--profile" : "--trace";
   MEGACPP_REQUIRE(!flags.check_nans && !flags.profile && flags.trace.empty(), E1505,
                   {.where = flag,
-                   .got = "backend " + backend.name + ", which runs a whole step as one program",
+                   .got = shown.reason(),
                    .wanted = "a backend that runs one op after the other",
                    .next = "leave it out, or set backend: cpu"});
 }

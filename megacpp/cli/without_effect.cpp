@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/print_log.h"
-#include "megacpp/plan/unused_layout_keys.h"
+#include "megacpp/launch/features.h"
 #include "megacpp/recipe/unused_model_keys.h"
 #include "megacpp/runtime/backend.h"
 
@@ -32,12 +32,13 @@ KeysWithoutEffect without_effect(const recipe::Recipe& recipe, recipe::Use use) 
 }
 
 KeysWithoutEffect without_effect_on(const std::string& backend, const recipe::Recipe& recipe, recipe::Use use) {
-  return recipe::ignored_keys(table_for(backend), recipe, use);
+  return recipe::ignored_keys(launch::ignored_on(runtime::backend_named(backend)), recipe, use);
 }
 
 KeysWithoutEffect without_effect_in(const train::ModelReading& reading, const recipe::Recipe& recipe) {
   Table table = train::unread_keys(reading);
-  add(table, reading.use == train::ModelUse::evaluation ? table_for(recipe.backend) : recipe::unused_model_keys());
+  add(table, reading.use == train::ModelUse::evaluation ? launch::ignored_on(runtime::backend_named(recipe.backend))
+                                                        : recipe::unused_model_keys());
   return recipe::ignored_overrides(table, recipe);
 }
 

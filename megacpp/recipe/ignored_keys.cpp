@@ -14,16 +14,22 @@ bool names(const IgnoredKey& line, const std::string& path) {
 
 }  // namespace
 
+const IgnoredKey* line_ignoring(const std::vector<IgnoredKey>& table, const std::string& key, const Recipe& recipe,
+                                Use use) {
+  const auto line = std::ranges::find_if(table, [&](const IgnoredKey& one) {
+    const bool is_read = use == Use::plan && one.plans_read_it;
+    return names(one, key) && !is_read && (!one.applies || one.applies(recipe));
+  });
+  return line == table.end() ? nullptr : &*line;
+}
+
 std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table, const Recipe& recipe, Use use) {
   const Recipe defaults;
   std::vector<KeyWithoutEffect> found;
   for (const Key& key : keys()) {
     if (value_text(member_of(key, recipe)) == value_text(member_of(key, defaults))) continue;
-    const auto line = std::ranges::find_if(table, [&](const IgnoredKey& one) {
-      const bool is_read = use == Use::plan && one.plans_read_it;
-      return names(one, key.path) && !is_read && (!one.applies || one.applies(recipe));
-    });
-    if (line == table.end()) continue;
+    const IgnoredKey* const line = line_ignoring(table, key.path, recipe, use);
+    if (line == nullptr) continue;
     const auto origin = recipe.origins.find(key.path);
     found.push_back(
         {.key = key.path, .reason = line->decides, .origin = origin == recipe.origins.end() ? "" : origin->second});

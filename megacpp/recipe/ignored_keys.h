@@ -30,6 +30,10 @@ struct KeyWithoutEffect {
   bool operator==(const KeyWithoutEffect&) const = default;
 };
 
+/// The line by which a key of the recipe is ignored, whatever its value; nullptr: it has an effect.
+const IgnoredKey* line_ignoring(const std::vector<IgnoredKey>& table, const std::string& key, const Recipe& recipe,
+                                Use use);
+
 /// Keys of the recipe that `table` has and that are not at their defaults, in the order of keys(), each once.
 std::vector<KeyWithoutEffect> ignored_keys(const std::vector<IgnoredKey>& table, const Recipe& recipe, Use use);
 
