@@ -9,6 +9,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/lineage/lock_file.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"
+#include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/make_wheel.h"
@@ -93,6 +94,18 @@ TEST_F(DoctorCommandTest, FlagsThatContradictAreE1007) {
   EXPECT_TRUE(has(run_command({"doctor", "--write", (folder_ / "d.lock").string(), "--only", "disk"}).err, "E1007"));
   EXPECT_TRUE(has(run_command({"doctor", "--only", "disks"}).err, "did you mean 'disk'?"));
   EXPECT_TRUE(has(run_command({"doctor", "--write", (folder_ / "no/folder/d.lock").string()}).err, "error E3001"));
+}
+
+TEST_F(DoctorCommandTest, WhatIsWrittenIsWhatIsHere) {
+  const testing_support::Variable no_plugin("MEGACPP_PJRT_CPU", "/nonexistent/plugin.so");
+  const testing_support::Ending ending = testing_support::run_child({.words = {"doctor", "--write"}});
+  EXPECT_TRUE(has(ending.err, "lock file written to ")) << ending.err;
+  const std::filesystem::path file = folder_ / "config/megacpp/megacpp.lock";
+  EXPECT_EQ(*lineage::find_value(lineage::read_lock(file).facts, "plugin.cpu"), lineage::kNone);
+  const testing_support::Ending again = testing_support::run_child(
+      {.words = {"doctor", "--only", "libraries", "--only", "machine", "--only", "plugins", "--only", "flags"}});
+  EXPECT_EQ(again.status, 0) << again.out;
+  EXPECT_TRUE(has(again.out, "compared with " + file.string())) << again.out;
 }
 
 std::vector<std::string> one_step(const std::string& recipe, const std::string& run) {

@@ -10,20 +10,11 @@
 #include "megacpp/runtime/backend.h"
 
 namespace megacpp::cli {
-
 namespace {
 
 using Table = std::vector<recipe::IgnoredKey>;
 
 void add(Table& table, const Table& more) { table.insert(table.end(), more.begin(), more.end()); }
-
-/// Where its layout is one to run.
-Table table_for(const std::string& backend) {
-  Table table = runtime::backend_named(backend).ignores;
-  add(table, recipe::unused_model_keys());
-  add(table, plan::unused_layout_keys());
-  return table;
-}
 
 }  // namespace
 
