@@ -68,6 +68,8 @@ int exit_status(ErrorClass cls) {
       return 3;
     case ErrorClass::environment:
       return 1;
+    case ErrorClass::not_comparable:
+      return 4;
     case ErrorClass::internal:
       return 70;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that end a command. Four classes, each with its exit status; every error has a code of error_codes.h.
+// Errors that end a command. Five classes, each with its exit status; every error has a code of error_codes.h.
 // A user reads: code, where, got, wanted, next step, in that order. Expected negatives are not errors: see decision.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace megacpp::base {
 
-enum class ErrorClass { user, does_not_fit, environment, internal };
+enum class ErrorClass { user, does_not_fit, environment, not_comparable, internal };
 
 enum class Code {
 #define MEGACPP_CODE(code, cls, title) code,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every error a user can meet, in one sorted list: code, class, and what it means in five words.
 // docs/errors.md has one section per code; a test fails when a section is missing.
-// Classes decide the exit status: user 2, does_not_fit 3, environment 1, internal 70.
+// Classes decide the exit status: user 2, does_not_fit 3, environment 1, not_comparable 4, internal 70.
 #pragma once
 
 // clang-format off
@@ -73,6 +73,8 @@
   X(E3203, environment, "plugin cannot be fetched")                                 \
   X(E3301, environment, "catalog stays locked by others")                           \
   X(E3401, environment, "machine is not as it should be")                           \
+  X(E4001, not_comparable, "comparison is confounded")                              \
+  X(E4002, not_comparable, "runs are not comparable")                               \
   X(E9001, internal,    "invariant violated")                                       \
   X(E9002, internal,    "state would move between steps")
 // clang-format on

@@ -44,6 +44,7 @@ TEST(ErrorTest, EveryClassHasItsOwnExitStatus) {
   EXPECT_EQ(exit_status(ErrorClass::user), 2);
   EXPECT_EQ(exit_status(ErrorClass::does_not_fit), 3);
   EXPECT_EQ(exit_status(ErrorClass::environment), 1);
+  EXPECT_EQ(exit_status(ErrorClass::not_comparable), 4);
   EXPECT_EQ(exit_status(ErrorClass::internal), 70);
 }
 
