@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 
 #include "megacpp/base/error.h"
@@ -74,15 +77,42 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   return {error == 0 ? pid : 0, error};
 }
 
-std::string read_until_closed(int input, const std::function<void()>& on_tick) {
+/// What is done about once a second while a program runs, however much it prints.
+class Ticks {
+ public:
+  Ticks(const ProgramRun& run, pid_t pid) : run_(run), pid_(pid) {}
+
+  int milliseconds_left() const {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_ - Clock::now()).count();
+    return static_cast<int>(std::max<int64_t>(left, 0));
+  }
+  void tick_if_due() {
+    if (Clock::now() < next_) return;
+    next_ += kInterval;
+    run_.on_tick();
+    if (was_stopped_ || !run_.should_stop()) return;
+    was_stopped_ = true;
+    ::kill(pid_, SIGTERM);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kInterval{1};
+  const ProgramRun& run_;
+  pid_t pid_;
+  Clock::time_point next_ = Clock::now() + kInterval;
+  bool was_stopped_ = false;
+};
+
+std::string read_until_closed(int input, Ticks ticks) {
   std::string output;
   char buffer[4096];
   for (;;) {
     pollfd ready = {input, POLLIN, 0};
-    if (::poll(&ready, 1, 1000) == 0) {
-      on_tick();
-      continue;
-    }
+    const int events = ::poll(&ready, 1, ticks.milliseconds_left());
+    const bool is_silent = events == 0 || (events < 0 && errno == EINTR);
+    ticks.tick_if_due();
+    if (is_silent) continue;
     const ssize_t count = ::read(input, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return output;
@@ -114,7 +144,7 @@ ProgramEnd run_program(const ProgramRun& run) {
   if (pid == 0) {
     end = {127, run.words[0] + ": " + std::strerror(error)};
   } else {
-    end.output = read_until_closed(ends[0], run.on_tick);
+    end.output = read_until_closed(ends[0], Ticks(run, pid));
     end.status = status_of(pid);
   }
   ::close(ends[0]);

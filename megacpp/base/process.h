@@ -16,6 +16,8 @@ struct ProgramRun {
   std::vector<std::pair<std::string, std::string>> variables = {};  // added to its environment
   /// Called about once a second while it runs.
   std::function<void()> on_tick = [] {};
+  /// Asked as often; once it says yes, the program gets a SIGTERM and is waited for.
+  std::function<bool()> should_stop = [] { return false; };
 };
 
 struct ProgramEnd {

@@ -46,5 +46,14 @@ TEST(ProcessTest, LongOutputArrivesWholeAndSilenceTicks) {
   EXPECT_EQ(ticks, 1);
 }
 
+TEST(ProcessTest, OneThatIsToStopGetsASignalHoweverMuchItPrints) {
+  int ticks = 0;
+  const ProgramEnd end = run_program({.words = {"sh", "-c", "while true; do echo x; sleep 0.1; done"},
+                                      .on_tick = [&] { ++ticks; },
+                                      .should_stop = [] { return true; }});
+  EXPECT_EQ(end.status, 128 + SIGTERM);
+  EXPECT_EQ(ticks, 1);
+}
+
 }  // namespace
 }  // namespace megacpp::base
