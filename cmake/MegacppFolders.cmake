@@ -3,6 +3,7 @@
 # other DEPS at configure, tests/layering checks that includes keep to DEPS.
 set(MEGACPP_FOLDERS
   base
+  stats
   schema
   hw
   catalog
