@@ -29,6 +29,7 @@ set(MEGACPP_FOLDERS
   lineage
   launch
   receipt
+  compare
   report
   cli
 )

@@ -85,6 +85,7 @@ class EveryCommand {
             {"generate", small, "--prompt", "int main", "--max-tokens", "3"},
             {"generate", small, "--ids", "1 2", "--max-tokens", "3", "--json"},
             {"eval", small, "--text", text},
+            {"compare", "--help"},
             {"catalog", "list", "--json"},
             {"ops"},
             {"ops", "--json"},

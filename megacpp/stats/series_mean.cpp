@@ -10,7 +10,7 @@
 namespace megacpp::stats {
 namespace {
 
-constexpr double kUpper = 0.975;              // of the interval that estimates are compared by
+constexpr double kWidthAt = 0.975;            // of the interval that estimates are compared by
 constexpr double kLargestCorrelation = 0.99;  // beyond it a series has no mean to speak of
 
 /// The variance of a mean, and how well it is known.
@@ -75,7 +75,7 @@ MeanVariance by_autoregression(std::span<const double> values) {
 // The one with the widest interval.
 MeanVariance safest(std::span<const double> values) {
   const auto half_width = [](const MeanVariance& one) {
-    return std::sqrt(one.variance) * student_t_quantile(kUpper, one.degrees);
+    return std::sqrt(one.variance) * student_t_quantile(kWidthAt, one.degrees);
   };
   MeanVariance widest = by_autoregression(values);
   for (const size_t batches : {8U, 16U, 32U})

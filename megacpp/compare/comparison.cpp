@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::compare {
+namespace {
+
+using receipt::Receipt;
+
+std::vector<std::string> names_of(Receipts side) {
+  std::vector<std::string> names;
+  for (const Receipt& receipt : side) names.push_back(receipt.run);
+  return names;
+}
+
+// Seconds a token.
+stats::Side samples_of(Receipts side) {
+  stats::Side samples;
+  for (const Receipt& receipt : side) {
+    const auto tokens = static_cast<double>(std::max<int64_t>(receipt.header.batch.tokens, 1));
+    stats::Series run;
+    for (const double seconds : receipt.times.samples.seconds) run.push_back(seconds / tokens);
+    samples.push_back(std::move(run));
+  }
+  return samples;
+}
+
+bool has_times(const Receipt& receipt) {
+  return receipt.times.steady && receipt.times.steady->steps > 0 && !receipt.times.samples.seconds.empty() &&
+         std::ranges::all_of(receipt.times.samples.seconds, [](double seconds) { return seconds > 0; });
+}
+
+void add_objections(Receipts side, std::vector<Objection>& objections) {
+  for (const Receipt& receipt : side) {
+    for (const receipt::Reason& reason : receipt.verdict.reasons) objections.push_back({receipt.run, reason.sentence});
+    if (receipt.verdict.is_comparable() && !has_times(receipt))
+      objections.push_back({receipt.run, "It has no steady steps that were timed."});
+  }
+}
+
+void add_differences_among(Receipts side, std::vector<Change>& changes) {
+  for (const Receipt& receipt : side.subspan(1))
+    for (const Change& axis : differences_of(side.front(), receipt).axes) changes.push_back(axis);
+}
+
+int64_t steps_for(Receipts side, size_t values) {
+  int64_t most = 0;
+  for (const Receipt& receipt : side) {
+    const receipt::StepSamples& samples = receipt.times.samples;
+    most = std::max(most, samples.first_step + static_cast<int64_t>(values) * std::max<int64_t>(samples.steps_each, 1));
+  }
+  return most;
+}
+
+std::string joined(const std::vector<Change>& changes) {
+  std::string text;
+  for (const Change& change : changes) text += (text.empty() ? "" : "; ") + to_text(change);
+  return text;
+}
+
+std::string more_or_less(double ratio) {
+  return fmt::format("{:.1f} % {}", 100 * std::abs(ratio - 1), ratio > 1 ? "slower" : "faster");
+}
+
+std::string length_text(const Comparison& comparison) {
+  const size_t runs = comparison.effect ? comparison.effect->recommended_runs : 1;
+  std::string text = fmt::format("a change of {:.0f} % is found nine times in ten with {} steps",
+                                 100 * stats::kSoughtChange, comparison.recommended_steps);
+  return runs > 1 ? text + fmt::format(" in each of {} runs a side", runs) : text;
+}
+
+}  // namespace
+
+Comparison compare(Receipts baseline, Receipts other) {
+  Comparison comparison{.baseline_runs = names_of(baseline), .other_runs = names_of(other)};
+  comparison.differences = differences_of(baseline.front(), other.front());
+  add_differences_among(baseline, comparison.among_repeats);
+  add_differences_among(other, comparison.among_repeats);
+  add_objections(baseline, comparison.objections);
+  add_objections(other, comparison.objections);
+  if (!std::ranges::all_of(baseline, has_times) || !std::ranges::all_of(other, has_times)) return comparison;
+  stats::Effect effect = stats::compare(samples_of(baseline), samples_of(other));
+  comparison.recommended_steps =
+      std::max(steps_for(baseline, effect.recommended_values), steps_for(other, effect.recommended_values));
+  if (comparison.is_confounded() || !comparison.objections.empty()) return comparison;
+  comparison.baseline_tokens_per_second = 1 / effect.baseline;
+  comparison.other_tokens_per_second = 1 / effect.other;
+  comparison.effect = std::move(effect);
+  comparison.time = time_moves(baseline, other);
+  comparison.memory = memory_moves(baseline.front().memory, other.front().memory);
+  return comparison;
+}
+
+void require_result(const Comparison& comparison) {
+  const Differences& differences = comparison.differences;
+  const std::string where = comparison.baseline_runs.front() + " against " + comparison.other_runs.front();
+  MEGACPP_REQUIRE(!differences.has_other_family, E4001,
+                  {.where = where,
+                   .got = "models of different families: " + joined(differences.axes),
+                   .wanted = "two dense, two sparse or two hybrid models: these are never ranked together",
+                   .next = "compare each with a run of its own family"});
+  MEGACPP_REQUIRE(differences.axes.size() <= 1, E4001,
+                  {.where = where,
+                   .got = fmt::format("{} differences: {}", differences.axes.size(), joined(differences.axes)),
+                   .wanted = "one, so that what is found has one cause",
+                   .next = "run one of them again with only one of these changed, or: megacpp sweep RECIPE --axis " +
+                           differences.axes.front().name + "=..."});
+  MEGACPP_REQUIRE(comparison.among_repeats.empty(), E4001,
+                  {.where = where,
+                   .got = "runs of one side differ: " + joined(comparison.among_repeats),
+                   .wanted = "repeats of one launch on each side",
+                   .next = "compare runs that are alike"});
+  MEGACPP_REQUIRE(
+      comparison.objections.empty(), E4002,
+      {.where = comparison.objections.front().run,
+       .got = comparison.objections.front().sentence,
+       .wanted = "runs that ended well and were steady",
+       .next = comparison.recommended_steps > 0 ? fmt::format("run it again with train.steps={}: {}",
+                                                              comparison.recommended_steps, length_text(comparison))
+                                                : "run it again with more steps, and nothing else on the machine"});
+}
+
+std::string verdict_text(const Comparison& comparison) {
+  MEGACPP_CHECK(comparison.effect.has_value()) << "there is no result";
+  const stats::Effect& effect = *comparison.effect;
+  const std::string range =
+      effect.high ? fmt::format("{:+.1f} % to {:+.1f} % time a token at {:.0f} % confidence", 100 * (effect.low - 1),
+                                100 * (*effect.high - 1), 100 * stats::kConfidence)
+                  : "no interval";
+  switch (effect.finding) {
+    case stats::Finding::too_short:
+      return fmt::format("too short to say: {}; {}", effect.too_short, length_text(comparison));
+    case stats::Finding::no_difference:
+      return fmt::format("no difference found ({}); {}", range, length_text(comparison));
+    case stats::Finding::lower:
+    case stats::Finding::higher:
+      return fmt::format("{} is {} than {} ({})", comparison.other_runs.front(), more_or_less(effect.ratio),
+                         comparison.baseline_runs.front(), range);
+  }
+  return "";
+}
+
+}  // namespace megacpp::compare

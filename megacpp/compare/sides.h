@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receipts that a user names, read and put on two sides. What cannot be read is named and left out; the rest counts.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "megacpp/base/error.h"
+#include "megacpp/receipt/receipt.h"
+
+namespace megacpp::compare {
+
+struct Skipped {
+  std::filesystem::path path;
+  base::Error why;
+};
+
+struct ReadReceipts {
+  std::vector<receipt::Receipt> receipts = {};
+  std::vector<Skipped> skipped = {};
+};
+
+/// Each path is a run directory, a receipt file or a folder of run directories, of which all are taken. A path that was
+/// named and has no receipt at all is the caller's to judge: it stands among the skipped.
+ReadReceipts read_receipts(const std::vector<std::string>& paths);
+
+struct Sides {
+  std::vector<receipt::Receipt> baseline;
+  std::vector<receipt::Receipt> other;
+};
+
+/// Two receipts are the two sides, whatever they differ in. More are grouped: those that differ in nothing are repeats,
+/// and the side of the first is the baseline. E4001 where that gives more than two sides, and E1007 for less.
+Sides sides_of(std::vector<receipt::Receipt> receipts);
+
+}  // namespace megacpp::compare
