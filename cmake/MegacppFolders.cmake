@@ -30,6 +30,7 @@ set(MEGACPP_FOLDERS
   launch
   receipt
   compare
+  sweep
   report
   cli
 )

@@ -86,6 +86,7 @@ class EveryCommand {
             {"generate", small, "--ids", "1 2", "--max-tokens", "3", "--json"},
             {"eval", small, "--text", text},
             {"compare", "--help"},
+            {"sweep", "--help"},
             {"catalog", "list", "--json"},
             {"ops"},
             {"ops", "--json"},

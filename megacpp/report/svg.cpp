@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -258,6 +259,20 @@ std::string scatter(const ScatterChart& chart) {
                         escape(point_text(chart, point)));
   }
   return opening(top + kHeight) + text + "</svg>\n";
+}
+
+std::string as_file(const std::string& svg) {
+  constexpr std::string_view kOpening = "<svg ";
+  MEGACPP_CHECK(svg.starts_with(kOpening)) << "no picture";
+  constexpr const char* kColours[kSeriesColours] = {"#3b6fb6", "#d9822b", "#3f9b6c", "#b5475b",
+                                                    "#7d62b8", "#8c6d4f", "#c7a008", "#7a8491"};
+  std::string style =
+      "<style>text { fill: #1c2128; font: 12px sans-serif } .soft { fill: #59636e } .axis { stroke: "
+      "#d1d9e0 } .mark { stroke: #1c2128; stroke-dasharray: 4 3 } .path { fill: none; stroke: #59636e }";
+  for (size_t i = 0; i < kSeriesColours; ++i) style += fmt::format(" .s{} {{ fill: {} }}", i, kColours[i]);
+  const size_t end = svg.find('>') + 1;
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + svg.substr(kOpening.size(), end - kOpening.size()) + "\n" +
+         style + "</style>" + svg.substr(end);
 }
 
 }  // namespace megacpp::report

@@ -60,4 +60,7 @@ struct ScatterChart {
 };
 std::string scatter(const ScatterChart& chart);
 
+/// A picture as a file of its own, with the colours that a page would give it.
+std::string as_file(const std::string& svg);
+
 }  // namespace megacpp::report

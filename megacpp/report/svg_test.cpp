@@ -125,5 +125,13 @@ TEST(SvgTest, OnePointAndEqualPointsHaveAScale) {
   EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
 }
 
+TEST(SvgTest, AFileOfItsOwnHasItsColours) {
+  const std::string file = as_file(
+      stacked_bars({.series = {"a"}, .bars = {{.label = "x", .values = {1}}}, .text = [](double) { return ""; }}));
+  EXPECT_EQ(file.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", 0), 0U) << file;
+  EXPECT_NE(file.find(".s0 { fill: #3b6fb6 }"), std::string::npos);
+  EXPECT_NE(file.find("</style>"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace megacpp::report

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/sweep/sweep.h"
+
+#include <cctype>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/file.h"
+#include "megacpp/base/stop_signals.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/sweep_report.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/sweep/sweep_result.h"
+#include "megacpp/sweep/trial_runner.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct SweepFlags {
+  std::shared_ptr<RecipeFlags> recipe;
+  std::string axis;
+  std::string folder;
+  int64_t repeats = 3;
+  bool json = false;
+};
+
+/// "sweep-nam52-tiny-layout.tensor_parallel", the same for the same command: so it goes on where it was.
+std::filesystem::path folder_for(const SweepFlags& flags, const std::string& name, const sweep::Axis& axis) {
+  if (!flags.folder.empty()) return flags.folder;
+  std::string stem = "sweep-" + name + "-" + axis.key;
+  for (char& c : stem)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  return launch::runs_folder() / stem;
+}
+
+sweep::Sweep sweep_all(const SweepFlags& flags) {
+  const sweep::Axis axis = sweep::parse_axis(flags.axis);
+  const recipe::Recipe recipe = flags.recipe->load();
+  const sweep::SweepRequest request{.recipe = recipe,
+                                    .axis = axis,
+                                    .repeats = static_cast<size_t>(flags.repeats),
+                                    .folder = folder_for(flags, recipe.name, axis)};
+  print_err("sweep      {} in {}\n", flags.axis, request.folder.string());
+  const base::StopRequest stop;
+  const sweep::TrialRunner runner = sweep::program_runner(sweep::this_program(), [&stop] { return stop.has_come(); });
+  return sweep::run_sweep(request, runner, [&](size_t done, size_t all, const sweep::Trial& trial) {
+    print_err("run {:>3}/{}  {}={}, repeat {}\n", done + 1, all, axis.key, axis.values[trial.value], trial.repeat + 1);
+  });
+}
+
+int run_sweep_command(const SweepFlags& flags) {
+  const sweep::Sweep sweep = sweep_all(flags);
+  const std::vector<sweep::ValueResult> results = sweep::results_of(sweep);
+  base::write_file_atomically(sweep.folder / "plot.svg", sweep_svg(sweep, results));
+  if (flags.json)
+    print_json(sweep_json(sweep, results));
+  else
+    print_out("{}", sweep_text(sweep, results));
+  print_err("plot       {}\n", (sweep.folder / "plot.svg").string());
+  if (!sweep.was_stopped) return 0;
+  print_err("stopped; the same command goes on with what is left\n");
+  return base::kInterruptedStatus;
+}
+
+}  // namespace
+
+Command sweep_command() {
+  return {.name = "sweep",
+          .summary = "train with each value of one recipe key, all else held, and compare",
+          .example =
+              "megacpp sweep recipes/nam56r-tiny.yaml --axis layout.tensor_parallel=1,2 --set train.log_every=1\n"
+              "  megacpp sweep recipes/nam56r-tiny.yaml --axis train.batch=4,8,16 --repeats 5",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<SweepFlags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_option("--axis", flags->axis, "the key and its values; the first one is the baseline")
+                ->required()
+                ->type_name("KEY=A,B,...");
+            app.add_option("--repeats", flags->repeats, "runs of each value, in turn with the others")
+                ->check(CLI::Range(1, 100))
+                ->capture_default_str();
+            app.add_option("--dir", flags->folder,
+                           "folder of the sweep; one that was stopped goes on in it; without: sweep-NAME-KEY in runs, "
+                           "or in the folder that MEGACPP_RUNS names")
+                ->type_name("DIR");
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return run_sweep_command(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/sweep/trial_runner.h"
+
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
+#include "megacpp/base/process.h"
+
+namespace megacpp::sweep {
+
+TrialRunner program_runner(std::string program, std::function<bool()> should_stop) {
+  return [program = std::move(program), should_stop = std::move(should_stop)](const TrialRequest& request) {
+    if (should_stop()) return TrialEnd{.status = base::kInterruptedStatus};
+    base::ProgramRun run{.words = {program, "train", request.recipe.string(), "--run-dir", request.run.string(),
+                                   "--set", "ladder.rungs=[]"},
+                         .should_stop = should_stop};
+    for (const std::string& override : request.overrides) {
+      run.words.push_back("--set");
+      run.words.push_back(override);
+    }
+    const base::ProgramEnd end = base::run_program(run);
+    return TrialEnd{.status = end.status, .error = end.status == 0 ? "" : error_line(end.output)};
+  };
+}
+
+std::string this_program() { return base::canonical("/proc/self/exe").string(); }
+
+std::string error_line(const std::string& output) {
+  constexpr std::string_view kError = "error ", kGot = "  got:    ";
+  std::istringstream stream(output);
+  std::string title, got, last;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty()) continue;
+    last = line;
+    if (line.starts_with("error E")) title = line.substr(kError.size());
+    if (!title.empty() && got.empty() && line.starts_with(kGot)) got = line.substr(kGot.size());
+  }
+  if (title.empty()) return last;
+  return got.empty() ? title : title + ": " + got;
+}
+
+}  // namespace megacpp::sweep
