@@ -87,6 +87,7 @@ class EveryCommand {
             {"eval", small, "--text", text},
             {"compare", "--help"},
             {"sweep", "--help"},
+            {"ceilings", "--json"},
             {"catalog", "list", "--json"},
             {"ops"},
             {"ops", "--json"},

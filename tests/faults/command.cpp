@@ -32,6 +32,7 @@ const std::vector<Command>& all_commands() {
       {"checkpoint-convert", "checkpoint convert {shared}/runs/first --to {case}/converted --type bf16"},
       {"compare", "compare --help"},
       {"sweep", "sweep --help"},
+      {"ceilings", "ceilings --runs {shared}/runs --json", true},
       {"compile", "compile " MEGACPP_TINY "--dump-dir {case}/dump"},
       {"compile-json", "compile " MEGACPP_TINY "--json", true},
       {"explain", "explain " MEGACPP_TINY},

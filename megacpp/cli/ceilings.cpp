@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/compare/ceilings.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/stop_signals.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/compare_report.h"
+#include "megacpp/cli/json.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/text_table.h"
+#include "megacpp/compare/sides.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/sweep/probe.h"
+#include "megacpp/sweep/trial_runner.h"
+
+namespace megacpp::cli {
+namespace {
+
+struct CeilingFlags {
+  std::vector<std::string> folders;
+  std::shared_ptr<RecipeFlags> recipe;
+  std::string key = "train.batch";
+  std::string folder;
+  int64_t times = static_cast<int64_t>(compare::kTimesToValidate);
+  int64_t most_times = 64;
+  bool json = false;
+};
+
+std::string tried_text(const std::optional<compare::TriedShape>& shape) {
+  if (!shape) return "-";
+  return fmt::format("{} x {} ({} runs{})", shape->batch, shape->sequence, shape->ran + shape->out_of_memory,
+                     shape->out_of_memory > 0 ? fmt::format(", {} out of memory", shape->out_of_memory) : "");
+}
+
+Json tried_json(const std::optional<compare::TriedShape>& shape) {
+  if (!shape) return {};
+  return {{"batch", shape->batch},
+          {"sequence", shape->sequence},
+          {"ran", shape->ran},
+          {"out_of_memory", shape->out_of_memory}};
+}
+
+int list_ceilings(const CeilingFlags& flags) {
+  std::vector<std::string> folders = flags.folders;
+  if (folders.empty()) folders.push_back(launch::runs_folder().string());
+  const compare::ReadReceipts read = compare::read_receipts(folders);
+  print_skipped(read.skipped);
+  const std::vector<compare::Ceiling> ceilings = compare::ceilings_of(read.receipts, static_cast<size_t>(flags.times));
+  if (flags.json) {
+    Json rows = Json::array();
+    for (const compare::Ceiling& ceiling : ceilings)
+      rows.push_back(Json{{"model", ceiling.model},
+                          {"family", ceiling.family},
+                          {"topology", ceiling.topology},
+                          {"lane", ceiling.lane},
+                          {"validated", tried_json(ceiling.validated)},
+                          {"single_peak", tried_json(ceiling.single_peak)},
+                          {"too_large", tried_json(ceiling.too_large)}});
+    print_json({{"times", flags.times}, {"ceilings", rows}, {"skipped", skipped_json(read.skipped)}});
+    return 0;
+  }
+  if (ceilings.empty()) print_err("no run has made two steps yet\n");
+  TextTable table(
+      {"model", "topology", "lane", fmt::format("validated {} times", flags.times), "single peak", "out of memory"});
+  for (const compare::Ceiling& ceiling : ceilings)
+    table.add({ceiling.model, ceiling.topology, ceiling.lane, tried_text(ceiling.validated),
+               tried_text(ceiling.single_peak), tried_text(ceiling.too_large)});
+  print_out("{}batch x sequence of a micro-step, all chips together\n", table.to_text());
+  return 0;
+}
+
+int probe_ceiling(const CeilingFlags& flags) {
+  const recipe::Recipe recipe = flags.recipe->load();
+  const sweep::ProbeRequest request{.recipe = recipe,
+                                    .key = flags.key,
+                                    .times = static_cast<size_t>(flags.times),
+                                    .most_times = flags.most_times,
+                                    .folder = flags.folder};
+  const base::StopRequest stop;
+  const sweep::TrialRunner runner = sweep::program_runner(sweep::this_program(), [&stop] { return stop.has_come(); });
+  const sweep::Probe probe =
+      sweep::run_probe(request, runner, [&](int64_t value) { print_err("trying     {}={}\n", flags.key, value); });
+  Json trials = Json::array();
+  for (const sweep::ProbedValue& trial : probe.trials) {
+    trials.push_back(Json{{"value", trial.value}, {"status", trial.status}, {"error", trial.error}});
+    if (!flags.json) print_out("{}={:<8} {}\n", flags.key, trial.value, trial.status == 0 ? "ran" : trial.error);
+  }
+  if (flags.json)
+    print_json({{"key", flags.key},
+                {"validated", probe.validated > 0 ? Json(probe.validated) : Json()},
+                {"is_bounded", probe.is_bounded},
+                {"trials", trials}});
+  else if (probe.validated > 0)
+    print_out("validated {} times: {}={}{}\n", flags.times, flags.key, probe.validated,
+              probe.is_bounded ? "; more was not tried" : "");
+  else
+    print_out("nothing was validated\n");
+  return probe.was_stopped ? base::kInterruptedStatus : 0;
+}
+
+Word probe_word() {
+  return {.name = "probe",
+          .summary = "find the largest batch or sequence length that trains, and validate it",
+          .examples = "megacpp ceilings probe recipes/nam56r-tiny.yaml --key train.batch --dir runs/probe",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<CeilingFlags>();
+            flags->recipe = declare_recipe_flags(app);
+            app.add_option("--key", flags->key, "what grows, by multiples of the recipe's value")
+                ->check(CLI::IsMember({"train.batch", "train.sequence"}))
+                ->capture_default_str();
+            app.add_option("--dir", flags->folder, "folder of the runs that it makes")->required()->type_name("DIR");
+            app.add_option("--times", flags->times, "runs that validate a shape")
+                ->check(CLI::Range(1, 100))
+                ->capture_default_str();
+            app.add_option("--most", flags->most_times, "at most so many times the recipe's value")
+                ->check(CLI::Range(1, 1 << 20))
+                ->capture_default_str();
+            app.add_flag("--json", flags->json, "print JSON");
+            return [flags] { return probe_ceiling(*flags); };
+          }};
+}
+
+}  // namespace
+
+Command ceilings_command() {
+  return {.name = "ceilings",
+          .summary = "the largest shapes that ran repeatedly, by model, topology and lane",
+          .example =
+              "megacpp ceilings --runs runs\n"
+              "  megacpp ceilings probe recipes/nam56r-tiny.yaml --dir runs/probe",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<CeilingFlags>();
+            app.add_option("--runs", flags->folders,
+                           "folders of runs; without: runs, or what MEGACPP_RUNS names; may be repeated")
+                ->type_name("DIR");
+            app.add_option("--times", flags->times, "runs that validate a shape")
+                ->check(CLI::Range(1, 100))
+                ->capture_default_str();
+            app.add_flag("--json", flags->json, "print JSON");
+            return declare_words(app, {probe_word()}, [flags] { return list_ceilings(*flags); });
+          }};
+}
+
+}  // namespace megacpp::cli
