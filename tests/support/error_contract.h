@@ -166,9 +166,8 @@ inline std::optional<PrintedError> judge_err(const Ending& ending, Breaches& bre
 /// Of a command whose messages nobody has seen; a status of class internal is a defect here too.
 inline void judge_status(int status, Breaches& breaches) {
   bool is_documented = is_success(status);
-  for (const base::ErrorClass cls :
-       {base::ErrorClass::user, base::ErrorClass::does_not_fit, base::ErrorClass::environment,
-        base::ErrorClass::not_comparable})
+  for (const base::ErrorClass cls : {base::ErrorClass::user, base::ErrorClass::does_not_fit,
+                                     base::ErrorClass::environment, base::ErrorClass::not_comparable})
     is_documented |= status == base::exit_status(cls);
   if (!is_documented) breaches.push_back("status " + std::to_string(status) + " is not documented");
 }
