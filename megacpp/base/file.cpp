@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/output_path.h"
 
 namespace megacpp::base {
@@ -65,11 +66,6 @@ size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   return static_cast<size_t>(status.st_size);
 }
 
-/// A sparse file may claim any size, and the system hands out more memory than there is.
-size_t memory_bytes() {
-  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-}
-
 void write_all(const Descriptor& file, const std::filesystem::path& path, std::span<const std::byte> part) {
   while (!part.empty()) {
     const ssize_t written = ::write(file.get(), part.data(), part.size());
@@ -118,7 +114,9 @@ std::string read_file(const std::filesystem::path& path) {
   const Descriptor file(open_for_reading(path));
   std::string text;
   const size_t size = regular_size(file, path);
-  if (size > memory_bytes()) fail_reading(path, std::to_string(size) + " bytes, more than this machine's memory");
+  // A sparse file may claim any size, and the system hands out more memory than there is.
+  if (size > static_cast<size_t>(machine_memory_bytes()))
+    fail_reading(path, std::to_string(size) + " bytes, more than this machine's memory");
   text.reserve(size);
   char buffer[65536];
   for (;;) {

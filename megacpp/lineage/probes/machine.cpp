@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/lineage/probe.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"
 #include "megacpp/runtime/processor.h"
@@ -46,9 +47,7 @@ std::string memory_size(const Subject& subject) {
     int64_t kibibytes = 0;
     if (name == "MemTotal:" && meminfo >> kibibytes) bytes = kibibytes * 1024;
   }
-  int64_t limit = 0;
-  std::ifstream cgroup(subject.surroundings.root / "sys/fs/cgroup/memory.max");  // a number, or "max"
-  if (cgroup >> limit) bytes = std::min(bytes, limit);
+  bytes = std::min(bytes, base::container_memory_limit(subject.surroundings.root).value_or(bytes));
   if (bytes == std::numeric_limits<int64_t>::max()) return kNone;
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
 }

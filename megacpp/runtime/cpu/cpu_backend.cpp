@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
@@ -52,10 +53,7 @@ int64_t available_memory_bytes() {
     int64_t kibibytes = 0;
     if (word == "MemAvailable:" && meminfo >> kibibytes) available = kibibytes * 1024;
   }
-  int64_t limit = 0;
-  std::ifstream cgroup("/sys/fs/cgroup/memory.max");  // a number, or "max"
-  if (cgroup >> limit) available = std::min(available, limit);
-  return available;
+  return std::min(available, base::container_memory_limit().value_or(available));
 }
 
 HostRatesProbe host_rates_probe() {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/host_rates.h"
 
-#include <sys/sysinfo.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <optional>
@@ -16,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/cpu/packing_buffers.h"
@@ -25,15 +22,10 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-/// Of the machine, or of the container around us if that is less. The machine's is asked without opening a file: a
-/// process may have no descriptor left.
+/// Of the machine, or of the container around us if that is less.
 int64_t memory_bytes() {
-  struct sysinfo machine {};
-  MEGACPP_CHECK(::sysinfo(&machine) == 0) << "sysinfo: " << std::strerror(errno);
-  const int64_t bytes = static_cast<int64_t>(machine.totalram) * machine.mem_unit;
-  int64_t limit = 0;
-  std::ifstream cgroup("/sys/fs/cgroup/memory.max");  // a number, or "max"
-  return cgroup >> limit ? std::min(bytes, limit) : bytes;
+  const int64_t bytes = base::machine_memory_bytes();
+  return std::min(bytes, base::container_memory_limit().value_or(bytes));
 }
 
 std::string today() {
