@@ -14,6 +14,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
 #include "megacpp/lineage/probe.h"
+#include "megacpp/runtime/plugins/nvidia_devices.h"
 #include "megacpp/runtime/plugins/plugin_identity.h"
 
 namespace megacpp::lineage {
@@ -33,16 +34,17 @@ std::string counted(const std::vector<std::string>& models) {
   return texts.empty() ? kNone : fmt::format("{}", fmt::join(texts, ", "));
 }
 
-/// Of the line "Model:   NVIDIA H200" of a GPU's file.
+/// Of a file of the driver; empty where it cannot be read.
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 std::string model_of(const fs::path& information) {
-  constexpr std::string_view kKey = "Model:";
-  std::ifstream file(information);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(kKey)) continue;
-    const size_t begin = line.find_first_not_of(" \t", kKey.size());
-    return begin == std::string::npos ? "unnamed" : line.substr(begin);
-  }
-  return "unnamed";
+  const std::string model = runtime::plugins::model_of_device(text_of(information));
+  return model.empty() ? "unnamed" : model;
 }
 
 std::vector<std::string> models_in(const fs::path& driver) {
@@ -117,10 +119,8 @@ std::string gpus_here(const Subject& subject) {
 }
 
 std::string driver_here(const Subject& subject) {
-  std::ifstream file(subject.surroundings.root / kDriverFolder / "version");
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string version = runtime::plugins::driver_version(text.str());
+  const std::string version =
+      runtime::plugins::driver_version(text_of(subject.surroundings.root / kDriverFolder / "version"));
   if (!version.empty()) return version;
   return by_libcuda(subject, [](const Libcuda& cuda) { return cuda.version(); });
 }
