@@ -4,41 +4,23 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
 #include "megacpp/checkpoint/hf_folder.h"
 #include "megacpp/checkpoint/writer.h"
 #include "tests/support/command_line.h"
+#include "tests/support/model_commands.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::cli {
 namespace {
 
 using testing_support::CommandResult;
+using testing_support::json_of;
 using testing_support::run_command;
-
-constexpr const char* kBase = R"(name: hybrid
-model:
-  pattern: MEA
-  depth: 3
-  hidden: 16
-  vocab: 256
-  attention: {heads: 4, kv_heads: 2, head_dim: 4, rope: false}
-  feed_forward: {intermediate: 24, activation: relu2}
-  mamba: {heads: 4, head_dim: 8, state: 4, groups: 2, chunk: 8}
-train: {batch: 2, sequence: 16, steps: 1, threads: 1}
-)";
-
-base::Json read_json(const CommandResult& result) {
-  EXPECT_EQ(result.status, 0) << result.err;
-  return base::parse_json(result.out, base::Code::E1202, "output");
-}
 
 class AdapterCommandsTest : public testing::Test {
  protected:
-  void SetUp() override { base::write_file_atomically(folder_ / "hybrid.yaml", kBase); }
+  void SetUp() override { base::write_file_atomically(folder_ / "hybrid.yaml", testing_support::kExportedRecipe); }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
 
   const testing_support::TemporaryFolder folder_;
@@ -53,15 +35,15 @@ checkpoint::PieceBytes piece_of(const std::string& name, const checkpoint::Float
 
 // A run with adapters beside one matrix; its base has the weights of the recipe.
 TEST_F(AdapterCommandsTest, AdaptersAreMergedWhereverTheyComeFrom) {
-  read_json(run_command({"export", at("hybrid.yaml"), at("base"), "--json"}));
+  json_of(run_command({"export", at("hybrid.yaml"), at("base"), "--json"}));
   checkpoint::TensorMap tensors = checkpoint::import_hf_folder(at("base")).tensors;
   tensors["block02.A.wq.lora_A"] = {{16, 2}, std::vector<float>(32, 0.5f)};
   tensors["block02.A.wq.lora_B"] = {{2, 16}, std::vector<float>(32, 0.25f)};
   std::vector<checkpoint::PieceBytes> pieces;
   for (const auto& [name, tensor] : tensors) pieces.push_back(piece_of(name, tensor));
   std::filesystem::create_directories(at("run/checkpoints"));
-  base::write_file_atomically(folder_ / "run/recipe.yaml",
-                              std::string(kBase) + "lora: {rank: 2, alpha: 4, targets: [block02.A.wq]}\n");
+  base::write_file_atomically(folder_ / "run/recipe.yaml", std::string(testing_support::kExportedRecipe) +
+                                                               "lora: {rank: 2, alpha: 4, targets: [block02.A.wq]}\n");
   const checkpoint::Store store(at("run/checkpoints"));
   checkpoint::Manifest header;
   header.position.step = 3;
@@ -71,14 +53,14 @@ TEST_F(AdapterCommandsTest, AdaptersAreMergedWhereverTheyComeFrom) {
     words.insert(words.begin() + 1, at(to));
     words.insert(words.begin(), "export");
     words.push_back("--json");
-    read_json(run_command(words));
+    json_of(run_command(words));
     return base::read_file(at(to + "/model.safetensors"));
   };
   const std::string merged = exported("merged", {at("run")});
   EXPECT_NE(merged, base::read_file(at("base/model.safetensors")));
   EXPECT_EQ(exported("on_recipe", {at("hybrid.yaml"), "--adapters", at("run")}), merged);
   EXPECT_EQ(exported("on_folder", {at("base"), "--adapters", store.path_of(3).string()}), merged);
-  read_json(run_command(
+  json_of(run_command(
       {"checkpoint", "convert", store.path_of(3).string(), "--to", at("alone"), "--adapters-only", "--json"}));
   EXPECT_EQ(exported("on_alone", {at("base"), "--adapters", at("alone")}), merged);
   const CommandResult narrow =

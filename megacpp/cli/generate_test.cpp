@@ -12,35 +12,20 @@
 #include "megacpp/checkpoint/hf_folder.h"
 #include "megacpp/checkpoint/writer.h"
 #include "tests/support/command_line.h"
+#include "tests/support/model_commands.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::cli {
 namespace {
 
 using testing_support::CommandResult;
+using testing_support::json_of;
 using testing_support::run_command;
-
-constexpr const char* kRecipe = R"(name: hybrid
-model:
-  pattern: MEA
-  depth: 3
-  hidden: 16
-  vocab: 256
-  attention: {heads: 4, kv_heads: 2, head_dim: 4, rope: false}
-  feed_forward: {intermediate: 24, activation: relu2}
-  mamba: {heads: 4, head_dim: 8, state: 4, groups: 2, chunk: 8}
-train: {batch: 2, sequence: 16, steps: 1, threads: 1}
-)";
-
-base::Json parsed(const CommandResult& result) {
-  EXPECT_EQ(result.status, 0) << result.err;
-  return base::parse_json(result.out, base::Code::E1202, "output");
-}
 
 class ModelCommandsTest : public testing::Test {
  protected:
   void SetUp() override {
-    base::write_file_atomically(folder_ / "hybrid.yaml", kRecipe);
+    base::write_file_atomically(folder_ / "hybrid.yaml", testing_support::kExportedRecipe);
     base::write_file_atomically(folder_ / "held_out.txt", "the quick brown fox jumps over the lazy dog, twice over");
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
@@ -49,11 +34,11 @@ class ModelCommandsTest : public testing::Test {
 };
 
 TEST_F(ModelCommandsTest, AnExportedFolderIsTheModelOfItsRecipe) {
-  const base::Json exported = parsed(run_command({"export", at("hybrid.yaml"), at("exported"), "--json"}));
+  const base::Json exported = json_of(run_command({"export", at("hybrid.yaml"), at("exported"), "--json"}));
   EXPECT_EQ(exported["class"], "NemotronHForCausalLM");
   const auto generated = [&](const std::string& source) {
-    return parsed(run_command({"generate", source, "--ids", "1 2 3", "--ids", "4", "--max-tokens", "6", "--temperature",
-                               "0", "--json"}))["sequences"];
+    return json_of(run_command({"generate", source, "--ids", "1 2 3", "--ids", "4", "--max-tokens", "6",
+                                "--temperature", "0", "--json"}))["sequences"];
   };
   EXPECT_EQ(generated(at("hybrid.yaml")), generated(at("exported")));
   const CommandResult again = run_command({"export", at("hybrid.yaml"), at("exported")});
@@ -62,9 +47,9 @@ TEST_F(ModelCommandsTest, AnExportedFolderIsTheModelOfItsRecipe) {
 
 TEST_F(ModelCommandsTest, ACheckpointOfARunIsASource) {
   std::filesystem::create_directories(at("run"));
-  base::write_file_atomically(folder_ / "run/recipe.yaml", kRecipe);
+  base::write_file_atomically(folder_ / "run/recipe.yaml", testing_support::kExportedRecipe);
   EXPECT_NE(run_command({"export", at("run"), at("none")}).err.find("E1206"), std::string::npos);
-  parsed(run_command({"export", at("hybrid.yaml"), at("first"), "--json"}));
+  json_of(run_command({"export", at("hybrid.yaml"), at("first"), "--json"}));
   const checkpoint::ImportedModel imported = checkpoint::import_hf_folder(at("first"));
   std::vector<checkpoint::PieceBytes> pieces;
   for (const auto& [name, tensor] : imported.tensors)
@@ -75,8 +60,8 @@ TEST_F(ModelCommandsTest, ACheckpointOfARunIsASource) {
   std::filesystem::create_directories(at("run/checkpoints"));
   const checkpoint::Store store(at("run/checkpoints"));
   checkpoint::write_checkpoint(store, {.position = {.step = 3}}, pieces);
-  parsed(run_command({"export", at("run"), at("second"), "--json"}));
-  parsed(run_command({"export", store.path_of(3).string(), at("third"), "--json"}));
+  json_of(run_command({"export", at("run"), at("second"), "--json"}));
+  json_of(run_command({"export", store.path_of(3).string(), at("third"), "--json"}));
   for (const char* folder : {"second/model.safetensors", "third/model.safetensors"})
     EXPECT_EQ(base::read_file(at(folder)), base::read_file(at("first/model.safetensors"))) << folder;
   const CommandResult other = run_command({"export", at("run"), at("fourth"), "--set", "model.hidden=32"});
@@ -103,8 +88,8 @@ TEST_F(ModelCommandsTest, OnePromptIsPrintedAsItGrows) {
 TEST_F(ModelCommandsTest, PromptsAreReadAtOnceAndInTheRecipesPrecision) {
   for (const char* precision : {"f32", "bf16"}) {
     const base::Json generated =
-        parsed(run_command({"generate", at("hybrid.yaml"), "--ids", "1 2 3 4 5", "--max-tokens", "6", "--temperature",
-                            "0", "--set", std::string("train.precision=") + precision, "--json"}));
+        json_of(run_command({"generate", at("hybrid.yaml"), "--ids", "1 2 3 4 5", "--max-tokens", "6", "--temperature",
+                             "0", "--set", std::string("train.precision=") + precision, "--json"}));
     EXPECT_EQ(generated["positions"], 10) << precision;  // the last token is not read
     EXPECT_EQ(generated["sequences"][0]["tokens"].size(), 6u) << precision;
   }
@@ -144,7 +129,7 @@ using Words = std::vector<std::string>;
 base::Json result_of(Words words, const Words& settings) {
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   words.push_back("--json");
-  base::Json json = parsed(run_command(words));
+  base::Json json = json_of(run_command(words));
   json.erase("seconds");
   return json;
 }
@@ -207,7 +192,7 @@ TEST_F(ModelCommandsTest, HeldOutLossIsTheSameOnTwoChips) {
   const auto evaluated = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"eval", at("hybrid.yaml"), "--text", at("held_out.txt"), "--json"};
     words.insert(words.end(), more.begin(), more.end());
-    return parsed(run_command(words));
+    return json_of(run_command(words));
   };
   const base::Json one = evaluated({});
   EXPECT_EQ(one["tokens"], 54);

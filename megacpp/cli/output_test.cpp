@@ -19,6 +19,7 @@
 #include "megacpp/cli/json.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
+#include "tests/support/model_commands.h"
 #include "tests/support/text.h"
 
 namespace megacpp::cli {
@@ -36,23 +37,11 @@ std::vector<std::string> tiny_two_steps(const std::string& command, const std::v
 
 std::string golden() { return std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors"; }
 
-constexpr const char* kSmallModel = R"(name: small
-model:
-  pattern: MEA
-  depth: 3
-  hidden: 16
-  vocab: 256
-  attention: {heads: 4, kv_heads: 2, head_dim: 4, rope: false}
-  feed_forward: {intermediate: 24, activation: relu2}
-  mamba: {heads: 4, head_dim: 8, state: 4, groups: 2, chunk: 8}
-train: {batch: 2, sequence: 16, steps: 1, threads: 1}
-)";
-
 /// Lines that print to stdout, for every command.
 class EveryCommand {
  public:
   EveryCommand() {
-    base::write_file_atomically(folder_ / "small.yaml", kSmallModel);
+    base::write_file_atomically(folder_ / "small.yaml", testing_support::kExportedRecipe);
     base::write_file_atomically(folder_ / "text.txt", "the quick brown fox jumps over the lazy dog, twice over");
     prepare(tiny_two_steps("train", {"--set", "checkpoint.every=1", "--run-dir", at("run")}));
     prepare({"data", "tokenize", at("text.txt"), "--out", at("tokens")});

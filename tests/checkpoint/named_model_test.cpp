@@ -13,6 +13,7 @@
 #include "megacpp/base/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
+#include "tests/support/model_commands.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text.h"
 
@@ -51,16 +52,12 @@ class NamedModelTest : public testing::Test {
     base::write_file_atomically(folder_ / name, text + at("text.txt") + "]}\n");
   }
 
-  static Json parsed(const CommandResult& result) {
-    EXPECT_EQ(result.status, 0) << result.err;
-    return base::parse_json(result.out, base::Code::E1202, "output");
-  }
   Json generated(const std::string& source) const {
-    return parsed(run_command(
+    return testing_support::json_of(run_command(
         {"generate", source, "--ids", "1 2 3", "--max-tokens", "4", "--temperature", "0", "--json"}))["sequences"];
   }
   double evaluated(const std::string& source) const {
-    return parsed(
+    return testing_support::json_of(
                run_command({"eval", source, "--text", at("text.txt"), "--set", "train.sequence=16", "--json"}))["loss"]
         .get<double>();
   }
@@ -69,7 +66,8 @@ class NamedModelTest : public testing::Test {
     return base::read_file(at(to + "/model.safetensors"));
   }
   Json losses_from(const std::string& source, const std::string& run) const {
-    return parsed(run_command({"train", at("rest.yaml"), "--from", source, "--run-dir", at(run), "--json"}))["losses"];
+    return testing_support::json_of(
+        run_command({"train", at("rest.yaml"), "--from", source, "--run-dir", at(run), "--json"}))["losses"];
   }
   static std::string refused(const std::string& code, const std::vector<std::string>& words) {
     const CommandResult result = run_command(words);
