@@ -164,6 +164,7 @@ Json plan_json(const PlanReport& r) {
           {"fits", r.estimate.fit.fits()},
           {"groups", groups},
           {"mean_needed_bytes", r.estimate.fit.mean},
+          {"host", {{"checkpoint_snapshot_bytes", r.estimate.fit.snapshot}}},
           {"correction", correction_json(r)},
           {"composition", composition_json(r.composition)},
           {"gates", gates_json()},

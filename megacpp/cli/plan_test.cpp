@@ -168,6 +168,21 @@ TEST_F(PlanCommandTest, EveryStageOfAPipelineIsAGroupWorstFirst) {
   EXPECT_EQ(groups[0]["chips"].get<int64_t>() + groups[1]["chips"].get<int64_t>(), 4);
 }
 
+TEST_F(PlanCommandTest, TheSnapshotOfCheckpointsIsPlanned) {
+  const auto snapshot = [](const Json& plan) { return plan["host"]["checkpoint_snapshot_bytes"].get<int64_t>(); };
+  const Json here = plan_as_json({"--hardware", "host:1"});
+  const int64_t adamw = snapshot(here);
+  const int64_t sgd = snapshot(plan_as_json({"--hardware", "host:1"}, {"optimizer.name=sgd"}));
+  EXPECT_EQ(adamw - sgd, sgd - 4 * here["parameter_count"].get<int64_t>()) << "a moment more of all that is trained";
+  EXPECT_GT(adamw, sgd);
+  EXPECT_EQ(snapshot(plan_as_json({"--hardware", "v6e:2x2"})), adamw) << "each element once, whoever holds it";
+  const std::string counted = "in host memory, which is counted with the chips of this machine.";
+  EXPECT_NE(plan({"--hardware", "host:1"}).out.find(counted), std::string::npos);
+  const std::string elsewhere = plan({"--hardware", "v6e:2x2"}).out;
+  EXPECT_NE(elsewhere.find("Checkpoints are written from a snapshot of "), std::string::npos) << elsewhere;
+  EXPECT_EQ(elsewhere.find(counted), std::string::npos) << elsewhere;
+}
+
 TEST_F(PlanCommandTest, ThePageIsWholeAndLoadsNothing) {
   const fs::path file = folder_ / "plan.html";
   const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()});

@@ -63,6 +63,11 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
          table.to_text();
 }
 
+std::string snapshot_text(const fit::FitReport& fit) {
+  return fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n", human_bytes(fit.snapshot),
+                     fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
+}
+
 std::string memory_text(const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   std::string text =
@@ -133,7 +138,7 @@ std::string plan_text(const PlanReport& r) {
   text += islands_text(r);
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r) + "\n";
+  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r) + "\n" + snapshot_text(r.estimate.fit);
   text += "\n" + memory_text(r);
   text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);

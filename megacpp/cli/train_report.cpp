@@ -13,6 +13,7 @@
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/process_memory.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/launch/regime.h"
@@ -20,7 +21,6 @@
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/pace.h"
-#include "megacpp/train/state_saver.h"
 
 namespace megacpp::cli {
 namespace {
@@ -177,7 +177,7 @@ Json train_json(const TrainedRun& trained) {
   summary["run_directory"] = trained.directory.path().string();
   summary["first_step"] = trained.trained.first_step;
   summary["checkpoints"] = {{"saves", trained.trained.saves},
-                            {"snapshot_bytes", train::snapshot_bytes(compiled)},
+                            {"snapshot_bytes", compile::kept_bytes(compiled)},
                             {"blocked_seconds", trained.trained.blocked_seconds},
                             {"loaded_bytes", trained.trained.loaded_bytes},
                             {"read_bytes", trained.trained.read_bytes}};
@@ -210,7 +210,7 @@ Json run_plan_json(const launch::Launch& launch) {
           {"changes", fit::to_text(launch.changes())},
           {"fits", estimate.fit.fits()},
           {"groups", groups},
-          {"host", {{"checkpoint_snapshot_bytes", train::snapshot_bytes(estimate.compiled)}}},
+          {"host", {{"checkpoint_snapshot_bytes", estimate.fit.snapshot}}},
           {"predicted_step_seconds", number_or_null(estimate.time.seconds())},
           {"lineage", lineage::to_json(launch.lineage())}};
 }

@@ -6,11 +6,11 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/xla_compile.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/train/state_saver.h"
 
 namespace megacpp::cli {
 namespace {
@@ -67,11 +67,10 @@ std::string schedule_line(const recipe::Recipe& recipe) {
 
 std::string checkpoint_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const recipe::Checkpoint& checkpoint = recipe.checkpoint;
-  return fmt::format(
-      "checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory beside the plan\n",
-      checkpoint.every > 0 ? fmt::format("every {} steps and ", checkpoint.every) : "",
-      checkpoint.keep > 0 ? std::to_string(checkpoint.keep) : "and all others",
-      human_bytes(train::snapshot_bytes(compiled)));
+  return fmt::format("checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory\n",
+                     checkpoint.every > 0 ? fmt::format("every {} steps and ", checkpoint.every) : "",
+                     checkpoint.keep > 0 ? std::to_string(checkpoint.keep) : "and all others",
+                     human_bytes(compile::kept_bytes(compiled)));
 }
 
 }  // namespace

@@ -73,4 +73,13 @@ ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh) {
   return {tensor.whole.dtype, ir::local_shape(tensor.whole.shape, tensor.sharding, mesh)};
 }
 
+int64_t kept_bytes(const Compiled& compiled) {
+  int64_t bytes = 0;
+  std::set<std::string_view> counted;
+  for (const StagePrograms& stage : compiled.stages)
+    for (const StateTensor& tensor : stage.state)
+      if (tensor.kept && counted.insert(tensor.name).second) bytes += tensor.whole.bytes();
+  return bytes;
+}
+
 }  // namespace megacpp::compile

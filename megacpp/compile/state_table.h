@@ -17,4 +17,8 @@ std::vector<StateTensor> state_table(const StagePrograms& stage, const partition
 /// What one chip holds of it.
 ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh);
 
+/// What a run keeps from step to step, each tensor whole and once, however many chips and stages hold it: the bytes of
+/// a checkpoint, and of the snapshot in host memory that it is written from. Takes no longer for more chips.
+int64_t kept_bytes(const Compiled& compiled);
+
 }  // namespace megacpp::compile

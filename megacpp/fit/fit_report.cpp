@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/compile/state_table.h"
 #include "megacpp/ir/chip_name.h"
 
 namespace megacpp::fit {
@@ -44,8 +45,9 @@ struct HardwareLimit {
 };
 
 /// By chip, of which each needs so many bytes. A virtual chip may take what the others of its machine leave, if they
-/// leave anything.
-std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::vector<int64_t>& needed) {
+/// leave anything; the snapshot that checkpoints are written from is in the same memory, on each machine a part.
+std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::vector<int64_t>& needed,
+                                           int64_t snapshot) {
   const hw::Chip device = hw::device_of(slice.chip);
   if (device.usable_bytes == 0) return std::vector<HardwareLimit>(needed.size());
   std::vector<HardwareLimit> limits(needed.size(), {.bytes = device.usable_bytes});
@@ -53,6 +55,8 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
   const int64_t machine = device.usable_bytes * slice.chip.slices.host[0];
   std::map<int64_t, int64_t> used;  // by machine
   for (size_t chip = 0; chip < needed.size(); ++chip) used[slice.host_of(static_cast<int64_t>(chip))] += needed[chip];
+  const int64_t machines = std::ssize(used);
+  for (auto& [host, bytes] : used) bytes += (snapshot + machines - 1) / machines;
   for (size_t chip = 0; chip < needed.size(); ++chip) {
     const int64_t by_all = used[slice.host_of(static_cast<int64_t>(chip))];
     limits[chip] = {.bytes = std::max<int64_t>(0, machine - (by_all - needed[chip])),
@@ -90,7 +94,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
     corrected.push_back(corrected_bytes(stage.memory, correction));
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
     needed.push_back(corrected[compiled.stage_of(chip)] + code);
-  const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed);
+  const int64_t snapshot = compile::kept_bytes(compiled);
+  const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed, snapshot);
   std::map<std::tuple<size_t, bool, HardwareLimit>, ChipGroup> groups;  // by stage, whose limit, limit
   for (size_t chip = 0; chip < needed.size(); ++chip) {
     const int64_t index = static_cast<int64_t>(chip), own = limits.empty() ? 0 : limits[chip];
@@ -118,7 +123,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
   FitReport report{.hardware = slice.name,
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(needed.size())),
-                   .samples = correction.of_parts.samples};
+                   .samples = correction.of_parts.samples,
+                   .snapshot = snapshot};
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {

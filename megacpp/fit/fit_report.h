@@ -56,6 +56,7 @@ struct FitReport {
   std::vector<ChipGroup> groups;  // least free memory first
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
+  int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
 
   const ChipGroup& worst() const { return groups.front(); }
   bool fits() const { return worst().fits(); }
@@ -80,7 +81,7 @@ struct PlanCorrection {
 };
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
-/// one without a limit of its own may take what the others of its machine leave.
+/// one without a limit of its own may take what the others of its machine and the snapshot of checkpoints leave.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
                      const PlanCorrection& correction = {});
 

@@ -115,6 +115,30 @@ TEST(FitReportTest, ChipsShareTheMachineTheyAreOn) {
   EXPECT_EQ(report.groups[1].free_bytes(), 200 - 2 * 60);
 }
 
+// A weight of 16 bytes that both stages hold, and 24 bytes of optimizer state.
+TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
+  compile::Compiled compiled = two_stages();
+  const auto tensor = [](const char* name, int64_t elements, bool kept) {
+    return compile::StateTensor{.name = name, .whole = {ir::DType::f32, {elements}}, .kept = kept};
+  };
+  compiled.stages[0].state = {tensor("batch.ids", 100, false), tensor("embedding", 4, true)};
+  compiled.stages[1].state = {tensor("adam_m.embedding", 6, true), tensor("embedding", 4, true)};
+  const FitReport report = fit_report(compiled, four(hw::ChipKind::host, 100), {});
+  EXPECT_EQ(report.snapshot, 16 + 24);
+  EXPECT_EQ(report.worst().free_bytes(), 400 - 320 - 40);
+  EXPECT_EQ(report.worst().limit, 400 - (320 - 100) - 40);
+  EXPECT_TRUE(fit_report(compiled, four(hw::ChipKind::host, 90), {}).fits()) << "360: the last byte";
+  EXPECT_FALSE(fit_report(compiled, four(hw::ChipKind::host, 89), {}).fits());
+
+  hw::Slice two_machines = four(hw::ChipKind::host, 110);
+  two_machines.chip.slices.host = {2};
+  EXPECT_EQ(fit_report(compiled, two_machines, {}).worst().free_bytes(), 220 - 2 * 100 - 20) << "each holds a part";
+
+  const FitReport elsewhere = fit_report(compiled, four(hw::ChipKind::gpu, 100), {});
+  EXPECT_EQ(elsewhere.snapshot, 40);
+  EXPECT_EQ(elsewhere.worst().free_bytes(), 0) << "the host's memory is not the chip's";
+}
+
 TEST(FitReportTest, WithoutAKnownLimitEverythingFitsAndNothingIsSaid) {
   const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 0), {0, 0, 0, 70});
   EXPECT_EQ(report.groups[0].limit, 70) << "the recipe's own";

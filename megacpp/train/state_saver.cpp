@@ -59,13 +59,6 @@ std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
   return parts;
 }
 
-int64_t snapshot_bytes(const compile::Compiled& compiled) {
-  int64_t bytes = 0;
-  for (const auto& stage : saved_tensors(compiled))
-    for (const compile::StateTensor* const tensor : stage) bytes += tensor->whole.bytes();
-  return bytes;
-}
-
 StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options)
     : compiled_(compiled), run_(run), options_(std::move(options)), parts_(saved_parts(compiled)) {
   MEGACPP_REQUIRE(std::ssize(run.local_chips()) == run.chips(), E1505,
@@ -73,7 +66,7 @@ StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executa
                    .got = "chips of several processes",
                    .wanted = "all chips of the run in one process",
                    .next = "train on the chips of one process"});
-  snapshot_.resize(static_cast<size_t>(snapshot_bytes(compiled)));
+  snapshot_.resize(static_cast<size_t>(compile::kept_bytes(compiled)));
   size_t begin = 0;
   for (const SavedPart& part : parts_) {
     const auto size = static_cast<size_t>(saved_bytes(part));

@@ -33,10 +33,6 @@ struct SavedPart {
 /// Parts of all chips, each element once; chips that hold the same share the work evenly.
 std::vector<SavedPart> saved_parts(const compile::Compiled& compiled);
 
-/// Host memory that saving such a run takes on one process that has all chips: each element once. Takes no longer for
-/// more chips.
-int64_t snapshot_bytes(const compile::Compiled& compiled);
-
 struct SaveOptions {
   checkpoint::Store store;
   checkpoint::Manifest header;  // of every checkpoint; its position is where the run began

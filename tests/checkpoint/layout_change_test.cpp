@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "megacpp/checkpoint/reader.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/train/load_state.h"
 #include "megacpp/train/state_saver.h"
 #include "tests/checkpoint/layout_run.h"
@@ -92,7 +93,7 @@ TEST(LayoutChangeTest, EveryByteIsSavedByOneChip) {
   for (const compile::StateTensor& tensor : run.compiled().stages[0].state)
     if (tensor.kept) state += tensor.whole.bytes();
   EXPECT_EQ(sum, state);
-  EXPECT_EQ(train::snapshot_bytes(run.compiled()), state);
+  EXPECT_EQ(compile::kept_bytes(run.compiled()), state);
   for (const auto& [chip, bytes] : by_chip) EXPECT_LT(bytes, state / 2) << chip;  // all four share the work
 }
 
@@ -103,7 +104,7 @@ TEST(LayoutChangeTest, TheSnapshotIsAsLargeAsItsParts) {
     int64_t sum = 0;
     for (const train::SavedPart& part : train::saved_parts(run.compiled()))
       sum += part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype);
-    EXPECT_EQ(train::snapshot_bytes(run.compiled()), sum) << layout;
+    EXPECT_EQ(compile::kept_bytes(run.compiled()), sum) << layout;
   }
 }
 
