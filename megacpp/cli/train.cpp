@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -96,14 +97,14 @@ Request new_request(const TrainFlags& flags) {
   return {.recipe = std::move(recipe), .directory = {}, .checkpoint = {}, .from = std::move(from)};
 }
 
-// A line for each step that is logged, with the rate since the line before; the first step warms caches and has none.
-// What another process measures is left out.
+// A line for each step that is logged, with the rate since the line before. The first line has none: the run's first
+// step, wherever it goes on from, warms caches. What another process measures is left out.
 class TrainProgress {
  public:
   TrainProgress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
 
   void operator()(const train::StepReport& report) {
-    const bool is_warm = report.steps > 1 || report.step > 0;
+    const bool is_warm = std::exchange(has_line_, true);
     const double left =
         report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
     print_err("step {:>5}/{}{}{}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
@@ -128,6 +129,7 @@ class TrainProgress {
 
   const recipe::Recipe& recipe_;
   const runtime::Executable& run_;
+  bool has_line_ = false;
 };
 
 void print_summary(const TrainFlags& flags, const TrainedRun& trained) {

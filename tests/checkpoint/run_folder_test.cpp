@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
+#include "megacpp/train/step_log.h"
 #include "tests/checkpoint/tiny_train.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
@@ -60,6 +63,38 @@ TEST(RunFolderTest, TheLastStepIsSavedWhateverTheInterval) {
     ASSERT_EQ(run_command(tiny_train(run, {"train.steps=3", std::string("checkpoint.every=") + interval})).status, 0);
     EXPECT_EQ(std::filesystem::read_symlink(run / "checkpoints" / "latest"), "step-00000003") << interval;
   }
+}
+
+std::vector<std::string> progress_lines(const std::string& err) {
+  std::vector<std::string> lines;
+  std::istringstream text(err);
+  for (std::string line; std::getline(text, line);)
+    if (line.starts_with("step ")) lines.push_back(line);
+  return lines;
+}
+
+// The first step of a process warms caches, also where a run goes on.
+TEST(RunFolderTest, ProgressLinesShowTheRateSinceTheLineBeforeAndNoneOfTheFirstStep) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder / "run";
+  const auto expect_rates = [&](const CommandResult& result, size_t reports_before) {
+    ASSERT_EQ(result.status, 0) << result.err;
+    const std::vector<std::string> lines = progress_lines(result.err);
+    const std::vector<train::StepReport> reports = train::read_log(run / "log.jsonl");
+    ASSERT_EQ(lines.size() + reports_before, reports.size()) << result.err;
+    ASSERT_GE(lines.size(), 2u) << result.err;
+    EXPECT_FALSE(has(lines[0], "tok/s")) << lines[0];
+    for (size_t i = 1; i < lines.size(); ++i) {
+      const train::StepReport& report = reports[reports_before + i];
+      char rate[64];
+      std::snprintf(rate, sizeof rate, "  %7.0f tok/s", static_cast<double>(report.tokens) / report.seconds);
+      EXPECT_TRUE(has(lines[i], rate)) << lines[i] << "\nwanted " << rate;
+    }
+  };
+  expect_rates(run_command(tiny_train(run, {"train.steps=4"})), 0);
+  // Logged are step 6, with the three since it went on, and step 8, the last.
+  expect_rates(run_command({"train", "--resume", run.string(), "--set", "train.steps=9", "--set", "train.log_every=3"}),
+               4);
 }
 
 // With nothing set, from a folder of the user's: runs are beside the user, the rest is where the system wants it.
