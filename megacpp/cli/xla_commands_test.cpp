@@ -111,8 +111,8 @@ TEST_F(XlaCommandsTest, TrainReportsTheLoadOfExperts) {
   EXPECT_NE(result.err.find("  experts "), std::string::npos) << result.err;
 }
 
-// The stages of what was compiled, and the text XLA got.
-TEST_F(XlaCommandsTest, CompileWritesTheModuleWithTheOtherStages) {
+// What every pass left, and the text XLA got.
+TEST_F(XlaCommandsTest, CompileWritesTheModuleWithTheDumpsOfPasses) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megacpp_xla_dump_test";
   std::filesystem::remove_all(folder);
   const CommandResult result = run_command(tiny_feed_forward("compile", {"--dump-dir", folder.string()}));

@@ -131,7 +131,7 @@ TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
   EXPECT_TRUE(compiled.fallbacks.empty());
 }
 
-TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryStageIsDumped) {
+TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
   const auto folder = std::filesystem::temp_directory_path() / ("megacpp_compile_test" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const Compiled first = compile_training(small_recipe("full"), plain_target(), {.dump_dir = folder});

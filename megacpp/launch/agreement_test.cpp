@@ -135,7 +135,7 @@ TEST_F(AgreementTest, AProcessThatIsDoneWithStepZeroLearnsThatAnotherRanOut) {
 }
 
 // A process that goes down because another must says of what the other ran out, and when.
-TEST_F(AgreementTest, WhoFollowsDownKnowsTheClassAndStageOfTheFailure) {
+TEST_F(AgreementTest, WhoFollowsDownKnowsTheClassAndPhaseOfTheFailure) {
   const std::vector<std::string> nothing_fits = {"ladder.rungs=[]", "train.recompute=none"};
   processes_.run([&](size_t process) {
     Launch launch(recipe(nothing_fits), {.none = true}, no_log, options(process));

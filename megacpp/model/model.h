@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the forward graph of a pattern string: embedding, pre-norm residual blocks, final norm, head, losses. Every
-// parameter, its initial distribution and its scope are fixed here; after this stage nothing reads the recipe's model.
+// parameter, its initial distribution and its scope are fixed here; from there on nothing reads the recipe's model.
 #pragma once
 
 #include <string>
