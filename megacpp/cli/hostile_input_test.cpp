@@ -72,6 +72,11 @@ std::vector<std::vector<std::string>> commands_with_path(const std::string& path
       {"train", "--resume", path},
       {"runs", "list", path},
       {"runs", "show", path},
+      {"receipt", "show", path},
+      {"compare", path, path},
+      {"ceilings", "probe", recipe, "--dir", path},
+      {"doctor", "--only", "machine", "--lock", path},
+      {"doctor", "--write", path},
       {"checkpoint", "show", path},
       {"checkpoint", "verify", path},
       {"checkpoint", "convert", path, "--to", path},
@@ -102,6 +107,7 @@ std::vector<std::vector<std::string>> commands_with_path(const std::string& path
   commands.push_back(tiny_nam52("train", {"--set", "data.text=" + path}));
   commands.push_back(tiny_nam52("train", {"--set", "data.blend=[" + path + "]"}));
   commands.push_back(tiny_nam52("compile", {"--dump-dir", path}));
+  commands.push_back(tiny_nam52("sweep", {"--axis", "train.batch=1,2", "--dir", path}));
   return commands;
 }
 
