@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/step_log.h"
 
+#include <algorithm>
+#include <cmath>
 #include <concepts>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -45,6 +48,33 @@ void visit_fields(const Visit& visit, Self& report) {
   visit("programs_made", report.programs_made);
 }
 
+namespace {
+
+constexpr int64_t kMostCount = int64_t{1} << 46;
+constexpr double kLeastSeconds = 1e-12, kMostSeconds = 1e12;
+
+bool is_count(int64_t count) { return count >= 0 && count <= kMostCount; }
+bool is_time(double seconds) { return seconds == 0 || (seconds >= kLeastSeconds && seconds <= kMostSeconds); }
+bool is_finite(double value) { return std::isfinite(value); }
+
+bool has_experts(const ExpertShares& block) {
+  return !block.share.empty() && std::ranges::all_of(block.share, is_finite) &&
+         std::ranges::all_of(block.dropped, is_finite);
+}
+
+/// Whether a run can have written it: sums over a log overflow nothing, rates are numbers, and it prints as it was
+/// read.
+bool is_plausible(const StepReport& report) {
+  const bool has_counts = is_count(report.step) && is_count(report.steps) && is_count(report.tokens) &&
+                          is_count(report.data_stalls.count) && is_count(report.programs_made) &&
+                          report.host_syncs >= -kMostCount && report.host_syncs <= kMostCount;
+  const bool has_times = is_time(report.seconds) && is_time(report.saving_seconds) &&
+                         is_time(report.data_stalls.seconds) && std::ranges::all_of(report.step_seconds, is_time);
+  return has_counts && has_times && is_finite(report.learning_rate) && std::ranges::all_of(report.experts, has_experts);
+}
+
+}  // namespace
+
 std::string line_of(const StepReport& report) { return base::to_text(base::record_json(report)) + "\n"; }
 
 std::optional<StepReport> report_of(std::string_view line) {
@@ -57,7 +87,7 @@ std::optional<StepReport> report_of(std::string_view line) {
   } catch (const base::Error&) {
     return std::nullopt;
   }
-  return is_sound && report.step >= 0 ? std::optional(std::move(report)) : std::nullopt;
+  return is_sound && is_plausible(report) ? std::optional(std::move(report)) : std::nullopt;
 }
 
 std::vector<StepReport> read_log(const std::filesystem::path& file) {

@@ -15,7 +15,8 @@ namespace megacpp::train {
 /// With its end of line. What was not measured is null.
 std::string line_of(const StepReport& report);
 
-/// Nothing for a line that is none of a log: a full disk or a killed process leaves a part of one.
+/// Nothing for a line that is none of a log: a full disk or a killed process leaves a part of one, and no run takes
+/// less than no time.
 std::optional<StepReport> report_of(std::string_view line);
 
 /// The sound lines of a log, in order; nothing where there is no such file. E1008.

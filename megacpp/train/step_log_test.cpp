@@ -49,6 +49,17 @@ TEST(StepLogTest, LinesWithoutLaterMembersAreRead) {
   EXPECT_TRUE(read->step_seconds.empty());
 }
 
+TEST(StepLogTest, NumbersThatNoRunWritesAreLeftOut) {
+  ASSERT_TRUE(report_of(R"({"step": 4, "steps": 1, "seconds": 1e-9, "tokens": 8, "step_seconds": [0.5]})"));
+  for (const char* line :
+       {R"({"step": 4611686018427387904})", R"({"step": -1})", R"({"step": 4, "steps": -1})",
+        R"({"step": 4, "tokens": 9223372036854775807})", R"({"step": 4, "seconds": 1e-310})",
+        R"({"step": 4, "seconds": -1})", R"({"step": 4, "seconds": 1e300})", R"({"step": 4, "seconds": Infinity})",
+        R"({"step": 4, "step_seconds": [0.5, 1e-310]})", R"({"step": 4, "host_syncs": -9223372036854775807})",
+        R"({"step": 4, "experts": [{"block": "block01"}]})"})
+    EXPECT_FALSE(report_of(line)) << line;
+}
+
 TEST(StepLogTest, PartsOfLinesAndOtherTextsAreLeftOut) {
   const testing_support::TemporaryFolder folder;
   const std::string good = line_of(whole_report());
