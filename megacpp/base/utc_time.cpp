@@ -2,6 +2,7 @@
 #include "megacpp/base/utc_time.h"
 
 #include <array>
+#include <chrono>
 #include <ctime>
 
 namespace megacpp::base {
@@ -13,6 +14,10 @@ std::string utc_now() {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text.data();
+}
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace megacpp::base

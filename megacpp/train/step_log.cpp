@@ -46,6 +46,8 @@ void visit_fields(const Visit& visit, Self& report) {
   visit("saving_seconds", report.saving_seconds);
   visit("host_syncs", report.host_syncs);
   visit("programs_made", report.programs_made);
+  visit("peak_bytes", report.peak_bytes);
+  visit("logged_at", report.logged_at);
 }
 
 namespace {

@@ -5,24 +5,12 @@
 
 #include "megacpp/base/file.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/whole_report.h"
 
 namespace megacpp::train {
 namespace {
 
-StepReport whole_report() {
-  StepReport report{.step = 19, .loss = 2.5, .cross_entropy = 2.25, .balance = 1.5, .dropped = 3, .grad_norm = 0.5};
-  report.learning_rate = 1e-3;
-  report.steps = 2;
-  report.seconds = 0.75;
-  report.tokens = 4096;
-  report.experts = {{.block = "block03", .share = {0.25, 0.75}, .dropped = {0, 3}}};
-  report.data_stalls = {.count = 1, .seconds = 0.125};
-  report.step_seconds = {0.25, 0.375};
-  report.saving_seconds = 0.0625;
-  report.host_syncs = 1;
-  report.programs_made = 2;
-  return report;
-}
+using testing_support::whole_report;
 
 TEST(StepLogTest, ALineGivesItsReportBack) {
   const std::string line = line_of(whole_report());
@@ -47,6 +35,7 @@ TEST(StepLogTest, LinesWithoutLaterMembersAreRead) {
       report_of(R"({"step": 4, "loss": 2.5, "steps": 1, "seconds": 0.5, "tokens": 8})");
   ASSERT_TRUE(read);
   EXPECT_TRUE(read->step_seconds.empty());
+  EXPECT_FALSE(read->logged_at);
 }
 
 TEST(StepLogTest, NumbersThatNoRunWritesAreLeftOut) {

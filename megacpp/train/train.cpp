@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/utc_time.h"
 #include "megacpp/optim/optimizer.h"
 #include "megacpp/train/run_state.h"
 
@@ -95,6 +96,8 @@ class Trainer {
     report.seconds = std::chrono::duration<double>(end - start_).count();
     report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     report.data_stalls = ahead_.take_stalls();
+    report.peak_bytes = measured_peak();
+    report.logged_at = base::unix_seconds();
     first_ = -1;
     begin_counts();
     return report;
@@ -121,6 +124,12 @@ class Trainer {
     report.programs_made = run_.programs_made() - programs_before_;
     report.saving_seconds = saving_seconds_;
     if (std::ssize(step_seconds_) == report.steps) report.step_seconds = step_seconds_;
+  }
+
+  std::optional<int64_t> measured_peak() const {
+    std::optional<int64_t> peak;
+    for (const int64_t chip : run_.local_chips()) peak = std::max(peak, run_.memory(chip).measured_peak_bytes);
+    return peak;
   }
 
   // Another process may have the chip that makes the metrics.

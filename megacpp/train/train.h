@@ -42,9 +42,11 @@ struct StepReport {
   /// Of each of these steps, without what the host does between them. Empty where the run does not wait for its steps,
   /// and where there are more than kTimedSteps.
   std::vector<double> step_seconds = {};
-  double saving_seconds = 0;  // of `seconds`: saves between these steps
-  int64_t host_syncs = 0;     // in these, beside the waits that fetch metrics, save, or are the path's own
-  int64_t programs_made = 0;  // in these: compiled, or taken from a cache
+  double saving_seconds = 0;               // of `seconds`: saves between these steps
+  int64_t host_syncs = 0;                  // in these, beside the waits that fetch metrics, save, or are the path's own
+  int64_t programs_made = 0;               // in these: compiled, or taken from a cache
+  std::optional<int64_t> peak_bytes = {};  // the most that a local chip has used at once so far; absent: not measured
+  std::optional<double> logged_at = {};    // seconds since 1970, UTC; absent in logs of versions that did not write it
 };
 
 /// Steps between two logs that are timed one by one, at most: their times are kept in memory until then.
