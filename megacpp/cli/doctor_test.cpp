@@ -133,6 +133,14 @@ TEST_F(DoctorCommandTest, ALaunchNamesWhatDriftedAndKeepsIt) {
   EXPECT_EQ(lineage["drifts"][0]["name"], "kernel");
   EXPECT_EQ(Json::parse(base::read_file(run + "/plan.json"))["lineage"], lineage);
   EXPECT_EQ(base::read_file(run + "/megacpp.lock"), base::read_file(lock)) << "for a run that goes on";
+  const Json recorded = Json::parse(base::read_file(run + "/receipt.json"))["lineage"];
+  EXPECT_EQ(recorded["lock_file"], lock);
+  ASSERT_EQ(recorded["items"].size(), lineage["live"].size());
+  for (const Json& item : recorded["items"]) {
+    const bool is_kernel = item["name"] == "kernel";
+    EXPECT_EQ(item["state"], is_kernel ? "drift" : "ok") << item["name"];
+    EXPECT_EQ(item["documented"], is_kernel ? "1.0" : "") << item["name"];
+  }
 }
 
 TEST_F(DoctorCommandTest, ALaunchGoesOnWithALockFileThatCannotBeRead) {

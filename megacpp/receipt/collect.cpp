@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/receipt/collect.h"
 
+#include <algorithm>
 #include <map>
 #include <new>
 #include <utility>
@@ -200,7 +201,24 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   receipt.memory.planned = planned_memory(estimate);
   if (!backend_of(launch).emits_stablehlo) receipt.collectives = collectives_of(estimate.compiled);
   receipt.ladder = ladder_of(launch);
+  receipt.lineage = lineage_record(launch.lineage());
   return receipt;
+}
+
+Lineage lineage_record(const lineage::Lineage& found) {
+  Lineage record{.lock_file = found.lock_file, .unread = found.unread};
+  for (const lineage::Fact& fact : found.live) {
+    const std::string* const documented = lineage::find_value(found.documented, fact.name);
+    const bool is_here = fact.value != lineage::kNone;
+    const bool drifted = std::ranges::find(found.drifts, fact.name, &lineage::Drift::name) != found.drifts.end();
+    record.items.push_back({.name = fact.name,
+                            .documented = documented == nullptr ? "" : *documented,
+                            .live = is_here ? fact.value : "",
+                            .state = !drifted  ? "ok"
+                                     : is_here ? "drift"
+                                               : "missing"});
+  }
+  return record;
 }
 
 void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::Trained& trained) {

@@ -9,6 +9,7 @@
 
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
+#include "megacpp/lineage/lineage.h"
 #include "megacpp/receipt/receipt.h"
 
 namespace megacpp::receipt {
@@ -21,6 +22,9 @@ struct RunFacts {
 
 /// All that is known before step 0, of the rung that runs: header, plan, ladder. Of a launch that is planned.
 Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts);
+
+/// The documented against the live environment, as a launch has compared them. What it does not ask for is left out.
+Lineage lineage_record(const lineage::Lineage& found);
 
 /// What a run measured while it lived: steps, counters, memory, parts of a step, regime.
 void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::Trained& trained);

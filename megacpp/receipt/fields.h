@@ -122,7 +122,8 @@ void visit_fields(const Visit& visit, Self& item) {
 template <typename Visit, Is<Lineage> Self>
 void visit_fields(const Visit& visit, Self& lineage) {
   visit("lock_file", lineage.lock_file, "what documents the environment; empty: nothing does");
-  visit("items", lineage.items);
+  visit("unread", lineage.unread, "why nothing could be compared with it; empty: it was");
+  visit("items", lineage.items, "what launches ask for");
 }
 
 template <typename Visit, Is<Phase> Self>

@@ -118,9 +118,9 @@ struct Header {
   Versions versions = {};
 };
 
-/// One thing of the environment that was documented, as it was found.
+/// One thing of the environment that launches ask for, as it was found.
 struct LineageItem {
-  std::string name = {};        // "libnccl"
+  std::string name = {};        // "sqlite"
   std::string documented = {};  // in the lock file; empty: not there
   std::string live = {};        // empty: not found
   std::string state = {};       // "ok", "drift", "missing"
@@ -129,6 +129,7 @@ struct LineageItem {
 /// The documented against the live environment. Without a lock file nothing is documented.
 struct Lineage {
   std::string lock_file = {};  // empty: there is none
+  std::string unread = {};     // why nothing could be compared with it, with a code; empty: it was
   std::vector<LineageItem> items = {};
 };
 

@@ -136,8 +136,11 @@ std::string ladder_text(const Ladder& ladder) {
 std::string lineage_text(const Lineage& lineage) {
   if (lineage.lock_file.empty()) return line("lineage", "nothing is documented: there is no lock file");
   std::string text = line("lineage", lineage.lock_file);
+  if (!lineage.unread.empty()) text += line("", "not compared: " + lineage.unread);
   for (const LineageItem& item : lineage.items)
-    text += line("", fmt::format("{} {}: documented {}, found {}", item.state, item.name, item.documented, item.live));
+    text += line("", fmt::format("{} {}: documented {}, found {}", item.state, item.name,
+                                 item.documented.empty() ? "nowhere" : item.documented,
+                                 item.live.empty() ? "nothing" : item.live));
   return text;
 }
 
