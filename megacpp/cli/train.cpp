@@ -272,7 +272,7 @@ int run_train(const TrainFlags& flags) {
   };
   const launch::Trained trained = train_recorded(launch, *source, options, recorder);
   const launch::StartedRun& started = trained.started;
-  print_summary(flags, {launch, trained, *request.directory});
+  print_summary(flags, {launch, trained, *request.directory, recorder.seconds()});
   if (!flags.trace.empty())
     base::write_file_atomically(flags.trace,
                                 train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));

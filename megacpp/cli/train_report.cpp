@@ -181,6 +181,7 @@ Json train_json(const TrainedRun& trained) {
                             {"blocked_seconds", trained.trained.blocked_seconds},
                             {"loaded_bytes", trained.trained.loaded_bytes},
                             {"read_bytes", trained.trained.read_bytes}};
+  summary["receipt_seconds"] = trained.receipt_seconds;
   summary["lineage"] = lineage::to_json(launch.lineage());
   summary["recipe"] = recipe::print(recipe);
   if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));

@@ -19,6 +19,7 @@ struct TrainedRun {
   const launch::Launch& launch;
   const launch::Trained& trained;
   const launch::RunDirectory& directory;
+  double receipt_seconds = 0;  // that its receipts have cost
 
   const compile::Compiled& compiled() const { return *trained.started.compiled; }  // what ran
   const std::vector<train::StepReport>& reports() const { return trained.reports; }

@@ -16,6 +16,14 @@
 #include "megacpp/train/step_log.h"
 
 namespace megacpp::receipt {
+namespace {
+
+double seconds_from(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
 Recorder::Recorder(const launch::Launch& launch, std::filesystem::path run, RunFacts facts, int64_t first_step)
     : launch_(launch),
       run_(std::move(run)),
@@ -35,9 +43,11 @@ Receipt Recorder::receipt_now() const {
 
 void Recorder::begin() {
   if (first_step_ >= launch_.recipe().train.steps) return;
-  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start_).count();
-  throttled_before_ = count_throttling();
-  store([this] { return receipt_now(); });
+  load_seconds_ = seconds_from(load_start_);
+  store([this] {
+    throttled_before_ = count_throttling();
+    return receipt_now();
+  });
 }
 
 void Recorder::finish(const launch::Trained& trained) {
@@ -69,7 +79,8 @@ std::optional<int64_t> Recorder::throttled() const {
   return now && throttled_before_ ? std::optional(*now - *throttled_before_) : std::nullopt;
 }
 
-void Recorder::store(const std::function<Receipt()>& make) const {
+void Recorder::store(const std::function<Receipt()>& make) {
+  const auto start = std::chrono::steady_clock::now();
   try {
     write_receipt(make(), run_);
   } catch (const base::Error& error) {
@@ -77,6 +88,7 @@ void Recorder::store(const std::function<Receipt()>& make) const {
   } catch (const std::bad_alloc&) {
     launch_.log({.topic = "receipt", .text = "not written: no memory for it"});
   }
+  seconds_ += seconds_from(start);
 }
 
 }  // namespace megacpp::receipt

@@ -32,10 +32,13 @@ class Recorder {
   /// What fails before it began leaves the receipt of an earlier run as it is.
   void fail(const std::exception& error);
 
+  /// That receipts have cost the run so far, before its first step and after its last.
+  double seconds() const { return seconds_; }
+
  private:
   Receipt receipt_now() const;
   /// The receipt that `make` gives. What fails here, memory included, takes nothing from the run or from its own error.
-  void store(const std::function<Receipt()>& make) const;
+  void store(const std::function<Receipt()>& make);
   std::optional<int64_t> throttled() const;
 
   const launch::Launch& launch_;
@@ -46,6 +49,7 @@ class Recorder {
   std::chrono::steady_clock::time_point load_start_;
   std::optional<double> load_seconds_;       // of the rung that began last; nothing: none has
   std::optional<int64_t> throttled_before_;  // step 0
+  double seconds_ = 0;
 };
 
 }  // namespace megacpp::receipt
