@@ -28,6 +28,7 @@ set(MEGACPP_FOLDERS
   train
   lineage
   launch
+  metrics
   receipt
   compare
   sweep

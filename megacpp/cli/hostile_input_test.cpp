@@ -72,6 +72,7 @@ std::vector<std::vector<std::string>> commands_with_path(const std::string& path
       {"train", "--resume", path},
       {"runs", "list", path},
       {"runs", "show", path},
+      {"runs", "export", path, "--csv", path},
       {"receipt", "show", path},
       {"compare", path, path},
       {"ceilings", "probe", recipe, "--dir", path},

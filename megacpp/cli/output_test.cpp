@@ -55,6 +55,7 @@ class EveryCommand {
             tiny_two_steps("train", {"--json"}),
             {"runs", "list", folder_.path().string()},
             {"runs", "show", run},
+            {"runs", "export", run, "--csv", at("log.csv")},
             {"receipt", "show", run},
             {"receipt", "show", run, "--json"},
             {"receipt", "schema"},

@@ -14,6 +14,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/runs_words.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/receipt/text.h"
@@ -131,11 +132,7 @@ int list_runs(const RunsFlags& flags) {
 }
 
 int show_run(const RunsFlags& flags) {
-  const std::filesystem::path run =
-      flags.folder == "latest" ? launch::runs_folder() / "latest" : std::filesystem::path(flags.folder);
-  MEGACPP_REQUIRE(
-      launch::is_run(run), E1206,
-      {.where = run.string(), .got = "no recipe.yaml", .wanted = "a run directory", .next = "see: megacpp runs list"});
+  const std::filesystem::path run = launch::find_run(flags.folder);
   Json json = run_json(run);
   json["recipe"] = base::read_file(run / "recipe.yaml");
   if (flags.json) {
@@ -182,7 +179,7 @@ Command runs_command() {
           .summary = "what training runs left in their directories",
           .example = "megacpp runs list",
           .declare = [](CLI::App& app) {
-            return declare_words(app, {list_word(), show_word()});
+            return declare_words(app, {list_word(), show_word(), runs_export_word()});
           }};
 }
 

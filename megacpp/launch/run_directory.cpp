@@ -35,6 +35,15 @@ constexpr int kMaxNames = 1000;  // of runs that begin in the same second
               {.where = where.string(), .got = std::move(got), .wanted = std::move(wanted), .next = std::move(next)});
 }
 
+void require_run(const std::filesystem::path& folder) {
+  if (!is_run(folder)) refuse_run(folder, "no recipe.yaml", "a run directory", "see: megacpp runs list");
+}
+
+/// "latest" is the link in runs_folder().
+std::filesystem::path path_named(const std::string& named) {
+  return named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
+}
+
 /// The lock belongs to the open file: the system drops it when the process ends.
 int lock_folder(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "lock";
@@ -107,7 +116,7 @@ RunDirectory RunDirectory::create(const std::filesystem::path& given, const std:
 }
 
 RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
-  if (!is_run(folder)) refuse_run(folder, "no recipe.yaml", "a run directory", "see: megacpp runs list");
+  require_run(folder);
   RunDirectory directory(folder, lock_folder(folder));
   directory.checkpoints().remove_partial();
   return directory;
@@ -174,7 +183,7 @@ bool is_run(const std::filesystem::path& folder) {
 }
 
 FoundCheckpoint find_checkpoint(const std::string& named) {
-  const std::filesystem::path path = named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
+  const std::filesystem::path path = path_named(named);
   if (base::exists(path / checkpoint::kManifestFile)) {
     // Links, "." and a slash at the end would lead to other folders above it.
     const std::filesystem::path checkpoint = base::canonical(path);
@@ -202,6 +211,12 @@ FoundCheckpoint find_resume_point(const std::string& named) {
                "a run directory or one of its checkpoints",
                "start a new run with its weights: megacpp train RECIPE --from " + found.checkpoint.string());
   return found;
+}
+
+std::filesystem::path find_run(const std::string& named) {
+  const std::filesystem::path run = path_named(named);
+  require_run(run);
+  return run;
 }
 
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {

@@ -69,6 +69,9 @@ FoundCheckpoint find_checkpoint(const std::string& named);
 /// The same for a run that is to go on: E1206 for a checkpoint in no run.
 FoundCheckpoint find_resume_point(const std::string& named);
 
+/// The run that a user names: its directory, or "latest" for the one that was started last. E1206 where there is none.
+std::filesystem::path find_run(const std::string& named);
+
 /// Run directories in a folder, by name.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
 bool is_run(const std::filesystem::path& folder);

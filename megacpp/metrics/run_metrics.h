@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs have logged, as families of Prometheus: the values of the last log, and sums over all logs.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megacpp/metrics/prometheus.h"
+#include "megacpp/train/train.h"
+
+namespace megacpp::metrics {
+
+class RunMetrics {
+ public:
+  /// Every sample has `run` as its label of that name.
+  explicit RunMetrics(std::string run);
+
+  void add(const train::StepReport& report);
+
+ private:
+  friend std::vector<MetricFamily> families_of(std::span<const RunMetrics> runs);
+
+  std::string run_;
+  std::vector<std::optional<double>> values_;                                    // as all_metrics()
+  std::vector<std::map<std::pair<std::string, size_t>, double>> expert_values_;  // as expert_metrics(): block, expert
+};
+
+/// The families of all_metrics() and of expert_metrics(), each with the samples of all runs.
+std::vector<MetricFamily> families_of(std::span<const RunMetrics> runs);
+
+}  // namespace megacpp::metrics
