@@ -65,6 +65,7 @@
   X(E3001, environment, "file cannot be written")                                   \
   X(E3002, environment, "memory cannot be obtained")                                \
   X(E3003, environment, "run directory is in use")                                  \
+  X(E3004, environment, "port cannot be listened on")                               \
   X(E3101, environment, "another chip failed")                                      \
   X(E3102, environment, "a chip waited too long")                                   \
   X(E3103, environment, "processes do not agree")                                   \

@@ -37,6 +37,7 @@
 #include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/metrics/run_exports.h"
 #include "megacpp/receipt/recorder.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
@@ -55,6 +56,7 @@ struct TrainFlags {
   std::vector<std::string> without;  // passes
   launch::CatalogChoice catalog;
   std::string trace;  // file; empty: none
+  metrics::ExportChoice exports;
   std::string run_dir;
   std::optional<std::string> resume;  // a run directory, a checkpoint or "latest"
   std::string from;                   // a Hugging Face folder, or as `resume`; empty: weights are drawn
@@ -162,10 +164,12 @@ launch::CatalogChoice catalog_for(const TrainFlags& flags) {
   return {.none = true};
 }
 
-/// What a run that is loaded has.
+/// What goes on beside the steps.
 struct Running {
-  std::optional<TrainProgress> progress;
-  std::optional<base::StopRequest> stop;  // none before: planning and loading are stopped at once
+  metrics::RunExports exports;
+  // Of a run that is loaded.
+  std::optional<TrainProgress> progress = {};
+  std::optional<base::StopRequest> stop = {};  // none before: planning and loading are stopped at once
 };
 
 launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source,
@@ -186,7 +190,11 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                                  }};
   return {.start = std::move(start),
           .check_nans = flags.check_nans,
-          .after_log = [&](const train::StepReport& report) { (*running.progress)(report); },
+          .after_log =
+              [&](const train::StepReport& report) {
+                running.exports.add(report);
+                (*running.progress)(report);
+              },
           .should_stop = [&] { return running.stop->has_come(); }};
 }
 
@@ -211,11 +219,14 @@ void write_what_runs(const Request& request, const launch::Launch& launch) {
   if (!lineage.lock_file.empty() && lineage.unread.empty()) directory.keep_lock(lineage.lock_file);
 }
 
+int64_t first_step_of(const Request& request) {
+  return request.checkpoint ? request.checkpoint->manifest().position.step : 0;
+}
+
 receipt::Recorder recorder_for(const Request& request, const TrainFlags& flags, const launch::Launch& launch,
                                const data::TokenSource& source) {
-  const int64_t first_step = request.checkpoint ? request.checkpoint->manifest().position.step : 0;
   receipt::RunFacts facts{.data = source.describe(), .without = flags.without};
-  return receipt::Recorder(launch, request.directory->path(), std::move(facts), first_step);
+  return receipt::Recorder(launch, request.directory->path(), std::move(facts), first_step_of(request));
 }
 
 launch::Trained train_recorded(launch::Launch& launch, const data::TokenSource& source,
@@ -252,6 +263,7 @@ int run_train(const TrainFlags& flags) {
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   runtime::require_supported(recipe);
   if (!flags.trace.empty()) base::require_writable(flags.trace);
+  Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
@@ -261,7 +273,6 @@ int run_train(const TrainFlags& flags) {
   prepare(launch, request, flags, *source);
   open_directory(request, flags, launch);
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
-  Running running;
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
@@ -269,6 +280,7 @@ int run_train(const TrainFlags& flags) {
   options.before_steps = [&] {
     recorder.begin();
     write_what_runs(request, launch);
+    running.exports.begin(request.directory->path(), first_step_of(request));
   };
   const launch::Trained trained = train_recorded(launch, *source, options, recorder);
   const launch::StartedRun& started = trained.started;
@@ -290,7 +302,8 @@ Command train_command() {
           .example =
               "megacpp train recipes/nam56r-tiny.yaml --set train.steps=20\n"
               "  megacpp train --resume latest --set train.steps=40\n"
-              "  megacpp train adapt.yaml --from path/to/model",
+              "  megacpp train adapt.yaml --from path/to/model\n"
+              "  megacpp train recipes/nam56r-tiny.yaml --tensorboard --metrics-port 9400",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<TrainFlags>();
             flags->recipe = declare_recipe_flags(app, RecipeFile::optional);
@@ -316,6 +329,13 @@ Command train_command() {
             app.add_flag("--verbose", flags->verbose, "print the resolved recipe and the memory plan before step 0");
             declare_without(app, flags->without);
             declare_catalog_flags(app, flags->catalog, "ask or tell it");
+            app.add_flag("--tensorboard", flags->exports.tensorboard,
+                         "write event files into the run's folder; see them with: tensorboard --logdir runs");
+            app.add_option_function<int>(
+                   "--metrics-port", [flags](const int& port) { flags->exports.metrics_port = port; },
+                   "serve metrics for Prometheus at this port of 127.0.0.1 while the run lasts; 0: any that is free")
+                ->type_name("PORT")
+                ->check(CLI::Range(0, 65535));
             declare_written_path(app, "--trace", flags->trace,
                                  "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev")
                 ->type_name("FILE");
