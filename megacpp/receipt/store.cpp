@@ -76,21 +76,24 @@ Receipt receipt_without_plan(const std::filesystem::path& run) {
   return concluded(std::move(receipt));
 }
 
-/// Of a process that is gone. Who holds the run's lock may store it: nobody has begun to go on with the run meanwhile.
-Receipt store_killed(const std::filesystem::path& run, Receipt receipt) {
+/// Of a process that is gone, from the receipt that it began with.
+Receipt killed_receipt(const std::filesystem::path& run, Receipt receipt) {
   receipt.ending.kind = EndingKind::killed;
   add_logged_steps(receipt, run);
-  receipt = concluded(std::move(receipt));
+  return concluded(std::move(receipt));
+}
+
+/// Who holds the run's lock may store it: nobody has begun to go on with the run meanwhile.
+void store_killed(const std::filesystem::path& run, const Receipt& receipt) {
   try {
     const launch::RunDirectory owned = launch::RunDirectory::open(run);
     if (read_receipt(run / kReceiptFile).ending.kind == EndingKind::running) write_receipt(receipt, run);
   } catch (const base::Error&) {
     // Read-only, full, or somebody goes on with the run at this moment: the next reader makes it again.
   }
-  return receipt;
 }
 
-Receipt receipt_of_folder(const std::filesystem::path& run) {
+Receipt receipt_of_folder(const std::filesystem::path& run, Completion completion) {
   const std::filesystem::path file = run / kReceiptFile;
   if (!base::exists(file)) {
     MEGACPP_REQUIRE(launch::is_run(run), E1803,
@@ -102,7 +105,11 @@ Receipt receipt_of_folder(const std::filesystem::path& run) {
   }
   Receipt receipt = read_receipt(file);
   if (receipt.ending.kind != EndingKind::running) return receipt;
-  if (!launch::is_in_use(run)) return store_killed(run, std::move(receipt));
+  if (!launch::is_in_use(run)) {
+    receipt = killed_receipt(run, std::move(receipt));
+    if (completion == Completion::stored) store_killed(run, receipt);
+    return receipt;
+  }
   add_logged_steps(receipt, run);
   return concluded(std::move(receipt));
 }
@@ -139,14 +146,14 @@ void write_receipt(const Receipt& receipt, const std::filesystem::path& run) {
   base::write_file_atomically(run / kReceiptFile, to_text(receipt));
 }
 
-Receipt receipt_of(const std::filesystem::path& run) {
+Receipt receipt_of(const std::filesystem::path& run, Completion completion) {
   const std::filesystem::path path = run == "latest" ? launch::runs_folder() / "latest" : run;
   MEGACPP_REQUIRE(base::exists(path), E1803,
                   {.where = path.string(),
                    .got = "no such file or folder",
                    .wanted = "a run directory, or a receipt",
                    .next = "see: megacpp runs list"});
-  return base::is_folder(path) ? receipt_of_folder(path) : read_receipt(path);
+  return base::is_folder(path) ? receipt_of_folder(path, completion) : read_receipt(path);
 }
 
 }  // namespace megacpp::receipt

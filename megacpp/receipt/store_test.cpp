@@ -121,6 +121,16 @@ TEST_F(ReceiptStoreTest, AKilledRunGetsItsReceiptFromTheNextReader) {
   EXPECT_EQ(base::read_file(run_ / kReceiptFile), to_text(receipt)) << "and stays";
 }
 
+TEST_F(ReceiptStoreTest, AReaderThatChangesNothingLeavesAKilledRunAsItIs) {
+  make_run(EndingKind::running);
+  const std::string before = base::read_file(run_ / kReceiptFile);
+  const Receipt receipt = receipt_of(run_, Completion::not_stored);
+  EXPECT_EQ(receipt.ending.kind, EndingKind::killed);
+  EXPECT_EQ(receipt.ending.steps, 60);
+  EXPECT_EQ(base::read_file(run_ / kReceiptFile), before);
+  EXPECT_FALSE(std::filesystem::exists(run_ / "lock"));
+}
+
 TEST_F(ReceiptStoreTest, ARunThatGoesOnIsReadAndLeftAlone) {
   make_run(EndingKind::running);
   const launch::RunDirectory owner = launch::RunDirectory::open(run_);
