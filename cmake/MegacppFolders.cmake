@@ -33,5 +33,6 @@ set(MEGACPP_FOLDERS
   compare
   sweep
   report
+  serve
   cli
 )
