@@ -78,6 +78,7 @@ class EveryCommand {
             {"compare", "--help"},
             {"sweep", "--help"},
             {"ceilings", "--json"},
+            {"serve", "--help"},
             {"catalog", "list", "--json"},
             {"ops"},
             {"ops", "--json"},

@@ -35,6 +35,7 @@ const std::vector<Command>& all_commands() {
       {"compare", "compare --help"},
       {"sweep", "sweep --help"},
       {"ceilings", "ceilings --runs {shared}/runs --json", true},
+      {"serve", "serve --help"},
       {"compile", "compile " MEGACPP_TINY "--dump-dir {case}/dump"},
       {"compile-json", "compile " MEGACPP_TINY "--json", true},
       {"explain", "explain " MEGACPP_TINY},

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
+#include "megacpp/base/stop_signals.h"
+#include "megacpp/cli/catalog_flags.h"
+#include "megacpp/cli/command.h"
+#include "megacpp/cli/output.h"
+#include "megacpp/cli/path_flag.h"
+#include "megacpp/launch/run_directory.h"
+#include "megacpp/serve/access.h"
+#ifdef MEGACPP_HAS_HTTPLIB
+#include "megacpp/serve/httplib/server.h"
+#endif
+
+namespace megacpp::cli {
+namespace {
+
+struct ServeFlags {
+  std::string runs;
+  std::string address = "127.0.0.1";
+  std::string token;
+  int port = 8077;
+  launch::CatalogChoice catalog;
+};
+
+/// A folder that was named must be there; the default one may still come.
+std::filesystem::path served_folder(const ServeFlags& flags) {
+  if (flags.runs.empty()) return launch::runs_folder();
+  MEGACPP_REQUIRE(base::is_folder(flags.runs), E1008,
+                  {.where = "--runs",
+                   .got = flags.runs + ": no such folder",
+                   .wanted = "a folder of run directories",
+                   .next = "check the path, or leave the flag out to serve the folder that training writes to"});
+  return flags.runs;
+}
+
+#ifdef MEGACPP_HAS_HTTPLIB
+
+int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
+  const base::StopRequest stop;
+  serve::RunIndex runs(folder);
+  serve::Listen listen;
+  listen.address = flags.address;
+  listen.port = flags.port;
+  listen.token = flags.token;
+  const serve::Server server(listen, runs, flags.catalog);
+  print_out("{}\n", server.url());
+  flush_output();
+  print_err("serving the runs in {}; Ctrl-C stops\n", folder.string());
+  while (!stop.has_come()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return base::kInterruptedStatus;
+}
+
+#else
+
+int serve_folder(const ServeFlags&, const std::filesystem::path&) {
+  base::raise(base::Code::E3501, {.where = "megacpp serve",
+                                  .got = "a program that was built without cpp-httplib",
+                                  .wanted = "one with it",
+                                  .next = "install the package libcpp-httplib-dev and build again"});
+}
+
+#endif
+
+int run_serve(const ServeFlags& flags) {
+  serve::access_for(flags.address, flags.port, flags.token);
+  return serve_folder(flags, served_folder(flags));
+}
+
+}  // namespace
+
+Command serve_command() {
+  return {.name = "serve",
+          .summary = "a dashboard of runs in the browser: live progress, comparison, memory, ceilings, catalog",
+          .example =
+              "megacpp serve\n"
+              "  megacpp serve --runs /data/runs --port 0\n"
+              "  megacpp serve --bind 0.0.0.0 --token $(head -c 24 /dev/urandom | base64 | tr -d '+/=')",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            auto flags = std::make_shared<ServeFlags>();
+            declare_read_path(
+                app, "--runs", flags->runs,
+                "folder of run directories, which is only read; without: runs, or what MEGACPP_RUNS names")
+                ->type_name("DIR");
+            app.add_option("--port", flags->port, "to listen on; 0 takes any that is free")
+                ->check(CLI::Range(0, 65535))
+                ->capture_default_str();
+            app.add_option("--bind", flags->address,
+                           "numeric address to listen on; others than this machine's own only with --token")
+                ->type_name("ADDR")
+                ->capture_default_str();
+            // An empty one, as a variable that is not set leaves it, is refused and not taken for none.
+            app.add_option_function<std::string>(
+                   "--token",
+                   [flags](const std::string& given) {
+                     serve::require_token(given);
+                     flags->token = given;
+                   },
+                   "what every reader must know; the printed address has it")
+                ->type_name("T");
+            declare_catalog_flags(app, flags->catalog, "show one");
+            return [flags] { return run_serve(*flags); };
+          }};
+}
+
+}  // namespace megacpp::cli

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/serve/httplib/server.h"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/serve/answer.h"
+#include "megacpp/serve/request_socket.h"
+
+namespace megacpp::serve {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kRunTick{250}, kListTick{1000};  // between two looks of a feed
+constexpr std::chrono::seconds kHeartbeat{15};          // so that a client that left is noticed
+
+std::vector<std::string> header_values(const httplib::Request& in, const char* name) {
+  std::vector<std::string> values;
+  const auto [begin, end] = in.headers.equal_range(name);
+  for (auto header = begin; header != end; ++header) values.push_back(header->second);
+  return values;
+}
+
+Request request_of(const httplib::Request& in) {
+  Request request{.method = in.method, .target = in.target};
+  request.hosts = header_values(in, "Host");
+  request.cookies = header_values(in, "Cookie");
+  const std::vector<std::string> authorizations = header_values(in, "Authorization");
+  if (authorizations.size() == 1) request.authorization = authorizations.front();
+  return request;
+}
+
+void send_answer(const Answer& answer, httplib::Response& out) {
+  out.status = answer.status;
+  for (const auto& [name, value] : answer.headers) out.set_header(name, value);
+  out.set_content(answer.body, answer.type);
+}
+
+/// A RequestSocket as the library wants it. It has no names for the two ends: nothing asks for them.
+class RequestStream final : public httplib::Stream {
+ public:
+  explicit RequestStream(RequestSocket& socket) : socket_(socket) {}
+
+  bool is_readable() const override { return socket_.is_readable(); }
+  bool is_writable() const override { return socket_.is_writable(); }
+  ssize_t read(char* to, size_t most) override { return socket_.read(to, most); }
+  ssize_t write(const char* from, size_t bytes) override { return socket_.write(from, bytes); }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return socket_.socket(); }
+
+ private:
+  RequestSocket& socket_;
+};
+
+/// One of the feeds that are open, as long as it exists.
+class FeedSlot {
+ public:
+  explicit FeedSlot(std::atomic<int>& open) : open_(open), has_room_(open.fetch_add(1) < kMostFeeds) {}
+  ~FeedSlot() { open_.fetch_sub(1); }
+  FeedSlot(const FeedSlot&) = delete;
+  FeedSlot& operator=(const FeedSlot&) = delete;
+
+  bool has_room() const { return has_room_; }
+
+ private:
+  std::atomic<int>& open_;
+  bool has_room_;
+};
+
+/// A feed that is being sent.
+struct OpenFeed {
+  OpenFeed(std::atomic<int>& open, Feed sent) : slot(open), feed(std::move(sent)) {}
+
+  FeedSlot slot;
+  Feed feed;
+  std::optional<steady_clock::time_point> last_sent = {};
+};
+
+}  // namespace
+
+class Server::Http final : public httplib::Server {
+ public:
+  Http(const Listen& listen, RunIndex& runs, const launch::CatalogChoice& catalog)
+      : listen_(listen), site_{.runs = runs, .catalog = catalog} {
+    access_for(listen.address, listen.port, listen.token);  // before anything is bound
+    set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    set_pre_routing_handler([this](const httplib::Request& in, httplib::Response& out) {
+      handle(in, out);
+      return HandlerResponse::Handled;
+    });
+    // Requests that the library itself refuses have none of our headers yet.
+    set_error_handler([](const httplib::Request&, httplib::Response& out) {
+      if (!out.has_header("Content-Security-Policy")) send_answer(refusal(out.status), out);
+    });
+    bind_socket();
+    site_.access = access_for(listen.address, port_, listen.token);
+    thread_ = std::thread([this] { listen_after_bind(); });
+    for (int i = 0; i < 5'000 && !is_running(); ++i) std::this_thread::sleep_for(milliseconds(1));
+  }
+
+  ~Http() override {
+    {
+      const std::lock_guard lock(stop_mutex_);
+      is_stopping_ = true;
+    }
+    stopped_.notify_all();
+    stop();
+    thread_.join();
+  }
+
+  int port() const { return port_; }
+
+  std::string url() const {
+    return fmt::format("http://{}/{}", host_text(listen_.address, port_),
+                       listen_.token.empty() ? "" : fmt::format("?{}={}", kTokenKey, listen_.token));
+  }
+
+ private:
+  void bind_socket() {
+    errno = 0;
+    port_ = listen_.port;
+    const bool is_bound = listen_.port == 0 ? (port_ = bind_to_any_port(listen_.address)) > 0
+                                            : bind_to_port(listen_.address, listen_.port);
+    const std::string reason = errno == 0 ? "the address is refused" : std::strerror(errno);
+    MEGACPP_REQUIRE(is_bound, E3501,
+                    {.where = host_text(listen_.address, listen_.port),
+                     .got = reason,
+                     .wanted = "an address of this machine and a port that nobody listens on",
+                     .next = "give another --port (0 takes any that is free), or check --bind"});
+  }
+
+  // Private to the library and virtual: the way to hand it a stream of our own, as its server for TLS does.
+  bool process_and_close_socket(socket_t socket) override {
+    bool is_done = false;
+    try {
+      const RequestSocket::Limits limits{.is_stopping = is_stopping_,
+                                         .head_time = listen_.head_time,
+                                         .write_time = kWriteTime,
+                                         .head_bytes = kMostHeadBytes};
+      RequestSocket bounded(socket, limits);
+      RequestStream stream(bounded);
+      bool is_closed = false;
+      is_done = process_request(stream, true, is_closed, [](httplib::Request& request) { request.ranges.clear(); });
+    } catch (const std::exception&) {
+      // Memory that ran out: this client gets no answer, the others do.
+    }
+    close_gently(socket);
+    return is_done;
+  }
+
+  void handle(const httplib::Request& in, httplib::Response& out) {
+    Answer made = answer(request_of(in), site_);
+    if (!made.feed) {
+      send_answer(made, out);
+      return;
+    }
+    // Shared by the copies of the function below that the library makes.
+    const auto open = std::make_shared<OpenFeed>(open_feeds_, std::move(*made.feed));
+    if (!open->slot.has_room()) {
+      send_answer(refusal(503), out);
+      return;
+    }
+    out.status = made.status;
+    for (const auto& [name, value] : made.headers) out.set_header(name, value);
+    out.set_chunked_content_provider(made.type,
+                                     [this, open](size_t, httplib::DataSink& sink) { return push(*open, sink); });
+  }
+
+  /// Sends what is new, or waits a little; called again and again. False ends the connection.
+  bool push(OpenFeed& open, httplib::DataSink& sink) {
+    std::string text = open.last_sent ? "" : "retry: 2000\n\n";
+    const std::optional<Event> event = next_event(open.feed, site_.runs);
+    if (event) text += event->text;
+    const auto now = steady_clock::now();
+    if (text.empty() && now - *open.last_sent > kHeartbeat) text = ": still here\n\n";
+    if (!text.empty()) {
+      open.last_sent = now;
+      if (!sink.write(text.data(), text.size())) return false;
+    }
+    if (event && event->is_last) {
+      sink.done();
+      return true;
+    }
+    std::unique_lock lock(stop_mutex_);
+    return !stopped_.wait_for(lock, open.feed.run ? kRunTick : kListTick, [this] { return is_stopping_.load(); });
+  }
+
+  Listen listen_;
+  Site site_;
+  int port_ = 0;
+  std::atomic<int> open_feeds_ = 0;
+  std::mutex stop_mutex_;
+  std::condition_variable stopped_;
+  std::atomic<bool> is_stopping_ = false;
+  std::thread thread_;
+};
+
+Server::Server(const Listen& listen, RunIndex& runs, const launch::CatalogChoice& catalog)
+    : http_(std::make_unique<Http>(listen, runs, catalog)) {}
+
+Server::~Server() = default;
+
+int Server::port() const { return http_->port(); }
+
+std::string Server::url() const { return http_->url(); }
+
+}  // namespace megacpp::serve
