@@ -9,10 +9,10 @@
 
 namespace megacpp::report {
 
-/// `text` as it may stand between tags or in a quoted attribute.
+/// `text` as it may stand between tags or in a quoted attribute: valid UTF-8 without markup and control characters.
 std::string escape(std::string_view text);
 
-/// Headings; one that starts with '>' stands right, as numbers do.
+/// Headings; one that starts with '>' stands right, as numbers do. Cells that are sentences are broken into lines.
 struct Table {
   std::vector<std::string> headings;
   std::vector<std::vector<std::string>> rows;  // as many cells as headings
@@ -23,6 +23,7 @@ class Page {
   explicit Page(std::string title);
 
   void heading(std::string_view text);
+  void subheading(std::string_view text);
   void paragraph(std::string_view text);
   /// A verdict: a paragraph that is seen first.
   enum class Tone { good, bad };
@@ -31,6 +32,8 @@ class Page {
   void table(const Table& table);
   /// A table that is long: closed until the reader opens it.
   void folded_table(std::string_view summary, const Table& table);
+  /// A text with lines of its own, closed too.
+  void folded_text(std::string_view summary, std::string_view text);
 
   /// The whole document.
   std::string to_text() const;

@@ -8,81 +8,12 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/report/html.h"
+#include "megacpp/report/svg_shapes.h"
 
 namespace megacpp::report {
 namespace {
 
-constexpr double kWidth = 960, kMargin = 10, kLetter = 6.8, kLegendLine = 22;
-
-double text_width(const std::string& text) { return kLetter * static_cast<double>(text.size()); }
-
-std::string opening(double height) {
-  return fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",
-                     kWidth, height);
-}
-
-enum class Anchor { start, middle, end };
-
-struct Words {
-  double x, y;
-  std::string text;
-  Anchor anchor = Anchor::start;
-};
-
-std::string draw(const Words& words, const char* cls = "") {
-  constexpr const char* kAnchors[] = {"start", "middle", "end"};
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", words.x, words.y,
-                     kAnchors[static_cast<size_t>(words.anchor)], *cls ? fmt::format(" class=\"{}\"", cls) : "",
-                     escape(words.text));
-}
-
-struct Box {
-  double x, y, width, height;
-};
-
-size_t number(Colour colour) { return static_cast<size_t>(colour); }
-
-Colour colour_of(size_t part) { return static_cast<Colour>(part % kSeriesColours); }
-
-std::string draw(const Box& box, Colour colour, const std::string& tooltip) {
-  return fmt::format(
-      "<rect class=\"s{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"><title>{}</title></rect>\n",
-      number(colour), box.x, box.y, box.width, box.height, escape(tooltip));
-}
-
-struct Line {
-  double x1, y1, x2, y2;
-};
-
-std::string draw(const Line& line, const char* cls, const std::string& tooltip = "") {
-  return fmt::format(
-      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"><title>{}</title></line>\n", cls,
-      line.x1, line.y1, line.x2, line.y2, escape(tooltip));
-}
-
-/// Squares with names from the top left, in as many lines as they need. `height` grows by these.
-std::string legend(const std::vector<Series>& all, double& height) {
-  std::string text;
-  double x = kMargin, y = kMargin;
-  for (const Series& series : all) {
-    const double width = 22 + text_width(series.name) + 14;
-    if (x + width > kWidth && x > kMargin) x = kMargin, y += kLegendLine;
-    text += draw(Box{x, y, 14, 14}, series.colour, series.name) + draw({.x = x + 20, .y = y + 12, .text = series.name});
-    x += width;
-  }
-  height = all.empty() ? kMargin : y + kLegendLine + kMargin;
-  return text;
-}
-
-/// Round distances for at most about `count` lines of a scale up to `most`.
-double round_step(double most, int count) {
-  const double raw = most / count;
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= raw) return factor * power;
-  return 10 * power;
-}
+using namespace shapes;
 
 double sum(const Bar& bar) {
   double total = 0;
@@ -109,39 +40,9 @@ std::string draw_mark(const BarChart& chart, const Bar& bar, const Mark& mark, c
               "soft");
 }
 
-/// One axis of a scatter from the least to the most of its numbers, with a margin.
-struct Scale {
-  Scale(const std::vector<double>& numbers, double at_low, double at_high) : pixel_low(at_low), pixel_high(at_high) {
-    if (numbers.empty()) return;
-    const auto [least, most] = std::ranges::minmax(numbers);
-    low = least, high = most;
-    const double margin = high > low ? 0.08 * (high - low) : std::max(std::abs(high) * 0.1, 1e-12);
-    low = low >= 0 ? std::max(0.0, low - margin) : low - margin;
-    high += margin;
-  }
-  double pixel(double value) const { return pixel_low + (value - low) / (high - low) * (pixel_high - pixel_low); }
-
-  double low = 0, high = 1;
-  double pixel_low, pixel_high;
-};
-
 std::string point_text(const ScatterChart& chart, const Point& point) {
   return fmt::format("{}: {} {}, {} {}", point.label, chart.x_title, chart.x_text(point.x), chart.y_title,
                      chart.y_text(point.y));
-}
-
-std::string grid(const ScatterChart& chart, const Scale& x, const Scale& y) {
-  std::string text;
-  const double step_x = round_step(x.high - x.low, 6), step_y = round_step(y.high - y.low, 6);
-  for (double at = std::ceil(x.low / step_x) * step_x; at <= x.high; at += step_x)
-    text += draw(Line{x.pixel(at), y.pixel_low, x.pixel(at), y.pixel_high}, "axis") +
-            draw({.x = x.pixel(at), .y = y.pixel_low + 16, .text = chart.x_text(at), .anchor = Anchor::middle}, "soft");
-  for (double at = std::ceil(y.low / step_y) * step_y; at <= y.high; at += step_y)
-    text += draw(Line{x.pixel_low, y.pixel(at), x.pixel_high, y.pixel(at)}, "axis") +
-            draw({.x = x.pixel_low - 6, .y = y.pixel(at) + 4, .text = chart.y_text(at), .anchor = Anchor::end}, "soft");
-  text += draw({.x = x.pixel_high, .y = y.pixel_low + 34, .text = chart.x_title, .anchor = Anchor::end});
-  text += draw({.x = kMargin, .y = y.pixel_high - 8, .text = chart.y_title});
-  return text;
 }
 
 std::vector<double> numbers_of(const ScatterChart& chart, double Point::*member) {
@@ -158,19 +59,6 @@ std::vector<Mark> marks_near(const ScatterChart& chart) {
   for (const Mark& mark : chart.marks)
     if (mark.value <= kFar * most) near.push_back(mark);
   return near;
-}
-
-/// Its words stand above the points, beside the title of y.
-std::string draw_mark(const ScatterChart& chart, const Mark& mark, const Scale& x, const Scale& y) {
-  const std::string label = mark.label + " " + chart.x_text(mark.value);
-  const double at = x.pixel(mark.value);
-  const bool is_late = at + 5 + text_width(label) > kWidth;
-  return draw(Line{at, y.pixel_high - 18, at, y.pixel_low}, "mark", label) +
-         draw({.x = is_late ? at - 5 : at + 5,
-               .y = y.pixel_high - 8,
-               .text = label,
-               .anchor = is_late ? Anchor::end : Anchor::start},
-              "soft");
 }
 
 bool overlap(const Box& a, const Box& b) {
@@ -210,12 +98,22 @@ std::string frontier(const ScatterChart& chart, const Scale& x, const Scale& y) 
 
 }  // namespace
 
+bool is_drawn(double number) {
+  constexpr double kLargest = 1e100;
+  return std::abs(number) < kLargest;
+}
+
+double bar_value(double number) { return number > 0 && is_drawn(number) ? number : 0; }
+
+Colour colour_of(size_t series) { return static_cast<Colour>(series % kSeriesColours); }
+
 std::string stacked_bars(const BarChart& chart) {
   constexpr double kBar = 24, kStep = 50;
+  constexpr size_t kMostNamed = 24;  // above the bars: of more, colours are no names, and tooltips have these
   double top = 0;
   std::vector<Series> parts;
   for (const std::string& name : chart.series) parts.push_back({name, colour_of(parts.size())});
-  std::string text = legend(parts, top);
+  std::string text = legend(parts.size() <= kMostNamed ? parts : std::vector<Series>(), top);
   double most = 0;
   for (const Bar& bar : chart.bars) {
     most = std::max(most, sum(bar));
@@ -249,14 +147,15 @@ std::string scatter(const ScatterChart& chart) {
   std::vector<double> across = numbers_of(chart, &Point::x);
   for (const Mark& mark : marks) across.push_back(mark.value);
   const Scale x(across, kLeft, kWidth - kMargin), y(numbers_of(chart, &Point::y), low, high);
-  text += grid(chart, x, y);
-  for (const Mark& mark : marks) text += draw_mark(chart, mark, x, y);
+  text +=
+      grid({.x_title = chart.x_title, .y_title = chart.y_title, .x_text = chart.x_text, .y_text = chart.y_text}, x, y);
+  for (const Mark& mark : marks)
+    text += vertical_mark(mark.label + " " + chart.x_text(mark.value), x.pixel(mark.value), y);
   text += frontier(chart, x, y);
   for (const Point& point : chart.points) {
     const Colour colour = chart.series.empty() ? Colour::blue : chart.series.at(point.series).colour;
-    text += fmt::format("<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n",
-                        number(colour), x.pixel(point.x), y.pixel(point.y), point.is_on_frontier ? 6 : 4,
-                        escape(point_text(chart, point)));
+    const double radius = point.is_on_frontier ? 6 : 4;
+    text += draw(Dot{x.pixel(point.x), y.pixel(point.y), radius}, fill_class(colour), point_text(chart, point));
   }
   return opening(top + kHeight) + text + "</svg>\n";
 }
@@ -268,8 +167,11 @@ std::string as_file(const std::string& svg) {
                                                     "#7d62b8", "#8c6d4f", "#c7a008", "#7a8491"};
   std::string style =
       "<style>text { fill: #1c2128; font: 12px sans-serif } .soft { fill: #59636e } .axis { stroke: "
-      "#d1d9e0 } .mark { stroke: #1c2128; stroke-dasharray: 4 3 } .path { fill: none; stroke: #59636e }";
-  for (size_t i = 0; i < kSeriesColours; ++i) style += fmt::format(" .s{} {{ fill: {} }}", i, kColours[i]);
+      "#d1d9e0 } .mark { stroke: #1c2128; stroke-dasharray: 4 3 } .path { fill: none; stroke: #59636e } .line { fill: "
+      "none; "
+      "stroke-width: 1.6 } .hit { fill: transparent }";
+  for (size_t i = 0; i < kSeriesColours; ++i)
+    style += fmt::format(" .s{0} {{ fill: {1} }} .l{0} {{ stroke: {1} }}", i, kColours[i]);
   const size_t end = svg.find('>') + 1;
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + svg.substr(kOpening.size(), end - kOpening.size()) + "\n" +
          style + "</style>" + svg.substr(end);

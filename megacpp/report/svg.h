@@ -13,9 +13,15 @@ namespace megacpp::report {
 /// A number as people read it: "1.50 GiB", "12 ms".
 using NumberText = std::function<std::string(double)>;
 
+/// Whether it can be drawn: a number, and none so large that a scale would overflow.
+bool is_drawn(double number);
+/// The number as a part of a bar: 0 for what is negative or cannot be drawn.
+double bar_value(double number);
+
 /// What a page has for series, in the order in which the parts of bars take them; parts beyond share the first ones.
 enum class Colour : size_t { blue, orange, green, red, violet, brown, yellow, grey };
 inline constexpr size_t kSeriesColours = 8;
+Colour colour_of(size_t series);
 
 /// A line across a bar or a scatter: its limit.
 struct Mark {
@@ -29,7 +35,7 @@ struct Bar {
   std::vector<Mark> marks = {};
 };
 
-/// Horizontal bars of stacked parts on one scale.
+/// Horizontal bars of stacked parts on one scale. Up to 24 series are named above them.
 struct BarChart {
   std::vector<std::string> series;
   std::vector<Bar> bars;
