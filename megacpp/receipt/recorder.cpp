@@ -66,7 +66,7 @@ void Recorder::fail(const std::exception& error) {
   if (!load_seconds_ && launch::is_run(run_)) return;
   store([&] {
     Receipt receipt = receipt_now();
-    if (load_seconds_) add_steps(receipt, train::read_log(run_ / "log.jsonl"));
+    if (load_seconds_) add_steps(receipt, train::read_log(run_ / "log.jsonl").reports);
     add_failure(receipt, error);
     receipt.counters.throttled = throttled();
     receipt.ending.ended_at = base::utc_now();

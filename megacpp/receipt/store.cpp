@@ -58,7 +58,7 @@ Receipt read_receipt(const std::filesystem::path& file) { return receipt_from(ba
 
 /// What the log of a run says of its steps.
 void add_logged_steps(Receipt& receipt, const std::filesystem::path& run) {
-  add_steps(receipt, train::read_log(run / "log.jsonl"));
+  add_steps(receipt, train::read_log(run / "log.jsonl").reports);
 }
 
 /// From what a run of an earlier version left: its recipe and its log.

@@ -6,7 +6,9 @@
 
 namespace megacpp::train {
 
-double ExpertShares::imbalance() const { return *std::ranges::max_element(share) * static_cast<double>(share.size()); }
+double ExpertShares::imbalance() const {
+  return share.empty() ? 0 : std::ranges::max(share) * static_cast<double>(share.size());
+}
 
 std::vector<std::string> expert_fetches(const compile::Compiled& compiled) {
   std::vector<std::string> names;

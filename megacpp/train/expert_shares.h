@@ -16,7 +16,7 @@ struct ExpertShares {
   std::vector<double> share;    // [experts]: of the block's requests before any is dropped; they sum to one
   std::vector<double> dropped;  // [experts]: requests beyond capacity
 
-  /// The busiest expert over the mean: 1 where all get the same.
+  /// The busiest expert over the mean: 1 where all get the same, 0 without any.
   double imbalance() const;
 };
 

@@ -92,14 +92,19 @@ std::optional<StepReport> report_of(std::string_view line) {
   return is_sound && is_plausible(report) ? std::optional(std::move(report)) : std::nullopt;
 }
 
-std::vector<StepReport> read_log(const std::filesystem::path& file) {
-  std::vector<StepReport> reports;
-  if (!base::exists(file)) return reports;
+StepLog read_log(const std::filesystem::path& file) {
+  StepLog log;
+  if (!base::exists(file)) return log;
   const std::string text = base::read_file(file);
-  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     if (std::optional<StepReport> report = report_of(std::string_view(text).substr(begin, end - begin)))
-      reports.push_back(std::move(*report));
-  return reports;
+      log.reports.push_back(std::move(*report));
+    else
+      ++log.broken_lines;
+  }
+  if (begin < text.size()) ++log.broken_lines;
+  return log;
 }
 
 }  // namespace megacpp::train

@@ -2,6 +2,7 @@
 // The log of a run as text: one line of JSON for each step that was logged, with every metric of its report.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -19,7 +20,12 @@ std::string line_of(const StepReport& report);
 /// less than no time.
 std::optional<StepReport> report_of(std::string_view line);
 
-/// The sound lines of a log, in order; nothing where there is no such file. E1008.
-std::vector<StepReport> read_log(const std::filesystem::path& file);
+struct StepLog {
+  std::vector<StepReport> reports = {};  // of the sound lines, in order
+  int64_t broken_lines = 0;              // all others, and a last one that has no end
+};
+
+/// Nothing where there is no such file. E1008.
+StepLog read_log(const std::filesystem::path& file);
 
 }  // namespace megacpp::train

@@ -49,13 +49,22 @@ TEST(StepLogTest, NumbersThatNoRunWritesAreLeftOut) {
     EXPECT_FALSE(report_of(line)) << line;
 }
 
-TEST(StepLogTest, PartsOfLinesAndOtherTextsAreLeftOut) {
+TEST(StepLogTest, ABlockWithoutExpertsHasNoImbalance) {
+  const std::optional<StepReport> read = report_of(R"({"step": 4, "experts": [{"block": "b", "share": []}]})");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->experts.at(0).imbalance(), 0);
+}
+
+TEST(StepLogTest, PartsOfLinesAndOtherTextsAreCountedAndLeftOut) {
   const testing_support::TemporaryFolder folder;
   const std::string good = line_of(whole_report());
   base::write_file_atomically(folder / "log.jsonl", good + "{\"step\": 20, \"lo\n[]\n3\n{}\n{\"step\": \"x\"}\n" +
                                                         good + good.substr(0, good.size() / 2));
-  EXPECT_EQ(read_log(folder / "log.jsonl").size(), 2U);
-  EXPECT_TRUE(read_log(folder / "none.jsonl").empty());
+  const StepLog log = read_log(folder / "log.jsonl");
+  EXPECT_EQ(log.reports.size(), 2U);
+  EXPECT_EQ(log.broken_lines, 6) << "five lines of something else, and one without an end";
+  EXPECT_TRUE(read_log(folder / "none.jsonl").reports.empty());
+  EXPECT_EQ(read_log(folder / "none.jsonl").broken_lines, 0);
 }
 
 }  // namespace
