@@ -14,14 +14,6 @@
 namespace megacpp::compare {
 namespace {
 
-// A folder that is no run itself stands for the runs in it.
-std::vector<std::filesystem::path> runs_at(const std::filesystem::path& path) {
-  if (!base::is_folder(path) || launch::is_run(path)) return {path};
-  std::vector<std::filesystem::path> runs = launch::runs_in(path);
-  if (runs.empty()) runs.push_back(path);
-  return runs;
-}
-
 void read_into(const std::filesystem::path& path, ReadReceipts& read) {
   try {
     for (const std::filesystem::path& run : runs_at(path)) {
@@ -42,19 +34,20 @@ bool are_alike(const receipt::Receipt& a, const receipt::Receipt& b) { return di
 
 }  // namespace
 
+std::vector<std::filesystem::path> runs_at(const std::filesystem::path& path) {
+  if (!base::is_folder(path) || launch::is_run(path)) return {path};
+  std::vector<std::filesystem::path> runs = launch::runs_in(path);
+  if (runs.empty()) runs.push_back(path);
+  return runs;
+}
+
 ReadReceipts read_receipts(const std::vector<std::string>& paths) {
   ReadReceipts read;
   for (const std::string& path : paths) read_into(path, read);
   return read;
 }
 
-Sides sides_of(std::vector<receipt::Receipt> receipts) {
-  MEGACPP_REQUIRE(receipts.size() >= 2, E1007,
-                  {.where = "compare",
-                   .got = receipts.empty() ? "no run" : "one run: " + receipts.front().run,
-                   .wanted = "two runs at least",
-                   .next = "name run directories or receipts; see: megacpp runs list"});
-  if (receipts.size() == 2) return {.baseline = {std::move(receipts[0])}, .other = {std::move(receipts[1])}};
+std::vector<std::vector<receipt::Receipt>> group_repeats(std::vector<receipt::Receipt> receipts) {
   std::vector<std::vector<receipt::Receipt>> groups;
   for (receipt::Receipt& receipt : receipts) {
     const auto alike = std::ranges::find_if(
@@ -64,6 +57,17 @@ Sides sides_of(std::vector<receipt::Receipt> receipts) {
     else
       groups.emplace_back().push_back(std::move(receipt));
   }
+  return groups;
+}
+
+Sides sides_of(std::vector<receipt::Receipt> receipts) {
+  MEGACPP_REQUIRE(receipts.size() >= 2, E1007,
+                  {.where = "compare",
+                   .got = receipts.empty() ? "no run" : "one run: " + receipts.front().run,
+                   .wanted = "two runs at least",
+                   .next = "name run directories or receipts; see: megacpp runs list"});
+  if (receipts.size() == 2) return {.baseline = {std::move(receipts[0])}, .other = {std::move(receipts[1])}};
+  std::vector<std::vector<receipt::Receipt>> groups = group_repeats(std::move(receipts));
   std::string names;
   for (const std::vector<receipt::Receipt>& group : groups)
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", group.front().run, group.size());

@@ -21,9 +21,15 @@ struct ReadReceipts {
   std::vector<Skipped> skipped = {};
 };
 
+/// The runs that a path stands for: those in a folder that is no run itself, else the path alone.
+std::vector<std::filesystem::path> runs_at(const std::filesystem::path& path);
+
 /// Each path is a run directory, a receipt file or a folder of run directories, of which all are taken. A path that was
 /// named and has no receipt at all is the caller's to judge: it stands among the skipped.
 ReadReceipts read_receipts(const std::vector<std::string>& paths);
+
+/// Receipts that differ in nothing are repeats of one launch; groups in the order of their first ones.
+std::vector<std::vector<receipt::Receipt>> group_repeats(std::vector<receipt::Receipt> receipts);
 
 struct Sides {
   std::vector<receipt::Receipt> baseline;

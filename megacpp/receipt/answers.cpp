@@ -62,6 +62,17 @@ std::string target_answer(const Receipt& receipt) {
 
 }  // namespace
 
+const std::vector<Question>& five_questions() {
+  static const std::vector<Question> questions = {
+      {"topology", "Which topology?", &Answers::topology},
+      {"compile", "Was compiling amortised, or is it cold?", &Answers::compile},
+      {"workload", "Which sequence length and workload family?", &Answers::workload},
+      {"path", "Did it stay on the intended path, without fallback?", &Answers::path},
+      {"target", "Did a gain survive on the target shape?", &Answers::target},
+  };
+  return questions;
+}
+
 Answers answers_of(const Receipt& receipt) {
   return {.topology = topology_answer(receipt),
           .compile = compile_answer(receipt),

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "megacpp/catalog/oom_report_fields.h"
+#include "megacpp/receipt/answers.h"
 #include "megacpp/receipt/receipt.h"
 
 namespace megacpp::receipt {
@@ -315,11 +316,7 @@ void visit_fields(const Visit& visit, Self& verdict) {
 
 template <typename Visit, Is<Answers> Self>
 void visit_fields(const Visit& visit, Self& answers) {
-  visit("topology", answers.topology, "Which topology?");
-  visit("compile", answers.compile, "Was compiling amortised, or is it cold?");
-  visit("workload", answers.workload, "Which sequence length and workload family?");
-  visit("path", answers.path, "Did it stay on the intended path, without fallback?");
-  visit("target", answers.target, "Did a gain survive on the target shape?");
+  for (const Question& question : five_questions()) visit(question.name, answers.*question.answer, question.text);
 }
 
 template <typename Visit, Is<Receipt> Self>

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/receipt/answers.h"
 
 namespace megacpp::receipt {
 namespace {
@@ -25,20 +26,6 @@ std::string bytes_or_unknown(const std::optional<int64_t>& bytes) { return bytes
 /// A name and what is said of it; nothing where that is empty.
 std::string line(const char* name, const std::string& text) {
   return text.empty() ? "" : fmt::format("{:<12} {}\n", name, text);
-}
-
-std::string ending_text(const Ending& ending) {
-  std::string text =
-      fmt::format("{} after {} of {} steps", ending_name(ending.kind), ending.steps, ending.requested_steps);
-  if (ending.first_step > 0) text += fmt::format(", the first {} by the run it goes on with", ending.first_step);
-  if (!ending.started_at.empty()) text += ", started " + ending.started_at;
-  if (!ending.ended_at.empty()) text += ", ended " + ending.ended_at;
-  return text;
-}
-
-std::string failure_text(const Failure& failure) {
-  return fmt::format("{}{}{}: {}", failure.code, failure.oom_class.empty() ? "" : " (" + failure.oom_class + ")",
-                     failure.where.empty() ? "" : " " + failure.where, failure.got);
 }
 
 std::string verdict_lines(const Verdict& verdict) {
@@ -161,6 +148,20 @@ std::string versions_text(const Header& header) {
 
 }  // namespace
 
+std::string to_text(const Ending& ending) {
+  std::string text =
+      fmt::format("{} after {} of {} steps", ending_name(ending.kind), ending.steps, ending.requested_steps);
+  if (ending.first_step > 0) text += fmt::format(", the first {} by the run it goes on with", ending.first_step);
+  if (!ending.started_at.empty()) text += ", started " + ending.started_at;
+  if (!ending.ended_at.empty()) text += ", ended " + ending.ended_at;
+  return text;
+}
+
+std::string to_text(const Failure& failure) {
+  return fmt::format("{}{}{}: {}", failure.code, failure.oom_class.empty() ? "" : " (" + failure.oom_class + ")",
+                     failure.where.empty() ? "" : " " + failure.where, failure.got);
+}
+
 std::string to_text(const Verdict& verdict) {
   if (verdict.is_comparable()) return "comparable";
   std::string names;
@@ -169,12 +170,12 @@ std::string to_text(const Verdict& verdict) {
 }
 
 std::string report_text(const Receipt& receipt) {
-  const Answers& answers = receipt.answers;
+  std::string text;
+  for (const Question& question : five_questions()) text += line(question.name, receipt.answers.*question.answer);
   const Losses& losses = receipt.losses;
-  return line("topology", answers.topology) + line("compile", answers.compile) + line("workload", answers.workload) +
-         line("path", answers.path) + line("target", answers.target) + verdict_lines(receipt.verdict) + "\n" +
-         line("run", receipt.run) + line("ending", ending_text(receipt.ending)) +
-         line("error", receipt.ending.failure ? failure_text(*receipt.ending.failure) : "") +
+  return text + verdict_lines(receipt.verdict) + "\n" + line("run", receipt.run) +
+         line("ending", to_text(receipt.ending)) +
+         line("error", receipt.ending.failure ? to_text(*receipt.ending.failure) : "") +
          line("loss", losses.first && losses.last ? fmt::format("{:.4f} -> {:.4f}", *losses.first, *losses.last) : "") +
          times_text(receipt.times) + mfu_text(receipt.mfu) + counters_text(receipt.counters) +
          memory_text(receipt.memory) + collectives_text(receipt.collectives) + experts_text(receipt.experts) +

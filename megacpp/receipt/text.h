@@ -11,6 +11,10 @@ namespace megacpp::receipt {
 
 std::string report_text(const Receipt& receipt);
 
+/// "finished after 150 of 150 steps, started 2026-11-16T21:45:12Z, ended 2026-11-16T21:46:12Z"
+std::string to_text(const Ending& ending);
+/// "E2004 (runtime allocation) chip 3: data 1: 12.00 GiB"
+std::string to_text(const Failure& failure);
 /// "comparable", or "not comparable: too few steps, host sync".
 std::string to_text(const Verdict& verdict);
 
