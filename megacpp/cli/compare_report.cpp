@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/compare_report.h"
 
-#include <cstdint>
-#include <cstdlib>
 #include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/report/comparison_tables.h"
 #include "megacpp/stats/effect.h"
 
 namespace megacpp::cli {
@@ -20,73 +17,28 @@ namespace {
 
 using compare::Comparison;
 
-std::string signed_seconds(double seconds) {
-  return (seconds < 0 ? "-" : "+") + base::human_seconds(seconds < 0 ? -seconds : seconds);
-}
-
-std::string signed_bytes(int64_t bytes) {
-  return (bytes < 0 ? "-" : "+") + memory::human_bytes(bytes < 0 ? -bytes : bytes);
-}
-
-std::string share_text(double part, double whole) {
-  return whole == 0 ? "" : fmt::format("{:.0f} %", 100 * part / whole);
-}
-
 std::string differences_text(const Comparison& comparison) {
   const compare::Differences& differences = comparison.differences;
   if (differences.fields.empty()) return "no field of the headers differs\n";
-  TextTable table({"field", "baseline", "other", "because of"});
-  for (const compare::FieldChange& field : differences.fields)
-    table.add({field.name, field.baseline, field.other, field.follows_from});
-  std::string text = table.to_text();
-  for (const compare::Change& axis : differences.axes) {
-    const std::string aspect = compare::aspect_of(axis.name);
-    text += "axis      " + compare::to_text(axis) + (aspect.empty() ? "" : " (" + aspect + ")") + "\n";
-  }
+  std::string text = to_text(report::differences_table(differences));
+  for (const compare::Change& axis : differences.axes) text += "axis      " + report::axis_text(axis) + "\n";
   for (const compare::Change& key : differences.unmeasured) text += "no field  " + compare::to_text(key) + "\n";
   return text;
 }
 
 std::string time_moves_text(const compare::TimeMoves& time) {
-  TextTable table({"part of the step", ">baseline", ">other", ">change", ">of it"});
-  for (const compare::PartMove& part : time.parts)
-    table.add({part.part, base::human_seconds(part.baseline), base::human_seconds(part.other),
-               signed_seconds(part.change()), share_text(part.change(), time.change())});
-  table.add({"in no part", "", "", signed_seconds(time.unexplained), share_text(time.unexplained, time.change())});
-  table.add({"a step", base::human_seconds(time.baseline), base::human_seconds(time.other),
-             signed_seconds(time.change()), ""});
-  std::string text = table.to_text();
+  std::string text = "cause     " + report::cause_text(time) + "\n" + to_text(report::time_moves_table(time));
   for (const compare::PartMove& part : time.parts)
     for (const std::string& note : part.notes) text += fmt::format("{}: {}\n", part.part, note);
   for (const std::string& note : time.unexplained_notes) text += note + "\n";
   return text;
 }
 
-std::string cause_text(const compare::TimeMoves& time) {
-  if (time.parts.empty()) return "cause     not found: the parts of the step were not measured\n";
-  if (!time.cause) return "cause     not found: no part of the step has half of the change\n";
-  return "cause     " + *time.cause + "\n";
-}
-
 std::string memory_moves_text(const compare::MemoryMoves& moves) {
-  std::string text = fmt::format("memory    worst chip {} -> {} ({}), {} -> {}\n", memory::human_bytes(moves.baseline),
-                                 memory::human_bytes(moves.other), signed_bytes(moves.change()), moves.baseline_chip,
-                                 moves.other_chip);
+  std::string text = "memory    " + report::worst_chip_text(moves) + "\n";
   if (moves.roles.empty() && moves.chips.empty()) return text;
-  TextTable table({"role", "family", ">baseline", ">other", ">change"});
-  for (const compare::RoleMove& move : moves.roles)
-    table.add({move.role, move.family.empty() ? "-" : move.family, memory::human_bytes(move.baseline),
-               memory::human_bytes(move.other), signed_bytes(move.change())});
-  table.add({"in no role", "", "", "", signed_bytes(moves.unexplained)});
-  text += table.to_text();
-  TextTable chips({"chips", ">baseline", ">other"});
-  const auto shown = [](const std::optional<int64_t>& bytes) { return bytes ? memory::human_bytes(*bytes) : "-"; };
-  for (const compare::ChipMove& move : moves.chips) chips.add({move.place, shown(move.baseline), shown(move.other)});
-  return moves.chips.empty() ? text : text + chips.to_text();
-}
-
-bool is_found(const stats::Effect& effect) {
-  return effect.finding == stats::Finding::lower || effect.finding == stats::Finding::higher;
+  text += to_text(report::role_moves_table(moves));
+  return moves.chips.empty() ? text : text + to_text(report::chip_moves_table(moves));
 }
 
 Json change_json(const compare::Change& change) {
@@ -170,7 +122,7 @@ std::string runs_comparison_text(const Comparison& comparison) {
                       comparison.other_tokens_per_second);
   text += fmt::format("test      {}{}\n", comparison.effect->test,
                       comparison.effect->p_value ? fmt::format("; p = {:.2g}", *comparison.effect->p_value) : "");
-  if (is_found(*comparison.effect)) text += cause_text(*comparison.time) + time_moves_text(*comparison.time);
+  if (report::is_found(*comparison.effect)) text += time_moves_text(*comparison.time);
   if (comparison.memory) text += memory_moves_text(*comparison.memory);
   return text;
 }

@@ -90,19 +90,13 @@ std::string memory_text(const PlanReport& r) {
 
 std::string links_text(const fit::StepTime& time) {
   if (time.links.empty()) return "Collectives: none.\n";
-  const report::Table links = links_table(time);
-  TextTable table(links.headings);
-  for (const std::vector<std::string>& row : links.rows) table.add(row);
   return "Collectives of a step: bytes a chip sends, by axes of the mesh; megacpp explain names each.\n" +
-         table.to_text();
+         to_text(links_table(time));
 }
 
 std::string islands_text(const PlanReport& r) {
   if (r.islands.empty()) return "";
-  const report::Table islands = islands_table(r.islands);
-  TextTable table(islands.headings);
-  for (const std::vector<std::string>& row : islands.rows) table.add(row);
-  std::string text = "\nThe link under each axis of the mesh:\n" + table.to_text();
+  std::string text = "\nThe link under each axis of the mesh:\n" + to_text(islands_table(r.islands));
   for (const fit::Crossing& crossing : r.crossings) text += fmt::format("warning: {}.\n", fit::to_text(crossing));
   return text;
 }

@@ -40,4 +40,10 @@ std::string TextTable::to_text() const {
   return text;
 }
 
+std::string to_text(const report::Table& table) {
+  TextTable text(table.headings);
+  for (const std::vector<std::string>& row : table.rows) text.add(row);
+  return text.to_text();
+}
+
 }  // namespace megacpp::cli

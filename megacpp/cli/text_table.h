@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/report/html.h"
+
 namespace megacpp::cli {
 
 class TextTable {
@@ -26,5 +28,8 @@ class TextTable {
   std::vector<bool> right_;
   std::vector<Row> rows_;
 };
+
+/// A table that pages have too.
+std::string to_text(const report::Table& table);
 
 }  // namespace megacpp::cli
