@@ -75,6 +75,8 @@ class EveryCommand {
             {"generate", small, "--prompt", "int main", "--max-tokens", "3"},
             {"generate", small, "--ids", "1 2", "--max-tokens", "3", "--json"},
             {"eval", small, "--text", text},
+            {"report", run, "--out", at("page.html")},
+            {"report", run, "--out", at("page.html"), "--json"},
             {"compare", "--help"},
             {"sweep", "--help"},
             {"ceilings", "--json"},

@@ -32,6 +32,8 @@ const std::vector<Command>& all_commands() {
       {"checkpoint", "checkpoint verify {shared}/runs/first"},
       {"checkpoint-json", "checkpoint show {shared}/runs/first --json", true},
       {"checkpoint-convert", "checkpoint convert {shared}/runs/first --to {case}/converted --type bf16"},
+      {"report", "report {shared}/runs/first --out {case}/page.html"},
+      {"report-json", "report {shared}/runs/first --out {case}/page.html --json", true},
       {"compare", "compare --help"},
       {"sweep", "sweep --help"},
       {"ceilings", "ceilings --runs {shared}/runs --json", true},

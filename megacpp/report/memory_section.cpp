@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/report/memory_section.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "megacpp/memory/report.h"
+#include "megacpp/report/svg.h"
+
+namespace megacpp::report {
+namespace {
+
+using memory::human_bytes;
+using receipt::ChipGroup;
+using receipt::ChipPeak;
+
+constexpr size_t kMostBars = 32;  // of groups of chips, and rows that stand open
+
+std::string known_bytes(const std::optional<int64_t>& bytes) { return bytes ? human_bytes(*bytes) : "not known"; }
+
+double bar_bytes(int64_t bytes) { return bar_value(static_cast<double>(bytes)); }
+
+std::string group_label(const ChipGroup& group) {
+  return group.place + (group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : "");
+}
+
+std::string spare_text(const ChipGroup& group) {
+  if (!group.limit_bytes) return "not known";
+  const double spare = static_cast<double>(*group.limit_bytes) - static_cast<double>(group.needed_bytes);
+  return spare < 0 ? "-" + bytes_text(-spare) : bytes_text(spare);
+}
+
+std::vector<Mark> marks_of(const ChipGroup& group, const std::vector<ChipPeak>& measured) {
+  std::vector<Mark> marks;
+  if (group.limit_bytes) marks.push_back({bar_bytes(*group.limit_bytes), "limit"});
+  const auto peak = std::ranges::find(measured, group.chip, &ChipPeak::chip);
+  if (peak != measured.end() && peak->measured_bytes) marks.push_back({bar_bytes(*peak->measured_bytes), "measured"});
+  return marks;
+}
+
+/// Bytes at the peak by family; what no item has is padding.
+std::string chips_picture(const receipt::Memory& memory) {
+  std::set<std::string> families;
+  for (const ChipGroup& group : memory.planned)
+    for (const receipt::MemoryItem& item : group.items) families.insert(item.family);
+  BarChart chart{.series = {}, .bars = {}, .text = bytes_text};
+  for (const std::string& family : families) chart.series.push_back(family.empty() ? "outside blocks" : family);
+  chart.series.push_back("padding");
+  for (const ChipGroup& group : memory.planned) {
+    if (chart.bars.size() == kMostBars) break;
+    std::map<std::string, double> bytes;
+    double rest = bar_bytes(group.planned_bytes);
+    for (const receipt::MemoryItem& item : group.items) {
+      bytes[item.family] += bar_bytes(item.bytes);
+      rest -= bar_bytes(item.bytes);
+    }
+    Bar bar{.label = group_label(group), .values = {}, .marks = marks_of(group, memory.measured)};
+    for (const std::string& family : families) bar.values.push_back(bytes[family]);
+    bar.values.push_back(bar_value(rest));
+    chart.bars.push_back(std::move(bar));
+  }
+  return stacked_bars(chart);
+}
+
+void add_chips(Page& page, const std::vector<ChipGroup>& groups) {
+  Table table{.headings = {"chips", ">planned", ">needed", ">state", ">limit", ">free"}, .rows = {}};
+  for (const ChipGroup& group : groups) {
+    table.rows.push_back({group_label(group), human_bytes(group.planned_bytes), human_bytes(group.needed_bytes),
+                          human_bytes(group.state_bytes), known_bytes(group.limit_bytes), spare_text(group)});
+  }
+  if (groups.size() <= kMostBars)
+    page.table(table);
+  else
+    page.folded_table(fmt::format("All {} kinds of chips", groups.size()), table);
+}
+
+void add_worst_chip(Page& page, const ChipGroup& worst) {
+  Table table{.headings = {"role", "family", ">bytes"}, .rows = {}};
+  for (const receipt::MemoryItem& item : worst.items)
+    table.rows.push_back({item.role, item.family.empty() ? "outside blocks" : item.family, human_bytes(item.bytes)});
+  page.folded_table("The chip with the least free memory, by role and family: " + worst.place, table);
+}
+
+void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
+  if (measured.empty()) return page.paragraph("No peak was measured.");
+  Table table{.headings = {"chip", ">planned", ">measured", ">limit"}, .rows = {}};
+  for (const ChipPeak& chip : measured)
+    table.rows.push_back({chip.place.empty() ? fmt::format("chip {}", chip.chip) : chip.place,
+                          known_bytes(chip.planned_bytes), known_bytes(chip.measured_bytes),
+                          known_bytes(chip.limit_bytes)});
+  page.folded_table(fmt::format("Measured peaks of {} chips", measured.size()), table);
+}
+
+}  // namespace
+
+std::string bytes_text(double bytes) { return human_bytes(std::llround(bytes)); }
+
+void add_memory(Page& page, const receipt::Memory& memory) {
+  page.subheading("Memory by chip and family");
+  if (memory.planned.empty()) {
+    page.paragraph("The run left no plan of its memory.");
+  } else {
+    page.figure(
+        chips_picture(memory),
+        "Bytes at the peak of the run by family, against the limit; the chips with the least free memory first. "
+        "Runs do not log memory by step.");
+    add_chips(page, memory.planned);
+    add_worst_chip(page, memory.planned.front());
+  }
+  add_measured(page, memory.measured);
+}
+
+}  // namespace megacpp::report
