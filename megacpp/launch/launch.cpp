@@ -198,8 +198,13 @@ void Launch::check_lineage(const std::filesystem::path& recipe_file) {
   if (!lineage_.unread.empty())
     return log_({"lineage", fmt::format("not compared with {}: {}", lineage_.lock_file, lineage_.unread)});
   for (const lineage::Drift& drift : lineage_.drifts) log_({"lineage", lineage::to_text(drift)});
-  log_({"lineage", fmt::format("{} of {} facts are as {} has them", lineage_.live.size() - lineage_.drifts.size(),
-                               lineage_.live.size(), lineage_.lock_file)});
+  size_t asked = 0, as_documented = 0;
+  for (const lineage::Fact& fact : lineage_.live) {
+    const std::string* const documented = lineage::find_value(lineage_.documented, fact.name);
+    asked += documented != nullptr ? 1 : 0;
+    as_documented += documented != nullptr && *documented == fact.value ? 1 : 0;
+  }
+  log_({"lineage", fmt::format("{} of {} facts are as {} has them", as_documented, asked, lineage_.lock_file)});
 }
 
 void Launch::prepare() {

@@ -193,6 +193,7 @@ TEST(DoctorTest, FactsAreReadFromTheSystemsFiles) {
   };
   EXPECT_EQ(live("megacpp"), "0.1.0+feed");
   EXPECT_EQ(live("system"), "Debian GNU/Linux 12 (bookworm)");
+  EXPECT_NE(live("build").find("optimised"), std::string::npos) << live("build");
   EXPECT_EQ(live("memory"), "16.0 GiB");
   EXPECT_EQ(live("gpus"), "2 x NVIDIA H200");
   EXPECT_EQ(live("gpu.driver"), "550.54.15");
@@ -227,7 +228,10 @@ TEST(DoctorTest, ALockFileHasWhatProbesPinAndNothingOfTheMoment) {
 TEST(CheckLineageTest, DriftIsNamedAndRecorded) {
   OtherMachine machine;
   const std::filesystem::path recipe = machine.at("recipes/a.yaml");
-  EXPECT_EQ(check_lineage(recipe, machine.subject), Lineage{}) << "no lock file, nothing to ask";
+  const Lineage undocumented = check_lineage(recipe, machine.subject);
+  EXPECT_TRUE(undocumented.lock_file.empty() && undocumented.documented.empty() && undocumented.drifts.empty());
+  EXPECT_EQ(*find_value(undocumented.live, "env.XLA_FLAGS"), "--xla_dump_to=/tmp") << "noted all the same";
+  EXPECT_EQ(find_value(undocumented.live, "plugin.cpu"), nullptr) << "a run says what it has loaded";
   machine.write("recipes/megacpp.lock", print_lock(lock_without_failures(machine.subject)));
   Lineage lineage = check_lineage(recipe, machine.subject);
   EXPECT_EQ(lineage.unread, "");
@@ -257,6 +261,7 @@ TEST(CheckLineageTest, AFileThatCannotBeComparedEndsNothing) {
   EXPECT_EQ(lineage.unread, "E1903 lock file is of another architecture: a lock file of riscv64");
   EXPECT_EQ(lineage.lock_file, machine.at("recipes/megacpp.lock").string());
   EXPECT_TRUE(lineage.documented.empty() && lineage.drifts.empty());
+  EXPECT_FALSE(lineage.live.empty()) << "what is here is noted";
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct Drift {
 };
 
 struct Lineage {
-  std::string lock_file = {};  // that documents it; empty: there is none, and nothing was asked
+  std::string lock_file = {};  // that documents it; empty: there is none
   std::string unread = {};     // why that file could not be compared with, with its code; empty: it was
   Facts documented = {};       // all of the file, in its order
   Facts live = {};             // those that launches ask

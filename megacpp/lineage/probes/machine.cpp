@@ -34,6 +34,27 @@ std::string kernel_release(const Subject&) {
   return ::uname(&name) == 0 ? name.release : kNone;
 }
 
+/// "gcc 12.2.0, optimised": sources of one version are fast or slow by how they were compiled.
+std::string build_text(const Subject&) {
+#ifdef __clang__
+  std::string text = __VERSION__;  // it has the compiler's name
+#else
+  std::string text = "gcc " __VERSION__;
+#endif
+#ifdef __OPTIMIZE__
+  text += ", optimised";
+#else
+  text += ", not optimised";
+#endif
+#ifdef __SANITIZE_ADDRESS__
+  text += ", address sanitizer";
+#endif
+#ifdef __SANITIZE_THREAD__
+  text += ", thread sanitizer";
+#endif
+  return text;
+}
+
 std::string processor_name(const Subject&) {
   const std::string name = runtime::this_processor().name();
   return name.empty() ? kNone : name;
@@ -67,6 +88,8 @@ std::vector<Probe> machine_probes() {
   return {made(
               "megacpp", [](const Subject& subject) { return subject.code_version; },
               [](const std::string& documented) { return "build the sources of " + documented; }),
+          made("build", build_text,
+               [](const std::string& documented) { return fmt::format("build it again with {}", documented); }),
           {.name = "architecture",  // of a lock file as a whole
            .group = "machine",
            .ask = [](const Subject&) { return runtime::plugins::this_machine(); }},
