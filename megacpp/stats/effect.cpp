@@ -60,16 +60,20 @@ Variance sum_of(const Variance& a, const Variance& b, double exact = 0) {
   return {.value = total, .degrees = uncertain > 0 ? std::min(total * total / uncertain, kMany) : kMany};
 }
 
-// Of the difference of the sides' logarithms where at least one has several runs; a side of one takes the other's.
+Variance over_runs(const Variance& of_one, const Summary& side) {
+  return {.value = of_one.value / static_cast<double>(side.runs.size()), .degrees = of_one.degrees};
+}
+
+// Of the difference of the sides' logarithms where both have several runs.
 Variance between_sides(const Summary& baseline, const Summary& other) {
-  const Variance first = between(baseline.runs.size() > 1 ? baseline : other);
-  const Variance second = between(other.runs.size() > 1 ? other : baseline);
-  const auto share = [](const Variance& one, const Summary& side) {
-    return Variance{.value = one.value / static_cast<double>(side.runs.size()), .degrees = one.degrees};
-  };
-  const Variance total = sum_of(share(first, baseline), share(second, other));
-  const bool is_shared = baseline.runs.size() == 1 || other.runs.size() == 1;  // one estimate counts once
-  return {.value = total.value, .degrees = is_shared ? first.degrees : total.degrees};
+  return sum_of(over_runs(between(baseline), baseline), over_runs(between(other), other));
+}
+
+// The same of one run against several. It varies as they do, or more where its own series is noisier or shorter.
+Variance one_to_several(const SeriesMean& one, const Summary& several) {
+  const Variance of_runs = between(several);
+  const double of_one = std::max(of_runs.value, within(one).value);
+  return {.value = of_one + over_runs(of_runs, several).value, .degrees = of_runs.degrees};
 }
 
 // The largest standard error of a pair of single runs with which a sought change is found as often as wanted.
@@ -90,6 +94,14 @@ double sought_error() {
 constexpr double kLengthMargin = 1.5;   // for the standard error
 constexpr double kEffectiveMargin = 4;  // for the values it is worth, which short series tell worst
 
+// By how much the variance of so few runs is too small, one time in four: degrees over the lower quartile of the
+// chi-squared distribution (Wilson and Hilferty 1931). On average that finds what is sought often enough.
+double variance_margin(double degrees) {
+  constexpr double kLowerQuartile = -0.6745;  // of the normal distribution
+  const double part = 2 / (9 * degrees);
+  return 1 / std::pow(1 - part + kLowerQuartile * std::sqrt(part), 3);
+}
+
 // Values that a run like this one should have, to be one of a pair.
 size_t values_wanted(const SeriesMean& run, size_t count) {
   static const double sought = sought_error();
@@ -102,12 +114,14 @@ size_t values_wanted(const SeriesMean& run, size_t count) {
   return std::max(2 * kLeastValues, static_cast<size_t>(std::ceil(std::max(for_error, for_worth))));
 }
 
-// Runs of each side with which a sought change is found as often as wanted, where runs differ so much.
-size_t runs_wanted(const Variance& of_one) {
+// Runs of each side with which a sought change is found as often as wanted, where runs differ so much. What a few runs
+// say of that is rough, and too little half of the time: more are wanted the fewer there were.
+size_t runs_wanted(const Variance& measured) {
   constexpr size_t kFewest = 3, kMost = 100;
+  const double of_one = measured.value * variance_margin(measured.degrees);
   for (size_t runs = kFewest; runs < kMost; ++runs) {
     const auto degrees = static_cast<double>(2 * (runs - 1));
-    const double error = std::sqrt(2 * of_one.value / static_cast<double>(runs));
+    const double error = std::sqrt(2 * of_one / static_cast<double>(runs));
     if ((student_t_quantile(kUpper, degrees) + student_t_quantile(kSoughtPower, degrees)) * error <
         std::log1p(kSoughtChange))
       return runs;
@@ -129,19 +143,40 @@ std::string too_short_text(const SeriesMean& run, size_t values) {
 
 void set_interval(const Variance& variance, Effect& effect) {
   const double error = std::sqrt(variance.value), change = std::log(effect.ratio);
-  const double half = student_t_quantile(kUpper, variance.degrees) * error;
+  const double half = student_t_quantile((1 + effect.confidence) / 2, variance.degrees) * error;
   effect.low = std::exp(change - half);
   effect.high = std::exp(change + half);
   effect.p_value = error > 0 ? 2 * student_t_cdf(-std::abs(change) / error, variance.degrees) : change == 0 ? 1 : 0;
   effect.finding = effect.low > 1 ? Finding::higher : *effect.high < 1 ? Finding::lower : Finding::no_difference;
 }
 
+// Of all runs, each side around its own mean; one alone says nothing.
+Variance pooled(const Summary& baseline, const Summary& other) {
+  Variance all;
+  for (const Summary* side : {&baseline, &other}) {
+    if (side->runs.size() < 2) continue;
+    const Variance of_side = between(*side);
+    all.value += of_side.value * of_side.degrees;
+    all.degrees += of_side.degrees;
+  }
+  all.value /= all.degrees;
+  return all;
+}
+
 void compare_runs(const Summary& baseline, const Summary& other, Effect& effect) {
-  const Variance variance = between_sides(baseline, other);
-  effect.test = fmt::format("Welch's t on {} and {} runs", baseline.runs.size(), other.runs.size());
-  const Variance of_one = between(baseline.runs.size() >= other.runs.size() ? baseline : other);
-  effect.recommended_runs = runs_wanted(of_one);
-  set_interval(variance, effect);
+  effect.recommended_runs = runs_wanted(pooled(baseline, other));
+  if (baseline.runs.size() > 1 && other.runs.size() > 1) {
+    effect.test = fmt::format("Welch's t on {} and {} runs", baseline.runs.size(), other.runs.size());
+    return set_interval(between_sides(baseline, other), effect);
+  }
+  const bool is_baseline_one = baseline.runs.size() == 1;
+  const SeriesMean& one = (is_baseline_one ? baseline : other).runs.front();
+  const Summary& several = is_baseline_one ? other : baseline;
+  effect.test = fmt::format("Student's t on one run and {}, whose spread is taken for both sides", several.runs.size());
+  if (one.effective_values == 0)
+    effect.too_short = fmt::format("the run that stands alone has fewer than {} timed values", kLeastValues);
+  else
+    set_interval(one_to_several(one, several), effect);
 }
 
 void compare_pair(const Summary& baseline, const Summary& other, const std::pair<size_t, size_t>& counts,
@@ -181,12 +216,17 @@ std::string_view finding_name(Finding finding) {
   return "";
 }
 
-Effect compare(const Side& baseline, const Side& other) {
+double confidence_of_each(size_t comparisons) {
+  return 1 - (1 - kConfidence) / static_cast<double>(std::max<size_t>(comparisons, 1));
+}
+
+Effect compare(const Side& baseline, const Side& other, double confidence) {
   require_positive(baseline);
   require_positive(other);
   const Summary first = summary_of(baseline), second = summary_of(other);
   Effect effect{.baseline = std::exp(first.log_mean), .other = std::exp(second.log_mean)};
   effect.ratio = effect.other / effect.baseline;
+  effect.confidence = confidence;
   for (size_t i = 0; i < baseline.size(); ++i)
     effect.recommended_values = std::max(effect.recommended_values, values_wanted(first.runs[i], baseline[i].size()));
   for (size_t i = 0; i < other.size(); ++i)
