@@ -229,8 +229,18 @@ receipt::Recorder recorder_for(const Request& request, const TrainFlags& flags, 
   return receipt::Recorder(launch, request.directory->path(), std::move(facts), first_step_of(request));
 }
 
+// Each makes steps slower.
+std::vector<std::string> watched_by(const launch::TrainingOptions& options) {
+  std::vector<std::string> names;
+  if (options.check_nans) names.emplace_back("check-nans");
+  if (options.start.profile) names.emplace_back("profile");
+  if (options.start.trace_steps > 0) names.emplace_back("trace");
+  return names;
+}
+
 launch::Trained train_recorded(launch::Launch& launch, const data::TokenSource& source,
                                const launch::TrainingOptions& options, receipt::Recorder& recorder) {
+  recorder.watch(watched_by(options));
   try {
     launch::Trained trained = launch::run_training(launch, source, options);
     recorder.finish(trained);

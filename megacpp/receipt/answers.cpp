@@ -40,6 +40,7 @@ std::string workload_answer(const Receipt& receipt) {
 }
 
 std::string path_answer(const Receipt& receipt) {
+  if (receipt.header.versions.code.empty()) return "Not known: the run left no plan.";
   const Counters& counters = receipt.counters;
   const std::string path =
       receipt.header.program.path.empty() ? receipt.header.program.backend : receipt.header.program.path;

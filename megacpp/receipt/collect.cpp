@@ -55,6 +55,7 @@ Header header_of(const launch::Launch& launch, const RunFacts& facts) {
                      .mesh = ir::to_string(estimate.compiled.mesh),
                      .processor = signature.build.processor};
   if (signature.build.threads > 0) header.hardware.threads = signature.build.threads;
+  header.hardware.chip = launch.assumptions().slice.chip.name;
   for (const blocks::Parameter& parameter : estimate.compiled.parameters)
     header.model.parameters += ir::num_elements(parameter.shape);
   header.model.hash = signature.model_hash;
@@ -63,6 +64,7 @@ Header header_of(const launch::Launch& launch, const RunFacts& facts) {
   header.program.features = signature.features;
   header.program.flags = flags_of(launch);
   header.program.without = facts.without;
+  header.program.watched = facts.watched;
   header.versions = {.code = signature.build.code_version, .platform = signature.build.platform};
   return header;
 }
@@ -83,14 +85,9 @@ Mfu planned_mfu(const launch::Launch& launch) {
   return mfu;
 }
 
-std::vector<Fallback> fallbacks_of(const launch::Launch& launch, const compile::Compiled& compiled) {
-  std::map<std::pair<std::string, std::string>, int64_t> counts;
-  if (!backend_of(launch).emits_stablehlo)  // what a backend's own compiler takes apart is no fallback
-    for (const schedule::Fallback& fallback : compiled.fallbacks) ++counts[{fallback.op, fallback.reason}];
-  std::vector<Fallback> fallbacks;
-  for (const auto& [what, count] : counts)
-    fallbacks.push_back({.op = what.first, .reason = what.second, .count = count});
-  return fallbacks;
+/// What a backend's own compiler takes apart is no fallback.
+std::vector<Fallback> fallbacks_on(const launch::Launch& launch, const compile::Compiled& compiled) {
+  return backend_of(launch).emits_stablehlo ? std::vector<Fallback>() : fallbacks_of(compiled);
 }
 
 std::vector<MemoryItem> items_of(const memory::MemoryPlan& plan) {
@@ -154,6 +151,17 @@ std::string compile_word(const launch::Launch& launch, const runtime::Counters& 
   return counters.compiles.empty() ? "cached" : "cold";
 }
 
+/// A warm-up and the saving of checkpoints are no part of a steady step, so `other` is made anew.
+std::optional<Parts> parts_of(const std::optional<runtime::StepParts>& measured, const std::optional<Phase>& steady) {
+  if (!measured || !steady) return std::nullopt;
+  Parts parts{.arithmetic = measured->arithmetic,
+              .memory = measured->memory,
+              .links = measured->links,
+              .bubble = measured->bubble};
+  parts.other = std::max(0.0, steady->step_seconds() - (measured->seconds() - measured->other));
+  return parts;
+}
+
 std::vector<ChipPeak> peaks_of(const launch::StartedRun& started) {
   std::vector<ChipPeak> peaks;
   for (const launch::ChipReport& chip : launch::worst_first(*started.run))
@@ -187,17 +195,26 @@ Failure failure_of(const base::Error& error) {
 
 }  // namespace
 
+std::vector<Fallback> fallbacks_of(const compile::Compiled& compiled) {
+  std::map<std::pair<std::string, std::string>, int64_t> counts;
+  for (const schedule::Fallback& fallback : compiled.fallbacks) ++counts[{fallback.op, fallback.reason}];
+  std::vector<Fallback> fallbacks;
+  for (const auto& [what, count] : counts)
+    fallbacks.push_back({.op = what.first, .reason = what.second, .count = count});
+  return fallbacks;
+}
+
 Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   const fit::Estimate& estimate = launch.estimate();
   Receipt receipt;
   receipt.header = header_of(launch, facts);
-  receipt.recipe = recipe::print(launch.recipe());
+  receipt.recipe = recipe::print(estimate.requested());
   receipt.ending.requested_steps = launch.recipe().train.steps;
   receipt.times.compile_seconds = estimate.compiled.compile_seconds();
   receipt.times.verify_seconds = estimate.compiled.verify_seconds();
   if (estimate.time.seconds() > 0) receipt.times.predicted_step_seconds = estimate.time.seconds();
   receipt.mfu = planned_mfu(launch);
-  receipt.counters.fallbacks = fallbacks_of(launch, estimate.compiled);
+  receipt.counters.fallbacks = fallbacks_on(launch, estimate.compiled);
   receipt.memory.planned = planned_memory(estimate);
   if (!backend_of(launch).emits_stablehlo) receipt.collectives = collectives_of(estimate.compiled);
   receipt.ladder = ladder_of(launch);
@@ -233,16 +250,11 @@ void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::T
   times.backend_compile_seconds = counters.compile_seconds;
   times.compile = compile_word(launch, counters);
   times.saving_seconds = trained.blocked_seconds;
-  if (const auto parts = launch::measured_parts(trained))
-    times.parts = Parts{.arithmetic = parts->arithmetic,
-                        .memory = parts->memory,
-                        .links = parts->links,
-                        .bubble = parts->bubble,
-                        .other = parts->other};
+  times.parts = parts_of(launch::measured_parts(trained), times.steady);
   const fit::Regime regime = launch::regime_of(launch, trained);
   receipt.regime = {.name = std::string(fit::regime_name(regime.kind)), .because = regime.because};
   receipt.counters.devices = counters_of(counters);
-  receipt.counters.fallbacks = fallbacks_of(launch, compiled);
+  receipt.counters.fallbacks = fallbacks_on(launch, compiled);
   receipt.memory.measured = peaks_of(trained.started);
   receipt.collectives = collectives_of(compiled);
   receipt.ending.kind = trained.was_stopped ? EndingKind::interrupted : EndingKind::finished;

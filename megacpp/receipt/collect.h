@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/compile/compile.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/lineage/lineage.h"
@@ -18,6 +19,7 @@ namespace megacpp::receipt {
 struct RunFacts {
   std::string data = {};                  // what is trained on, in words
   std::vector<std::string> without = {};  // passes that are left out
+  std::vector<std::string> watched = {};  // what looks into its steps: "profile"
 };
 
 /// All that is known before step 0, of the rung that runs: header, plan, ladder. Of a launch that is planned.
@@ -28,6 +30,9 @@ Lineage lineage_record(const lineage::Lineage& found);
 
 /// What a run measured while it lived: steps, counters, memory, parts of a step, regime.
 void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::Trained& trained);
+
+/// Composites that run as their parts, by op and reason.
+std::vector<Fallback> fallbacks_of(const compile::Compiled& compiled);
 
 /// How a run ends by this error.
 void add_failure(Receipt& receipt, const std::exception& error);

@@ -58,6 +58,7 @@ void visit_fields(const Visit& visit, Self& hardware) {
   visit("mesh", hardware.mesh, "axes and their sizes; empty: one chip");
   visit("processor", hardware.processor, "of virtual chips");
   visit("threads", hardware.threads, "of each virtual chip");
+  visit("chip", hardware.chip, "what each chip is");
 }
 
 template <typename Visit, Is<Model> Self>
@@ -95,6 +96,7 @@ void visit_fields(const Visit& visit, Self& program) {
   visit("features", program.features, "of the model and the backend");
   visit("flags", program.flags, "of a plugin");
   visit("without", program.without, "passes of the compiler that were left out");
+  visit("watched", program.watched, "what looked into its steps: profile, trace, check-nans");
 }
 
 template <typename Visit, Is<Versions> Self>
@@ -159,7 +161,7 @@ void visit_fields(const Visit& visit, Self& parts) {
   visit("memory", parts.memory);
   visit("links", parts.links, "collectives, waiting included");
   visit("bubble", parts.bubble, "waiting for other stages of a pipeline");
-  visit("other", parts.other, "in none of these");
+  visit("other", parts.other, "of the steady step, in none of these");
 }
 
 template <typename Visit, Is<Times> Self>
@@ -174,7 +176,7 @@ void visit_fields(const Visit& visit, Self& times) {
   visit("steady", times.steady, "what comparisons and MFU are made of");
   visit("samples", times.samples, "of the steady window");
   visit("spread", times.spread, "of the samples");
-  visit("parts", times.parts);
+  visit("parts", times.parts, "means since the first step");
   visit("predicted_step_seconds", times.predicted_step_seconds);
   visit("saving_seconds", times.saving_seconds, "that steps waited for checkpoints, in no phase");
   visit("data_stalls", times.data_stalls, "waits for data in the steady window");
@@ -327,7 +329,7 @@ void visit_fields(const Visit& visit, Self& receipt) {
   visit("answers", receipt.answers, "five questions, in words");
   visit("verdict", receipt.verdict);
   visit("header", receipt.header, "what ran: two runs that differ in one thing here measure that thing");
-  visit("recipe", receipt.recipe, "resolved, as YAML");
+  visit("recipe", receipt.recipe, "as YAML, every key; auto where planning chose, which the header resolves");
   visit("lineage", receipt.lineage, "the documented against the live environment");
   visit("times", receipt.times);
   visit("mfu", receipt.mfu);

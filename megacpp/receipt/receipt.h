@@ -68,6 +68,7 @@ struct Hardware {
   std::string mesh = {};                // "data=2 model=4"; empty: one chip without axes
   std::string processor = {};           // where chips are virtual ones of a machine
   std::optional<int64_t> threads = {};  // of each such chip
+  std::string chip = {};                // what each of them is: "host", "v6e"
 };
 
 struct Model {
@@ -103,6 +104,7 @@ struct Program {
   std::string features = {};              // of the model and the backend, as signatures have them
   std::vector<std::string> flags = {};    // of a plugin, as given
   std::vector<std::string> without = {};  // passes that were left out
+  std::vector<std::string> watched = {};  // what looked into its steps: "profile"
 };
 
 struct Versions {
@@ -168,7 +170,8 @@ struct Spread {
   double relative() const { return (upper_quartile - lower_quartile) / median; }
 };
 
-/// Where the time of a step went; as runtime::StepParts.
+/// Where the time of a steady step went. The parts are means since the first step, which is all that is measured;
+/// `other` is what they leave of the steady step.
 struct Parts {
   double arithmetic = 0;
   double memory = 0;
@@ -343,7 +346,7 @@ struct Receipt {
   Answers answers = {};
   Verdict verdict = {};
   Header header = {};
-  std::string recipe = {};  // resolved, as YAML: every key
+  std::string recipe = {};  // that ran, as YAML: every key; auto where planning chose, which the header resolves
   Lineage lineage = {};
   Times times = {};
   Mfu mfu = {};

@@ -11,6 +11,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
@@ -24,6 +26,9 @@ class Recorder {
   /// Of a launch that is planned and will be loaded next; it must outlive the recorder. `first_step` steps were done
   /// before.
   Recorder(const launch::Launch& launch, std::filesystem::path run, RunFacts facts, int64_t first_step = 0);
+
+  /// What looks into the steps, before it begins: "profile".
+  void watch(std::vector<std::string> names) { facts_.watched = std::move(names); }
 
   /// When a rung is loaded, and its first step follows. A run with nothing left to do keeps the receipt it has.
   void begin();

@@ -19,9 +19,11 @@ constexpr int64_t kWarmUpShare = 10;  // of the requested steps, one in so many
 constexpr int64_t kLeastWarmUp = 2;
 constexpr int64_t kMostWarmUp = 50;
 
+int64_t warm_up_steps(int64_t requested) { return std::clamp(requested / kWarmUpShare, kLeastWarmUp, kMostWarmUp); }
+
 /// Where the steady ones begin.
 size_t end_of_warm_up(Reports reports, int64_t requested) {
-  const int64_t wanted = std::clamp(requested / kWarmUpShare, kLeastWarmUp, kMostWarmUp);
+  const int64_t wanted = warm_up_steps(requested);
   size_t end = 1;
   for (int64_t steps = 0; end < reports.size() && steps < wanted; ++end) steps += reports[end].steps;
   return std::min(end, reports.size());
@@ -114,6 +116,12 @@ void add_mfu(Receipt& receipt) {
 }
 
 }  // namespace
+
+int64_t steps_with_steady(int64_t steady) {
+  int64_t requested = 1 + kLeastWarmUp + steady;
+  while (requested - 1 - warm_up_steps(requested) < steady) ++requested;
+  return requested;
+}
 
 Spread spread_of(std::vector<double> samples) {
   std::ranges::sort(samples);

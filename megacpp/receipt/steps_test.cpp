@@ -48,6 +48,15 @@ TEST(StepsTest, ColdWarmUpAndSteadyAreDisjointAndWhole) {
   EXPECT_EQ(receipt.ending.steps, 150);
 }
 
+TEST(StepsTest, AsManyStepsAsAreSaidLeaveAsManySteadyOnes) {
+  for (const int64_t steady : {10, 64, 128, 400, 1000}) {
+    const int64_t steps = steps_with_steady(steady);
+    EXPECT_GE(receipt_of_steps(steady_reports(steps), steps).times.steady->steps, steady);
+    EXPECT_LT(receipt_of_steps(steady_reports(steps - 1), steps - 1).times.steady->steps, steady)
+        << "no more than that";
+  }
+}
+
 TEST(StepsTest, ARunThatIsNotWaitedForIsTimedFromLogToLog) {
   const Times times = receipt_of_steps(windows(96, 10), 96).times;
   EXPECT_EQ(times.warm_up->steps, 10);

@@ -143,6 +143,7 @@ std::string versions_text(const Header& header) {
                           header.program.recompute, header.program.overlap, header.program.buckets)) +
          line("flags", fmt::format("{}", fmt::join(header.program.flags, " "))) +
          line("without", fmt::format("{}", fmt::join(header.program.without, ", "))) +
+         line("watched", fmt::format("{}", fmt::join(header.program.watched, ", "))) +
          line("code", header.versions.code) + line("platform", header.versions.platform);
 }
 

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/receipt/verdict.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace megacpp::receipt {
 namespace {
+
+bool is_program_unknown(const Receipt& receipt) { return receipt.header.versions.code.empty(); }
+
+std::string unknown_sentence(const Receipt&) {
+  return "It is not known which program ran it and on what: the receipt was made of a recipe and a log alone.";
+}
 
 bool ended_early(const Receipt& receipt) { return receipt.ending.kind != EndingKind::finished; }
 
@@ -71,14 +79,23 @@ std::string throttled_sentence(const Receipt& receipt) {
 }  // namespace
 
 const std::vector<Rule>& all_rules() {
-  static const std::vector<Rule> rules = {{"ended early", ended_early, early_sentence},
-                                          {"too few steps", has_too_few, few_sentence},
-                                          {"compile after warm-up", compiled_late, late_sentence},
-                                          {"fallback", fell_back, fallback_sentence},
-                                          {"host sync", waited, sync_sentence},
-                                          {"unstable spread", spreads, spread_sentence},
-                                          {"clocks throttled", was_throttled, throttled_sentence}};
+  static const std::vector<Rule> rules = {
+      {"program not known", is_program_unknown, unknown_sentence, "run it again with this version"},
+      {"ended early", ended_early, early_sentence, "let it make all its steps, or ask for fewer with train.steps"},
+      {"too few steps", has_too_few, few_sentence, "run it with more train.steps, or log more often (train.log_every)"},
+      {"compile after warm-up", compiled_late, late_sentence,
+       "run it again: programs that are in the cache by now are loaded before the warm-up ends"},
+      {"fallback", fell_back, fallback_sentence,
+       "take a backend or settings with a kernel for these ops: megacpp explain RECIPE --features"},
+      {"host sync", waited, sync_sentence, "leave out what makes the host wait between logs"},
+      {"unstable spread", spreads, spread_sentence, "run it again with nothing else on the machine"},
+      {"clocks throttled", was_throttled, throttled_sentence, "let the machine cool down, or lower its load"}};
   return rules;
+}
+
+std::string_view next_step(const Reason& reason) {
+  const auto rule = std::ranges::find(all_rules(), reason.name, &Rule::name);
+  return rule == all_rules().end() ? "" : rule->next;
 }
 
 Verdict verdict_of(const Receipt& receipt) {

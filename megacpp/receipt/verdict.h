@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the numbers of a receipt may stand beside another's, from its content alone. One table of rules: each has a
-// name, a test, and the sentence a user reads. What is not known (a receipt of a killed run has no counters) makes no
-// rule hold: it holds for what is known to be wrong.
+// name, a test, the sentence a user reads, and what to do about it. What is not known (a receipt of a killed run has no
+// counters) makes no rule hold: rules are of what is known to be wrong. But one: where it is not known what ran,
+// nothing is.
 #pragma once
 
 #include <functional>
@@ -23,10 +24,13 @@ struct Rule {
   std::string_view name;  // "host sync"
   std::function<bool(const Receipt&)> holds;
   std::function<std::string(const Receipt&)> sentence;  // of a receipt that it holds for
+  std::string_view next;                                // step for who wants to compare: "let it make all its steps"
 };
 
 /// In the order in which reasons are listed.
 const std::vector<Rule>& all_rules();
+/// The next step of a reason; empty for one that no rule of this version has.
+std::string_view next_step(const Reason& reason);
 
 Verdict verdict_of(const Receipt& receipt);
 

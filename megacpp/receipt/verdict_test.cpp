@@ -25,6 +25,7 @@ void spread_samples(Receipt& receipt) {
 
 const std::vector<Spoiled>& spoiled_ways() {
   static const std::vector<Spoiled> ways = {
+      {"program not known", [](Receipt& receipt) { receipt.header.versions = {}; }},
       {"ended early", [](Receipt& receipt) { receipt.ending.kind = EndingKind::killed; }},
       {"too few steps", [](Receipt& receipt) { receipt.times.steady->steps = kLeastSteadySteps - 1; }},
       {"compile after warm-up", [](Receipt& receipt) { receipt.counters.steady->programs_made = 1; }},
@@ -52,10 +53,13 @@ TEST(VerdictTest, EveryReasonAloneMakesARunNotComparable) {
     ASSERT_EQ(verdict.reasons.size(), 1U) << way.reason;
     EXPECT_EQ(verdict.reasons[0].name, way.reason);
     EXPECT_TRUE(verdict.reasons[0].sentence.ends_with(".")) << verdict.reasons[0].sentence;
+    EXPECT_FALSE(next_step(verdict.reasons[0]).empty()) << way.reason;
     made.insert(way.reason);
   }
   for (const Rule& rule : all_rules()) EXPECT_TRUE(made.contains(rule.name)) << rule.name << " is not tried";
 }
+
+TEST(VerdictTest, AReasonOfAnotherVersionHasNoNextStep) { EXPECT_EQ(next_step({.name = "too hot"}), ""); }
 
 TEST(VerdictTest, EveryEndingButTheLastStepIsEarly) {
   for (const EndingKind kind : {EndingKind::running, EndingKind::interrupted, EndingKind::failed,
@@ -76,7 +80,7 @@ TEST(VerdictTest, FewSamplesOfManyStepsAreTooFew) {
 }
 
 TEST(VerdictTest, ARunWithoutAStepHasItsReasons) {
-  EXPECT_EQ(verdict_of({}).reasons.size(), 2U) << "ended early, too few steps";
+  EXPECT_EQ(verdict_of({}).reasons.size(), 3U) << "program not known, ended early, too few steps";
 }
 
 }  // namespace

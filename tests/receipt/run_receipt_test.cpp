@@ -93,6 +93,8 @@ TEST_F(RunReceiptTest, ACleanRunIsComparable) {
   EXPECT_EQ(receipt.counters.steady->programs_made, 0);
   EXPECT_EQ(receipt.header.model.family, "dense");
   EXPECT_EQ(receipt.header.hardware.chips, 1);
+  EXPECT_EQ(receipt.header.hardware.chip, "host");
+  EXPECT_TRUE(receipt.header.program.watched.empty());
   EXPECT_GT(receipt.header.model.parameters, 0);
   ASSERT_EQ(receipt.memory.measured.size(), 1U);
   EXPECT_LE(*receipt.memory.measured[0].measured_bytes, *receipt.memory.measured[0].planned_bytes);
@@ -100,6 +102,13 @@ TEST_F(RunReceiptTest, ACleanRunIsComparable) {
   EXPECT_TRUE(receipt.collectives->empty()) << "one chip";
   EXPECT_FALSE(receipt.regime.name.empty());
   EXPECT_TRUE(has(run_command({"receipt", "show", run_.string()}).out, "path         Yes"));
+}
+
+TEST_F(RunReceiptTest, WhatWatchedTheRunIsNoted) {
+  std::vector<std::string> words = train_words({"train.steps=2"});
+  words.emplace_back("--profile");
+  ASSERT_EQ(run_command(words).status, 0);
+  EXPECT_EQ(receipt_of(run_).header.program.watched, std::vector<std::string>{"profile"});
 }
 
 TEST_F(RunReceiptTest, ARunOnAMeshNamesItsCollectivesAndChips) {
@@ -196,7 +205,9 @@ TEST_F(RunReceiptTest, AReceiptThatCannotBeTrustedHidesNoOtherRun) {
   EXPECT_EQ(runs.at(1).at("receipt").at("ending"), "finished");
   EXPECT_EQ(run_command({"receipt", "show", (folder_ / "edited").string()}).status, 2);
   std::filesystem::remove(folder_ / "edited" / receipt::kReceiptFile);
-  EXPECT_EQ(receipt_of(folder_ / "edited").ending.kind, EndingKind::finished) << "from recipe and log";
+  const Receipt remade = receipt_of(folder_ / "edited");
+  EXPECT_EQ(remade.ending.kind, EndingKind::finished) << "from recipe and log";
+  EXPECT_TRUE(reasons_of(remade).contains("program not known")) << "which do not say what ran it";
 }
 
 }  // namespace
