@@ -19,7 +19,7 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/compare/sides.h"
+#include "megacpp/compare/launches.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/sweep/probe.h"
 #include "megacpp/sweep/trial_runner.h"
@@ -54,7 +54,7 @@ Json tried_json(const std::optional<compare::TriedShape>& shape) {
 int list_ceilings(const CeilingFlags& flags) {
   std::vector<std::string> folders = flags.folders;
   if (folders.empty()) folders.push_back(launch::runs_folder().string());
-  const compare::ReadReceipts read = compare::read_receipts(folders);
+  const compare::ReadReceipts read = compare::read_launches(folders);
   print_skipped(read.skipped);
   const std::vector<compare::Ceiling> ceilings = compare::ceilings_of(read.receipts, static_cast<size_t>(flags.times));
   if (flags.json) {
@@ -80,6 +80,14 @@ int list_ceilings(const CeilingFlags& flags) {
   return 0;
 }
 
+std::string probe_text(const sweep::Probe& probe, const CeilingFlags& flags) {
+  if (probe.was_stopped) return "stopped: nothing was validated";
+  if (probe.failed) return "nothing was validated: the last run failed for another reason than its memory";
+  if (probe.validated == 0) return "nothing was validated: not even the recipe's own value fits";
+  return fmt::format("validated {} times: {}={}{}", flags.times, flags.key, probe.validated,
+                     probe.reached_most ? "; more was not tried" : "");
+}
+
 int probe_ceiling(const CeilingFlags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   const sweep::ProbeRequest request{.recipe = recipe,
@@ -99,14 +107,12 @@ int probe_ceiling(const CeilingFlags& flags) {
   if (flags.json)
     print_json({{"key", flags.key},
                 {"validated", probe.validated > 0 ? Json(probe.validated) : Json()},
-                {"is_bounded", probe.is_bounded},
+                {"reached_most", probe.reached_most},
                 {"trials", trials}});
-  else if (probe.validated > 0)
-    print_out("validated {} times: {}={}{}\n", flags.times, flags.key, probe.validated,
-              probe.is_bounded ? "; more was not tried" : "");
   else
-    print_out("nothing was validated\n");
-  return probe.was_stopped ? base::kInterruptedStatus : 0;
+    print_out("{}\n", probe_text(probe, flags));
+  if (probe.was_stopped) return base::kInterruptedStatus;
+  return probe.failed ? probe.trials.back().status : 0;
 }
 
 Word probe_word() {

@@ -32,6 +32,21 @@ TEST(CeilingsCommandTest, RunsOfAFolderGiveTheirCeilings) {
   const Json json = Json::parse(run_command({"ceilings", "--runs", runs, "--times", "4", "--json"}).out);
   EXPECT_TRUE(json["ceilings"][0]["validated"].is_null());
   EXPECT_EQ(json["ceilings"][0]["single_peak"]["ran"], 3);
+  const Json twice = Json::parse(run_command({"ceilings", "--runs", runs, "--runs", runs, "--json"}).out);
+  EXPECT_EQ(twice["ceilings"][0]["validated"]["ran"], 3) << "each run counts once";
+}
+
+// It leaves a receipt and no run.
+TEST(CeilingsCommandTest, ALaunchThatDidNotFitIsSeen) {
+  const testing_support::TemporaryFolder folder;
+  const auto launch = run_command(testing_support::on_recipe(
+      "train", "nam52-tiny.yaml",
+      {"hardware.limit=1MiB", "ladder.rungs=[]", "data.text=[" + std::string(MEGACPP_SOURCE_DIR) + "/docs/errors.md]"},
+      {"--no-catalog", "--run-dir", (folder / "large").string()}));
+  ASSERT_NE(launch.status, 0) << launch.err;
+  const Json json = Json::parse(run_command({"ceilings", "--runs", folder.path().string(), "--json"}).out);
+  ASSERT_EQ(json["ceilings"].size(), 1U) << json;
+  EXPECT_EQ(json["ceilings"][0]["too_large"]["out_of_memory"], 1);
 }
 
 TEST(CeilingsCommandTest, MistakesAreNamed) {

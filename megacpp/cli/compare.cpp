@@ -88,8 +88,9 @@ Command compare_command() {
                 ->required()
                 ->type_name("RUN");
             app.add_option("--target", flags->target,
-                           "two runs on the target shape that differ in the same thing: did the gain survive there?")
-                ->expected(2)
+                           "runs on the target shape that differ in the same thing, two or with repeats: did the gain "
+                           "survive there?")
+                ->expected(2, -1)
                 ->type_name("RUN");
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_compare(*flags); };

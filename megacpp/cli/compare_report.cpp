@@ -70,7 +70,7 @@ Json effect_json(const std::optional<stats::Effect>& effect) {
           {"ratio", effect->ratio},
           {"low", effect->high ? Json(effect->low) : Json()},
           {"high", effect->high ? Json(*effect->high) : Json()},
-          {"confidence", stats::kConfidence},
+          {"confidence", effect->confidence},
           {"p_value", effect->p_value ? Json(*effect->p_value) : Json()},
           {"test", effect->test},
           {"too_short", effect->too_short},
@@ -130,7 +130,7 @@ std::string runs_comparison_text(const Comparison& comparison) {
 Json runs_comparison_json(const Comparison& comparison) {
   Json objections = Json::array();
   for (const compare::Objection& objection : comparison.objections)
-    objections.push_back(Json{{"run", objection.run}, {"reason", objection.sentence}});
+    objections.push_back(Json{{"run", objection.run}, {"reason", objection.sentence}, {"next", objection.next}});
   return {{"baseline", comparison.baseline_runs},
           {"other", comparison.other_runs},
           {"differences", differences_json(comparison.differences)},

@@ -60,6 +60,15 @@ TEST_F(CompareTest, ConfoundedRunsEndWithStatusFourAndTheList) {
   EXPECT_TRUE(Json::parse(json.out)["effect"].is_null());
 }
 
+TEST_F(CompareTest, RunsThatAreTooShortEndWithStatusFourAndTheStepsTheyNeed) {
+  const std::string before = run({.name = "a", .steps = 20}),
+                    after = run({.name = "b", .overrides = {"train.batch=4"}, .steps = 20});
+  const auto text = run_command({"compare", before, after});
+  EXPECT_EQ(text.status, 4);
+  EXPECT_NE(text.out.find("result    too short to say"), std::string::npos) << text.out;
+  EXPECT_NE(text.err.find("train.steps="), std::string::npos) << text.err;
+}
+
 TEST_F(CompareTest, ATargetSaysWhetherAGainSurvived) {
   const std::string small = run({.name = "a"}),
                     small_gain = run({.name = "b", .overrides = {"layout.tensor_parallel=2"}, .arithmetic = 0.05});
@@ -71,6 +80,10 @@ TEST_F(CompareTest, ATargetSaysWhetherAGainSurvived) {
   EXPECT_NE(text.out.find("target    survived"), std::string::npos) << text.out;
   const auto json = run_command({"compare", small, small_gain, "--json", "--target", large, large_gain});
   EXPECT_EQ(Json::parse(json.out)["target"]["survival"], "survived");
+  EXPECT_EQ(run_command({"compare", small, small_gain, "--target", large}).status, 2) << "one run is no target";
+  const auto repeated = run_command({"compare", small, small_gain, "--target", large, large_gain,
+                                     run({.name = "e", .overrides = {"train.sequence=512"}, .arithmetic = 0.2})});
+  EXPECT_EQ(repeated.status, 0) << repeated.err;
 }
 
 TEST_F(CompareTest, WhatCannotBeReadIsNamed) {

@@ -24,6 +24,8 @@ using sweep::ValueResult;
 std::string against_text(const ValueResult& result) {
   if (!result.against_first) return result.runs.empty() ? "" : "baseline";
   const compare::Comparison& comparison = *result.against_first;
+  if (!comparison.among_repeats.empty())
+    return "confounded: repeats differ in " + comparison.among_repeats.front().name;
   if (comparison.is_confounded()) return fmt::format("confounded: {} differences", comparison.differences.axes.size());
   if (!comparison.objections.empty()) return "not comparable: " + comparison.objections.front().sentence;
   const stats::Effect& effect = *comparison.effect;
@@ -76,7 +78,7 @@ std::string sweep_svg(const sweep::Sweep& sweep, const std::vector<ValueResult>&
                            return fmt::format("{:.0f} tokens/s", rate);
                          }};
   for (const ValueResult& result : results)
-    chart.bars.push_back({.label = result.value, .values = {result.tokens_per_second.value_or(0)}});
+    if (result.tokens_per_second) chart.bars.push_back({.label = result.value, .values = {*result.tokens_per_second}});
   return report::as_file(report::stacked_bars(chart));
 }
 

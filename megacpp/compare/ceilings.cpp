@@ -14,9 +14,12 @@ using receipt::Receipt;
 
 constexpr int64_t kStepsToCount = 2;  // the second one has everything that a run holds
 
+// What was killed may have been killed for its memory, and what failed or goes on has shown nothing yet.
 bool has_run(const Receipt& receipt) {
-  return receipt.ending.kind != receipt::EndingKind::out_of_memory &&
-         receipt.ending.steps - receipt.ending.first_step >= kStepsToCount;
+  const receipt::Ending& ending = receipt.ending;
+  const bool ended_well =
+      ending.kind == receipt::EndingKind::finished || ending.kind == receipt::EndingKind::interrupted;
+  return ended_well && ending.steps - ending.first_step >= kStepsToCount;
 }
 
 Ceiling place_of(const Receipt& receipt) {

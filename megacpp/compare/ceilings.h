@@ -17,7 +17,7 @@ namespace megacpp::compare {
 struct TriedShape {
   int64_t batch = 0;
   int64_t sequence = 0;
-  size_t ran = 0;            // runs that made steps beyond the first
+  size_t ran = 0;            // runs that made steps beyond the first and ended in good order
   size_t out_of_memory = 0;  // runs that did not
 
   int64_t tokens() const { return batch * sequence; }

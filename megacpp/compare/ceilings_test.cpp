@@ -36,6 +36,17 @@ TEST(CeilingsTest, AShapeThatAlsoRanOutOfMemoryIsNotValidated) {
   EXPECT_EQ(ceilings[0].single_peak->out_of_memory, 1U);
 }
 
+TEST(CeilingsTest, WhatWasKilledOrFailedShowsNothing) {
+  using receipt::EndingKind;
+  const std::vector<Ceiling> ceilings =
+      ceilings_of(std::vector{at_batch("4", EndingKind::interrupted), at_batch("8", EndingKind::killed),
+                              at_batch("8", EndingKind::failed), at_batch("8", EndingKind::running)},
+                  1);
+  ASSERT_EQ(ceilings.size(), 1U);
+  EXPECT_EQ(ceilings[0].validated->batch, 4);
+  EXPECT_FALSE(ceilings[0].single_peak.has_value());
+}
+
 TEST(CeilingsTest, OtherLanesAndRunsWithoutStepsHaveNoPartInIt) {
   receipt::Receipt failed = at_batch("32", receipt::EndingKind::failed);
   failed.ending.steps = 0;

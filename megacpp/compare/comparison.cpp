@@ -8,6 +8,10 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/compare/repeats.h"
+#include "megacpp/receipt/steps.h"
+#include "megacpp/receipt/verdict.h"
+#include "megacpp/recipe/schema.h"
 
 namespace megacpp::compare {
 namespace {
@@ -38,10 +42,14 @@ bool has_times(const Receipt& receipt) {
 }
 
 void add_objections(Receipts side, std::vector<Objection>& objections) {
+  if (each_once({side.begin(), side.end()}).size() < side.size())
+    objections.push_back(
+        {side.front().run, "A run stands twice on its side: none repeats itself.", "name each run once"});
   for (const Receipt& receipt : side) {
-    for (const receipt::Reason& reason : receipt.verdict.reasons) objections.push_back({receipt.run, reason.sentence});
+    for (const receipt::Reason& reason : receipt.verdict.reasons)
+      objections.push_back({receipt.run, reason.sentence, std::string(receipt::next_step(reason))});
     if (receipt.verdict.is_comparable() && !has_times(receipt))
-      objections.push_back({receipt.run, "It has no steady steps that were timed."});
+      objections.push_back({receipt.run, "It has no steady steps that were timed.", "run it again with more steps"});
   }
 }
 
@@ -53,10 +61,19 @@ void add_differences_among(Receipts side, std::vector<Change>& changes) {
 int64_t steps_for(Receipts side, size_t values) {
   int64_t most = 0;
   for (const Receipt& receipt : side) {
-    const receipt::StepSamples& samples = receipt.times.samples;
-    most = std::max(most, samples.first_step + static_cast<int64_t>(values) * std::max<int64_t>(samples.steps_each, 1));
+    const int64_t each = std::max<int64_t>(receipt.times.samples.steps_each, 1);
+    // The steady window begins and ends at a log: up to a sample less a step is lost at either end.
+    const int64_t steady = static_cast<int64_t>(values) * each + 2 * (each - 1);
+    most = std::max(most, receipt.ending.first_step + receipt::steps_with_steady(steady));
   }
   return most;
+}
+
+std::string shape_text(const receipt::Header& header) {
+  const receipt::BatchShape& batch = header.batch;
+  return fmt::format("{} x {} tokens a micro-step, {} of them, of {}{} on {}", batch.batch, batch.sequence,
+                     batch.micro_steps, header.model.name, header.model.hash.empty() ? "" : " " + header.model.hash,
+                     header.hardware.name);
 }
 
 std::string joined(const std::vector<Change>& changes) {
@@ -69,6 +86,14 @@ std::string more_or_less(double ratio) {
   return fmt::format("{:.1f} % {}", 100 * std::abs(ratio - 1), ratio > 1 ? "slower" : "faster");
 }
 
+// What to do where several things differ. Only a recipe key can be swept.
+std::string untangling(const std::vector<Change>& axes) {
+  const auto key =
+      std::ranges::find_if(axes, [](const Change& axis) { return recipe::find_key(axis.name) != nullptr; });
+  const std::string again = "run one of them again with only one of these changed";
+  return key == axes.end() ? again : again + ", or: megacpp sweep RECIPE --axis " + key->name + "=...";
+}
+
 std::string length_text(const Comparison& comparison) {
   const size_t runs = comparison.effect ? comparison.effect->recommended_runs : 1;
   std::string text = fmt::format("a change of {:.0f} % is found nine times in ten with {} steps",
@@ -78,15 +103,18 @@ std::string length_text(const Comparison& comparison) {
 
 }  // namespace
 
-Comparison compare(Receipts baseline, Receipts other) {
+Comparison compare(Receipts baseline, Receipts other, double confidence) {
   Comparison comparison{.baseline_runs = names_of(baseline), .other_runs = names_of(other)};
+  comparison.baseline_family = baseline.front().header.model.family;
+  comparison.other_family = other.front().header.model.family;
+  comparison.shape = shape_text(baseline.front().header);
   comparison.differences = differences_of(baseline.front(), other.front());
   add_differences_among(baseline, comparison.among_repeats);
   add_differences_among(other, comparison.among_repeats);
   add_objections(baseline, comparison.objections);
   add_objections(other, comparison.objections);
   if (!std::ranges::all_of(baseline, has_times) || !std::ranges::all_of(other, has_times)) return comparison;
-  stats::Effect effect = stats::compare(samples_of(baseline), samples_of(other));
+  stats::Effect effect = stats::compare(samples_of(baseline), samples_of(other), confidence);
   comparison.recommended_steps =
       std::max(steps_for(baseline, effect.recommended_values), steps_for(other, effect.recommended_values));
   if (comparison.is_confounded() || !comparison.objections.empty()) return comparison;
@@ -94,6 +122,8 @@ Comparison compare(Receipts baseline, Receipts other) {
   comparison.other_tokens_per_second = 1 / effect.other;
   comparison.effect = std::move(effect);
   comparison.time = time_moves(baseline, other);
+  // Its means have the stalls in them that the effect leaves out: what goes the other way explains nothing.
+  if ((comparison.time->change() > 0) != (comparison.effect->ratio > 1)) comparison.time->cause.reset();
   comparison.memory = memory_moves(baseline.front().memory, other.front().memory);
   return comparison;
 }
@@ -103,37 +133,41 @@ void require_result(const Comparison& comparison) {
   const std::string where = comparison.baseline_runs.front() + " against " + comparison.other_runs.front();
   MEGACPP_REQUIRE(!differences.has_other_family, E4001,
                   {.where = where,
-                   .got = "models of different families: " + joined(differences.axes),
+                   .got = fmt::format("models of different families, {} and {}", comparison.baseline_family,
+                                      comparison.other_family),
                    .wanted = "two dense, two sparse or two hybrid models: these are never ranked together",
                    .next = "compare each with a run of its own family"});
   MEGACPP_REQUIRE(differences.axes.size() <= 1, E4001,
                   {.where = where,
                    .got = fmt::format("{} differences: {}", differences.axes.size(), joined(differences.axes)),
                    .wanted = "one, so that what is found has one cause",
-                   .next = "run one of them again with only one of these changed, or: megacpp sweep RECIPE --axis " +
-                           differences.axes.front().name + "=..."});
+                   .next = untangling(differences.axes)});
   MEGACPP_REQUIRE(comparison.among_repeats.empty(), E4001,
                   {.where = where,
                    .got = "runs of one side differ: " + joined(comparison.among_repeats),
                    .wanted = "repeats of one launch on each side",
                    .next = "compare runs that are alike"});
-  MEGACPP_REQUIRE(
-      comparison.objections.empty(), E4002,
-      {.where = comparison.objections.front().run,
-       .got = comparison.objections.front().sentence,
-       .wanted = "runs that ended well and were steady",
-       .next = comparison.recommended_steps > 0 ? fmt::format("run it again with train.steps={}: {}",
-                                                              comparison.recommended_steps, length_text(comparison))
-                                                : "run it again with more steps, and nothing else on the machine"});
+  MEGACPP_REQUIRE(comparison.objections.empty(), E4002,
+                  {.where = comparison.objections.front().run,
+                   .got = comparison.objections.front().sentence,
+                   .wanted = "runs that ended well and were steady",
+                   .next = comparison.objections.front().next});
+  const bool is_too_short = comparison.effect->finding == stats::Finding::too_short;
+  MEGACPP_REQUIRE(!is_too_short, E4002,
+                  {.where = where,
+                   .got = comparison.effect->too_short,
+                   .wanted = "runs that are long enough to tell them apart",
+                   .next = fmt::format("run both again with train.steps={}: {}", comparison.recommended_steps,
+                                       length_text(comparison))});
 }
 
 std::string verdict_text(const Comparison& comparison) {
   MEGACPP_CHECK(comparison.effect.has_value()) << "there is no result";
   const stats::Effect& effect = *comparison.effect;
-  const std::string range =
-      effect.high ? fmt::format("{:+.1f} % to {:+.1f} % time a token at {:.0f} % confidence", 100 * (effect.low - 1),
-                                100 * (*effect.high - 1), 100 * stats::kConfidence)
-                  : "no interval";
+  const std::string range = effect.high
+                                ? fmt::format("{:+.1f} % to {:+.1f} % time a token at {:.3g} % confidence",
+                                              100 * (effect.low - 1), 100 * (*effect.high - 1), 100 * effect.confidence)
+                                : "no interval";
   switch (effect.finding) {
     case stats::Finding::too_short:
       return fmt::format("too short to say: {}; {}", effect.too_short, length_text(comparison));

@@ -21,10 +21,13 @@ namespace megacpp::compare {
 struct Objection {
   std::string run;
   std::string sentence;
+  std::string next = {};  // step that helps: "let it make all its steps"
 };
 
 struct Comparison {
   std::vector<std::string> baseline_runs, other_runs;
+  std::string baseline_family = {}, other_family = {};  // dense, sparse, hybrid
+  std::string shape = {};  // of the baseline: "8 x 256 tokens a micro-step, 1 of them, of nam56r-tiny on host:2"
   Differences differences = {};
   std::vector<Change> among_repeats = {};  // in what runs of one side differ: there should be nothing
   std::vector<Objection> objections = {};
@@ -39,13 +42,14 @@ struct Comparison {
   bool is_confounded() const { return differences.is_confounded() || !among_repeats.empty(); }
 };
 
-/// Both sides have a receipt at least.
-Comparison compare(Receipts baseline, Receipts other);
+/// Both sides have a receipt at least. `confidence` is what the effect is to have, as one of several comparisons.
+Comparison compare(Receipts baseline, Receipts other, double confidence = stats::kConfidence);
 
-/// E4001 where the sides differ in several things, E4002 where a run may not be compared.
+/// E4001 where the sides differ in several things, E4002 where a run may not be compared or is too short.
 void require_result(const Comparison& comparison);
 
-/// "b is 5.2 % slower than a (3.9 % to 6.6 %, 95 % confidence)", "no difference found ...", "too short to say ...".
+/// "b is 5.2 % slower than a (+3.9 % to +6.6 % time a token at 95 % confidence)", "no difference found ...", "too short
+/// to say ...".
 std::string verdict_text(const Comparison& comparison);
 
 }  // namespace megacpp::compare

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// In what two runs differ: every field of their headers, and which one thing, or which several, are behind these. A
-// recipe key moves several fields at once (layout.tensor_parallel: the mesh, the chips, the layout), so the keys that
-// differ are the axes, and fields that such a key feeds follow from it. A field that no key explains is an axis itself.
+// In what two runs differ: every field of their headers, every fact of their environments, and which one thing, or
+// which several, are behind these. A recipe key moves several fields at once (layout.tensor_parallel: the mesh, the
+// chips, the layout), so the keys that differ are the axes, and fields that such a key feeds follow from it. A field or
+// a fact that no key explains is an axis itself. A key counts whether a field shows it or not, unless it is known to
+// have no part in how long a step takes: a key that is new to recipes is an axis from its first day.
 #pragma once
 
 #include <string>
@@ -11,7 +13,7 @@
 
 namespace megacpp::compare {
 
-/// A recipe key or a header field with its two values.
+/// A recipe key, a header field ("program.layout") or a fact of the environment ("lineage.openblas") with its values.
 struct Change {
   std::string name;
   std::string baseline;
@@ -25,9 +27,9 @@ struct FieldChange : Change {
 };
 
 struct Differences {
-  std::vector<FieldChange> fields = {};  // of the header, in its order
+  std::vector<FieldChange> fields = {};  // of the header, in its order, then of the environment
   std::vector<Change> axes = {};         // keys first
-  std::vector<Change> unmeasured = {};   // keys that move no field of the header: seeds, steps
+  std::vector<Change> unmeasured = {};   // keys that have no part in the time of a step: seeds, steps
   bool has_other_family = false;         // dense, sparse, hybrid: never ranked together
 
   bool is_confounded() const { return axes.size() > 1 || has_other_family; }

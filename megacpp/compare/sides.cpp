@@ -8,6 +8,7 @@
 
 #include "megacpp/base/path.h"
 #include "megacpp/compare/differences.h"
+#include "megacpp/compare/repeats.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/store.h"
 
@@ -44,6 +45,7 @@ std::vector<std::filesystem::path> runs_at(const std::filesystem::path& path) {
 ReadReceipts read_receipts(const std::vector<std::string>& paths) {
   ReadReceipts read;
   for (const std::string& path : paths) read_into(path, read);
+  if (read.receipts.size() > 2) read.receipts = each_once(std::move(read.receipts));
   return read;
 }
 

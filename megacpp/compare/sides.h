@@ -25,7 +25,8 @@ struct ReadReceipts {
 std::vector<std::filesystem::path> runs_at(const std::filesystem::path& path);
 
 /// Each path is a run directory, a receipt file or a folder of run directories, of which all are taken. A path that was
-/// named and has no receipt at all is the caller's to judge: it stands among the skipped.
+/// named and has no receipt at all is the caller's to judge: it stands among the skipped. Where there are more than
+/// two, each run counts once; two may be the same run.
 ReadReceipts read_receipts(const std::vector<std::string>& paths);
 
 /// Receipts that differ in nothing are repeats of one launch; groups in the order of their first ones.

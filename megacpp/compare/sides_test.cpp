@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "megacpp/base/file.h"
+#include "megacpp/compare/launches.h"
 #include "megacpp/receipt/store.h"
 #include "tests/support/seeded_receipts.h"
 #include "tests/support/temporary_folder.h"
@@ -41,6 +42,20 @@ TEST(SidesTest, TwoRunsAreTheSidesEvenIfTheyAreAlike) {
   EXPECT_EQ(sides.other[0].run, "b");
 }
 
+TEST(SidesTest, ARunThatIsNamedTwiceIsNoRepeatOfItself) {
+  const testing_support::TemporaryFolder folder;
+  for (const char* name : {"a", "b"}) {
+    const receipt::Receipt receipt = seeded_receipt({.name = name});
+    base::make_folder(folder / name);
+    base::write_file_atomically(folder / name / "recipe.yaml", receipt.recipe);
+    receipt::write_receipt(receipt, folder / name);
+  }
+  const std::string a = (folder / "a").string(), b = (folder / "b").string(), all = folder.path().string();
+  EXPECT_EQ(read_receipts({a, a, b, b}).receipts.size(), 2U);
+  EXPECT_EQ(read_receipts({all, a}).receipts.size(), 2U);
+  EXPECT_EQ(read_receipts({a, a}).receipts.size(), 2U) << "of which nothing should be found";
+}
+
 TEST(SidesTest, OtherNumbersOfKindsAreRefused) {
   EXPECT_EQ(refusal_of({seeded_receipt({.name = "a"})}), base::Code::E1007);
   EXPECT_EQ(refusal_of({seeded_receipt({.name = "a"}), seeded_receipt({.name = "b"}), seeded_receipt({.name = "c"})}),
@@ -66,6 +81,18 @@ TEST(SidesTest, WhatCannotBeReadIsNamedAndLeftOut) {
   ASSERT_EQ(read.skipped.size(), 2U);
   EXPECT_EQ(read.skipped[0].path, folder / "cut");
   EXPECT_EQ(read.skipped[1].path, folder / "missing");
+}
+
+TEST(SidesTest, LaunchesThatNeverRanAreTakenWhereTheyAreWanted) {
+  const testing_support::TemporaryFolder folder;
+  base::make_folder(folder / "too_large");
+  receipt::write_receipt(seeded_receipt({.name = "too_large"}), folder / "too_large");
+  const std::string all = folder.path().string(), one = (folder / "too_large").string();
+  EXPECT_EQ(read_receipts({all}).skipped.size(), 1U) << "no run in it";
+  EXPECT_EQ(read_launches({all}).receipts.size(), 1U);
+  EXPECT_EQ(read_launches({all, one}).receipts.size(), 1U) << "each counts once";
+  EXPECT_EQ(read_launches({one}).receipts.size(), 1U);
+  EXPECT_EQ(read_launches({(folder / "none").string()}).skipped.size(), 1U);
 }
 
 }  // namespace

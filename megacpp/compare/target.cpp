@@ -63,6 +63,11 @@ TargetAnswer on_target(const Comparison& trial, const Comparison& target) {
                    .got = axes_text(target),
                    .wanted = "the difference of the other two runs: " + axes_text(trial),
                    .next = "run the target shape with and without exactly that change"});
+  MEGACPP_REQUIRE(trial.shape != target.shape, E1007,
+                  {.where = "--target",
+                   .got = "the shape of the other runs: " + target.shape,
+                   .wanted = "runs on another shape, the one that a gain is wanted for",
+                   .next = "run the target shape with and without the change, or leave --target out"});
   const Survival survival = judge(*trial.effect, *target.effect);
   const std::string sentence =
       fmt::format("{}: {} on the shape it was tried on, {} on the target", survival_name(survival),

@@ -24,7 +24,8 @@ struct TargetAnswer {
   std::string sentence = {};
 };
 
-/// Both comparisons have a result. E4001 where they are not of one axis with the same values.
+/// Both comparisons have a result. E4001 where they are not of one axis with the same values, E1007 where they are of
+/// one and the same shape.
 TargetAnswer on_target(const Comparison& trial, const Comparison& target);
 
 }  // namespace megacpp::compare

@@ -25,8 +25,19 @@ TEST(TargetTest, AGainSurvivesIsLostOrTurnsRound) {
   EXPECT_EQ(on_target(gain, pair_at("256", 0.16, 0.10)).survival, Survival::survived);
   EXPECT_EQ(on_target(gain, pair_at("256", 0.16, 0.16)).survival, Survival::lost);
   EXPECT_EQ(on_target(gain, pair_at("256", 0.16, 0.24)).survival, Survival::reversed);
-  EXPECT_EQ(on_target(pair_at("64", 0.08, 0.08), gain).survival, Survival::no_gain);
+  EXPECT_EQ(on_target(pair_at("256", 0.08, 0.08), gain).survival, Survival::no_gain);
   EXPECT_EQ(on_target(gain, pair_at("256", 0.16, 0.10)).sentence.rfind("survived: -", 0), 0U);
+}
+
+TEST(TargetTest, TheSameShapeIsNoTarget) {
+  const Comparison gain = pair_at("64", 0.08, 0.05);
+  try {
+    on_target(gain, gain);
+    FAIL() << "the gain was measured there";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.code(), base::Code::E1007);
+    EXPECT_NE(error.problem().got.find(" x 64 tokens"), std::string::npos) << error.problem().got;
+  }
 }
 
 TEST(TargetTest, AnotherChangeOnTheTargetIsRefused) {

@@ -2,6 +2,7 @@
 #include "megacpp/sweep/probe.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,12 @@
 namespace megacpp::sweep {
 namespace {
 
+// By its plan, or by the system, which kills what takes too much.
+bool is_too_large(int status) {
+  constexpr int kKilled = 128 + SIGKILL;
+  return status == base::exit_status(base::ErrorClass::does_not_fit) || status == kKilled;
+}
+
 class Prober {
  public:
   Prober(const ProbeRequest& request, const TrialRunner& runner, const OnProbe& on_probe)
@@ -25,15 +32,16 @@ class Prober {
 
   Probe find() {
     int64_t fits = 0, fails = 0;  // multiples of the recipe's value
-    for (int64_t multiple = 1; multiple <= request_.most_times && fails == 0; multiple *= 2)
+    for (int64_t multiple = 1; fits < request_.most_times && fails == 0;
+         multiple = std::min(2 * multiple, request_.most_times))
       (runs(multiple) ? fits : fails) = multiple;
-    probe_.is_bounded = fails == 0;
+    probe_.reached_most = fails == 0;
     while (fails - fits > 1 && fits > 0) {
       const int64_t middle = (fits + fails) / 2;
       (runs(middle) ? fits : fails) = middle;
     }
     while (fits > 0 && !is_validated(fits)) --fits;
-    probe_.validated = probe_.was_stopped ? 0 : fits * unit_;
+    probe_.validated = is_over() ? 0 : fits * unit_;
     return std::move(probe_);
   }
 
@@ -46,8 +54,10 @@ class Prober {
     return fmt::format("{}-{}", value, number);
   }
 
+  bool is_over() const { return probe_.was_stopped || probe_.failed; }
+
   bool runs(int64_t multiple) {
-    if (probe_.was_stopped) return false;
+    if (is_over()) return false;
     const int64_t value = multiple * unit_;
     on_probe_(value);
     const TrialRequest asked{
@@ -56,6 +66,7 @@ class Prober {
         .run = request_.folder / "runs" / free_name(value)};
     const TrialEnd end = runner_(asked);
     probe_.was_stopped = end.status == base::kInterruptedStatus;
+    probe_.failed = end.status != 0 && !probe_.was_stopped && !is_too_large(end.status);
     probe_.trials.push_back({.value = value, .status = end.status, .error = end.error});
     return end.status == 0;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the largest shape that trains: the recipe's batch or sequence length times two, four, ... until it does not
 // fit, then between the last two; the largest is run again until it has run often enough to count as validated. Each
-// trial makes a few steps in a process of its own.
+// trial makes a few steps in a process of its own. One that fails for another reason than its memory says nothing of
+// its shape and ends the search.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +33,11 @@ struct ProbedValue {
 };
 
 struct Probe {
-  int64_t validated = 0;                 // 0: not even the recipe's own
-  bool is_bounded = false;               // it fits even at most_times
+  int64_t validated = 0;                 // 0: not even the recipe's own, or the search did not end
+  bool reached_most = false;             // it fits even at most_times
   std::vector<ProbedValue> trials = {};  // in order
-  bool was_stopped = false;
+  bool was_stopped = false;              // on request
+  bool failed = false;                   // the last trial ended by something else than its memory
 };
 
 using OnProbe = std::function<void(int64_t value)>;

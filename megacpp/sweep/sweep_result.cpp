@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/sweep/sweep_result.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/receipt/receipt.h"
 #include "megacpp/receipt/store.h"
+#include "megacpp/stats/effect.h"
 
 namespace megacpp::sweep {
 namespace {
@@ -54,15 +56,19 @@ void measure(const std::vector<Receipt>& receipts, ValueResult& result) {
 
 std::vector<ValueResult> results_of(const Sweep& sweep) {
   std::vector<ValueResult> results;
-  std::vector<Receipt> first;
+  std::vector<std::vector<Receipt>> receipts;  // by value
   for (size_t value = 0; value < sweep.axis.values.size(); ++value) {
     ValueResult result{.value = sweep.axis.values[value]};
-    std::vector<Receipt> receipts = receipts_of(sweep, value, result);
-    measure(receipts, result);
-    if (!first.empty() && !receipts.empty()) result.against_first = compare::compare(first, receipts);
-    if (first.empty()) first = std::move(receipts);
+    receipts.push_back(receipts_of(sweep, value, result));
+    measure(receipts.back(), result);
     results.push_back(std::move(result));
   }
+  const auto has_run = [](const std::vector<Receipt>& of_value) { return !of_value.empty(); };
+  const auto first = std::ranges::find_if(receipts, has_run);
+  const auto ran = static_cast<size_t>(std::ranges::count_if(receipts, has_run));
+  for (size_t value = 0; value < receipts.size(); ++value)
+    if (has_run(receipts[value]) && &receipts[value] != &*first)
+      results[value].against_first = compare::compare(*first, receipts[value], stats::confidence_of_each(ran - 1));
   return results;
 }
 

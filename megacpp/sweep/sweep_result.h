@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sweep found: for every value what its runs measured, and how it compares with the first value that ran.
+// What a sweep found: for every value what its runs measured, and how it compares with the first value that ran. The
+// comparisons of a sweep are as sure together as one alone would be.
 #pragma once
 
 #include <cstdint>

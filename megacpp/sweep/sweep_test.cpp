@@ -57,6 +57,7 @@ TEST_F(SweepTest, EveryValueIsRepeatedInTurnAndComparedWithTheFirst) {
   EXPECT_FALSE(results[0].against_first.has_value());
   ASSERT_TRUE(results[1].against_first && results[1].against_first->effect);
   EXPECT_EQ(results[1].against_first->effect->finding, stats::Finding::lower);
+  EXPECT_EQ(results[1].against_first->effect->confidence, stats::kConfidence) << "the only comparison";
 }
 
 TEST_F(SweepTest, AStoppedSweepGoesOnWithWhatIsLeft) {
