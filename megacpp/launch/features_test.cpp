@@ -37,6 +37,7 @@ TEST(FeaturesTest, WhatABackendIgnoresOrCannotRunIsOffThereByItsOwnWords) {
   EXPECT_EQ(feature_of(cpu, "layout.data_parallel").state, FeatureState::on);
   EXPECT_EQ(feature_of(cpu, "train --trace").state, FeatureState::on);
   EXPECT_EQ(feature_of(cpu, "xla.").why, "only backend xla reads it");
+  EXPECT_EQ(feature_of(cpu, "train.threads").state, FeatureState::on) << "0 is all cores";
 }
 
 TEST(FeaturesTest, WhatTheLayoutLeavesWithoutEffectIsOff) {

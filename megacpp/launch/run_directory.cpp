@@ -8,8 +8,10 @@
 
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,8 +51,15 @@ int lock_folder(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "lock";
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) base::fail_writing(folder, "cannot create files in it", errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  const int error = errno;
+  // Who only asks whether a run goes on holds the lock for a moment: it is tried again for a tenth of a second.
+  constexpr int kTries = 20;
+  int error = 0;
+  for (int tried = 0; tried < kTries; ++tried) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    error = errno;
+    if (error != EWOULDBLOCK) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   ::close(fd);
   if (error != EWOULDBLOCK) base::fail_writing(file, "cannot lock", error);
   base::raise(base::Code::E3003, {.where = folder.string(),
