@@ -19,10 +19,11 @@ using compare::Comparison;
 
 std::string differences_text(const Comparison& comparison) {
   const compare::Differences& differences = comparison.differences;
-  if (differences.fields.empty()) return "no field of the headers differs\n";
-  std::string text = to_text(report::differences_table(differences));
+  std::string text = differences.fields.empty() ? "no field of the headers differs\n"
+                                                : to_text(report::differences_table(differences));
   for (const compare::Change& axis : differences.axes) text += "axis      " + report::axis_text(axis) + "\n";
-  for (const compare::Change& key : differences.unmeasured) text += "no field  " + compare::to_text(key) + "\n";
+  for (const compare::Change& key : differences.unmeasured)
+    text += "ignored   " + compare::to_text(key) + " (no part in how long a step takes)\n";
   return text;
 }
 

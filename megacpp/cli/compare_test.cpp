@@ -60,6 +60,14 @@ TEST_F(CompareTest, ConfoundedRunsEndWithStatusFourAndTheList) {
   EXPECT_TRUE(Json::parse(json.out)["effect"].is_null());
 }
 
+TEST_F(CompareTest, KeysThatHaveNoPartInItAreListedAllTheSame) {
+  const std::string before = run({.name = "a"}), after = run({.name = "b", .overrides = {"train.seed=7"}});
+  const auto text = run_command({"compare", before, after});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("ignored   train.seed: 1234 -> 7"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("no field of the headers differs"), std::string::npos) << text.out;
+}
+
 TEST_F(CompareTest, RunsThatAreTooShortEndWithStatusFourAndTheStepsTheyNeed) {
   const std::string before = run({.name = "a", .steps = 20}),
                     after = run({.name = "b", .overrides = {"train.batch=4"}, .steps = 20});

@@ -54,12 +54,12 @@ Table time_moves_table(const compare::TimeMoves& time) {
 
 std::string cause_text(const compare::TimeMoves& time) {
   if (time.parts.empty()) return "not found: the parts of the step were not measured";
-  return time.cause.value_or("not found: no part of the step has half of the change");
+  return time.cause.value_or("not found: no part of the step has half of the change, in its direction");
 }
 
 std::string worst_chip_text(const compare::MemoryMoves& moves) {
-  return fmt::format("worst chip {} -> {} ({}), {} -> {}", human_bytes(moves.baseline), human_bytes(moves.other),
-                     signed_bytes(moves.change()), moves.baseline_chip, moves.other_chip);
+  return fmt::format("planned, worst chip {} -> {} ({}), {} -> {}", human_bytes(moves.baseline),
+                     human_bytes(moves.other), signed_bytes(moves.change()), moves.baseline_chip, moves.other_chip);
 }
 
 Table role_moves_table(const compare::MemoryMoves& moves) {

@@ -92,7 +92,7 @@ void add_differences(Page& page, const Comparison& comparison) {
   if (differences.fields.empty()) page.paragraph("No field of the headers differs.");
   if (!differences.fields.empty()) page.table(differences_table(differences));
   for (const compare::Change& key : differences.unmeasured)
-    page.paragraph("Differs too, and moves no field: " + compare::to_text(key));
+    page.paragraph("Differs too, and has no part in how long a step takes: " + compare::to_text(key));
   Table objections{.headings = {"run", "why it may not be compared"}, .rows = {}};
   for (const compare::Objection& objection : comparison.objections)
     objections.rows.push_back({objection.run, objection.sentence});
