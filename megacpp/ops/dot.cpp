@@ -196,6 +196,7 @@ OpDef dot_def() {
     for (const int64_t d : view.attrs.list("lhs_contract")) k *= static_cast<double>(view.operands[0].dim(d));
     return Cost{2.0 * k * static_cast<double>(view.results[0].elements())};
   };
+  def.work = Work::product;
   def.reference = dot_reference;
   def.may_alias = 2;
   def.addend = 2;

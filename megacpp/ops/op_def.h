@@ -74,6 +74,15 @@ struct Cost {
   double exponentials = 0;  // where they take their time beside products: one for every score of attention
 };
 
+/// Kinds of work that reach different shares of a chip's peak rates (hw::Reached has one for each).
+enum class Work : uint8_t {
+  traffic,  // reads and writes memory, and computes meanwhile
+  product,
+  attention,
+  attention_grad,
+  ssd,  // state-space products and their gradients
+};
+
 /// How fusion may treat the op.
 enum class Fusion : uint8_t {
   none,         // runs as a kernel of its own
@@ -176,6 +185,7 @@ struct OpDef {
   size_t statistics_from = SIZE_MAX;
 
   std::function<Cost(const NodeView&)> cost;
+  Work work = Work::traffic;
 
   /// Computes the results (allocated, zeroed) from the operands in double precision.
   std::function<void(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs)> reference;

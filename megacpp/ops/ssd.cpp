@@ -98,6 +98,7 @@ OpDef ssd_def() {
   };
   def.grad = ssd_cotangents;
   def.cost = ssd_cost;
+  def.work = Work::ssd;
   def.reference = reference_ssd;
   def.decompose = decompose_ssd;
   def.samples = [] { return ssd_samples(false); };

@@ -225,6 +225,7 @@ OpDef ssd_grad_def() {
   };
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = ssd_grad_cost;
+  def.work = Work::ssd;
   def.reference = reference_ssd_grad;
   def.decompose = decompose_ssd_grad;
   def.samples = [] { return ssd_samples(true); };
