@@ -19,6 +19,7 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/fit/step_basis.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/confirm.h"
 #include "megacpp/launch/users_catalog.h"
@@ -145,6 +146,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
       print_err("compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
   };
   FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
+  answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
   answer.search = fit::search_layouts(
       recipe, assumptions, {.tries = flags.tries, .threads = runtime::available_threads(), .progress = progress});
   answer.seconds = seconds_since(start);
@@ -181,8 +183,11 @@ int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assu
   const LaneCorrection peaks = correction_of_peaks(assumptions);
   Json json = growth_json(assumptions.slice.name, recipe, growth);
   json["correction"] = to_json(peaks);
+  json["step_basis"] = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
   if (flags.json) print_json(json);
-  if (!flags.json) print_out("{}{}", growth_text(assumptions.slice.name, recipe, growth), to_text(std::vector{peaks}));
+  if (!flags.json)
+    print_out("{}a step and MFU: {}\n{}", growth_text(assumptions.slice.name, recipe, growth),
+              json["step_basis"].get<std::string>(), to_text(std::vector{peaks}));
   if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }

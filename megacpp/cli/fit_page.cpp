@@ -73,6 +73,7 @@ std::string fit_page(const FitAnswer& answer) {
     page.figure(picture(answer), "Bytes of the worst chip against seconds a step, everything that was compiled.");
   page.table(table_of(answer));
   page.paragraph("* nothing that was compiled is better in both bytes and time");
+  page.paragraph("A step and MFU: " + answer.step_basis + ".");
   if (const std::string note = close_note(answer); !note.empty()) page.paragraph(note);
   for (const LaneCorrection& lane : answer.corrections)
     if (lane.correction.samples > 0) page.paragraph(to_text(lane));

@@ -92,6 +92,9 @@ Json found_json(const Found& one) {
           {"is_close", worst.is_close()},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
+          {"step_limit_seconds", one.time.limit},
+          {"step_least_seconds", one.time.range.least},
+          {"step_most_seconds", one.time.range.most ? Json(*one.time.range.most) : Json()},
           {"tokens_per_second", one.tokens_per_second()},
           {"mfu", one.time.mfu},
           {"bound_by", fit::part_name(one.time.largest())},
@@ -203,6 +206,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
       words += "      " + known->reason + "\n";
   }
   text += "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n";
+  text += "a step and MFU: " + answer.step_basis + "\n";
   if (const std::string note = close_note(answer); !note.empty()) text += note + "\n";
   text += to_text(answer.corrections);
   text += "\nto run one:\n" + words;
@@ -274,7 +278,7 @@ Json fit_json(const FitAnswer& answer) {
                {"not_compiled", search.left}, {"dropped", dropped},
                {"candidates", found},         {"front", front},
                {"confirmed", confirmed},      {"corrections", corrections},
-               {"seconds", answer.seconds}};
+               {"seconds", answer.seconds},   {"step_basis", answer.step_basis}};
   if (!answer.no_confirmation.empty()) json["no_confirmation"] = answer.no_confirmation;
   return json;
 }

@@ -28,7 +28,8 @@ struct ShownStep {
 struct FitAnswer {
   std::string hardware;  // "v6e:16x16"
   recipe::Recipe recipe;
-  fit::LayoutSearch search;
+  std::string step_basis = {};  // what predicted times stand for
+  fit::LayoutSearch search = {};
   std::vector<catalog::Ranked> known;       // of search.found, best first; empty without a catalog
   std::vector<LaneCorrection> corrections;  // of the peaks and times that are shown
   std::vector<size_t> front;                // of search.found, by the times that are shown

@@ -10,6 +10,7 @@
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/plan_report.h"
+#include "megacpp/fit/step_basis.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
@@ -103,7 +104,13 @@ Json links_json(const fit::StepTime& time) {
 
 Json time_json(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
+  const catalog::Correction& correction = r.estimate.time_correction;
   return {{"step_seconds", time.seconds()},
+          {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe.train.precision)},
+          {"limit_seconds", time.limit},
+          {"least_seconds", time.range.least},
+          {"most_seconds", time.range.most ? Json(*time.range.most) : Json()},
+          {"corrected_seconds", correction.samples > 0 ? Json(r.estimate.step_seconds()) : Json()},
           {"compute_seconds", time.compute},
           {"memory_seconds", time.memory},
           {"exposed_seconds", time.exposed},

@@ -10,6 +10,7 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
+#include "megacpp/fit/step_basis.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/report/html.h"
@@ -188,8 +189,10 @@ void add_memory(report::Page& page, const PlanReport& r) {
 void add_time(report::Page& page, const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   page.heading("Predicted step");
-  page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU. Regime: {}. {}", human_seconds(time.seconds()),
-                             r.tokens_per_second(), 100 * time.mfu, to_text(r.regime), r.speed_advice));
+  page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU, {}. {}", human_seconds(time.seconds()),
+                             r.tokens_per_second(), 100 * time.mfu,
+                             fit::basis_of_times(r.slice.chip, r.estimate.recipe.train.precision), step_range_text(r)));
+  page.paragraph(fmt::format("Regime: {}. {}", to_text(r.regime), r.speed_advice));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");
   page.paragraph(arithmetic_text(time));

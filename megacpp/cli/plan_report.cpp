@@ -9,6 +9,7 @@
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/speed_advice.h"
+#include "megacpp/fit/step_basis.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/fill_slice.h"
 #include "megacpp/memory/report.h"
@@ -110,6 +111,14 @@ std::string correction_text(const PlanReport& report) {
 std::string free_text(const fit::ChipGroup& group) {
   const int64_t free = group.free_bytes().value();
   return (free < 0 ? "-" : "") + memory::human_bytes(std::abs(free));
+}
+
+std::string step_range_text(const PlanReport& report) {
+  const fit::Estimate& estimate = report.estimate;
+  std::string text = fit::range_text(estimate.time, report.slice.chip);
+  if (estimate.time_correction.samples == 0) return text;
+  const LaneCorrection correction{report.lane, catalog::kStepSeconds, estimate.time_correction};
+  return text + fmt::format(" Corrected {}: {}.", base::human_seconds(estimate.step_seconds()), to_text(correction));
 }
 
 std::string arithmetic_text(const fit::StepTime& time) {

@@ -67,6 +67,9 @@ std::string correction_text(const PlanReport& report);
 /// "1.20 GiB", "-1.20 GiB" where it does not fit.
 std::string free_text(const fit::ChipGroup& group);
 
+/// Where the time of a step is expected and what measured steps of the lane make of it, in sentences.
+std::string step_range_text(const PlanReport& report);
+
 /// What is between the arithmetic of a step and its MFU, in a sentence.
 std::string arithmetic_text(const fit::StepTime& time);
 

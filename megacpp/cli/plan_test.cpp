@@ -155,6 +155,10 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItIsPlacedOnTheHardware) {
               time["compute_seconds"].get<double>() + time["memory_seconds"].get<double>() +
                   time["exposed_seconds"].get<double>() + time["bubble_seconds"].get<double>(),
               1e-12);
+  EXPECT_LE(time["limit_seconds"].get<double>(), time["step_seconds"].get<double>() * (1 + 1e-9));
+  EXPECT_EQ(time["least_seconds"], time["limit_seconds"]) << "no step was measured on a v6e";
+  EXPECT_TRUE(time["most_seconds"].is_null() && time["corrected_seconds"].is_null()) << time;
+  EXPECT_TRUE(time["basis"].get<std::string>().starts_with("predicted by what v6e was measured to reach")) << time;
   for (const Json& link : json["collectives"])
     EXPECT_LE(link["exposed_seconds"].get<double>(), link["seconds"].get<double>() * (1 + 1e-9)) << link;
 }
@@ -260,6 +264,22 @@ TEST_F(PlanCommandTest, MeasurementsOfTheLaneCorrectThePlan) {
   const Json by_xla = plan_as_json({"--hardware", "v6e:2x2"}, {"backend=xla", "xla.placement=xla"});
   EXPECT_EQ(by_xla["correction"]["samples"], 0) << "who places collectives makes another lane";
   EXPECT_EQ(by_xla["hardware"]["lane"], "xla v6e placement=xla");
+}
+
+TEST_F(PlanCommandTest, MeasuredStepsOfTheLaneCorrectTheTime) {
+  catalog::Catalog::open(folder_ / "catalog.sqlite")
+      .record_calibration(
+          {.signature = {.build = {.code_version = "0.0.9+feed"}, .hardware = "v6e:2x2", .model = "another"},
+           .at = "2026-11-15T00:00:00Z",
+           .lane = "xla v6e placement=megacpp",
+           .quantity = catalog::kStepSeconds,
+           .parts = {{"compute", 0.25}, {"memory", 0.25}, {"links", 0.25}, {"bubble", 0.25}},
+           .measured = 2});
+  const Json time = plan_as_json({"--hardware", "v6e:2x2"})["time"];
+  EXPECT_NEAR(time["corrected_seconds"].get<double>() / time["step_seconds"].get<double>(), 2, 1e-6);
+  const std::string text = plan({"--hardware", "v6e:2x2"}).out;
+  EXPECT_NE(text.find("step seconds corrected by 1 measurement of xla v6e placement=megacpp"), std::string::npos)
+      << text;
 }
 
 TEST_F(PlanCommandTest, ACatalogThatCannotBeReadIsSaidAndLeftOut) {

@@ -39,10 +39,15 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)});
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
+  estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }
 
 }  // namespace
+
+double Estimate::step_seconds() const {
+  return time_correction.samples == 0 ? time.seconds() : time_correction.corrected(parts_of(time));
+}
 
 recipe::Recipe Estimate::requested() const {
   recipe::Recipe requested = recipe;

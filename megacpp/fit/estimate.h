@@ -30,7 +30,10 @@ struct Estimate {
   catalog::Correction correction;  // of its peak, by what other launches measured
   FitReport fit;
   StepTime time;
+  catalog::Correction time_correction = {};  // of its time, likewise
 
+  /// The time of a step as measurements correct it, else as predicted.
+  double step_seconds() const;
   /// What it was made of: with auto where that was left to planning.
   recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
@@ -48,6 +51,7 @@ struct Assumptions {
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
+  std::vector<catalog::Sample> steps = {};  // likewise, times of steps
 };
 
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.

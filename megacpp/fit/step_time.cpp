@@ -7,8 +7,8 @@
 
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/fit/axis_link.h"
+#include "megacpp/fit/node_time.h"
 #include "megacpp/fit/pipeline_time.h"
-#include "megacpp/ir/dtype.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/op_def.h"
 
@@ -73,28 +73,14 @@ class Walk {
 
  private:
   double compute(const Graph& graph, const Node& node) {
-    if (!ops::op_def(node.op).is_work()) return 0;
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (!op.is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    double bytes = 0;
-    for (const ops::Types& types : {operands, results})
-      for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
-    const std::string_view dtype = operands.empty() ? "f32" : ir::dtype_name(operands[0].dtype);
-    const ops::Cost cost = ops::op_def(node.op).cost({operands, results, node.attrs});
-    const double peak = matrix_rate(chip_, dtype).flops_per_second, traffic = bytes / chip_.memory_bytes_per_second;
-    double arithmetic = cost.flops / (peak * share_of_peak(cost.flops, results));
-    if (chip_.exponentials_per_second > 0) arithmetic += cost.exponentials / chip_.exponentials_per_second;
-    const double seconds = std::max(arithmetic, traffic);
-    time_.arithmetic += times(cost.flops / peak);
-    (arithmetic > traffic ? time_.compute : time_.memory) += times(seconds);
-    return seconds;
-  }
-
-  // Every element of a result is a sum of products; the shorter, the less of the peak is reached.
-  double share_of_peak(double flops, const ops::Types& results) const {
-    double elements = 0;
-    for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
-    const double terms = flops / (2 * std::max(1.0, elements));
-    return terms > 0 ? terms / (terms + chip_.half_depth) : 1;
+    const NodeTime took = node_time(chip_, op, {operands, results, node.attrs});
+    time_.arithmetic += times(took.arithmetic);
+    time_.limit += times(took.limit);
+    (took.arithmetic_bound ? time_.compute : time_.memory) += times(took.seconds);
+    return took.seconds;
   }
 
   double travel(const Graph& graph, const Node& node, const std::string& axes) {
@@ -161,6 +147,20 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
   return step;
 }
 
+// With work at peak rates a step waits for links no less than predicted, and for other stages in proportion to it.
+void add_waiting_to_limit(StepTime& time) {
+  const double work = time.compute + time.memory;
+  const double bubble = work > 0 ? time.bubble * std::min(1.0, time.limit / work) : time.bubble;
+  time.limit += time.exposed + bubble;
+}
+
+StepRange range_of(const StepTime& time, const hw::Chip& chip) {
+  const hw::Reached& reached = chip.reached;
+  if (time.is_limit || reached.step_most == 0) return {.least = time.limit};
+  return {.least = std::max(time.limit, reached.step_least * time.seconds()),
+          .most = std::max(time.limit, reached.step_most * time.seconds())};
+}
+
 }  // namespace
 
 std::string_view part_name(StepPart part) {
@@ -177,15 +177,6 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
   return {{"compute", time.compute}, {"memory", time.memory}, {"links", time.exposed}, {"bubble", time.bubble}};
 }
 
-// Products run at the rate of what they multiply; a chip without a rate for it multiplies in its own widest way.
-MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype) {
-  for (const std::string_view name : {dtype, std::string_view("tf32"), std::string_view("bf16")})
-    if (const auto peak = chip.peak(name)) return {.dtype = std::string(name), .flops_per_second = *peak};
-  if (chip.peak_flops.empty()) return {.dtype = {}, .flops_per_second = 1};
-  const auto& [name, rate] = *chip.peak_flops.begin();
-  return {.dtype = name, .flops_per_second = rate};
-}
-
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {
   std::vector<StageWork> stages;
   StepTime slowest;
@@ -198,7 +189,11 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   }
   // Gradients are clipped by the norm of all, so updates begin when the last stage is done.
   if (stages.size() > 1) slowest.bubble = std::max(0.0, pipeline_seconds(stages) + update - slowest.seconds());
-  const double peak = matrix_rate(hw::device_of(slice.chip), precision).flops_per_second;
+  add_waiting_to_limit(slowest);
+  const hw::Chip device = hw::device_of(slice.chip);
+  slowest.is_limit = !device.reached.is_known();
+  slowest.range = range_of(slowest, device);
+  const double peak = matrix_rate(device, precision).flops_per_second;
   const double all = peak * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);
   return slowest;

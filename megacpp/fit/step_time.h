@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a step should take on given hardware: the compiled programs of a chip walked node by node. A node takes as
-// long as its arithmetic or its memory traffic, whichever is longer; a collective starts when its link is free and runs
-// beside the work between its start and its done. Stages of a pipeline run their actions in the order of the schedule
-// and wait for what others hand over. What is predicted is the least the hardware allows for this program;
-// the catalog knows how far a lane is from it.
+// long as node_time.h says; a collective starts when its link is free and runs beside the work between its start and
+// its done. Stages of a pipeline run their actions in the order of the schedule and wait for what others hand over.
+// What is predicted is what the chip's file says that steps reach, with the least the hardware allows beside it, which
+// it is where the file says nothing; the catalog knows how far a lane is from it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,20 +28,30 @@ struct LinkTime {
   double bytes_per_second;  // of the link along these axes
 };
 
+/// Between which a measured step is expected, in seconds: as far from the prediction as whole steps on the chip were,
+/// and never below the limit.
+struct StepRange {
+  double least = 0;
+  std::optional<double> most = {};  // absent: no whole step was measured on the chip, so nothing bounds it
+};
+
 enum class StepPart : uint8_t { arithmetic, memory, links, bubble, other };
 /// "arithmetic", "memory", "links", "pipeline bubble", "other"
 std::string_view part_name(StepPart part);
 
 struct StepTime {
-  double compute = 0;           // seconds in nodes that arithmetic bounds
-  double memory = 0;            // in nodes that memory traffic bounds
-  double exposed = 0;           // waiting for collectives
-  double bubble = 0;            // waiting for other stages of a pipeline
-  double other = 0;             // of a run that was measured: in none of these
-  double arithmetic = 0;        // all of it at the chip's peak, whatever bounds the nodes: not part of the sum
-  double overlapped = 0;        // on the wire while something is computed: not part of the sum
-  std::vector<LinkTime> links;  // that carry something, most seconds first
-  double mfu = 0;               // model FLOPs over what all chips could do in that time
+  double compute = 0;                // seconds in nodes that arithmetic bounds
+  double memory = 0;                 // in nodes that memory traffic bounds
+  double exposed = 0;                // waiting for collectives
+  double bubble = 0;                 // waiting for other stages of a pipeline
+  double other = 0;                  // of a run that was measured: in none of these
+  double arithmetic = 0;             // all of it at the chip's peak, whatever bounds the nodes: not part of the sum
+  double overlapped = 0;             // on the wire while something is computed: not part of the sum
+  std::vector<LinkTime> links = {};  // that carry something, most seconds first
+  double mfu = 0;                    // model FLOPs over what all chips could do in that time
+  double limit = 0;                  // seconds of such a step at peak rates, the roofline: not part of the sum
+  bool is_limit = true;              // what steps reach of the peak rates is not known: the sum is the limit
+  StepRange range = {};              // of what is predicted
 
   double seconds() const { return compute + memory + exposed + bubble + other; }
   /// What takes the largest share; of equal ones the first.
@@ -49,14 +60,6 @@ struct StepTime {
 
 /// The seconds by what takes them, as the catalog's samples have them.
 std::vector<catalog::Part> parts_of(const StepTime& time);
-
-/// The rate at which a chip multiplies matrices.
-struct MatrixRate {
-  std::string dtype;  // whose rate it is: of what is multiplied, or of the chip's own widest way
-  double flops_per_second;
-};
-/// Of a chip without any rate it is one operation a second, and the dtype empty.
-MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype);
 
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
 /// as the mesh.

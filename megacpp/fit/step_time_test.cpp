@@ -111,6 +111,38 @@ TEST(StepTimeTest, ExponentialsOfAttentionTakeTheirTimeBesideItsProducts) {
   EXPECT_DOUBLE_EQ(both.arithmetic, products.arithmetic) << "at the peak";
 }
 
+TEST(StepTimeTest, APredictionHasALimitAndARange) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
+  hw::Slice slice = toys(1);
+  const StepTime roofline = predict_step(compiled, slice, "f32");
+  EXPECT_TRUE(roofline.is_limit);
+  EXPECT_DOUBLE_EQ(roofline.limit, 8);
+
+  slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
+  const StepTime open = predict_step(compiled, slice, "f32");
+  EXPECT_FALSE(open.is_limit);
+  EXPECT_DOUBLE_EQ(open.seconds(), 16);
+  EXPECT_DOUBLE_EQ(open.limit, 8);
+  EXPECT_DOUBLE_EQ(open.range.least, 8);
+  EXPECT_FALSE(open.range.most.has_value()) << "nobody measured a step";
+
+  slice.chip.reached.step_least = 0.75;
+  slice.chip.reached.step_most = 1.5;
+  const StepTime bounded = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(bounded.range.least, 12);
+  EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
+  slice.chip.reached.step_least = 0.25;
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").range.least, 8) << "never below the limit";
+}
+
+TEST(StepTimeTest, TheLimitWaitsForLinksToo) {
+  const StepTime time = on_two([](ops::Builder& b) {
+    b.one("all_reduce", {add_gradient(b)}, sum_over_data());
+    add_product(b);
+  });
+  EXPECT_DOUBLE_EQ(time.limit, 8 + 2.5);
+}
+
 TEST(StepTimeTest, ReshapesAndInputsAreFree) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
     const ValueId x = b.input("x", kActivation, ir::Role::activation);

@@ -69,6 +69,20 @@ struct SelectiveRecompute {
   double memory = 0;  // peak over that without; 0: not measured
 };
 
+/// What training steps reach of a chip's peak rates, by kind of work, as measured. 0 and empty: not known.
+struct Reached {
+  double products = 0;                       // share of the peak, at the power that a whole step draws
+  std::map<int64_t, double> attention;       // share of the peak, by width of a head
+  std::map<int64_t, double> attention_grad;  //
+  double ssd = 0;                            // share of the peak: state-space products and their gradients
+  double traffic = 0;                        // share of the memory's rate: all other work
+  double launch = 0;                         // seconds between the end of one kernel and the start of the next
+  double step_least = 0, step_most = 0;      // whole steps: measured over predicted, the least and the most seen
+
+  /// Whether predictions by it are more than the roofline.
+  bool is_known() const { return products > 0 && traffic > 0; }
+};
+
 struct Chip {
   std::string name;
   std::string title;
@@ -94,6 +108,7 @@ struct Chip {
 
   int64_t devices = 1;                       // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;  // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second
+  Reached reached;
   std::map<std::string, SelectiveRecompute> selective_recompute;  // by precision of training
   Tiling tiling;
   std::vector<Link> links;

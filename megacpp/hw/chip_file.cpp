@@ -246,6 +246,13 @@ class ChipReader {
             "less or the same", "mend one of the two");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
+    const Reached& reached = chip_.reached;
+    require(root, (reached.products > 0) == (reached.traffic > 0), "reached.products or reached.traffic alone",
+            "both or none: a step has products and other work", "add the other one");
+    require(root, (reached.step_least > 0) == (reached.step_most > 0) && reached.step_least <= reached.step_most,
+            "reached.step_least without or above reached.step_most", "both, the least first", "mend one of the two");
+    require(root, reached.step_most == 0 || reached.is_known(), "reached.step_most without the rates it is about",
+            "reached.products and reached.traffic", "add them");
     require(root, chip_.tiling.exists() == (chip_.tiling.rows.size() == 3), "tiles are not whole",
             "lanes, and rows for 8, 16 and 32 bits", "add what is missing");
     require(root, !rules.host.empty(), "no slices.host", "chips of a host, such as 2x2 or 8", "add it");

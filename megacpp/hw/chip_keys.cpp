@@ -22,6 +22,7 @@ Range rate() { return between(1, 1e21); }         // a second
 Range latency() { return between(1e-12, 1000); }  // seconds
 Range gaps() { return between(1, 100); }
 Range ratio() { return between(0.01, 100); }
+Range share() { return between(0.001, 1); }  // of a rate
 
 template <auto field>
 bool store_bytes(Chip& chip, const FileValue& value) {
@@ -110,6 +111,47 @@ void add_rates(std::vector<ChipKey>& keys, std::index_sequence<rates...>) {
                         std::string("Dense operations a second in ") + kRates[rates] + "."},
                        store_rate<rates>)),
    ...);
+}
+
+template <auto field>
+bool store_reached(Chip& chip, const FileValue& value) {
+  chip.reached.*field = value.number;
+  return true;
+}
+constexpr int64_t kHeadWidths[] = {64, 128, 256};
+
+template <auto field, size_t width>
+bool store_by_width(Chip& chip, const FileValue& value) {
+  (chip.reached.*field)[kHeadWidths[width]] = value.number;
+  return true;
+}
+template <auto field, size_t... widths>
+void add_by_width(std::vector<ChipKey>& keys, const schema::KeySpec& key, std::index_sequence<widths...>) {
+  (keys.push_back(fact({key.path + "." + std::to_string(kHeadWidths[widths]), key.kind, key.range,
+                        key.doc + " Heads " + std::to_string(kHeadWidths[widths]) + " wide."},
+                       store_by_width<field, widths>)),
+   ...);
+}
+void add_reached(std::vector<ChipKey>& keys) {
+  constexpr auto each = std::make_index_sequence<std::size(kHeadWidths)>();
+  const auto add = [&keys](const char* path, const Range& range, const char* doc, StoreInChip store) {
+    keys.push_back(fact({path, Kind::number, range, doc}, store));
+  };
+  add("reached.products", share(), "Share of the peak that large products reach for as long as a step takes.",
+      store_reached<&Reached::products>);
+  add_by_width<&Reached::attention>(
+      keys, {"reached.attention", Kind::number, share(), "Share of the peak that attention reaches."}, each);
+  add_by_width<&Reached::attention_grad>(
+      keys, {"reached.attention_grad", Kind::number, share(), "Share of the peak that its gradient reaches."}, each);
+  add("reached.ssd", share(), "Share of the peak that state-space products and their gradients reach.",
+      store_reached<&Reached::ssd>);
+  add("reached.traffic", share(), "Share of the memory's rate that all other work of a step reaches.",
+      store_reached<&Reached::traffic>);
+  add("reached.launch", latency(), "Seconds between the end of one kernel and the start of the next.",
+      store_reached<&Reached::launch>);
+  add("reached.step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
+      store_reached<&Reached::step_least>);
+  add("reached.step_most", ratio(), "The most seen.", store_reached<&Reached::step_most>);
 }
 
 constexpr const char* kPrecisions[] = {"f32", "bf16"};  // of training
@@ -214,6 +256,7 @@ std::vector<ChipKey> make_chip_keys() {
                       }));
   add_rows<&Tiling::rows>(keys, "tiles.rows", "The second-minor dimension is rounded to it, for elements");
   add_rows<&Tiling::tall_rows>(keys, "tiles.tall_rows", "A taller tile, taken where it pads no more, for elements");
+  add_reached(keys);
   add_recompute(keys);
   add_slices(keys);
   return keys;

@@ -226,6 +226,13 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("shape: nodes", "shape: torus"), ":1", "without slices", "list"},
       {with("kind: gpu", "kind: gpu\nkind: gpu"), ":3", "again", "remove"},
       {mine + "tiles: {lanes: 128}\n", ":1", "not whole", "missing"},
+      {mine + "reached: {products: 0.7}\n", ":1", "reached.products or reached.traffic alone", "add the other one"},
+      {mine + "reached: {products: 1.2, traffic: 0.8}\n", ":8", "reached.products: '1.2'", "reached.products"},
+      {mine + "reached: {attention: {96: 0.5}}\n", ":8", "'96' in reached.attention", ""},
+      {mine + "reached: {products: 0.7, traffic: 0.8, step_most: 1.2}\n", ":1", "reached.step_least without", "mend"},
+      {mine + "reached: {products: 0.7, traffic: 0.8, step_least: 1.3, step_most: 1.2}\n", ":1",
+       "above reached.step_most", "mend"},
+      {mine + "reached: {step_least: 0.9, step_most: 1.2}\n", ":1", "without the rates", "add them"},
       {mine + "sources: {a: {text: b}}\n", ":8", "without date", "missing"},
       {mine + "sources: {a: {text: b, date: today}}\n", ":8", "'today'", "day"},
   };

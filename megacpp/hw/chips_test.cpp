@@ -104,6 +104,20 @@ TEST(ChipsTest, MeasuredStepsAreInTheFilesOfTheirChips) {
   EXPECT_EQ(h200.fact("recompute.selective_speed.f32"), nullptr);
 }
 
+TEST(ChipsTest, WhatStepsReachIsKnownWhereSomebodyMeasured) {
+  const std::set<std::string> known = {"h100", "h200", "v6e"};
+  for (const Chip& chip : chips()) {
+    EXPECT_EQ(chip.reached.is_known(), known.contains(chip.name)) << chip.name;
+    EXPECT_EQ(chip.reached.step_most > 0, chip.name == "h200") << chip.name << ": whole steps ran on an H200 alone";
+  }
+  const Reached h200 = find_chip("h200", ChipPlaces{}).reached;
+  EXPECT_NEAR(h200.products * 989e12, 678e12, 1e12);
+  EXPECT_LT(h200.attention.at(64), h200.attention.at(128)) << "narrow heads wait for exponentials";
+  EXPECT_LT(h200.attention_grad.at(64), h200.attention.at(64));
+  EXPECT_LT(h200.step_least, 1);
+  EXPECT_GT(h200.step_most, 1);
+}
+
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);

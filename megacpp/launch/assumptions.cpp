@@ -35,7 +35,9 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   catalog.use([&](const catalog::Catalog& open) {
-    assumptions.peaks = open.samples(fit::to_text(assumptions.lane), catalog::kPeakBytes, assumptions.build);
+    const std::string lane = fit::to_text(assumptions.lane);
+    assumptions.peaks = open.samples(lane, catalog::kPeakBytes, assumptions.build);
+    assumptions.steps = open.samples(lane, catalog::kStepSeconds, assumptions.build);
   });
   return assumptions;
 }

@@ -12,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
 #include "megacpp/compile/collective_report.h"
+#include "megacpp/fit/node_time.h"
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/oom_report.h"

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/node_time.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "megacpp/ir/dtype.h"
+
+namespace megacpp::fit {
+namespace {
+
+double bytes_of(const ops::Types& types) {
+  double bytes = 0;
+  for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
+  return bytes;
+}
+
+double known_or_all(double share) { return share > 0 ? share : 1; }
+
+double share_at_width(const std::map<int64_t, double>& by_width, int64_t width, double unknown) {
+  if (by_width.empty()) return unknown;
+  const auto wider = by_width.upper_bound(width);
+  return wider == by_width.begin() ? wider->second : std::prev(wider)->second;
+}
+
+// Every element of a result is a sum of products; the shorter, the less of the peak is reached.
+double share_of_depth(const hw::Chip& chip, double flops, const ops::Types& results) {
+  double elements = 0;
+  for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
+  const double terms = flops / (2 * std::max(1.0, elements));
+  return terms > 0 ? terms / (terms + chip.half_depth) : 1;
+}
+
+/// Attention has the width of its heads last.
+int64_t last_dim(const ops::Types& operands) {
+  return operands.empty() || operands[0].shape.empty() ? 0 : operands[0].shape.back();
+}
+
+}  // namespace
+
+// Products run at the rate of what they multiply; a chip without a rate for it multiplies in its own widest way.
+MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype) {
+  for (const std::string_view name : {dtype, std::string_view("tf32"), std::string_view("bf16")})
+    if (const auto peak = chip.peak(name)) return {.dtype = std::string(name), .flops_per_second = *peak};
+  if (chip.peak_flops.empty()) return {.dtype = {}, .flops_per_second = 1};
+  const auto& [name, rate] = *chip.peak_flops.begin();
+  return {.dtype = name, .flops_per_second = rate};
+}
+
+double share_of_peak(const hw::Chip& chip, ops::Work work, int64_t head_width) {
+  const hw::Reached& reached = chip.reached;
+  const double products = known_or_all(reached.products);
+  switch (work) {
+    case ops::Work::attention:
+      return share_at_width(reached.attention, head_width, products);
+    case ops::Work::attention_grad:
+      return share_at_width(reached.attention_grad, head_width, products);
+    case ops::Work::ssd:
+      return reached.ssd > 0 ? reached.ssd : products;
+    case ops::Work::product:
+    case ops::Work::traffic:
+      break;
+  }
+  return products;
+}
+
+NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view) {
+  const std::string_view dtype = view.operands.empty() ? "f32" : ir::dtype_name(view.operands[0].dtype);
+  const ops::Cost cost = op.cost(view);
+  const double at_peak = cost.flops / matrix_rate(device, dtype).flops_per_second;
+  const double traffic = (bytes_of(view.operands) + bytes_of(view.results)) / device.memory_bytes_per_second;
+  double arithmetic = at_peak / share_of_peak(device, op.work, last_dim(view.operands));
+  arithmetic /= share_of_depth(device, cost.flops, view.results);
+  if (device.exponentials_per_second > 0) arithmetic += cost.exponentials / device.exponentials_per_second;
+  const double moved = traffic / known_or_all(device.reached.traffic);
+  return {.seconds = std::max(arithmetic, moved) + device.reached.launch,
+          .limit = std::max(at_peak, traffic),
+          .arithmetic = at_peak,
+          .arithmetic_bound = arithmetic > moved};
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/node_time.h"
+
+#include <gtest/gtest.h>
+
+#include "megacpp/hw/chip_library.h"
+
+namespace megacpp::fit {
+namespace {
+
+// Numbers that divide well: 256 operations and 1280 bytes a second.
+hw::Chip toy() {
+  hw::Chip chip;
+  chip.memory_bytes_per_second = 1280;
+  chip.peak_flops = {{"f32", 256}};
+  return chip;
+}
+
+/// 2 * 8 * 16 * 8 = 2048 FLOPs: 8 s. (128 + 128 + 64) * 4 = 1280 bytes: 1 s.
+NodeTime product_on(const hw::Chip& chip) {
+  const ops::Types operands = {{ir::DType::f32, {8, 16}}, {ir::DType::f32, {16, 8}}};
+  const ops::Types results = {{ir::DType::f32, {8, 8}}};
+  const ir::Attrs attrs = {{"lhs_contract", std::vector<int64_t>{1}}, {"rhs_contract", std::vector<int64_t>{0}}};
+  return node_time(chip, ops::op_def("dot"), {operands, results, attrs});
+}
+
+/// 64 elements are read and 64 written: 512 bytes.
+NodeTime copy_on(const hw::Chip& chip) {
+  const ops::Types types = {{ir::DType::f32, {64}}};
+  const ir::Attrs attrs;
+  return node_time(chip, ops::op_def("neg"), {types, types, attrs});
+}
+
+TEST(NodeTimeTest, NothingKnownOfAChipLeavesTheRoofline) {
+  const NodeTime product = product_on(toy());
+  EXPECT_DOUBLE_EQ(product.seconds, 8);
+  EXPECT_DOUBLE_EQ(product.limit, 8);
+  EXPECT_TRUE(product.arithmetic_bound);
+  EXPECT_FALSE(toy().reached.is_known());
+}
+
+TEST(NodeTimeTest, EachKindOfWorkReachesItsShare) {
+  hw::Chip chip = toy();
+  chip.reached.products = 0.5;
+  chip.reached.traffic = 0.4;
+  EXPECT_DOUBLE_EQ(product_on(chip).seconds, 16);
+  EXPECT_DOUBLE_EQ(product_on(chip).limit, 8) << "the roofline stays";
+  EXPECT_DOUBLE_EQ(product_on(chip).arithmetic, 8);
+  const NodeTime copy = copy_on(chip);
+  EXPECT_DOUBLE_EQ(copy.limit, 0.4);
+  EXPECT_DOUBLE_EQ(copy.seconds, 1);
+  EXPECT_FALSE(copy.arithmetic_bound);
+}
+
+TEST(NodeTimeTest, EveryKernelIsLaunched) {
+  hw::Chip chip = toy();
+  chip.reached.launch = 0.25;
+  EXPECT_DOUBLE_EQ(product_on(chip).seconds, 8.25);
+  EXPECT_DOUBLE_EQ(copy_on(chip).seconds, 0.65);
+  EXPECT_DOUBLE_EQ(copy_on(chip).limit, 0.4) << "a limit has no gaps";
+}
+
+TEST(NodeTimeTest, AttentionGoesByTheWidthOfItsHeads) {
+  hw::Chip chip = toy();
+  chip.reached.products = 0.7;
+  chip.reached.attention = {{64, 0.4}, {128, 0.6}};
+  using enum ops::Work;
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention, 64), 0.4);
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention, 96), 0.4) << "the widest known that is not wider";
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention, 128), 0.6);
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention, 512), 0.6);
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention, 16), 0.4) << "the narrowest known";
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, attention_grad, 64), 0.7) << "not known: as products";
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, ssd), 0.7);
+  chip.reached.ssd = 0.1;
+  EXPECT_DOUBLE_EQ(share_of_peak(chip, ssd), 0.1);
+  EXPECT_DOUBLE_EQ(share_of_peak(toy(), attention, 64), 1);
+}
+
+TEST(NodeTimeTest, TheWidthIsThatOfTheNode) {
+  const auto attention_on = [](const hw::Chip& chip, int64_t width) {
+    const ir::TensorType x{ir::DType::f32, {1, 64, 2, width}};
+    const ops::Types operands = {x, x, x};
+    const ir::Attrs attrs = {{"scale", 1.0}, {"causal", int64_t{1}}};
+    const ops::OpDef& op = ops::op_def("attention");
+    const ops::Types results = op.infer(operands, attrs);
+    return node_time(chip, op, {operands, results, attrs}).seconds;
+  };
+  hw::Chip chip = toy();
+  const double narrow = attention_on(chip, 64), wide = attention_on(chip, 128);
+  chip.reached.attention = {{64, 0.25}, {128, 0.5}};
+  EXPECT_DOUBLE_EQ(attention_on(chip, 64), 4 * narrow);
+  EXPECT_DOUBLE_EQ(attention_on(chip, 128), 2 * wide);
+}
+
+// What MFU can be at most follows from the file: nobody trains at three quarters of such a chip's peak.
+TEST(NodeTimeTest, ChipsOfWhichRatesAreKnownReachLessThanTheirPeak) {
+  for (const char* name : {"h100", "h200"}) {
+    const hw::Chip chip = hw::find_chip(name, hw::ChipPlaces{});
+    ASSERT_TRUE(chip.reached.is_known()) << name;
+    for (const ops::Work work : {ops::Work::product, ops::Work::attention, ops::Work::attention_grad, ops::Work::ssd}) {
+      EXPECT_GT(share_of_peak(chip, work, 64), 0.01) << name;
+      EXPECT_LT(share_of_peak(chip, work, 64), 0.75) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megacpp::fit

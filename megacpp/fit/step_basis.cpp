@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/step_basis.h"
+
+#include <fmt/format.h>
+
+#include "megacpp/base/human_seconds.h"
+#include "megacpp/fit/node_time.h"
+
+namespace megacpp::fit {
+namespace {
+
+using base::human_seconds;
+
+/// "source, 2026-11-16"; a user's file need not date its facts.
+std::string cited(const hw::Chip& chip, const char* fact_name) {
+  const hw::Fact* const fact = chip.fact(fact_name);
+  if (fact == nullptr) return chip.origin;
+  return fact->source + (fact->date.empty() ? "" : ", " + fact->date);
+}
+
+}  // namespace
+
+std::string basis_of_times(const hw::Chip& chip, std::string_view precision) {
+  if (chip.kind == hw::ChipKind::host) return "predicted by rates measured on this machine";
+  const std::string dtype = matrix_rate(chip, precision).dtype;
+  const std::string other =
+      dtype.empty() || dtype == precision
+          ? ""
+          : fmt::format("; products in {} at the rate of {}, since its file has none", precision, dtype);
+  if (!chip.reached.is_known())
+    return fmt::format("the roofline, the least that {} allows: what steps reach of it was not measured{}", chip.name,
+                       other);
+  return fmt::format("predicted by what {} was measured to reach ({}){}", chip.name, cited(chip, "reached.products"),
+                     other);
+}
+
+std::string range_text(const StepTime& time, const hw::Chip& chip) {
+  const std::string limit = human_seconds(time.limit);
+  if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
+  if (!time.range.most)
+    return fmt::format("Expected above {}, the roofline; how far above nobody measured: no whole step was run there.",
+                       limit);
+  return fmt::format("Expected between {} and {}, as far off as measured steps were ({}); the roofline is {}.",
+                     human_seconds(time.range.least), human_seconds(*time.range.most), cited(chip, "reached.step_most"),
+                     limit);
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a predicted step is made of, in sentences: rates that were measured, and how far whole steps were from such
+// predictions, or the roofline where nobody measured.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "megacpp/fit/step_time.h"
+#include "megacpp/hw/chip.h"
+
+namespace megacpp::fit {
+
+/// What times of steps, tokens a second and MFU on the chip stand for: "predicted by what h200 was measured to reach
+/// (...)", "the roofline, ...". Where its file has no rate for products in that precision, whose is taken is said.
+std::string basis_of_times(const hw::Chip& chip, std::string_view precision);
+
+/// "Expected between 430.00 ms and 520.00 ms (...); the roofline is 291.00 ms.": the range of one prediction.
+std::string range_text(const StepTime& time, const hw::Chip& chip);
+
+}  // namespace megacpp::fit

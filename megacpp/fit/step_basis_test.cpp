@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/step_basis.h"
+
+#include <gtest/gtest.h>
+
+namespace megacpp::fit {
+namespace {
+
+hw::Chip plain_chip() {
+  hw::Chip chip;
+  chip.name = "toy";
+  return chip;
+}
+
+TEST(StepBasisTest, WithoutMeasuredRatesATimeIsTheRooflineAndSaysSo) {
+  EXPECT_EQ(basis_of_times(plain_chip(), "bf16"),
+            "the roofline, the least that toy allows: what steps reach of it was not measured");
+  const StepTime time{.compute = 2, .limit = 2};
+  EXPECT_EQ(range_text(time, plain_chip()), "The roofline is 2.00 s.");
+}
+
+TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
+  hw::Chip chip = plain_chip();
+  chip.reached.products = chip.reached.traffic = 0.5;
+  chip.facts.push_back({"reached.products", "0.5", "a bench", "2026-11-15"});
+  EXPECT_EQ(basis_of_times(chip, "bf16"), "predicted by what toy was measured to reach (a bench, 2026-11-15)");
+  const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}};
+  EXPECT_EQ(range_text(time, chip),
+            "Expected above 2.00 s, the roofline; how far above nobody measured: no whole step was run there.");
+}
+
+TEST(StepBasisTest, TheRateOfAnotherTypeIsNeverTakenSilently) {
+  hw::Chip chip = plain_chip();
+  chip.peak_flops = {{"bf16", 1e12}};
+  EXPECT_EQ(basis_of_times(chip, "bf16"), basis_of_times(plain_chip(), "bf16"));
+  EXPECT_EQ(basis_of_times(chip, "f32"),
+            basis_of_times(plain_chip(), "bf16") + "; products in f32 at the rate of bf16, since its file has none");
+}
+
+TEST(StepBasisTest, MeasuredStepsGiveARange) {
+  hw::Chip chip = plain_chip();
+  chip.reached.products = chip.reached.traffic = 0.5;
+  chip.reached.step_least = 0.75, chip.reached.step_most = 1.25;
+  chip.facts.push_back({"reached.step_most", "1.25", "two models", ""});
+  const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 3, .most = 5}};
+  EXPECT_EQ(range_text(time, chip),
+            "Expected between 3.00 s and 5.00 s, as far off as measured steps were (two models); the roofline is "
+            "2.00 s.");
+}
+
+}  // namespace
+}  // namespace megacpp::fit
