@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that were measured on other hardware beside their predictions. Rates in chip files were fitted to the tuning
+// rows; the judging rows have had no part in them, and alone say how good predictions are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/json.h"
+#include "megacpp/fit/estimate.h"
+#include "megacpp/hw/slice.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+
+namespace megacpp::fit {
+namespace {
+
+constexpr double kTuned = 0.15, kJudged = 0.15,
+                 kWorst = 0.45;  // relative errors: of tuning rows; the median and the worst of judging rows
+
+struct Row {
+  std::string name, split;
+  double measured = 0;  // seconds
+  StepTime predicted;
+
+  double error() const { return predicted.seconds() / measured - 1; }
+};
+
+std::string text(const base::Json& json) { return json.get<std::string>(); }
+
+Row predict(const std::string& line) {
+  const base::Json json = base::parse_json(line, base::Code::E1008, "measured_steps.jsonl");
+  std::vector<std::string> settings;
+  for (const base::Json& setting : json["set"]) settings.push_back(text(setting));
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + text(json["recipe"]), settings);
+  const Assumptions assumptions{.slice = hw::parse_target(text(json["hardware"])),
+                                .kernels = runtime::cpu::cpu_target(1),
+                                .compiled_by_xla = true};
+  Row row;
+  row.name = text(json["name"]);
+  row.split = text(json["split"]);
+  row.measured = json["seconds"].get<double>();
+  row.predicted = make_estimate(recipe, assumptions).time;
+  return row;
+}
+
+std::vector<Row> rows() {
+  std::ifstream file(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/measured_steps.jsonl");
+  std::vector<Row> found;
+  for (std::string line; std::getline(file, line);) found.push_back(predict(line));
+  return found;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+TEST(MeasuredStepsTest, ArePredictedByRatesThatWereFittedToOthers) {
+  std::map<std::string, std::vector<double>> errors;  // by split
+  for (const Row& row : rows()) {
+    fmt::print("{:8} {}: {:.0f} ms predicted, {:.0f} ms measured, {:+.1f} %; roofline {:.0f} ms\n", row.split, row.name,
+               1e3 * row.predicted.seconds(), 1e3 * row.measured, 100 * row.error(), 1e3 * row.predicted.limit);
+    errors[row.split].push_back(std::abs(row.error()));
+    EXPECT_LT(row.predicted.limit, row.measured) << row.name << ": nothing is faster than the roofline";
+    ASSERT_TRUE(row.predicted.range.most.has_value()) << row.name;
+    EXPECT_GE(row.measured, row.predicted.range.least) << row.name;
+    EXPECT_LE(row.measured, *row.predicted.range.most) << row.name;
+  }
+  ASSERT_EQ(errors.size(), 2U) << "tuning and judging";
+  EXPECT_LE(*std::ranges::max_element(errors.at("tuning")), kTuned);
+  EXPECT_LE(median(errors.at("judging")), kJudged);
+  EXPECT_LE(*std::ranges::max_element(errors.at("judging")), kWorst);
+}
+
+}  // namespace
+}  // namespace megacpp::fit
