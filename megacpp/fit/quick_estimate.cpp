@@ -2,6 +2,8 @@
 #include "megacpp/fit/quick_estimate.h"
 
 #include <algorithm>
+#include <exception>
+#include <tuple>
 
 #include "megacpp/fit/axis_link.h"
 #include "megacpp/fit/pipeline_time.h"
@@ -19,8 +21,12 @@ using recipe::Recipe;
 
 constexpr double kStateBytes = 4;  // of an element: gradients and weights travel in f32 where the update moves them
 
-constexpr double kWeightReads = 3;     // of a micro-step: forward, and twice backward
 constexpr double kWeightsOfBlock = 6;  // gathered one by one, about
+constexpr double kWholeStreams = 2;    // of a block under tensor splits: what it reads, and its gradient, gathered
+
+/// Sequences of the twins. The first is the least a chip has; with the second, what weights take for a moment is little
+/// beside the activations, so that the difference of the two is the sequences' own.
+constexpr int64_t kFewSequences = 1, kManySequences = 8;
 
 double number(int64_t value) { return static_cast<double>(value); }
 
@@ -40,14 +46,14 @@ Depths depths_of(const recipe::Model& model) {
   return {shallow, shallow + period};
 }
 
-/// The model at another depth, on one chip, one sequence at a time.
-Recipe twin_of(const Recipe& recipe, int64_t depth) {
+/// The model at another depth and batch, on one chip.
+Recipe twin_of(const Recipe& recipe, int64_t depth, int64_t batch) {
   Recipe twin = recipe;
   std::erase(twin.model.pattern, '|');
   twin.model.pattern.resize(static_cast<size_t>(period_of(recipe.model)));
   twin.model.depth = depth;
   twin.layout = {};
-  twin.train.batch = 1;
+  twin.train.batch = batch;
   twin.train.micro_steps = 1;
   return twin;
 }
@@ -71,59 +77,85 @@ ir::Axes axes_named(const ir::Mesh& mesh, std::string_view name) {
   return axes;
 }
 
+/// Bytes or seconds of one twin, by its batch.
+struct ByBatch {
+  double few, many;
+
+  double of_sequence() const { return (many - few) / static_cast<double>(kManySequences - kFewSequences); }
+  double of_none() const { return few - of_sequence() * static_cast<double>(kFewSequences); }
+};
+
 }  // namespace
 
-QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumptions)
+QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumptions, base::ThreadPool& pool)
     : recipe_(recipe),
       assumptions_(assumptions),
-      device_(hw::device_of(assumptions.slice.chip)),
       element_bytes_(recipe.train.precision == "bf16" ? 2 : 4),
       parameters_(model::parameters_of(recipe.model)) {
   for (const blocks::Parameter& parameter : parameters_) {
     const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
     (of_experts ? expert_elements_ : dense_elements_) += number(ir::num_elements(parameter.shape));
   }
-  std::ranges::transform(kRecomputeLevels, costs_.begin(), [this](const char* level) { return measure(level); });
+  const std::array<TwinsOfLevel, 3> twins = compile_twins(pool);
+  std::ranges::transform(twins, costs_.begin(), [this](const TwinsOfLevel& of_level) { return cost_of(of_level); });
 }
 
-QuickEstimator::Cost QuickEstimator::measure(const std::string& recompute) const {
-  const schedule::Target target = target_on(assumptions_);
-  struct Twin {
-    double bytes, seconds, update, elements;
-  };
-  const auto twin_at = [&](int64_t depth) {
-    Recipe recipe = twin_of(recipe_, depth);
-    for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
-    compile::Compiled compiled = compile::compile_training(recipe, target);
-    double elements = 0;
-    for (const blocks::Parameter& parameter : compiled.parameters)
-      elements += number(ir::num_elements(parameter.shape));
-    const double whole = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
-    compile::StagePrograms& chip = compiled.stages[0];
-    std::erase_if(chip.step, [&chip](const compile::Action& action) {
-      return chip.kind_of(action) == compile::ProgramKind::update;
-    });
-    const double micro = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
-    const double reads = kWeightReads * elements * element_bytes_ / device_.memory_bytes_per_second;
-    return Twin{.bytes = live_bytes(compiled.largest().memory) - copy_bytes() * elements,
-                .seconds = std::max(0.0, micro - reads),
-                .update = whole - micro,
-                .elements = elements};
-  };
+QuickEstimator::Twin QuickEstimator::compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const {
+  Recipe recipe = twin_of(recipe_, depth, batch);
+  for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
+  compile::Compiled compiled = compile::compile_training(recipe, target_on(assumptions_));
+  Twin twin{.bytes = live_bytes(compiled.largest().memory)};
+  for (const blocks::Parameter& parameter : compiled.parameters)
+    twin.elements += number(ir::num_elements(parameter.shape));
+  const double whole = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
+  compile::StagePrograms& chip = compiled.stages[0];
+  std::erase_if(chip.step, [&chip](const compile::Action& action) {
+    return chip.kind_of(action) == compile::ProgramKind::update;
+  });
+  twin.micro_seconds = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
+  twin.update_seconds = whole - twin.micro_seconds;
+  return twin;
+}
+
+std::array<QuickEstimator::TwinsOfLevel, 3> QuickEstimator::compile_twins(base::ThreadPool& pool) const {
   const Depths depths = depths_of(recipe_.model);
-  const Twin deep = twin_at(depths.deep);
-  const Twin shallow = twin_at(depths.shallow);
-  const double blocks = number(depths.deep - depths.shallow);
-  Cost cost{.bytes_per_block = std::max(0.0, deep.bytes - shallow.bytes) / blocks,
-            .seconds_per_block = std::max(0.0, deep.seconds - shallow.seconds) / blocks,
-            .update_seconds = deep.update / deep.elements};
-  // Letters of an unfinished period may cost less than the mean block, and so leave less than nothing beside them.
-  cost.bytes = shallow.bytes - cost.bytes_per_block * number(depths.shallow);
-  cost.seconds = shallow.seconds - cost.seconds_per_block * number(depths.shallow);
-  return cost;
+  const std::array<int64_t, 2> depth_of = {depths.shallow, depths.deep}, batch_of = {kFewSequences, kManySequences};
+  std::array<TwinsOfLevel, 3> twins;
+  constexpr size_t kTwins = std::tuple_size_v<decltype(twins)> * 2 * 2;
+  std::array<std::exception_ptr, kTwins> failed;
+  pool.for_each(static_cast<int64_t>(kTwins), [&](int64_t job, int) {
+    const size_t at = static_cast<size_t>(job), level = at / 4, depth = at / 2 % 2, batch = at % 2;
+    try {
+      twins[level][depth][batch] = compile_twin(kRecomputeLevels[level], depth_of[depth], batch_of[batch]);
+    } catch (...) {
+      failed[at] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : failed)
+    if (error) std::rethrow_exception(error);
+  return twins;
 }
 
-double QuickEstimator::copy_bytes() const { return element_bytes_ < kStateBytes ? element_bytes_ : 0; }
+QuickEstimator::Cost QuickEstimator::cost_of(const TwinsOfLevel& twins) const {
+  const std::array<Twin, 2>&shallow_twins = twins[0], &deep_twins = twins[1];
+  const Twin &shallow = shallow_twins[0], &deep = deep_twins[0];
+  const Depths depths = depths_of(recipe_.model);
+  const auto amount = [&](double Twin::*field) {
+    const ByBatch at_shallow{shallow_twins[0].*field, shallow_twins[1].*field};
+    const ByBatch at_deep{deep_twins[0].*field, deep_twins[1].*field};
+    Amount found;
+    found.per_sequence_and_block =
+        std::max(0.0, at_deep.of_sequence() - at_shallow.of_sequence()) / number(depths.deep - depths.shallow);
+    // Letters of an unfinished period may cost less than the mean block, and so leave less than nothing beside them.
+    found.per_sequence = at_shallow.of_sequence() - found.per_sequence_and_block * number(depths.shallow);
+    found.per_element = std::max(0.0, at_deep.of_none() - at_shallow.of_none()) / (deep.elements - shallow.elements);
+    found.besides = at_shallow.of_none() - found.per_element * shallow.elements;
+    return found;
+  };
+  return {.bytes = amount(&Twin::bytes),
+          .seconds = amount(&Twin::micro_seconds),
+          .update_seconds = deep.update_seconds / deep.elements};
+}
 
 double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan, double held,
                                        double compute) const {
@@ -174,26 +206,31 @@ double QuickEstimator::bubble_share(const plan::Plan& plan, int64_t micro_steps)
 std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   const plan::Plan plan = plan::make_plan(with_changes(recipe_, changes_for(recipe_, c)));
   const double depth = number(recipe_.model.depth), sharing = number(c.tensor * c.context);
-  const double stages = number(c.pipeline), steps = number(c.micro_steps);
+  const double stages = number(c.pipeline), steps = number(c.micro_steps), split = number(c.tensor) * stages;
   const double chip_batch = number(c.batch) / number(c.data * c.expert);
   const double in_flight = number(std::min(c.pipeline, c.micro_steps));
-  const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / (number(c.tensor) * stages);
+  const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / split;
   const double state = number(plan::state_bytes(plan, parameters_).total()) / stages;
-  // With zero 3 a block's weights are there while it runs, those of the next one with them.
-  const double copies = c.zero == 3 ? held * std::min(1.0, 2 * stages / depth) * element_bytes_ : held * copy_bytes();
-  const double reads = steps * kWeightReads * held * element_bytes_ / device_.memory_bytes_per_second;
+  const double stream = number(recipe_.train.sequence * recipe_.model.hidden) * element_bytes_;  // of a sequence
+  const double whole = kWholeStreams * passed_on(c.tensor) * chip_batch / number(c.context) * stream;
   const double bubble = bubble_share(plan, c.micro_steps);
 
   std::array<QuickEstimate, 3> found;
   std::ranges::transform(costs_, found.begin(), [&](const Cost& cost) {
-    const double work = chip_batch * steps / sharing * (cost.seconds + cost.seconds_per_block * depth) / stages;
+    // With zero 3 a block's weights are there while it runs, those of the next one with them.
+    const double copies =
+        c.zero == 3 ? held * std::min(1.0, 2 * stages / depth) * element_bytes_ : held * cost.bytes.per_element;
+    const double activations =
+        chip_batch / sharing *
+        (cost.bytes.per_sequence + cost.bytes.per_sequence_and_block * depth * in_flight / stages);
+    const double of_sequences = chip_batch / sharing * cost.seconds.of_sequence(depth) / stages;
+    const double of_weights = held * cost.seconds.per_element + cost.seconds.besides / split;
+    const double work = steps * (of_sequences + of_weights);
     const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
-    const double once = work + reads + traffic_seconds(c, plan, held, work + reads);
-    return QuickEstimate{
-        .state = state,
-        .bytes =
-            state + copies + chip_batch / sharing * (cost.bytes + cost.bytes_per_block * depth * in_flight / stages),
-        .seconds = once * (1 + bubble) + update};
+    const double once = work + traffic_seconds(c, plan, held, work);
+    return QuickEstimate{.state = state,
+                         .bytes = state + copies + cost.bytes.besides / split + activations + whole,
+                         .seconds = once * (1 + bubble) + update};
   });
   return found;
 }

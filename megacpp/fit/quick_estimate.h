@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a layout should need, without compiling it: good enough to say which to compile first, and never printed as a
-// result. Twins of the model that differ by one period of its pattern are compiled once for a single chip at each level
-// of recompute: blocks repeat, so bytes and seconds of the whole follow from them, and chips share them out.
-// Traffic between chips is counted from the sizes of weights and activations.
+// result. Twins of the model that differ by one period of its pattern, and in their batch, are compiled once for a
+// single chip at each level of recompute: blocks repeat, so bytes and seconds of the whole follow from them, and chips
+// share them out. What grows with the batch is kept apart from what weights take beside their state, since layouts
+// divide the two differently. Traffic between chips is counted from the sizes of weights and activations.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/base/thread_pool.h"
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/fit/candidates.h"
 #include "megacpp/fit/estimate.h"
@@ -25,28 +27,38 @@ struct QuickEstimate {
 
 class QuickEstimator {
  public:
-  /// `assumptions` must outlive it.
-  QuickEstimator(const recipe::Recipe& recipe, const Assumptions& assumptions);
+  /// `assumptions` must outlive it; twins are compiled on the pool.
+  QuickEstimator(const recipe::Recipe& recipe, const Assumptions& assumptions, base::ThreadPool& pool);
 
   /// By level of recompute, as kRecomputeLevels has them; what the choice says of it is not looked at.
   std::array<QuickEstimate, 3> estimates(const LayoutChoice& choice);
 
  private:
-  /// Of one sequence on one chip: what it has beside its blocks, and what a block adds. Weights are counted apart: they
-  /// are read, copied and updated however few tokens a chip has.
+  /// A twin of the model, compiled. Bytes are beside weights, gradients and optimizer state.
+  struct Twin {
+    double bytes = 0, micro_seconds = 0, update_seconds = 0, elements = 0;
+  };
+  /// Bytes or seconds of a micro-step on one chip: of its sequences, beside the blocks and in each of them, and what
+  /// does not depend on how many there are, of an element of the weights and besides.
+  struct Amount {
+    double per_sequence = 0, per_sequence_and_block = 0;
+    double per_element = 0, besides = 0;
+
+    double of_sequence(double blocks) const { return per_sequence + per_sequence_and_block * blocks; }
+  };
   struct Cost {
-    double bytes = 0, bytes_per_block = 0;
-    double seconds = 0, seconds_per_block = 0;
+    Amount bytes, seconds;
     double update_seconds = 0;  // of an element of the weights
   };
-  Cost measure(const std::string& recompute) const;
-  double copy_bytes() const;  // of a weight, beside its state: its copy in the precision of compute
+  using TwinsOfLevel = std::array<std::array<Twin, 2>, 2>;  // by depth, then batch, the lesser first
+  Twin compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const;
+  std::array<TwinsOfLevel, 3> compile_twins(base::ThreadPool& pool) const;  // by level of recompute
+  Cost cost_of(const TwinsOfLevel& twins) const;
   double bubble_share(const plan::Plan& plan, int64_t micro_steps);  // of a step's work
   double traffic_seconds(const LayoutChoice& choice, const plan::Plan& plan, double held, double compute) const;
 
   recipe::Recipe recipe_;
   const Assumptions& assumptions_;
-  hw::Chip device_;
   double element_bytes_;  // of weights and activations in compute
   std::vector<blocks::Parameter> parameters_;
   double dense_elements_ = 0, expert_elements_ = 0;

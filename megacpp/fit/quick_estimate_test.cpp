@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "megacpp/fit/search.h"
 #include "tests/support/assumptions.h"
 
@@ -13,6 +15,7 @@ namespace {
 // is as good as the twins it is made of.
 TEST(QuickEstimateTest, EveryLetterCountsAsOftenAsTheModelHasIt) {
   const Assumptions assumptions = testing_support::test_assumptions("host:1");
+  base::ThreadPool pool(1);
   for (const char* pattern : {"AD", "DA", "ADDD"})
     for (const char* depth : {"1", "2", "3", "5", "9"}) {
       const recipe::Recipe recipe = testing_support::test_recipe(
@@ -20,12 +23,30 @@ TEST(QuickEstimateTest, EveryLetterCountsAsOftenAsTheModelHasIt) {
            "train.micro_steps=1", "model.letters.D.family=E", "model.letters.D.feed_forward.experts=0",
            "model.letters.D.feed_forward.intermediate=2048"});
       const LayoutChoice choice{.recompute = "none"};
-      const QuickEstimate estimate = QuickEstimator(recipe, assumptions).estimates(choice)[0];
+      const QuickEstimate estimate = QuickEstimator(recipe, assumptions, pool).estimates(choice)[0];
       const Found found = compile_candidate(recipe, changes_for(recipe, choice), assumptions);
       const double needed = static_cast<double>(found.needed());
       EXPECT_NEAR(estimate.bytes / needed, 1, 0.15) << pattern << " " << depth;
       EXPECT_NEAR(estimate.seconds / found.time.seconds(), 1, 0.15) << pattern << " " << depth;
     }
+}
+
+// Copies of weights in bf16 take more than the activations of one sequence, and are not there where blocks are computed
+// again: what many sequences take must not be counted less for them.
+TEST(QuickEstimateTest, ManySequencesTakeTheirBytesWhateverWeightsTake) {
+  const Assumptions assumptions = testing_support::test_assumptions("host:1");
+  base::ThreadPool pool(1);
+  const recipe::Recipe recipe = testing_support::test_recipe({"model.hidden=128", "model.feed_forward.experts=0",
+                                                              "model.feed_forward.intermediate=512", "train.batch=32",
+                                                              "train.micro_steps=1", "train.precision=bf16"});
+  LayoutChoice choice{.batch = 32};
+  const std::array<QuickEstimate, 3> estimates = QuickEstimator(recipe, assumptions, pool).estimates(choice);
+  for (size_t level = 0; level < estimates.size(); ++level) {
+    choice.recompute = kRecomputeLevels[level];
+    const Found found = compile_candidate(recipe, changes_for(recipe, choice), assumptions);
+    EXPECT_NEAR(estimates[level].bytes / static_cast<double>(found.needed()), 1, 0.25) << choice.recompute;
+    EXPECT_NEAR(estimates[level].seconds / found.time.seconds(), 1, 0.25) << choice.recompute;
+  }
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ class Search {
         options_(options),
         limit_(tightest_limit(assumptions)),
         pool_(options.threads),
-        estimator_(recipe, assumptions),
+        estimator_(recipe, assumptions, pool_),
         free_levels_(AutoRecompute(recipe, assumptions).choices()) {}
 
   void run(SplitSequences split) {
