@@ -13,6 +13,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/fit/usual_layouts.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
@@ -24,8 +25,10 @@ using recipe::Recipe;
 
 constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a sequence is a choice of its own
 constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
-constexpr double kSlack = 1.1;            // a quick estimate so far above the limit may still fit
-constexpr double kHopeless = 2;           // a quick estimate so many times that of what fits is not looked at
+constexpr double kSlack = 1.25;           // a quick estimate so far above the limit may still fit
+constexpr double kNear = 1.1;             // one so many times that of what fits may still be faster
+constexpr double kHopeless = 2;           // one so many times that of what fits is not looked at
+constexpr double kMostOff = 8;            // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
 /// One way to run a layout.
@@ -38,35 +41,46 @@ struct Option {
 /// A layout (degrees and ZeRO) with all its micro-steps and levels of recompute.
 struct Family {
   std::vector<Option> options;  // fastest quick_estimate first
-  double scale = 1;             // needed bytes over estimated ones, once it was compiled
-  size_t fastest_fit = SIZE_MAX;
-  std::optional<size_t> next = {};  // option to compile
-  bool is_doubtful = false;         // none is expected to fit; next is the smallest
+  double scale = 1;             // of needed bytes beside the state over estimated ones, once it was compiled
+  std::optional<double> fit_estimate = {};  // seconds: the least of options that were compiled and fit
+  std::optional<size_t> next = {};          // option to compile
+  bool is_doubtful = false;                 // next is expected not to fit; it is the smallest
+  bool is_near = false;                     // next is estimated no faster than what fits already
 
-  double bytes(size_t option) const { return options[option].quick_estimate.bytes * scale; }
+  double bytes(size_t option) const {
+    const QuickEstimate& estimate = options[option].quick_estimate;
+    return estimate.state + (estimate.bytes - estimate.state) * scale;
+  }
 
-  /// The fastest that was not tried, is faster than what fits already, and should fit.
+  /// The fastest that was not tried and should fit, unless what fits already is surely faster. Where none should fit
+  /// and none was seen to, the smallest, so that no estimate is all that speaks against a layout.
   void choose(double limit) {
     next.reset();
-    for (size_t i = 0; i < std::min(options.size(), fastest_fit) && !next; ++i)
+    is_doubtful = is_near = false;
+    const double slowest = fit_estimate ? *fit_estimate * kNear : INFINITY;
+    for (size_t i = 0; i < options.size() && options[i].quick_estimate.seconds <= slowest && !next; ++i)
       if (!options[i].tried && bytes(i) <= limit) next = i;
+    is_near = next && fit_estimate && options[*next].quick_estimate.seconds >= *fit_estimate;
+    if (next || fit_estimate) return;
+    size_t smallest = 0;
+    for (size_t i = 1; i < options.size(); ++i)
+      if (bytes(i) < bytes(smallest)) smallest = i;
+    if (options[smallest].tried) return;
+    next = smallest;
+    is_doubtful = true;
   }
 
   void begin(double limit) {
     std::ranges::stable_sort(options, std::less<>(),
                              [](const Option& option) { return option.quick_estimate.seconds; });
     choose(limit * kSlack);
-    is_doubtful = !next.has_value();
-    if (!is_doubtful) return;
-    next = 0;
-    for (size_t i = 1; i < options.size(); ++i)
-      if (bytes(i) < bytes(*next)) next = i;
   }
 
   void learn(size_t option, const Found& found, double limit) {
-    scale = static_cast<double>(found.needed()) / options[option].quick_estimate.bytes;
-    if (found.fit.fits()) fastest_fit = std::min(fastest_fit, option);
-    is_doubtful = false;
+    const QuickEstimate& estimate = options[option].quick_estimate;
+    const double beside = static_cast<double>(found.needed() - found.fit.worst().code) - estimate.state;
+    scale = std::clamp(beside / std::max(1.0, estimate.bytes - estimate.state), 1 / kMostOff, kMostOff);
+    if (found.fit.fits()) fit_estimate = std::min(fit_estimate.value_or(INFINITY), estimate.seconds);
     choose(limit);
   }
 };
@@ -105,9 +119,7 @@ class Search {
   void run(SplitSequences split) {
     gather(split);
     compiled_ = small_picks_ = 0;
-    while (true) {
-      const std::vector<Pick> round = next_round();
-      if (round.empty()) break;
+    for (std::vector<Pick> round = first_round(); !round.empty(); round = next_round()) {
       compile(round);
       if (options_.progress) options_.progress(compiled_, options_.tries);
     }
@@ -173,6 +185,33 @@ class Search {
     return std::nullopt;
   }
 
+  /// A space that is no larger than what may be compiled, whole. Of a larger one what people would try first, whatever
+  /// is estimated of it.
+  std::vector<Pick> first_round() {
+    int64_t all = 0;
+    std::vector<LayoutChoice> layouts;
+    for (const Family& family : families_) {
+      all += static_cast<int64_t>(family.options.size());
+      layouts.push_back(family.options[0].choice);
+    }
+    std::vector<Pick> picks;
+    if (all <= options_.tries) {
+      for (size_t f = 0; f < families_.size(); ++f)
+        for (size_t o = 0; o < families_[f].options.size(); ++o) picks.push_back(taken({f, o}));
+    } else {
+      for (const size_t f : usual_layouts(layouts, chips_of_node(assumptions_.slice)))
+        if (families_[f].next && compiled_ < options_.tries) picks.push_back(taken({f, *families_[f].next}));
+    }
+    return picks.empty() ? next_round() : picks;
+  }
+
+  Pick taken(Pick pick) {
+    families_[pick.family].options[pick.option].tried = true;
+    families_[pick.family].next.reset();
+    ++compiled_;
+    return pick;
+  }
+
   std::vector<Pick> next_round() {
     std::vector<Pick> round;
     while (round.size() < kRound && compiled_ < options_.tries) {
@@ -181,10 +220,7 @@ class Search {
       if (pick) ++small_picks_;
       if (!pick) pick = fastest();
       if (!pick) break;
-      families_[pick->family].options[pick->option].tried = true;
-      families_[pick->family].next.reset();
-      ++compiled_;
-      round.push_back(*pick);
+      round.push_back(taken(*pick));
     }
     return round;
   }
@@ -202,18 +238,19 @@ class Search {
     return best;
   }
 
-  /// Of what should fit the fastest; then, while nothing fits, the smallest of the rest.
+  /// Of what should fit the fastest, layouts of which nothing fits yet first; then, while nothing fits, the smallest of
+  /// the rest.
   std::optional<Pick> fastest() const {
     std::optional<Pick> best;
-    std::pair<bool, double> least;
+    std::tuple<bool, bool, double> least;
     for (size_t f = 0; f < families_.size(); ++f) {
       const Family& family = families_[f];
       if (!family.next) continue;
       const QuickEstimate& quick_estimate = family.options[*family.next].quick_estimate;
       if (fastest_estimate_ && (family.is_doubtful || quick_estimate.seconds > kHopeless * *fastest_estimate_))
         continue;
-      const std::pair<bool, double> rank(family.is_doubtful,
-                                         family.is_doubtful ? quick_estimate.bytes : quick_estimate.seconds);
+      const std::tuple<bool, bool, double> rank(family.is_doubtful, family.is_near,
+                                                family.is_doubtful ? quick_estimate.bytes : quick_estimate.seconds);
       if (best && rank >= least) continue;
       best = {f, *family.next};
       least = rank;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best layout of a recipe on given hardware: it fits, and a step takes least. Estimates say which layouts to
-// compile first; only what was compiled is a result. A layout that overflows is tried again with more micro-steps or
-// recompute, one with bytes to spare with less. First all letters have one level of recompute; the best layouts that
+// The best layout of a recipe on given hardware: it fits, and a step takes least. A space that may be compiled whole
+// is; of a larger one estimates say which layouts to compile first, after those that people try first. Only what was
+// compiled is a result. A layout that overflows is tried again with more micro-steps or recompute, one with bytes to
+// spare with less. First all letters have one level of recompute; the best layouts that
 // need some are then compiled once more with train.recompute: auto, which may need less of it. Same recipe, same
 // hardware, same answer, however many threads look for it.
 #pragma once

@@ -96,6 +96,48 @@ TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
     EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), "none") << one.layout;
 }
 
+// A space that --tries covers is compiled whole: the answer is that of trying everything.
+TEST(SearchTest, ASmallSpaceIsSearchedToItsEnd) {
+  const recipe::Recipe recipe = test_recipe({"model.depth=2", "model.feed_forward.experts=0", "train.precision=bf16"});
+  const std::vector<Found> all = all_of(recipe, test_assumptions("host:2"));
+  const LayoutSearch search =
+      search_layouts(recipe, test_assumptions("host:2"), {.tries = static_cast<int64_t>(all.size()), .with_auto = 0});
+  EXPECT_EQ(search.found.size(), all.size());
+  EXPECT_EQ(search.left, 0);
+  EXPECT_DOUBLE_EQ(search.found.front().time.seconds(), fastest_fit(all));
+}
+
+// With few tries too: FSDP over all chips, and tensor parallelism as wide as a node.
+TEST(SearchTest, WhatPeopleTryFirstIsAmongWhatIsCompiled) {
+  const recipe::Recipe recipe = test_recipe({"model.feed_forward.experts=0", "train.batch=16"});
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2"), {.tries = 6, .with_auto = 0});
+  const auto has = [&search](int64_t data, int64_t tensor, int64_t zero) {
+    return std::ranges::any_of(search.found, [&](const Found& one) {
+      const recipe::Layout& layout = one.recipe.layout;
+      return layout.data_parallel == data && layout.tensor_parallel == tensor && layout.zero == zero;
+    });
+  };
+  EXPECT_TRUE(has(4, 1, 3));
+  EXPECT_TRUE(has(1, 4, 1));
+}
+
+// One overflowing plan of a layout says nothing against its variants: those with more micro-steps or recompute are
+// tried as long as they may fit.
+TEST(SearchTest, AnOverflowLeavesTheOtherVariantsOfALayout) {
+  const recipe::Recipe recipe =
+      test_recipe({"model.depth=4", "model.hidden=128", "model.feed_forward.experts=0",
+                   "model.feed_forward.intermediate=512", "train.batch=32", "train.precision=bf16"});
+  const std::vector<Found> all = all_of(recipe, test_assumptions("host:2"));
+  const int64_t limit = 2 * least_bytes(all);
+  std::vector<Found> limited = all;
+  for (Found& one : limited)
+    for (ChipGroup& group : one.fit.groups) group.limit = limit, group.shares_machine = false;
+  const LayoutSearch search =
+      search_layouts(recipe, test_assumptions("host:2", limit), {.tries = static_cast<int64_t>(all.size()) / 2});
+  ASSERT_TRUE(search.fits());
+  EXPECT_LE(search.found.front().time.seconds(), 1.2 * fastest_fit(limited));
+}
+
 TEST(SearchTest, TheFrontIsWhatNothingBetters) {
   const LayoutSearch search = search_layouts(test_recipe(), test_assumptions("host:4"));
   std::vector<double> seconds;
@@ -148,7 +190,7 @@ TEST(SearchTest, NoLegalLayoutLeavesReasons) {
 TEST(SearchTest, EstimatesAreNearWhatIsCompiled) {
   constexpr double kFactor = 2.5;
   const recipe::Recipe recipe = test_recipe({"train.sequence=256", "model.hidden=256"});
-  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 200});
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 100});
   for (const Found& one : search.found) {
     EXPECT_LT(one.quick_estimate.bytes, kFactor * static_cast<double>(one.needed())) << one.layout;
     EXPECT_GT(one.quick_estimate.bytes, static_cast<double>(one.needed()) / kFactor) << one.layout;
