@@ -11,7 +11,7 @@ Json to_json(const std::vector<fit::AxisIsland>& islands) {
     json.push_back(Json{{"axis", island.axis},
                         {"chips", island.size},
                         {"link", island.link.name},
-                        {"bytes_per_second", island.link.bytes_per_second},
+                        {"bytes_per_second", island.link.ring.bytes_per_second},
                         {"domains", island.domains},
                         {"where", island.where}});
   return json;

@@ -145,7 +145,7 @@ report::Table islands_table(const std::vector<fit::AxisIsland>& islands) {
   report::Table table{.headings = {"axis", ">chips", "link", ">GB/s", "where"}, .rows = {}};
   for (const fit::AxisIsland& island : islands)
     table.rows.push_back({island.axis, std::to_string(island.size), island.link.name,
-                          fmt::format("{:.1f}", island.link.bytes_per_second / 1e9), island.where});
+                          fmt::format("{:.1f}", island.link.ring.bytes_per_second / 1e9), island.where});
   return table;
 }
 

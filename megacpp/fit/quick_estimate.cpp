@@ -160,10 +160,9 @@ QuickEstimator::Cost QuickEstimator::cost_of(const TwinsOfLevel& twins) const {
 double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& plan, double held,
                                        double compute) const {
   const ir::Mesh& mesh = plan.parallel.mesh;
-  const auto seconds = [&](double bytes, double calls, const ir::Axes& axes) {
-    const AxisLink link = link_along(assumptions_.slice, mesh, axes);
-    if (link.bytes_per_second == 0) return 0.0;
-    return bytes / link.bytes_per_second + calls * link.latency * number(mesh.size(axes) - 1);
+  using Route = ops::Transfer::Route;
+  const auto seconds = [&](Route route, double bytes, double calls, const ir::Axes& axes) {
+    return link_along(assumptions_.slice, mesh, axes).seconds(route, bytes, calls);
   };
   const double steps = number(c.micro_steps), blocks = number(recipe_.model.depth) / number(c.pipeline);
   const double tokens =
@@ -173,17 +172,19 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
   // Into and out of every block, forward and backward.
   double waiting = 0;
   if (c.tensor > 1)
-    waiting += seconds(4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
+    waiting +=
+        seconds(Route::ring, 4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
   for (const recipe::BlockType& type : recipe::block_types(recipe_.model)) {
     const blocks::Traits traits = type.traits();
     const double of_type = number(type.blocks) / number(c.pipeline);
     if (c.expert > 1 && traits.router.experts > 0) {
       const double sent = stream * number(traits.router.top_k) / number(c.tensor) * passed_on(c.expert);
-      waiting += seconds(4 * sent * of_type, 4 * steps * of_type, axes_named(mesh, "expert"));
+      waiting += seconds(Route::all_pairs, 4 * sent * of_type, 4 * steps * of_type, axes_named(mesh, "expert"));
     }
     if (c.context > 1) {
       const double keys = tokens * number(traits.ring_elements) * element_bytes_ / number(c.tensor);
-      waiting += seconds(3 * keys * number(c.context - 1) * of_type, 4 * steps * of_type, axes_named(mesh, "context"));
+      const double turns = number(c.context - 1) * of_type;  // to the next chip, as often as there are others
+      waiting += seconds(Route::one_peer, 3 * keys * turns, 4 * steps * turns, axes_named(mesh, "context"));
     }
   }
   // Weights and gradients travel beside the work.
@@ -191,7 +192,7 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
   double bytes = kStateBytes * held * part * (c.zero >= 2 ? steps : 1);  // gradients
   bytes += c.zero == 3 ? 2 * element_bytes_ * held * part * steps : kStateBytes * held * part;
   const double calls = c.zero == 3 ? 3 * kWeightsOfBlock * blocks * steps : 2;
-  return waiting + std::max(0.0, seconds(bytes, calls, plan.copies) - compute);
+  return waiting + std::max(0.0, seconds(Route::ring, bytes, calls, plan.copies) - compute);
 }
 
 // Parts of the model are taken to be alike, backward twice as long as forward.

@@ -86,16 +86,14 @@ class Walk {
   double travel(const Graph& graph, const Node& node, const std::string& axes) {
     const auto [at, is_new] = links_.try_emplace(axes);
     LinkTime& link = at->second;
-    const ir::Axes group = ir::parse_axes(axes, mesh_);
     if (is_new) {
-      const AxisLink found = link_along(slice_, mesh_, group);
-      link = {.axes = axes, .link = found.name, .bytes_per_second = found.bytes_per_second};
-      latency_[axes] = found.latency;
+      AxisLink found = link_along(slice_, mesh_, ir::parse_axes(axes, mesh_));
+      link = {.axes = axes, .link = found.name, .bytes_per_second = found.ring.bytes_per_second};
+      wires_.emplace(axes, std::move(found));
     }
     const int64_t bytes = compile::sent_bytes(graph, node).value_or(0);
     if (bytes == 0 || link.bytes_per_second == 0) return 0;
-    const auto messages = static_cast<double>(ops::transfer_of(node)->messages(mesh_.size(group)));
-    const double seconds = static_cast<double>(bytes) / link.bytes_per_second + latency_[axes] * messages;
+    const double seconds = wires_.at(axes).seconds(ops::transfer_of(node)->route, static_cast<double>(bytes));
     link.bytes += runs_ * bytes;
     link.seconds += times(seconds);
     return seconds;
@@ -115,7 +113,7 @@ class Walk {
   hw::Chip chip_;
   int64_t runs_ = 1;  // in a step, of the program that is walked
   std::map<std::string, LinkTime> links_;
-  std::map<std::string, double> latency_;  // of one message
+  std::map<std::string, AxisLink> wires_;  // by axes
   struct Use {
     std::string axes;
     double begins, ends;

@@ -25,7 +25,7 @@ struct LinkTime {
   int64_t bytes = 0;        // a chip sends
   double seconds = 0;       // on the wire
   double exposed = 0;       // while nothing is computed
-  double bytes_per_second;  // of the link along these axes
+  double bytes_per_second;  // of a ring along these axes
 };
 
 /// Between which a measured step is expected, in seconds: as far from the prediction as whole steps on the chip were,

@@ -199,9 +199,6 @@ int64_t own_to_each_other(int64_t own, int64_t parts) { return own * (parts - 1)
 int64_t own_but_one_part(int64_t own, int64_t parts) { return own * (parts - 1) / parts; }
 int64_t own_but_one_part_twice(int64_t own, int64_t parts) { return 2 * own * (parts - 1) / parts; }
 
-int64_t one_message(int64_t) { return 1; }
-int64_t around_the_ring(int64_t parts) { return parts - 1; }
-
 // How it reduces, if it does, and in which dtype.
 std::string reduction_key(const ir::Attrs& attrs, DType dtype) {
   return attrs.text("kind", "sum") + " " + std::string(ir::dtype_name(dtype));
@@ -217,7 +214,7 @@ OpDef all_gather_def() {
   OpDef def = collective("all_gather", "each operand's parts on all members joined along its dims[i], in group order");
   def.transfer = Transfer{.kind = Transfer::Kind::gather,
                           .sent_bytes = own_to_each_other,
-                          .messages = around_the_ring,
+                          .route = Transfer::Route::ring,
                           .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("all_gather", attrs);
@@ -241,7 +238,7 @@ OpDef reduce_scatter_def() {
   OpDef def = collective("reduce_scatter", "each operand summed over the group; member i keeps part i along dims[i]");
   def.transfer = Transfer{.kind = Transfer::Kind::reduce,
                           .sent_bytes = own_but_one_part,
-                          .messages = around_the_ring,
+                          .route = Transfer::Route::ring,
                           .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     const int64_t parts = require_parts("reduce_scatter", attrs);
@@ -265,7 +262,7 @@ OpDef all_reduce_def() {
   OpDef def = collective("all_reduce", "each operand's sum or max (kind) over the group, on every member");
   def.transfer = Transfer{.kind = Transfer::Kind::reduce,
                           .sent_bytes = own_but_one_part_twice,
-                          .messages = around_the_ring,
+                          .route = Transfer::Route::ring,
                           .joins = Transfer::Joins::small_tensors,
                           .bucket_key = reduction_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
@@ -293,7 +290,7 @@ OpDef all_to_all_def() {
                          "of each operand member i gets part i along `split` of every member, joined along `concat`");
   def.transfer = Transfer{.kind = Transfer::Kind::exchange,
                           .sent_bytes = own_but_one_part,
-                          .messages = around_the_ring,
+                          .route = Transfer::Route::all_pairs,
                           .joins = Transfer::Joins::always,
                           .bucket_key = dims_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
@@ -359,7 +356,7 @@ OpDef permute_def() {
   OpDef def = collective("permute", "member i gets the operands of member i - shift, counted around the group");
   def.transfer = Transfer{.kind = Transfer::Kind::exchange,
                           .sent_bytes = all_of_own,
-                          .messages = one_message,
+                          .route = Transfer::Route::one_peer,
                           .joins = Transfer::Joins::always,
                           .bucket_key = shift_key};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
@@ -379,7 +376,7 @@ OpDef permute_def() {
 
 OpDef send_def() {
   OpDef def = collective("send", "hands the operand to the member `peer` places further along `axes`; no result");
-  def.transfer = Transfer{.kind = Transfer::Kind::send, .sent_bytes = all_of_own, .messages = one_message};
+  def.transfer = Transfer{.kind = Transfer::Kind::send, .sent_bytes = all_of_own, .route = Transfer::Route::one_peer};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("send", operands, 1);
@@ -395,7 +392,7 @@ OpDef send_def() {
 
 OpDef recv_def() {
   OpDef def = collective("recv", "what the member `peer` places further along `axes` sends under the same tag");
-  def.transfer = Transfer{.kind = Transfer::Kind::receive, .sent_bytes = nothing, .messages = one_message};
+  def.transfer = Transfer{.kind = Transfer::Kind::receive, .sent_bytes = nothing, .route = Transfer::Route::one_peer};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("recv", operands, 0);
@@ -417,7 +414,8 @@ OpDef exchange_sum_def() {
   OpDef def = collective("exchange_sum", "the operand plus that of the member `peer` places further along `axes`");
   def.factors = elementwise_factors;
   def.linear = linear_together;
-  def.transfer = Transfer{.kind = Transfer::Kind::pair_sum, .sent_bytes = all_of_own, .messages = one_message};
+  def.transfer =
+      Transfer{.kind = Transfer::Kind::pair_sum, .sent_bytes = all_of_own, .route = Transfer::Route::one_peer};
   def.infer = [](const Types& operands, const ir::Attrs& attrs) {
     require_peer(attrs);
     require_operand_count("exchange_sum", operands, 1);

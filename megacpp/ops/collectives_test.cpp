@@ -68,16 +68,18 @@ TEST(CollectivesTest, WhatIsStartedIsACollective) {
 }
 
 // 60 bytes of operands on each of 4 chips.
-TEST(CollectivesTest, SentBytesAndMessagesAreThoseOfARing) {
+TEST(CollectivesTest, EveryOneSaysWhatItSendsAndToWhom) {
+  using enum Transfer::Route;
   struct Row {
     const char* op;
-    int64_t bytes, messages;
+    int64_t bytes;
+    Transfer::Route route;
   };
-  for (const Row& row :
-       {Row{"all_gather", 180, 3}, Row{"reduce_scatter", 45, 3}, Row{"all_reduce", 90, 3}, Row{"all_to_all", 45, 3},
-        Row{"permute", 60, 1}, Row{"send", 60, 1}, Row{"recv", 0, 1}, Row{"exchange_sum", 60, 1}}) {
+  for (const Row& row : {Row{"all_gather", 180, ring}, Row{"reduce_scatter", 45, ring}, Row{"all_reduce", 90, ring},
+                         Row{"all_to_all", 45, all_pairs}, Row{"permute", 60, one_peer}, Row{"send", 60, one_peer},
+                         Row{"recv", 0, one_peer}, Row{"exchange_sum", 60, one_peer}}) {
     EXPECT_EQ(op_def(row.op).transfer->sent_bytes(60, 4), row.bytes) << row.op;
-    EXPECT_EQ(op_def(row.op).transfer->messages(4), row.messages) << row.op;
+    EXPECT_EQ(op_def(row.op).transfer->route, row.route) << row.op;
   }
 }
 

@@ -124,8 +124,13 @@ struct Transfer {
   /// Bytes one chip sends when its operands of `own` bytes meet those of `parts` chips in a ring.
   int64_t (*sent_bytes)(int64_t own, int64_t parts);
 
-  /// Messages one chip sends one after the other: each pays the latency of the link.
-  int64_t (*messages)(int64_t parts);
+  /// Who sends to whom: which links the bytes cross, and how many of them one after the other.
+  enum class Route : uint8_t {
+    ring,       // from each to the next, until every part has passed all others
+    all_pairs,  // from each to every other, all at once
+    one_peer,   // from each to one other
+  };
+  Route route;
 
   /// When nodes that are ready together become one call. Weights and gradients follow the bucket policy instead.
   enum class Joins : uint8_t { never, small_tensors, always };
