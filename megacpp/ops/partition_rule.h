@@ -20,8 +20,11 @@ class PartitionContext {
   virtual const ir::Sharding& sharding(size_t operand) const = 0;
   /// How result 0 should be sharded, where a consumer has asked; null: the rule chooses.
   virtual const ir::Sharding* requested() const = 0;
-  /// The chip's part of the operand under `sharding`.
+  /// The chip's part of the operand under `sharding`. Where that gathers more than the layout allows without being
+  /// asked, the program is refused.
   virtual ValueId local(size_t operand, const ir::Sharding& sharding) = 0;
+  /// The same where the rule has found that a chip would hold and send more if it did not gather: never refused.
+  virtual ValueId gathered(size_t operand, const ir::Sharding& sharding) { return local(operand, sharding); }
   /// Appends to the chip's program, in the node's scope.
   virtual Builder& builder() = 0;
 };

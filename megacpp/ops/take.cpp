@@ -131,21 +131,25 @@ std::vector<PartitionedResult> partition_take(PartitionContext& context) {
   return {{zero_unless(b, own.is_own, found), result}};
 }
 
+int64_t tokens_of_chip(const PartitionContext& context, const ir::Sharding& values) {
+  const ir::Shape tokens_and_width = ir::local_shape(context.view().operands[1].shape, values, context.mesh());
+  return ir::num_elements(tokens_and_width) / tokens_and_width.back();
+}
+
 // Chips that are asked to split the rows may share the tokens already. Tokens are gathered over them as long as that
-// moves no more than adding up the rows would; from there on chips keep partial sums of all rows they share.
+// moves no more than adding up the rows would; from there on chips keep partial sums of all rows they share. Where
+// several axes split the tokens in turn (data, then expert), taking one away gathers them over those behind it too.
 ir::Axes rows_to_split(const PartitionContext& context) {
-  const ir::Sharding& values = context.sharding(1);
-  const ir::Shape tokens_and_width =
-      ir::local_shape(context.view().operands[1].shape, {.dims = values.dims}, context.mesh());
-  int64_t tokens = ir::num_elements(tokens_and_width) / tokens_and_width.back();
+  ir::Sharding values{.dims = context.sharding(1).dims};
   int64_t rows = context.view().results[0].dim(0);
   ir::Axes split;
   for (const ir::AxisId axis : context.requested()->dims[0]) {
+    const ir::Sharding gathered = without_axes(values, {axis});
+    if (values.splits(axis) && tokens_of_chip(context, gathered) > rows) break;
     const int64_t chips = context.mesh().size(axis);
-    if (values.splits(axis)) tokens *= chips;
-    if (values.splits(axis) && tokens > rows) break;
     rows = (rows + chips - 1) / chips;
     split.push_back(axis);
+    values = gathered;
   }
   return split;
 }
@@ -157,8 +161,8 @@ std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) 
   Builder& b = context.builder();
   const ir::Sharding values = without_axes(context.sharding(1), rows);
   ir::Sharding ids{.dims = {values.dims.begin(), values.dims.end() - 1}};
-  const ir::ValueId local_ids = context.local(0, ids);
-  ir::ValueId local_values = context.local(1, values);
+  const ir::ValueId local_ids = context.gathered(0, ids);
+  ir::ValueId local_values = context.gathered(1, values);
   ir::Sharding result{.dims = {rows, values.dims.back()}};
   for (size_t d = 0; d < ids.dims.size(); ++d) {
     const SplitDim split{.dim = static_cast<int64_t>(d),

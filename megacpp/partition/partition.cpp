@@ -62,6 +62,9 @@ class Partitioner {
     ValueId local(size_t operand, const Sharding& sharding) override {
       return owner_.local(node_.operands[operand], sharding, node_);
     }
+    ValueId gathered(size_t operand, const Sharding& sharding) override {
+      return owner_.local(node_.operands[operand], sharding, node_, Gather::weighed);
+    }
     ops::Builder& builder() override { return owner_.builder_; }
 
    private:
@@ -324,28 +327,29 @@ class Partitioner {
 
   // ---- Getting values ----
 
+  // Whether a gather is what a reader's split happens to need, or was weighed by its rule against doing without.
+  enum class Gather : uint8_t { implicit, weighed };
+
   // The chip's part of a value in the requested sharding: a version that is there, one made for it, or a reshard.
-  ValueId local(ValueId value, const Sharding& sharding, const ir::Node& reader) {
+  ValueId local(ValueId value, const Sharding& sharding, const ir::Node& reader, Gather gather = Gather::implicit) {
     if (const Version* known = values_.find(value, sharding)) return known->local;
-    if (values_[value].flexible) {
-      const Version made = materialise(value, sharding, reader);
-      if (made.sharding == sharding) return made.local;
-      return values_.remember(value, sharding, from_version(value, made, sharding, reader));
-    }
-    return values_.remember(value, sharding, from_version(value, values_.cheapest(value, sharding), sharding, reader));
+    const Version from =
+        values_[value].flexible ? materialise(value, sharding, reader) : values_.cheapest(value, sharding);
+    if (from.sharding == sharding) return from.local;
+    const ir::TensorType& type = global_.type(value);
+    if (gather == Gather::implicit && replication_.refuses(type, from.sharding, sharding))
+      replication_.add({.tensor = describe(value),
+                        .reader = reader.op + " @" + reader.scope,
+                        .whole = type,
+                        .from = from.sharding,
+                        .to = sharding});
+    return values_.remember(value, sharding, from_version(value, from, sharding, reader));
   }
 
   ValueId from_version(ValueId value, const Version& version, const Sharding& to, const ir::Node& reader) {
     const ir::Shape& whole = global_.type(value).shape;
     const std::vector<ReshardStep> steps = plan_reshard(version.sharding, to, whole, mesh_);
     if (steps.empty()) return version.local;
-    const ir::TensorType& type = global_.type(value);
-    if (reader.op != "reshard" && replication_.refuses(type, version.sharding, to))
-      replication_.add({.tensor = describe(value),
-                        .reader = reader.op + " @" + reader.scope,
-                        .whole = type,
-                        .from = version.sharding,
-                        .to = to});
     return lower_reshard(builder_,
                          {.local = version.local,
                           .from = version.sharding,

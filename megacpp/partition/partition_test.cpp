@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "megacpp/ir/text.h"
 #include "tests/support/errors.h"
 
@@ -39,6 +42,41 @@ TEST(ImplicitReplicationTest, WhatIsRequestedPasses) {
 }
 )");
   EXPECT_NO_THROW(partition(graph, kSplitModelMesh, {}, {.max_replicated_bytes = 0}));
+}
+
+size_t count_of(const ir::Graph& graph, std::string_view op) {
+  return static_cast<size_t>(
+      std::ranges::count_if(graph.nodes(), [op](const ir::Node& node) { return node.op == op; }));
+}
+
+// The gradient of an embedding whose tokens are split over data and, inside that, over experts: 4 tokens on each of 8
+// chips. The rows are wanted split in the same way.
+ir::Graph embedding_gradient(int64_t rows) {
+  const ir::Mesh mesh({{"data", 2}, {"expert", 4}});
+  const std::string shape = "[" + std::to_string(rows) + ",2]";
+  const ir::Graph graph = ir::parse(R"(graph "embedding" {
+  %0 = input() {dtype="i32", name="ids", shape=[8,4], sharding="data+expert,-"} : i32[8,4] #batch
+  %1 = input() {dtype="f32", name="rows", shape=[8,4,2], sharding="data+expert,-,-"} : f32[8,4,2] #activation
+  %2 = scatter_add(%0, %1) {shape=)" +
+                                    shape + "} : f32" + shape + R"(
+  %3 = reshard(%2) {from="data+expert,-", to="data+expert,-"} : f32)" +
+                                    shape + R"(
+  output "y" = %3
+}
+)");
+  return partition(graph, mesh, {}, {.max_replicated_bytes = 0}).graph;
+}
+
+TEST(EmbeddingGradientTest, MoreTokensThanRowsAreScatteredAsPartialSums) {
+  const ir::Graph chip = embedding_gradient(16);
+  EXPECT_EQ(count_of(chip, "all_gather"), 0u) << "16 rows are less to send than the 32 tokens of all chips";
+  EXPECT_EQ(count_of(chip, "reduce_scatter"), 1u);
+}
+
+TEST(EmbeddingGradientTest, FewerTokensThanRowsAreGatheredAndThatIsNoAccident) {
+  const ir::Graph chip = embedding_gradient(64);
+  EXPECT_EQ(count_of(chip, "reduce_scatter"), 0u) << "every chip adds its own rows up";
+  EXPECT_EQ(count_of(chip, "all_gather"), 2u) << "tokens and their ids";
 }
 
 TEST(ForwardNodesTest, AProgramWithoutABackwardPassIsForwardToItsEnd) {

@@ -28,7 +28,7 @@ void ReplicationGate::check() const {
                                          std::to_string(largest_->before) + ": [" + to_string(from, mesh_) + "] -> [" +
                                          to_string(to, mesh_) + "]",
                                   .wanted = "at most " + std::to_string(max_bytes_) + " bytes that nothing asked for",
-                                  .next = "set " + lower_degrees(axes) + "layout.max_replicated_bytes: " + bytes});
+                                  .next = "set " + next_step(axes, "layout.max_replicated_bytes: " + bytes)});
 }
 
 int64_t ReplicationGate::local_bytes(const ir::TensorType& whole, const ir::Sharding& sharding) const {
@@ -42,8 +42,9 @@ ir::Axes ReplicationGate::gathered(const ir::Sharding& from, const ir::Sharding&
   return axes;
 }
 
-// Each degree without the steps that are gathered: the nearest at which the tensor stays split as far as it is now.
-std::string ReplicationGate::lower_degrees(const ir::Axes& gathered) const {
+// One degree without the steps that are gathered is the nearest layout at which the tensor stays split as far as it is
+// now. Where several would have to go, allowing the bytes leaves most of the layout as it is.
+std::string ReplicationGate::next_step(const ir::Axes& gathered, const std::string& allowed) const {
   std::map<std::string, int64_t> degrees;  // by key
   const auto key_of = [this](ir::AxisId axis) {
     const std::string& name = mesh_.name(axis);
@@ -56,9 +57,12 @@ std::string ReplicationGate::lower_degrees(const ir::Axes& gathered) const {
     const auto at = degrees.find(key_of(axis));
     if (at != degrees.end() && !ir::contains(gathered, axis)) at->second *= mesh_.size(axis);
   }
-  std::string text;
-  for (const auto& [key, degree] : degrees) text += (text.empty() ? "" : " and ") + key + ": " + std::to_string(degree);
-  return text.empty() ? "" : text + ", or ";
+  if (degrees.empty()) return allowed;
+  std::string lower;
+  for (const auto& [key, degree] : degrees)
+    lower += (lower.empty() ? "" : " and ") + key + ": " + std::to_string(degree);
+  if (degrees.size() == 1) return lower + ", or " + allowed;
+  return allowed + ", which every chip then holds of it, or " + lower + " and give their chips to other degrees";
 }
 
 }  // namespace megacpp::partition

@@ -41,7 +41,8 @@ class ReplicationGate {
   int64_t local_bytes(const ir::TensorType& whole, const ir::Sharding& sharding) const;
   /// Axes that split the tensor before and no longer do.
   ir::Axes gathered(const ir::Sharding& from, const ir::Sharding& to) const;
-  std::string lower_degrees(const ir::Axes& gathered) const;
+  /// `allowed`: the setting that lets the gather pass.
+  std::string next_step(const ir::Axes& gathered, const std::string& allowed) const;
 
   const ir::Mesh& mesh_;
   int64_t max_bytes_;

@@ -51,8 +51,21 @@ TEST(ReplicationGateTest, NamesTheLargestItsAxesTheirKeysAndWhatIsEnough) {
   EXPECT_EQ(problem.got,
             "384 bytes on every chip along context+model.1, from 32: [model.0+model.1,context] -> [model.0,-]");
   EXPECT_EQ(problem.wanted, "at most 10 bytes that nothing asked for");
-  EXPECT_EQ(problem.next,
-            "set layout.context_parallel: 1 and layout.tensor_parallel: 2, or layout.max_replicated_bytes: 384");
+  EXPECT_EQ(
+      problem.next,
+      "set layout.max_replicated_bytes: 384, which every chip then holds of it, or layout.context_parallel: 1 and "
+      "layout.tensor_parallel: 2 and give their chips to other degrees");
+}
+
+TEST(ReplicationGateTest, WhereOneDegreeIsEnoughItIsNamedFirst) {
+  ReplicationGate gate(kContextMesh, 10, kKeys);
+  gate.add({.tensor = "keys",
+            .reader = "dot @block01.A",
+            .whole = kWhole,
+            .from = sharding("model.0+model.1,-"),
+            .to = sharding("model.0,-")});
+  EXPECT_EQ(testing_support::problem_of(base::Code::E1408, [&] { gate.check(); }).next,
+            "set layout.tensor_parallel: 2, or layout.max_replicated_bytes: 384");
 }
 
 }  // namespace
