@@ -67,12 +67,15 @@ class LadderWalk {
 
   LadderPath run() {
     rungs_ = rungs_of(recipe_.ladder);
+    layouts_tried_.assign(rungs_.size(), false);
     go_down(&LadderWalk::cannot_help_alone);
-    if (!path_.found && was_skipped_) go_down(&LadderWalk::cannot_help_with_others);
-    if (!path_.found) {
-      path_.rung = rungs_.size() + 1;
-      find_least();
+    // What one rung has made smaller may let another help that could not, or not so far.
+    for (bool again = was_skipped_ || was_kept_; again && !path_.found; again = was_kept_) {
+      is_first_pass_ = was_kept_ = false;
+      go_down(&LadderWalk::cannot_help_with_others);
     }
+    if (!path_.found) find_least();
+    if (!path_.found) path_.rung = rungs_.size() + 1;
     return std::move(path_);
   }
 
@@ -87,7 +90,25 @@ class LadderWalk {
   bool fits(const Estimate& estimate) const { return fit::fits(estimate, ceiling_); }
   Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
 
+  /// Offers of a rung that were made together.
+  struct RungEnd {
+    std::vector<plan::Changes> offers;
+    std::optional<Estimate> estimate;  // nothing: no offer is legal
+  };
+
   using WhyNot = std::optional<std::string> (LadderWalk::*)(const Rung&) const;
+
+  /// By more than what rounds away in any report: ids of a shorter sequence save no memory.
+  static bool is_less(const ChipGroup& less, const ChipGroup& more) {
+    constexpr int64_t kLeastPart = 1000;
+    return more.needed() - less.needed() > more.corrected / kLeastPart;
+  }
+  bool saves(const Estimate& estimate) const { return is_less(estimate.fit.worst(), now_->fit.worst()); }
+  bool helps(const Estimate& estimate) const { return fits(estimate) || saves(estimate); }
+  /// Whether less was changed for nothing: it leads as far as the other.
+  bool is_as_good(const Estimate& milder, const Estimate& other) const {
+    return fits(other) ? fits(milder) : !is_less(other.fit.worst(), milder.fit.worst());
+  }
 
   void go_down(WhyNot why_not) {
     for (size_t r = 0; r < rungs_.size() && !path_.found; ++r) {
@@ -95,13 +116,22 @@ class LadderWalk {
       const Rung& rung = *rungs_[r];
       const size_t noted = path_.attempts.size();
       if (const std::optional<std::string> why = (this->*why_not)(rung)) {
-        note(rung, {}, Verdict::skipped, *why);
+        skip(rung, *why);
         was_skipped_ = true;
-      } else {
-        rung.offers == Offers::steps ? take_steps(rung) : take_one(rung);
-        if (path_.attempts.size() == noted) note(rung, {}, Verdict::skipped, "nothing is left to change");
+        continue;
       }
+      if (rung.offers == Offers::steps) {
+        take_steps(rung);
+      } else if (!layouts_tried_[r]) {  // many plans, of which the best was taken
+        layouts_tried_[r] = true;
+        take_one(rung);
+      }
+      if (path_.attempts.size() == noted) skip(rung, "nothing is left to change");
     }
+  }
+
+  void skip(const Rung& rung, const std::string& why) {
+    if (is_first_pass_) note(rung, {}, Verdict::skipped, why);
   }
 
   std::optional<std::string> cannot_help_alone(const Rung& rung) const {
@@ -123,17 +153,91 @@ class LadderWalk {
     return std::ranges::any_of(rungs_, touches_the_rest) ? std::nullopt : cannot_help_alone(rung);
   }
 
-  // Offers until it fits or nothing more is offered. One that saves no bytes is not kept.
+  // To the end of the rung, unless it fits before. What saves no bytes is not kept; but it may be on the way to what
+  // does: recomputing one letter leaves the peak where another one has it.
   void take_steps(const Rung& rung) {
+    do take_single_steps(rung);
+    while (!path_.found && take_several_steps(rung) && !path_.found);
+  }
+
+  // Offer by offer, until none helps what the others have left.
+  void take_single_steps(const Rung& rung) {
     std::vector<plan::Changes> useless;
     for (;;) {
       std::vector<plan::Changes> offers = rung.changes(now_->recipe);
       std::erase_if(offers,
                     [&](const plan::Changes& offer) { return std::ranges::find(useless, offer) != useless.end(); });
       if (offers.empty()) return;
-      if (!attempt(rung, offers.front())) useless.push_back(offers.front());
-      if (path_.found) return;
+      if (!attempt(rung, offers.front())) {
+        useless.push_back(offers.front());
+      } else if (path_.found) {
+        return;
+      } else {
+        useless.clear();
+      }
     }
+  }
+
+  /// Where no offer helps alone: as few of them together as help, if all of them do. Whether they were kept.
+  bool take_several_steps(const Rung& rung) {
+    std::vector<plan::Changes> offers = offers_to_the_end(rung);
+    if (offers.size() < 2) return false;
+    const RungEnd end = legal_end(std::move(offers));
+    if (end.offers.size() < 2) return false;
+    if (helps(*end.estimate)) return attempt(rung, together(fewest(end)));
+    note(rung, together(end.offers), Verdict::not_enough, "to its end it saves no bytes", &*end.estimate);
+    return false;
+  }
+
+  /// Its offers but those without which it needs no more; the last ones are given back first.
+  std::vector<plan::Changes> fewest(const RungEnd& end) const {
+    std::vector<plan::Changes> offers = end.offers;
+    for (size_t i = offers.size(); i-- > 0 && offers.size() > 1;) {
+      std::vector<plan::Changes> fewer = offers;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      const std::optional<Estimate> without = estimate_with(fewer);
+      if (without && is_as_good(*without, *end.estimate)) offers = std::move(fewer);
+    }
+    return offers;
+  }
+
+  /// Nothing where they are refused.
+  std::optional<Estimate> estimate_with(const std::vector<plan::Changes>& offers) const {
+    return unless_refused([&] { return estimate_of(with_changes(recipe_, together(offers))); });
+  }
+
+  /// What the rung would offer one after the other, each to what the one before made.
+  std::vector<plan::Changes> offers_to_the_end(const Rung& rung) const {
+    std::vector<plan::Changes> taken;
+    recipe::Recipe at = now_->recipe;
+    for (std::vector<plan::Changes> offers = rung.changes(at); !offers.empty(); offers = rung.changes(at)) {
+      std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(at, offers.front()); });
+      if (!next) break;
+      at = std::move(*next);
+      taken.push_back(offers.front());
+    }
+    return taken;
+  }
+
+  /// As many of the first of them as gates allow together.
+  RungEnd legal_end(std::vector<plan::Changes> offers) const {
+    for (; !offers.empty(); offers.pop_back())
+      if (std::optional<Estimate> estimate = estimate_with(offers)) return {std::move(offers), std::move(estimate)};
+    return {};
+  }
+
+  /// How far it leads; of layouts the last one that is legal.
+  RungEnd far_end(const Rung& rung) const {
+    if (rung.offers == Offers::steps) return legal_end(offers_to_the_end(rung));
+    for (std::vector<plan::Changes> layouts = rung.changes(recipe_); !layouts.empty(); layouts.pop_back())
+      if (RungEnd end = legal_end({layouts.back()}); end.estimate) return end;
+    return {};
+  }
+
+  static plan::Changes together(const std::vector<plan::Changes>& offers) {
+    plan::Changes all;
+    for (const plan::Changes& offer : offers) all = plan::merged(std::move(all), offer);
+    return all;
   }
 
   // The first layout that fits; failing that, the smallest, if it saves bytes at all.
@@ -146,7 +250,7 @@ class LadderWalk {
       const int64_t bytes = estimate->fit.worst().needed();
       if (fits(*estimate)) return keep(rung, offer, std::move(*estimate));
       note(rung, offer, Verdict::not_enough, "", &*estimate);
-      if (bytes < needed() && (!best || bytes < best->fit.worst().needed()))
+      if (saves(*estimate) && (!best || bytes < best->fit.worst().needed()))
         best = std::move(estimate), best_changes = offer;
     }
     if (best) keep(rung, best_changes, std::move(*best));
@@ -157,9 +261,9 @@ class LadderWalk {
     std::optional<Estimate> estimate = tried(rung, offer);
     if (!estimate) return false;
     if (!fits(*estimate)) {
-      const bool helps = estimate->fit.worst().needed() < needed();
-      note(rung, offer, Verdict::not_enough, helps ? "" : "it saves no bytes", &*estimate);
-      if (!helps) return false;
+      const bool is_kept = saves(*estimate);
+      note(rung, offer, Verdict::not_enough, is_kept ? "" : "it saves no bytes", &*estimate);
+      if (!is_kept) return false;
     }
     keep(rung, offer, std::move(*estimate));
     return true;
@@ -175,44 +279,41 @@ class LadderWalk {
   }
 
   // How far down the rungs lead at all, those included that could not have helped: what is written down as the
-  // frontier. Of each only the far end is planned. Layouts come first: with fewer copies the batch can be smaller.
+  // frontier. Layouts come first: with fewer copies the batch can be smaller. Should it fit, it is taken.
   void find_least() {
-    plan::Changes changes = path_.changes;
+    const plan::Changes taken = path_.changes;
     for (const Offers offers : {Offers::alternatives, Offers::steps})
-      for (const Rung* rung : rungs_)
-        if (rung->offers == offers) take_last(*rung, changes);
+      for (size_t r = 0; r < rungs_.size() && !path_.found; ++r) {
+        rung_ = r + 1;
+        if (rungs_[r]->offers == offers) take_end(*rungs_[r]);
+      }
+    if (path_.found) return;
+    path_.changes = taken;
+    path_.changes_experiment = fit::changes_experiment(taken);
   }
 
-  void take_last(const Rung& rung, plan::Changes& changes) {
-    std::optional<Estimate> estimate;
-    for (std::vector<Step> steps = steps_down(rung); !steps.empty() && !estimate; steps.pop_back()) {
-      estimate = unless_refused([&] { return estimate_of(steps.back().recipe); });
-      if (!estimate || estimate->fit.worst().needed() >= path_.least_needed) continue;
-      path_.least_needed = estimate->fit.worst().needed();
-      path_.least_changes = changes = plan::merged(std::move(changes), steps.back().changes);
-      recipe_ = std::move(steps.back().recipe);
-    }
+  void take_end(const Rung& rung) {
+    const RungEnd end = far_end(rung);
+    if (!end.estimate || !helps(*end.estimate)) return;
+    RungEnd least = shortest(end);
+    keep(rung, together(least.offers), std::move(*least.estimate));
   }
 
-  struct Step {
-    recipe::Recipe recipe;
-    plan::Changes changes;  // up to it
-  };
-  std::vector<Step> steps_down(const Rung& rung) const {
-    std::vector<Step> steps;
-    const auto take = [&](const Step& from, const plan::Changes& offer) {
-      std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(from.recipe, offer); });
-      if (next) steps.push_back({std::move(*next), plan::merged(from.changes, offer)});
-      return next.has_value();
-    };
-    if (rung.offers == Offers::alternatives) {
-      for (const plan::Changes& offer : rung.changes(recipe_)) take({recipe_, {}}, offer);
-      return steps;
+  /// As few of its first steps as lead as far: each saves what the one before did, or more.
+  RungEnd shortest(const RungEnd& end) const {
+    RungEnd found = end;
+    for (size_t too_few = 0; found.offers.size() - too_few > 1;) {
+      const size_t middle = (too_few + found.offers.size()) / 2;
+      const auto first = end.offers.begin();
+      RungEnd some{.offers = {first, first + static_cast<std::ptrdiff_t>(middle)}, .estimate = {}};
+      some.estimate = estimate_with(some.offers);
+      if (some.estimate && is_as_good(*some.estimate, *end.estimate)) {
+        found = std::move(some);
+      } else {
+        too_few = middle;
+      }
     }
-    for (Step now{recipe_, {}};; now = steps.back()) {
-      const std::vector<plan::Changes> offers = rung.changes(now.recipe);
-      if (offers.empty() || !take(now, offers.front())) return steps;
-    }
+    return found;
   }
 
   void keep(const Rung& rung, const plan::Changes& offer, Estimate estimate) {
@@ -222,6 +323,7 @@ class LadderWalk {
     path_.rung = std::max(path_.rung, rung_);
     kept_ = std::move(estimate);
     now_ = &*kept_;
+    was_kept_ = true;
     if (needed() < path_.least_needed) path_.least_needed = needed(), path_.least_changes = path_.changes;
     if (!fits(*kept_)) return;
     // Planned again without the ceiling these would be lower.
@@ -251,25 +353,14 @@ class LadderWalk {
   const Estimate* now_;  // what the next rung starts from
   std::vector<const Rung*> rungs_;
   size_t rung_ = 0;
-  bool was_skipped_ = false;
+  std::vector<bool> layouts_tried_;  // by rung
+  bool is_first_pass_ = true;
+  bool was_skipped_ = false;  // a rung
+  bool was_kept_ = false;     // a change, in this pass
   LadderPath path_;
 };
 
 }  // namespace
-
-std::string_view verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return "fits";
-    case Verdict::not_enough:
-      return "not enough";
-    case Verdict::skipped:
-      return "skipped";
-    case Verdict::refused:
-      return "refused";
-  }
-  return "";
-}
 
 LadderPath walk_ladder(const Estimate& requested, const MakeEstimate& make_estimate, const Ceiling& ceiling) {
   return LadderWalk(requested, make_estimate, ceiling).run();
@@ -280,29 +371,6 @@ Ceiling ceiling_below(int64_t needed, const memory::OomFacts& facts) {
   if (facts.cls != memory::OomClass::compile) return {needed - (*facts.wanted - *facts.limit)};
   const double share = static_cast<double>(*facts.limit) / static_cast<double>(*facts.wanted);
   return {static_cast<int64_t>(static_cast<double>(needed) * share)};
-}
-
-std::string to_text(const plan::Changes& changes) {
-  return fmt::format("{}", fmt::join(plan::overrides_of(changes), " "));
-}
-
-std::string to_text(const Attempt& attempt) {
-  std::string text = fmt::format("rung {} {:<10} {:<11}", attempt.rung, attempt.name, verdict_name(attempt.verdict));
-  if (!attempt.changes.empty()) text += " " + to_text(attempt.changes);
-  if (attempt.needed > 0) text += ": " + human_bytes(attempt.needed);
-  if (attempt.needed > 0 && attempt.limit) text += " of " + human_bytes(*attempt.limit);
-  if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
-  if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
-  return text;
-}
-
-std::string to_text(const LadderPath& path) {
-  std::string text;
-  for (const Attempt& attempt : path.attempts) text += "  " + to_text(attempt) + "\n";
-  if (path.found) return text;
-  return text + fmt::format("  rung {} stop       nothing fits; the least is {}{}\n", path.rung,
-                            human_bytes(path.least_needed),
-                            path.least_changes.empty() ? "" : " with " + to_text(path.least_changes));
 }
 
 }  // namespace megacpp::fit

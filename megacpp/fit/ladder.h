@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a recipe that does not fit to one that does: rungs in the order of the recipe's policy, every offer estimated
-// before anything is paid for. A rung that cannot help is skipped with its reason; one that helps but not enough
-// stays taken while the next is tried. Where several things overflow at once no rung helps alone: those that were
-// skipped are then gone through again, as long as another one can save the bytes they cannot. At the end stands a plan
-// that fits, or the least memory that all rungs together lead to, helpful or not. What the recipe leaves to planning
-// (train.recompute: auto) is decided anew for every plan, below the ceiling.
+// before anything is paid for. A rung that cannot help is skipped with its reason; the others are tried to their end,
+// and what helps but not enough stays taken while the next is tried. What saves no bytes is not taken. One rung may
+// only help once another has: they are gone through again as long as that changes anything, those that were skipped
+// too. At the end stands a plan that fits, or the least memory that all rungs together lead to, helpful or not, with
+// no more changes than that takes. What the recipe leaves to planning (train.recompute: auto) is decided anew for every
+// plan, below the ceiling.
 #pragma once
 
 #include <cstdint>
@@ -59,5 +60,10 @@ std::string to_text(const plan::Changes& changes);
 std::string to_text(const Attempt& attempt);
 /// A line for each attempt, and where it ended.
 std::string to_text(const LadderPath& path);
+/// "nothing fits; the least is 21.43 MiB, with train.batch=1 train.micro_steps=8, which runs where a chip has 22471234
+/// bytes"
+std::string end_text(const LadderPath& path);
+/// "train.batch=4 (was 8), train.micro_steps=2 (was 1)"
+std::string changed_text(const recipe::Recipe& requested, const plan::Changes& changes);
 
 }  // namespace megacpp::fit

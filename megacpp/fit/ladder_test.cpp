@@ -32,6 +32,9 @@ recipe::Recipe recipe_with(std::vector<std::string> settings, const char* name =
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + name + ".yaml", settings);
 }
 
+// Neither recompute nor ZeRO.
+constexpr const char* kFewRungs = "ladder.rungs=[batch, sequence, features, topology]";
+
 LadderPath walk_with(const std::vector<std::string>& settings, const Ceiling& ceiling = {}) {
   return walk_ladder(estimate_here(recipe_with(settings)), estimate_here, ceiling);
 }
@@ -63,7 +66,7 @@ TEST(LadderTest, TheBatchIsHalvedAsOftenAsNeeded) {
 }
 
 TEST(LadderTest, WeightsThatOverflowSkipTheBatchAndSayWhy) {
-  const LadderPath path = walk_with({"hardware.limit=16MiB"});
+  const LadderPath path = walk_with({"hardware.limit=16MiB", kFewRungs});
   EXPECT_FALSE(path.found);
   for (const char* rung : {"batch", "sequence", "features"}) {
     ASSERT_NE(attempt_of(path, rung), nullptr);
@@ -81,7 +84,7 @@ TEST(LadderTest, TheFrontierIsTheLeastThatAllRungsLeadTo) {
     ++plans;
     return estimate_here(recipe, ceiling);
   };
-  const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB"});
+  const recipe::Recipe recipe = recipe_with({"hardware.limit=10MiB", kFewRungs});
   const Estimate first = estimate_here(recipe);
   const LadderPath path = fit::walk_ladder(first, counted);
   EXPECT_FALSE(path.found);
@@ -114,8 +117,9 @@ TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
          .limits = recipe::chip_limits(recipe.hardware, 4)},
         ceiling);
   };
-  const LadderPath path =
-      fit::walk_ladder(on_tpu(recipe_with({"layout.data_parallel=4", "hardware.limit=10MiB"}), {}), on_tpu);
+  const recipe::Recipe recipe = recipe_with(
+      {"layout.data_parallel=4", "train.sequence=16", "hardware.limit=10MiB", "ladder.rungs=[batch, topology]"});
+  const LadderPath path = fit::walk_ladder(on_tpu(recipe, {}), on_tpu);
   EXPECT_FALSE(path.found);
   ASSERT_NE(attempt_of(path, "topology"), nullptr);
   EXPECT_EQ(attempt_of(path, "topology")->verdict, Verdict::skipped) << to_text(path);
@@ -125,11 +129,92 @@ TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
 }
 
 TEST(LadderTest, WithoutMoreBatchTheSequenceIsShorterAndThatIsSaid) {
-  const LadderPath path = walk_with({"train.batch=1", "hardware.limit=30MiB"});
+  const LadderPath path = walk_with({"train.batch=1", "hardware.limit=30MiB", kFewRungs});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 2u);
   EXPECT_TRUE(path.changes_experiment);
   EXPECT_NE(to_text(path).find("another experiment"), std::string::npos);
+}
+
+TEST(LadderTest, ByDefaultWhatChangesNoResultComesFirst) {
+  const LadderPath path = walk_with({"train.batch=1", "hardware.limit=30MiB"});
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_FALSE(path.changes_experiment) << to_text(path);
+  EXPECT_EQ(path.found->recipe.train.sequence, 256);
+  std::string order;
+  for (const Rung* rung : rungs_of(recipe::Ladder{})) order += std::string(rung->name) + " ";
+  EXPECT_EQ(order, "batch recompute zero sequence features topology ");
+}
+
+// Limits from what stays on the chip up to what was requested.
+TEST(LadderTest, WhatIsCalledTheLeastDoesNotFit) {
+  const std::string small = "model.depth=2";
+  const Estimate whole = estimate_here(recipe_with({small}));
+  const int64_t state = whole.fit.worst().state, tokens = whole.fit.worst().needed() - state;
+  for (const char* rungs : {"[zero, recompute, batch]", "[sequence, recompute]"})
+    for (const int64_t part : {64, 8, 2}) {
+      const std::string limit = "hardware.limit=" + std::to_string(state + tokens / part);
+      const recipe::Recipe recipe = recipe_with({small, limit, std::string("ladder.rungs=") + rungs});
+      const LadderPath path = fit::walk_ladder(estimate_here(recipe), estimate_here);
+      const Estimate least = estimate_here(with_changes(recipe, path.found ? path.changes : path.least_changes));
+      EXPECT_EQ(least.fit.fits(), path.found.has_value()) << rungs << " " << limit << "\n" << to_text(path);
+      EXPECT_TRUE(path.found || least.fit.worst().needed() == path.least_needed) << rungs << " " << limit;
+    }
+}
+
+// Weights alone exceed the limit, so that all of the sequence is there to be given up for nothing.
+TEST(LadderTest, WhatFreesNothingIsNotTaken) {
+  const recipe::Recipe recipe = recipe_with({"train.batch=1", "hardware.limit=10MiB", "ladder.rungs=[sequence]"});
+  const LadderPath path = fit::walk_ladder(estimate_here(recipe), estimate_here);
+  ASSERT_FALSE(path.found);
+  const recipe::Recipe least = with_changes(recipe, path.least_changes);
+  ASSERT_LT(least.train.sequence, recipe.train.sequence);
+  const recipe::Recipe longer = with_changes(least, {{"train.sequence", std::to_string(2 * least.train.sequence)}});
+  EXPECT_GT(estimate_here(longer).fit.worst().needed(), path.least_needed) << to_text(path);
+}
+
+// With one micro-step gradients are scattered from level 1 on, so level 2 saves nothing, and 3 does.
+TEST(LadderTest, ARungIsTriedToItsEnd) {
+  const std::vector<std::string> settings = {"layout.data_parallel=4", "layout.zero=0", "train.sequence=16"};
+  const auto needed_at = [&](int zero) {
+    std::vector<std::string> all = settings;
+    all.push_back("layout.zero=" + std::to_string(zero));
+    return estimate_here(recipe_with(all)).fit.worst().needed();
+  };
+  const int64_t two = needed_at(2), three = needed_at(3);
+  ASSERT_LT(three, two - two / 100);
+  std::vector<std::string> limited = settings;
+  limited.push_back("hardware.limit=" + std::to_string(three));
+  limited.push_back("ladder.rungs=[zero]");
+  const LadderPath path = walk_with(limited);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path.changes), "layout.zero=3");
+}
+
+// Two copies of a hybrid: the second level of ZeRO saves nothing, the third enough.
+TEST(LadderTest, ALevelThatSavesNothingDoesNotHideTheNext) {
+  const recipe::Recipe recipe = recipe_with({"train.recompute=auto", "layout.data_parallel=2", "hardware.limit=24MiB",
+                                             "ladder.rungs=[zero, recompute, batch]"},
+                                            "nam56r-tiny");
+  const LadderPath path = fit::walk_ladder(estimate_here(recipe), estimate_here);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_NE(to_text(path.changes).find("layout.zero=3"), std::string::npos) << to_text(path);
+  EXPECT_FALSE(path.changes_experiment);
+}
+
+// The peak is in the update, where a shorter sequence saves the bytes of its ids.
+TEST(LadderTest, TheSequenceIsNotCutForTheBytesOfItsIds) {
+  const recipe::Recipe recipe =
+      recipe_with({"train.recompute=auto", "layout.data_parallel=2", "hardware.limit=24MiB", kFewRungs}, "nam56r-tiny");
+  const LadderPath path = fit::walk_ladder(estimate_here(recipe), estimate_here);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_FALSE(path.changes_experiment) << to_text(path);
+}
+
+TEST(LadderTest, OldAndNewValuesAreNamed) {
+  const recipe::Recipe recipe = recipe_with({});
+  EXPECT_EQ(changed_text(recipe, {{"train.batch", "4"}, {"train.micro_steps", "2"}, {"train.recompute.E", "full"}}),
+            "train.batch=4 (was 8), train.micro_steps=2 (was 1), train.recompute.E=full (was none)");
 }
 
 TEST(LadderTest, OneSmallChipTakesTheWholeMeshDown) {
@@ -141,7 +226,7 @@ TEST(LadderTest, OneSmallChipTakesTheWholeMeshDown) {
 
 TEST(LadderTest, WeightsGoOverMoreChipsByTopology) {
   const LadderPath path =
-      walk_with({"layout.data_parallel=4", "layout.zero=0", "train.sequence=64", "hardware.limit=17MiB"});
+      walk_with({"layout.data_parallel=4", "layout.zero=0", "train.sequence=64", "hardware.limit=17MiB", kFewRungs});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 4u);
   EXPECT_EQ(recipe::chips_of(path.found->recipe.layout), 4);

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/plan/policy.h"
+#include "megacpp/plan/unused_layout_keys.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -24,6 +25,16 @@ const std::vector<Role> kOfParameters = {Role::weight, Role::gradient, Role::opt
                                          Role::collective};
 const std::vector<Role> kOfAll = {Role::weight,    Role::gradient,   Role::optimizer, Role::activation,
                                   Role::temporary, Role::collective, Role::batch};
+
+/// Those of one key each that change anything in this layout: one chip has no copies to split, and nothing to gather.
+std::vector<Changes> with_effect(std::vector<Changes> offers, const Recipe& recipe) {
+  std::erase_if(offers, [&](const Changes& offer) {
+    return std::ranges::any_of(plan::unused_layout_keys(), [&](const recipe::IgnoredKey& ignored) {
+      return ignored.key == offer.front().key && (!ignored.applies || ignored.applies(recipe));
+    });
+  });
+  return offers;
+}
 
 plan::Change set(std::string key, int64_t value) { return {std::move(key), std::to_string(value)}; }
 
@@ -43,7 +54,7 @@ std::vector<Changes> fewer_features(const Recipe& recipe) {
   if (recipe.layout.reshard_after_forward != "true") offers.push_back({{"layout.reshard_after_forward", "true"}});
   if (recipe.layout.prefetch > 0) offers.push_back({set("layout.prefetch", 0)});
   if (recipe.layout.bucket_bytes != 1) offers.push_back({set("layout.bucket_bytes", 1)});
-  return offers;
+  return with_effect(std::move(offers), recipe);
 }
 
 // Half as many copies of the model, each spread over twice as many chips.
@@ -79,7 +90,7 @@ std::vector<Changes> higher_zero(const Recipe& recipe) {
   recipe::Layout layout = recipe.layout;
   plan::apply_policy(layout);
   if (layout.zero >= 3) return {};
-  return {{set("layout.zero", layout.zero + 1)}};
+  return with_effect({{set("layout.zero", layout.zero + 1)}}, recipe);
 }
 
 const std::vector<Rung>& table() {
@@ -89,6 +100,16 @@ const std::vector<Rung>& table() {
        .may_reduce = kOfTokens,
        .keys = {"train.batch", "train.micro_steps"},
        .changes = smaller_batch},
+      {.name = "recompute",
+       .does = "compute activations again, letter by letter",
+       .may_reduce = {Role::activation, Role::temporary, Role::collective},
+       .keys = {"train.recompute."},
+       .changes = more_recompute},
+      {.name = "zero",
+       .does = "split more of the state over the copies of the model",
+       .may_reduce = kOfParameters,
+       .keys = {"layout.zero"},
+       .changes = higher_zero},
       {.name = "sequence",
        .does = "halve the sequence: another experiment than requested",
        .may_reduce = kOfTokens,
@@ -107,16 +128,6 @@ const std::vector<Rung>& table() {
                 "layout.pipeline_parallel"},
        .offers = Offers::alternatives,
        .changes = other_topologies},
-      {.name = "recompute",
-       .does = "compute activations again, letter by letter",
-       .may_reduce = {Role::activation, Role::temporary, Role::collective},
-       .keys = {"train.recompute."},
-       .changes = more_recompute},
-      {.name = "zero",
-       .does = "split more of the state over the copies of the model",
-       .may_reduce = kOfParameters,
-       .keys = {"layout.zero"},
-       .changes = higher_zero},
   };
   return rungs;
 }

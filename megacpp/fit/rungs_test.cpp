@@ -22,6 +22,14 @@ TEST(RungsTest, ARungChangesItsOwnKeysAlone) {
   }
 }
 
+TEST(RungsTest, WhatTheLayoutIgnoresIsNotOffered) {
+  const recipe::Recipe one_chip = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml");
+  for (const char* name : {"zero", "features"}) {
+    const auto rung = std::ranges::find(all_rungs(), name, &Rung::name);
+    EXPECT_TRUE(rung->changes(one_chip).empty()) << name;
+  }
+}
+
 TEST(RungsTest, LettersThatRecomputeAtLittleCostComeFirst) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/jamba-tiny.yaml",

@@ -186,7 +186,9 @@ void Launch::take_remembered(const RememberedStart& remembered) {
 
 void Launch::log_if_other_experiment() const {
   if (!changes_experiment()) return;
-  log_({"ladder", "NOTE: the sequence is shorter than requested: losses of this run are another experiment's"});
+  log_({"ladder", fmt::format("NOTE: sequences have {} tokens, not {} as requested: losses of this run are another "
+                              "experiment's",
+                              recipe().train.sequence, requested_.train.sequence)});
 }
 
 void Launch::check_lineage(const std::filesystem::path& recipe_file) {
@@ -296,13 +298,12 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
     log_({"ladder", fit::to_text(attempt)});
     attempts_.push_back(attempt);
   }
-  if (!path.found)
-    give_up(failure, fmt::format("rung {} stop: nothing fits; the least is {} bytes{}", path.rung, path.least_needed,
-                                 path.least_changes.empty() ? "" : " with " + fit::to_text(path.least_changes)));
+  if (!path.found) give_up(failure, fmt::format("rung {} stop: {}", path.rung, fit::end_text(path)));
   record_failure(failure.report, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
   changes_ = plan::merged(without_levels_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);
   estimate_ = std::move(path.found);
+  log_({"ladder", "runs with " + fit::changed_text(requested_, changes_)});
   log_if_other_experiment();
 }
 

@@ -150,9 +150,10 @@ struct Hardware {
 
 /// What a launch may change when memory runs out.
 struct Ladder {
-  static constexpr std::array kRungs = {"batch", "sequence", "features", "topology", "recompute", "zero"};
+  static constexpr std::array kRungs = {"batch", "recompute", "zero", "sequence", "features", "topology"};
 
-  std::vector<std::string> rungs = {"batch", "sequence", "features", "topology"};  // in this order; empty: none
+  /// In this order; empty: none. By default first what changes no result.
+  std::vector<std::string> rungs = {kRungs.begin(), kRungs.end()};
 
   bool operator==(const Ladder&) const = default;
 };
