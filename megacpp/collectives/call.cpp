@@ -14,6 +14,23 @@ bool has_dim(Kind kind) { return kind == Kind::all_gather || kind == Kind::reduc
 // Cuts its operand along `dim` into one piece a member.
 bool cuts(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::all_to_all; }
 
+// FNV-1a over bytes: plain, and the same on every machine.
+class MovementHash {
+ public:
+  void add(std::string_view bytes) {
+    for (const char byte : bytes) mix(static_cast<uint8_t>(byte));
+    mix(0);
+  }
+  void add(int64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) mix(static_cast<uint8_t>(static_cast<uint64_t>(number) >> shift));
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void mix(uint8_t byte) { value_ = (value_ ^ byte) * 1099511628211u; }
+  uint64_t value_ = 14695981039346656037u;
+};
+
 void check_part(const Call& call, const Part& part) {
   const auto is_dim = [&part](int64_t dim) { return dim >= 0 && dim < static_cast<int64_t>(part.shape.size()); };
   const bool empty = ir::num_elements(part.shape) == 0;
@@ -89,6 +106,27 @@ bool is_same_movement(const Call& a, const Call& b) {
   if (is_point_to_point(a.kind)) return is_point_to_point(b.kind) && a.kind != b.kind && a.tag == b.tag;
   return a.kind == b.kind && a.where == b.where && (!reduces(a.kind) || a.reduction == b.reduction) &&
          (a.kind != Kind::permute || a.shift == b.shift);
+}
+
+uint64_t movement_hash(const Call& call) {
+  MovementHash hash;
+  // The two ends of a send are in different programs, under different names.
+  if (is_point_to_point(call.kind)) {
+    hash.add(call.tag);
+  } else {
+    hash.add(call.where);
+    hash.add(static_cast<int64_t>(call.kind));
+    hash.add(reduces(call.kind) ? static_cast<int64_t>(call.reduction) : 0);
+    hash.add(call.kind == Kind::permute ? call.shift : 0);
+  }
+  hash.add(static_cast<int64_t>(call.dtype));
+  for (const Part& part : call.parts) {
+    hash.add(static_cast<int64_t>(part.shape.size()));
+    for (const int64_t size : part.shape) hash.add(size);
+    hash.add(has_dim(call.kind) ? part.dim : 0);
+    hash.add(call.kind == Kind::all_to_all ? part.concat_dim : 0);
+  }
+  return hash.value();
 }
 
 }  // namespace megacpp::collectives

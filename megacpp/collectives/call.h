@@ -77,6 +77,10 @@ void check_call(const Call& call, int64_t chips);
 /// Whether the calls of two members of a group, or a send and its receive, mean the same movement.
 bool is_same_movement(const Call& a, const Call& b);
 
+/// The same for calls that mean the same movement, in every process; for others another, but for one chance in 2^64.
+/// Never allocates.
+uint64_t movement_hash(const Call& call);
+
 /// A shape seen from one of its dimensions: row-major [outer, count, inner].
 struct Fold {
   int64_t outer = 1;

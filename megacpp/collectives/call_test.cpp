@@ -47,5 +47,32 @@ TEST(CallTest, OnlyWhatAKindUsesIsCompared) {
   EXPECT_TRUE(is_same_movement(send, recv));
 }
 
+TEST(CallTest, TheHashIsThatOfTheMovement) {
+  const Call sum = {.kind = Kind::all_reduce, .parts = {{.shape = {4, 6}}}, .where = "x"};
+  Call same = sum;
+  same.shift = 3;
+  same.parts[0].dim = 1;
+  EXPECT_EQ(movement_hash(sum), movement_hash(same));
+  const auto expect_other = [&sum](void (*change)(Call&)) {
+    Call other = sum;
+    change(other);
+    EXPECT_NE(movement_hash(sum), movement_hash(other));
+  };
+  expect_other([](Call& call) { call.kind = Kind::all_gather; });
+  expect_other([](Call& call) { call.dtype = ir::DType::i32; });
+  expect_other([](Call& call) { call.reduction = Reduction::max; });
+  expect_other([](Call& call) { call.parts[0].shape = {6, 4}; });
+  expect_other([](Call& call) { call.parts.push_back(call.parts[0]); });
+  expect_other([](Call& call) { call.where = "y"; });
+
+  const Call send = {.kind = Kind::send, .tag = 3, .parts = {{.shape = {4}}}, .where = "stage0"};
+  Call recv = send;
+  recv.kind = Kind::recv;
+  recv.where = "stage1";
+  EXPECT_EQ(movement_hash(send), movement_hash(recv));
+  recv.tag = 4;
+  EXPECT_NE(movement_hash(send), movement_hash(recv));
+}
+
 }  // namespace
 }  // namespace megacpp::collectives

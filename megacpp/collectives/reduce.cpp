@@ -48,7 +48,7 @@ void reduce_as(const ReduceArgs& args, Combine combine) {
   std::array<typename Type::Sum, kTile> sums;
   for (int64_t first = 0; first < args.count; first += kTile) {
     const size_t count = static_cast<size_t>(std::min(kTile, args.count - first));
-    const auto operand = [&](size_t k) { return static_cast<const Stored*>(args.operands[k]) + args.offset + first; };
+    const auto operand = [&](size_t k) { return static_cast<const Stored*>(args.operands[k]) + first; };
     const Stored* x = operand(0);
     for (size_t i = 0; i < count; ++i) sums[i] = Type::load(x[i]);
     for (size_t k = 1; k < args.operands.size(); ++k) {

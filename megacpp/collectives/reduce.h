@@ -10,13 +10,12 @@
 
 namespace megacpp::collectives {
 
-/// out[i] = operands[0][offset + i] + operands[1][offset + i] + ... `out` may be operands[k] + offset for one k, but
-/// must not overlap the elements read otherwise. Never allocates.
+/// out[i] = operands[0][i] + operands[1][i] + ... `out` may be operands[k] for one k, but must not overlap the elements
+/// read otherwise. Never allocates.
 struct ReduceArgs {
   ir::DType dtype = ir::DType::f32;
   Reduction reduction = Reduction::sum;
   std::span<const void* const> operands;  // at least one
-  int64_t offset = 0;                     // elements
   int64_t count = 0;                      // elements
   void* out = nullptr;
 };

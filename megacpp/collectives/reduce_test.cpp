@@ -13,12 +13,11 @@ template <typename T>
 std::vector<T> reduced(ir::DType dtype, Reduction reduction, const std::vector<std::vector<T>>& operands,
                        int64_t offset = 0) {
   std::vector<const void*> pointers;
-  for (const auto& operand : operands) pointers.push_back(operand.data());
+  for (const auto& operand : operands) pointers.push_back(operand.data() + offset);
   std::vector<T> out(operands[0].size() - static_cast<size_t>(offset));
   reduce({.dtype = dtype,
           .reduction = reduction,
           .operands = pointers,
-          .offset = offset,
           .count = static_cast<int64_t>(out.size()),
           .out = out.data()});
   return out;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one member does in a collective when it sees the buffers of all others: it reads straight from them and writes
-// its own results only. A call has steps; a member enters a step when all members have left the one before.
+// What one member does in a collective with the buffers of all members of its process: it reads straight from them and
+// writes its own results only. Operands of members elsewhere have been brought before: of a reduction as terms in the
+// workspace, of others into the result. A call has steps; a member enters a step when all members of the process have
+// left the one before.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@ namespace megacpp::collectives {
 inline int64_t steps_of(Kind kind) { return kind == Kind::all_reduce ? 2 : 1; }
 
 struct Member {
-  std::span<const Call* const> calls;    // of all members, by index
+  std::span<const Call* const> calls;    // by index; null: of a member in another process
   int64_t index = 0;                     // of this one
   std::span<const void*> operands = {};  // room for a pointer per member
 
