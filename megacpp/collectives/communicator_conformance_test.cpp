@@ -13,6 +13,7 @@
 #include "megacpp/collectives/transport.h"
 #include "megacpp/ir/mesh.h"
 #include "tests/support/first_chips.h"
+#include "tests/support/process_fleet.h"
 #include "tests/support/transports.h"
 
 namespace megacpp::collectives {
@@ -477,7 +478,7 @@ TEST_P(ConformanceTest, AsManyCallsAsPromisedMayBeInFlight) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ConformanceTest, testing::ValuesIn(all_transports()),
+INSTANTIATE_TEST_SUITE_P(Transports, ConformanceTest, testing::ValuesIn(testing_support::transports_and_fleets()),
                          [](const auto& info) { return std::string(info.param.properties.name); });
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "megacpp/collectives/transport.h"
 #include "tests/support/errors.h"
 #include "tests/support/first_chips.h"
+#include "tests/support/process_fleet.h"
 #include "tests/support/transports.h"
 
 namespace megacpp::collectives {
@@ -19,14 +20,17 @@ using std::chrono::milliseconds;
 using testing_support::first_chips;
 using testing_support::Outcomes;
 
-// A call of one f32 part with buffers that are large enough for any kind.
+// A call of one f32 part with buffers that are large enough for any kind and any transport.
 struct Buffered {
   Call call;
-  std::vector<float> in, out;
+  std::vector<float> in, out, workspace;
 
   Buffered(Kind kind, const Group* group, int64_t elements, std::string where)
-      : in(static_cast<size_t>(elements)), out(static_cast<size_t>(elements * (group ? group->size() : 1))) {
+      : in(static_cast<size_t>(elements)),
+        out(static_cast<size_t>(elements * (group ? group->size() : 1))),
+        workspace(static_cast<size_t>(elements + 64 * (group ? group->size() : 1))) {
     call = {.kind = kind, .group = group, .parts = {{.in = in.data(), .out = out.data(), .shape = {elements}}}};
+    call.workspace = workspace.data();
     call.where = std::move(where);
   }
 };
@@ -227,7 +231,7 @@ TEST_P(FailureTest, WaitingSleeps) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, testing::ValuesIn(all_transports()),
+INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, testing::ValuesIn(testing_support::transports_and_fleets()),
                          [](const auto& info) { return std::string(info.param.properties.name); });
 
 }  // namespace

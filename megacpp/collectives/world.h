@@ -34,6 +34,7 @@ struct Properties {
 struct WorldOptions {
   int64_t chips = 1;
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
+  std::vector<int64_t> order = {};  // chips as they are dealt to processes (placement.h); empty: by number
 };
 
 /// One of the values that processes compare: {"train.batch", "8"}.

@@ -11,6 +11,7 @@
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "tests/end_to_end/training_run.h"
 #include "tests/support/errors.h"
+#include "tests/support/process_fleet.h"
 #include "tests/support/process_worlds.h"
 
 namespace megacpp {
@@ -169,6 +170,24 @@ TEST(TransportTest, TwoProcessesTrainAsOneDoes) {
       EXPECT_EQ(losses, wanted);
     });
     EXPECT_EQ(reporting, 1);
+  }
+}
+
+// Tensors go through sockets, and every sum still has the order of one process.
+TEST(TransportTest, ChipsOfSeveralProcessesTrainToTheSameBits) {
+  for (const recipe::Layout& layout :
+       {recipe::Layout{.data_parallel = 4, .zero = 3}, recipe::Layout{.data_parallel = 2, .tensor_parallel = 2},
+        recipe::Layout{.data_parallel = 2, .pipeline_parallel = 2}}) {
+    const std::vector<double> wanted = TrainingRun(layout, collectives::inproc_transport()).losses();
+    for (const testing_support::FleetOptions& fleet :
+         {testing_support::FleetOptions{.name = "two_processes", .processes = 2},
+          testing_support::FleetOptions{
+              .name = "three_processes", .processes = 3, .deal = testing_support::Deal::like_cards}}) {
+      TrainingRun run(layout, testing_support::fleet_transport(fleet));
+      EXPECT_EQ(run.losses(), wanted) << fleet.name;
+      const runtime::ChipMemory memory = run.executable().memory(0);
+      EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes) << fleet.name;
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/communicator.h"
 #include "megacpp/collectives/inproc/move.h"
+#include "megacpp/collectives/processes/crossing_group.h"
 
 namespace megacpp::collectives {
 
@@ -23,24 +24,43 @@ void Rendezvous::pass(int64_t index) {
   ++passed_[static_cast<size_t>(gates)];
 }
 
-void Rendezvous::leave() {
-  if (++left_ < calls_.size()) return;
+bool Rendezvous::leave() {
+  if (++left_ < local_) return false;
   std::ranges::fill(calls_, nullptr);
   std::ranges::fill(gates_, 0);
   passed_ = {};
   posted_ = nullptr;
   left_ = 0;
+  return true;
 }
 
-GroupCalls::GroupCalls(std::vector<int64_t> members)
-    : members_(std::move(members)), ring_(static_cast<size_t>(2 * kMaxInFlight), Rendezvous(members_.size())) {}
+GroupCalls::GroupCalls(std::vector<int64_t> members, const std::vector<int64_t>& local_chips)
+    : members_(std::move(members)) {
+  for (size_t index = 0; index < members_.size(); ++index)
+    if (std::ranges::binary_search(local_chips, members_[index])) local_.push_back(static_cast<int64_t>(index));
+  ring_.assign(static_cast<size_t>(2 * kMaxInFlight), Rendezvous(members_.size(), local_.size()));
+}
+
+bool InFlight::is_complete() const {
+  if (!rendezvous) return is_moved;
+  return rendezvous->is_complete() && (!group->crossing || group->crossing->exchange(sequence).is_done);
+}
+
+int64_t InFlight::arrivals() const {
+  if (!rendezvous) return frames;
+  return group->crossing ? group->crossing->exchange(sequence).frames : 0;
+}
+
+const std::string& InFlight::disagreement() const {
+  return rendezvous && group->crossing ? group->crossing->exchange(sequence).other_call : other_call;
+}
 
 std::vector<int64_t> InFlight::awaited() const {
   if (!rendezvous) return {call->peer};
   std::vector<int64_t> chips;
   const int64_t gates = rendezvous->gates_passed(call->group->index);
-  for (int64_t index = 0; index < call->group->size(); ++index)
-    if (rendezvous->gates_passed(index) < gates) chips.push_back(call->group->members[static_cast<size_t>(index)]);
+  for (const int64_t index : group->local())
+    if (rendezvous->gates_passed(index) < gates) chips.push_back(group->members()[static_cast<size_t>(index)]);
   return chips;
 }
 

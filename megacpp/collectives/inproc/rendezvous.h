@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of the in-process transport: who has posted which call, and how far each member has got with it. Plain data
-// without locks: the world's lock is held by whoever looks or writes. Allocates when made, never after.
+// The books of the chips of one process: who has posted which call, and how far each member has got with it. Members in
+// other processes are known by their index alone. Plain data without locks: the world's lock is held by whoever looks
+// or writes. Allocates when made, never after.
 #pragma once
 
 #include <array>
@@ -10,25 +11,28 @@
 #include <vector>
 
 #include "megacpp/collectives/call.h"
+#include "megacpp/collectives/processes/pieces.h"
 
 namespace megacpp::collectives {
 
-/// One call of a group. A member passes gate 0 when it posts its call, gate k when it has made step k, and moves on
-/// when all members have passed the gate it stands behind; it leaves when all have passed the last gate.
+class CrossingGroup;
+
+/// One call of a group. A local member passes gate 0 when it posts its call, gate k when it has made step k, and moves
+/// on when all local members have passed the gate it stands behind; it leaves when all have passed the last gate.
 class Rendezvous {
  public:
-  explicit Rendezvous(size_t members) : calls_(members), gates_(members) {}
+  Rendezvous(size_t members, size_t local) : calls_(members), gates_(members), local_(local) {}
 
   void post(int64_t index, const Call& call);
   void pass(int64_t index);
-  void leave();  // the last to leave makes the record new
+  bool leave();  // the last to leave makes the record new: true for it
 
   /// A call posted before, to compare with; null when this member is the first.
   const Call* posted() const { return posted_; }
-  std::span<const Call* const> calls() const { return calls_; }
+  std::span<const Call* const> calls() const { return calls_; }  // by index; null: elsewhere, or not yet posted
 
   int64_t gates_passed(int64_t index) const { return gates_[static_cast<size_t>(index)]; }
-  bool all_passed(int64_t gates) const { return passed_[static_cast<size_t>(gates)] == calls_.size(); }
+  bool all_passed(int64_t gates) const { return passed_[static_cast<size_t>(gates)] == local_; }
   /// Whether this member may make its next step; which has the number gates_passed().
   bool is_step_due(int64_t index) const { return gates_passed(index) <= steps_ && all_passed(gates_passed(index)); }
   bool is_complete() const { return all_passed(steps_ + 1); }
@@ -39,6 +43,7 @@ class Rendezvous {
   std::array<size_t, 4> passed_ = {};  // members that have passed at least so many gates
   const Call* posted_ = nullptr;       // gone once its chip has left
   int64_t steps_ = 0;
+  size_t local_ = 0;  // members in this process
   size_t left_ = 0;
 };
 
@@ -47,12 +52,18 @@ class Rendezvous {
 /// that.
 class GroupCalls {
  public:
-  explicit GroupCalls(std::vector<int64_t> members);
+  /// `local_chips`: those of this process.
+  GroupCalls(std::vector<int64_t> members, const std::vector<int64_t>& local_chips);
   const std::vector<int64_t>& members() const { return members_; }
+  const std::vector<int64_t>& local() const { return local_; }
+  bool crosses() const { return local_.size() < members_.size(); }
   Rendezvous& rendezvous(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
+
+  CrossingGroup* crossing = nullptr;  // what leaves the process; none: nothing does
 
  private:
   std::vector<int64_t> members_;  // chip numbers
+  std::vector<int64_t> local_;    // indices of members in this process
   std::vector<Rendezvous> ring_;
 };
 
@@ -60,13 +71,22 @@ class GroupCalls {
 struct InFlight {
   int64_t number = 0;  // of its ticket
   const Call* call = nullptr;
+  GroupCalls* group = nullptr;       // of a collective
   Rendezvous* rendezvous = nullptr;  // of a collective
   int64_t sequence = 0;              // of a collective: counts the calls of its group
-  bool is_taken = false;             // a send that a receive has found
+  bool is_taken = false;             // a send or receive that has found its other end
   bool is_moved = false;             // a send or receive whose data has arrived
+  // Of a send to another process, or a receive from it:
+  Cursor cursor = {};           // bytes sent or received
+  int64_t frames = 0;           // received
+  std::string other_call = {};  // of a receive: what its send is, with its chip, where that is another movement
 
-  bool is_complete() const { return rendezvous ? rendezvous->is_complete() : is_moved; }
-  /// The chips it cannot go on without.
+  bool is_complete() const;
+  /// Changes whenever something from another process has come.
+  int64_t arrivals() const;
+  /// The call of another process that is not the same movement; empty: none known.
+  const std::string& disagreement() const;
+  /// The chips of this process it cannot go on without.
   std::vector<int64_t> awaited() const;
 };
 

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
+#include "megacpp/collectives/placement.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
@@ -90,7 +91,9 @@ schedule::Target cpu_target(int threads, const collectives::Transport& transport
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
   const std::shared_ptr<collectives::World> world =
-      options.transport.make({.chips = compiled.mesh.chips(), .wait_limit = options.wait_limit});
+      options.transport.make({.chips = compiled.mesh.chips(),
+                              .wait_limit = options.wait_limit,
+                              .order = collectives::dealing_order(compiled.mesh)});
   try {
     const int threads = agreed_threads(*world, options.threads);
     const auto device = [&compiled, world, threads,

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/inproc/local_chips.h"
+
+#include <algorithm>
+#include <list>
+#include <sstream>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/collectives/inproc/move.h"
+#include "megacpp/collectives/processes/crossings.h"
+
+namespace megacpp::collectives {
+namespace {
+
+// For another process to say which of several failures came first: it hears of them at once, or is gone itself.
+constexpr std::chrono::seconds kDecisionLimit(5);
+
+void check_is_host(Stream stream) {
+  MEGACPP_CHECK(stream.handle == nullptr) << "chips are threads here: this transport knows no other stream";
+}
+
+std::string limit_text(std::chrono::milliseconds limit) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(limit).count() << " s";
+  return text.str();
+}
+
+}  // namespace
+
+std::string chip_text(int64_t chip) { return "chip " + std::to_string(chip); }
+
+std::string chips_text(const std::vector<int64_t>& chips) {
+  std::string text = chips.size() == 1 ? "chip" : "chips";
+  for (size_t i = 0; i < chips.size(); ++i) text += (i == 0 ? " " : ", ") + std::to_string(chips[i]);
+  return text;
+}
+
+class LocalChips::Chip final : public Communicator {
+ public:
+  Chip(LocalChips& world, int64_t rank)
+      : world_(world),
+        rank_(rank),
+        idle_(static_cast<size_t>(kMaxInFlight)),
+        operands_(static_cast<size_t>(world.chips())) {}
+
+  int64_t rank() const override { return rank_; }
+  int64_t chips() const override { return world_.chips(); }
+  const Group& create_group(const std::vector<int64_t>& members) override;
+  void reserve_messages(int64_t count) override;
+  Ticket start(const Call& call, Stream stream) override;
+  void finish(Ticket ticket, Stream stream) override;
+  void abort(const std::string& reason) override;
+
+  void wake() { wake_.notify_one(); }
+  std::string what_it_does() const;
+  InFlight* in_flight(int64_t number);
+  InFlight* oldest_message(Kind kind, int64_t peer, int64_t tag);
+  const std::list<InFlight>& active() const { return active_; }
+
+ private:
+  struct OwnGroup {
+    Group group;
+    GroupCalls& calls;
+    int64_t started = 0;
+  };
+
+  void check_limit(const Call& call) const;
+  void post(Lock& lock, InFlight& in_flight);
+  void post_message(const InFlight& in_flight);
+  bool advance(Lock& lock);
+  bool make_step(Lock& lock, InFlight& in_flight);
+  bool take_message(Lock& lock, InFlight& recv);
+  void leave(InFlight& in_flight);
+  void wake_group(const GroupCalls& calls);
+  void check_agreement(Lock& lock);
+  [[noreturn]] void mismatch(Lock& lock, const Call& own, const std::string& other);
+  void time_out(Lock& lock, const InFlight& in_flight);
+  [[noreturn]] void fail_with(Lock& lock, base::Code code, const base::Problem& problem, const std::string& reason);
+
+  LocalChips& world_;
+  const int64_t rank_;
+  std::condition_variable wake_;       // something this chip may wait for has happened
+  std::deque<OwnGroup> groups_;        // by Group::id
+  std::list<InFlight> active_;         // in the order of start
+  std::list<InFlight> idle_;           // unused nodes: they change lists, so that starting a call allocates nothing
+  std::vector<const void*> operands_;  // scratch of move_data()
+  int64_t message_limit_ = kMaxInFlight;
+  int64_t next_number_ = 0;
+};
+
+LocalChips::LocalChips(Options options) : options_(std::move(options)) {
+  MEGACPP_CHECK(options_.chips >= 1) << "a mesh needs a chip, got " << options_.chips;
+  chips_.resize(static_cast<size_t>(options_.chips));
+  for (const int64_t chip : options_.local) chips_[static_cast<size_t>(chip)] = std::make_unique<Chip>(*this, chip);
+}
+
+LocalChips::~LocalChips() = default;
+
+Communicator& LocalChips::communicator(int64_t chip) {
+  MEGACPP_CHECK(is_local(chip)) << chip_text(chip) << " is not local";
+  return at(chip);
+}
+
+void LocalChips::fail(Lock& lock, const Failure& failure) {
+  if (!has_failed()) {
+    proposed_ = failure;
+    if (crossings_ != nullptr)
+      crossings_->propose(failure);
+    else
+      decide(failure);
+  }
+  wake_all();
+  still_.wait(lock, [this] { return moving_ == 0; });
+}
+
+void LocalChips::decide(const Failure& failure) {
+  if (decided_) return;
+  decided_ = failure;
+  decision_.notify_all();
+  wake_all();
+}
+
+const Failure& LocalChips::decided_failure(Lock& lock) {
+  decision_.wait_for(lock, kDecisionLimit, [this] { return decided_.has_value(); });
+  if (!decided_) decide(*proposed_);
+  return *decided_;
+}
+
+void LocalChips::check_alive(Lock& lock, int64_t chip, const std::string& where) {
+  if (!has_failed()) return;
+  const Failure& failure = decided_failure(lock);
+  still_.wait(lock, [this] { return moving_ == 0; });
+  const std::string host = crossings_ != nullptr ? crossings_->place_of(failure.chip) : "";
+  base::raise(base::Code::E3101, {.where = chip_text(chip) + ", " + where,
+                                  .got = chip_text(failure.chip) + " failed: " + failure.reason,
+                                  .wanted = "every chip to run until the end",
+                                  .next = "mend what " + chip_text(failure.chip) + host +
+                                          " reports; the other chips stopped because of it"});
+}
+
+GroupCalls& LocalChips::group_calls(const std::vector<int64_t>& members) {
+  const auto known = std::ranges::find(groups_, members, &GroupCalls::members);
+  if (known != groups_.end()) return *known;
+  GroupCalls& calls = groups_.emplace_back(members, options_.local);
+  if (calls.crosses()) crossings_->open(calls);
+  return calls;
+}
+
+bool LocalChips::is_local(int64_t chip) const {
+  return chip >= 0 && chip < chips() && chips_[static_cast<size_t>(chip)] != nullptr;
+}
+
+void LocalChips::wake(int64_t chip) { at(chip).wake(); }
+
+void LocalChips::wake_all() {
+  for (const int64_t chip : options_.local) wake(chip);
+}
+
+std::string LocalChips::what_it_does(int64_t chip) const { return at(chip).what_it_does(); }
+
+InFlight* LocalChips::in_flight(int64_t chip, int64_t number) { return at(chip).in_flight(number); }
+
+InFlight* LocalChips::oldest_receive(int64_t chip, int64_t from, int64_t tag) {
+  return at(chip).oldest_message(Kind::recv, from, tag);
+}
+
+const InFlight* LocalChips::oldest_message_with(const std::vector<int64_t>& chips) const {
+  for (const int64_t chip : options_.local)
+    for (const InFlight& each : at(chip).active())
+      if (!each.rendezvous && !each.is_moved && std::ranges::binary_search(chips, each.call->peer)) return &each;
+  return nullptr;
+}
+
+const Group& LocalChips::Chip::create_group(const std::vector<int64_t>& members) {
+  for (const OwnGroup& own : groups_)
+    if (own.group.members == members) return own.group;
+  std::vector<int64_t> sorted = members;
+  std::ranges::sort(sorted);
+  const auto self = std::ranges::find(members, rank_);
+  MEGACPP_CHECK(self != members.end()) << chip_text(rank_) << " is not in its group of " << chips_text(members);
+  MEGACPP_CHECK(sorted.front() >= 0 && sorted.back() < chips() && std::ranges::adjacent_find(sorted) == sorted.end())
+      << "not a group of " << chips() << " chips: " << chips_text(members);
+  const Lock lock(world_.mutex);
+  idle_.resize(idle_.size() + static_cast<size_t>(kMaxInFlight));
+  Group group = {.members = members, .index = self - members.begin(), .id = static_cast<int64_t>(groups_.size())};
+  return groups_.emplace_back(OwnGroup{std::move(group), world_.group_calls(members)}).group;
+}
+
+void LocalChips::Chip::reserve_messages(int64_t count) {
+  const Lock lock(world_.mutex);
+  idle_.resize(idle_.size() + static_cast<size_t>(count));
+  message_limit_ += count;
+}
+
+Ticket LocalChips::Chip::start(const Call& call, Stream stream) {
+  check_call(call, chips());
+  check_is_host(stream);
+  Lock lock(world_.mutex);
+  world_.check_alive(lock, rank_, call.where);
+  check_limit(call);
+  active_.splice(active_.end(), idle_, idle_.begin());
+  active_.back() = {.number = next_number_++, .call = &call};
+  const Ticket ticket = {active_.back().number};
+  post(lock, active_.back());
+  return ticket;
+}
+
+void LocalChips::Chip::check_limit(const Call& call) const {
+  int64_t in_flight = 0, limit = kMaxInFlight;
+  if (is_point_to_point(call.kind)) {
+    in_flight = std::ranges::count_if(active_, [](const InFlight& other) { return !other.rendezvous; });
+    limit = message_limit_;
+  } else {
+    const OwnGroup& own = groups_.at(static_cast<size_t>(call.group->id));
+    MEGACPP_CHECK(&own.group == call.group) << "a group of another chip: " << to_string(call);
+    const auto oldest =
+        std::ranges::find_if(active_, [&](const InFlight& other) { return other.call->group == call.group; });
+    if (oldest != active_.end()) in_flight = own.started - oldest->sequence;
+  }
+  MEGACPP_CHECK(in_flight < limit) << in_flight << " calls are in flight before " << to_string(call);
+}
+
+// Makes the call known to the chips it needs.
+void LocalChips::Chip::post(Lock& lock, InFlight& in_flight) {
+  const Call& call = *in_flight.call;
+  if (is_point_to_point(call.kind)) return post_message(in_flight);
+  OwnGroup& own = groups_[static_cast<size_t>(call.group->id)];
+  in_flight.sequence = own.started++;
+  in_flight.group = &own.calls;
+  in_flight.rendezvous = &own.calls.rendezvous(in_flight.sequence);
+  if (const Call* other = in_flight.rendezvous->posted(); other && !is_same_movement(call, *other))
+    mismatch(lock, call,
+             chip_text(other->group->members[static_cast<size_t>(other->group->index)]) + ": " + to_string(*other));
+  in_flight.rendezvous->post(own.group.index, call);
+  if (!in_flight.rendezvous->all_passed(1)) return;
+  if (own.calls.crossing) world_.crossings_->begin(*own.calls.crossing, in_flight.sequence);
+  wake_group(own.calls);
+}
+
+void LocalChips::Chip::post_message(const InFlight& in_flight) {
+  const Call& call = *in_flight.call;
+  if (world_.is_local(call.peer)) return world_.wake(call.peer);
+  if (call.kind == Kind::send)
+    world_.crossings_->offer(rank_, in_flight);
+  else
+    world_.crossings_->match(rank_, call.peer, call.tag);
+}
+
+void LocalChips::Chip::finish(Ticket ticket, Stream stream) {
+  check_is_host(stream);
+  Lock lock(world_.mutex);
+  const auto in_flight = std::ranges::find(active_, ticket.number, &InFlight::number);
+  MEGACPP_CHECK(in_flight != active_.end()) << "ticket " << ticket.number << " is not in flight";
+  auto deadline = Clock::now() + world_.wait_limit();
+  int64_t arrivals = in_flight->arrivals();
+  while (true) {
+    world_.check_alive(lock, rank_, in_flight->call->where);
+    check_agreement(lock);
+    if (in_flight->is_complete()) break;
+    if (advance(lock) || in_flight->arrivals() != arrivals) {
+      arrivals = in_flight->arrivals();
+      deadline = Clock::now() + world_.wait_limit();
+    } else if (Clock::now() >= deadline) {
+      time_out(lock, *in_flight);
+    } else {
+      wake_.wait_until(lock, deadline);
+    }
+  }
+  leave(*in_flight);
+  idle_.splice(idle_.end(), active_, in_flight);
+}
+
+void LocalChips::Chip::leave(InFlight& in_flight) {
+  if (in_flight.rendezvous && in_flight.rendezvous->leave() && in_flight.group->crossing)
+    in_flight.group->crossing->reset(in_flight.sequence);
+}
+
+// Makes the first move that is due among the calls in flight. All of them are looked at, so that chips that finish
+// their calls in different orders do not wait for each other; and oldest first under one lock, so that of two receives
+// with the same tag the older one takes the older message.
+bool LocalChips::Chip::advance(Lock& lock) {
+  return std::ranges::any_of(active_, [&](InFlight& in_flight) {
+    return in_flight.rendezvous ? make_step(lock, in_flight) : take_message(lock, in_flight);
+  });
+}
+
+bool LocalChips::Chip::make_step(Lock& lock, InFlight& in_flight) {
+  Rendezvous& rendezvous = *in_flight.rendezvous;
+  const Group& group = *in_flight.call->group;
+  if (!rendezvous.is_step_due(group.index)) return false;
+  const int64_t step = rendezvous.gates_passed(group.index);
+  CrossingGroup* const crossing = in_flight.group->crossing;
+  if (crossing && !crossing->may_step(in_flight.sequence, step)) return false;
+  world_.without_lock(
+      lock, [&] { move_data({.calls = rendezvous.calls(), .index = group.index, .operands = operands_}, step); });
+  rendezvous.pass(group.index);
+  if (!rendezvous.all_passed(step + 1)) return true;
+  wake_group(*in_flight.group);
+  if (crossing) world_.crossings_->wake();  // it sends what was reduced
+  return true;
+}
+
+bool LocalChips::Chip::take_message(Lock& lock, InFlight& recv) {
+  if (recv.call->kind != Kind::recv || recv.is_moved || !world_.is_local(recv.call->peer)) return false;
+  Chip& sender = world_.at(recv.call->peer);
+  InFlight* send = sender.oldest_message(Kind::send, rank_, recv.call->tag);
+  if (!send) return false;
+  if (!is_same_movement(*send->call, *recv.call))
+    mismatch(lock, *recv.call, chip_text(sender.rank_) + ": " + to_string(*send->call));
+  send->is_taken = true;
+  world_.without_lock(lock, [&] { receive(*send->call, *recv.call); });
+  send->is_moved = recv.is_moved = true;
+  sender.wake();
+  return true;
+}
+
+InFlight* LocalChips::Chip::oldest_message(Kind kind, int64_t peer, int64_t tag) {
+  const auto found = std::ranges::find_if(active_, [&](const InFlight& other) {
+    return other.call->kind == kind && other.call->peer == peer && other.call->tag == tag && !other.is_taken;
+  });
+  return found == active_.end() ? nullptr : &*found;
+}
+
+InFlight* LocalChips::Chip::in_flight(int64_t number) {
+  const auto found = std::ranges::find(active_, number, &InFlight::number);
+  return found == active_.end() ? nullptr : &*found;
+}
+
+void LocalChips::Chip::wake_group(const GroupCalls& calls) {
+  for (const int64_t index : calls.local()) {
+    const int64_t member = calls.members()[static_cast<size_t>(index)];
+    if (member != rank_) world_.wake(member);
+  }
+}
+
+void LocalChips::Chip::abort(const std::string& reason) {
+  Lock lock(world_.mutex);
+  world_.fail(lock, {rank_, reason});
+}
+
+// Of all calls in flight: the one to be finished may wait for a chip that has stopped at another.
+void LocalChips::Chip::check_agreement(Lock& lock) {
+  for (const InFlight& each : active_)
+    if (!each.disagreement().empty()) mismatch(lock, *each.call, each.disagreement());
+}
+
+// Of failures at once in several processes one counts, and whoever has another learns of it.
+void LocalChips::Chip::fail_with(Lock& lock, base::Code code, const base::Problem& problem, const std::string& reason) {
+  const Failure own = {rank_, reason};
+  world_.fail(lock, own);
+  if (world_.decided_failure(lock) != own) world_.check_alive(lock, rank_, problem.where);
+  base::raise(code, problem);
+}
+
+void LocalChips::Chip::mismatch(Lock& lock, const Call& own, const std::string& other) {
+  const std::string got = chip_text(rank_) + ": " + to_string(own);
+  const std::string wanted = "the same movement as " + other;
+  fail_with(lock, base::Code::E9001,
+            {.where = chip_text(rank_) + ", " + own.where,
+             .got = got,
+             .wanted = wanted,
+             .next = "this is a defect of megacpp: please report it with the command and the recipe"},
+            got + "; wanted " + wanted);
+}
+
+std::string LocalChips::Chip::what_it_does() const {
+  return chip_text(rank_) +
+         (active_.empty() ? " waits for nobody" : " has in flight " + to_string(*active_.front().call));
+}
+
+// Returns where the call has gone on while other processes were asked.
+void LocalChips::Chip::time_out(Lock& lock, const InFlight& in_flight) {
+  Awaited awaited;
+  for (const int64_t chip : in_flight.awaited()) {
+    if (!world_.is_local(chip)) continue;
+    awaited.chips.push_back(chip);
+    awaited.states += "; " + world_.what_it_does(chip);
+  }
+  if (world_.crossings_ != nullptr) {
+    world_.crossings_->ask(lock, in_flight, awaited);
+    world_.check_alive(lock, rank_, in_flight.call->where);
+    if (in_flight.is_complete()) return;
+  }
+  std::ranges::sort(awaited.chips);
+  const std::string whom = awaited.chips.empty() ? "bytes on their way" : chips_text(awaited.chips);
+  const std::string waited = "waited " + limit_text(world_.wait_limit()) + " for " + whom + awaited.states;
+  const std::string call = to_string(*in_flight.call);
+  fail_with(lock, base::Code::E3102,
+            {.where = chip_text(rank_) + ", " + in_flight.call->where,
+             .got = waited,
+             .wanted = call,
+             .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"},
+            waited + ": " + call);
+}
+
+}  // namespace megacpp::collectives

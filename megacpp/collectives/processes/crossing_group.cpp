@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/processes/crossing_group.h"
+
+#include <algorithm>
+#include <map>
+
+#include "megacpp/base/error.h"
+#include "megacpp/collectives/communicator.h"
+
+namespace megacpp::collectives {
+namespace {
+
+// Every process computes it from the members alone.
+uint64_t group_id(const std::vector<int64_t>& members) {
+  uint64_t id = 14695981039346656037u;
+  for (const int64_t member : members)
+    for (int shift = 0; shift < 64; shift += 8)
+      id = (id ^ (static_cast<uint64_t>(member) >> shift & 0xFF)) * 1099511628211u;
+  return id;
+}
+
+}  // namespace
+
+CrossingGroup::CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners)
+    : calls_(calls), id_(group_id(calls.members())) {
+  std::map<int64_t, std::vector<int64_t>> members;  // by process
+  for (size_t index = 0; index < calls.members().size(); ++index)
+    if (std::ranges::find(calls.local(), static_cast<int64_t>(index)) == calls.local().end())
+      members[owners[static_cast<size_t>(calls.members()[index])]].push_back(static_cast<int64_t>(index));
+  for (auto& [process, indices] : members) others_.push_back({.process = process, .members = std::move(indices)});
+  CrossingCall fresh;
+  fresh.others.resize(others_.size());
+  ring_.assign(static_cast<size_t>(2 * kMaxInFlight), fresh);
+}
+
+size_t CrossingGroup::other_of(int64_t process) const {
+  const auto other = std::ranges::find(others_, process, &Other::process);
+  MEGACPP_CHECK(other != others_.end()) << "process " << process << " is not in the group";
+  return static_cast<size_t>(other - others_.begin());
+}
+
+Pieces CrossingGroup::outgoing(int64_t sequence, size_t other) {
+  return {.calls = calls_.rendezvous(sequence).calls(),
+          .sources = calls_.local(),
+          .targets = others_[other].members,
+          .is_sent = true};
+}
+
+Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
+  return {.calls = calls_.rendezvous(sequence).calls(),
+          .sources = others_[other].members,
+          .targets = calls_.local(),
+          .is_sent = false};
+}
+
+bool CrossingGroup::may_step(int64_t sequence, int64_t step) {
+  const Call& call = *calls_.rendezvous(sequence).posted();
+  if (step != 1 || (call.kind != Kind::reduce_scatter && call.kind != Kind::all_reduce)) return true;
+  const CrossingCall& exchange = this->exchange(sequence);
+  if (!exchange.is_open) return false;
+  for (size_t other = 0; other < others_.size(); ++other)
+    if (exchange.others[other].in.piece < incoming(sequence, other).operand_pieces()) return false;
+  return true;
+}
+
+bool CrossingGroup::is_done_with(int64_t sequence, size_t other) {
+  const CrossingCall& exchange = this->exchange(sequence);
+  const Crossing& crossing = exchange.others[other];
+  return crossing.has_arrived && crossing.hash == exchange.hash &&
+         crossing.in.piece == incoming(sequence, other).all_pieces() &&
+         crossing.out.piece == outgoing(sequence, other).all_pieces();
+}
+
+void CrossingGroup::reset(int64_t sequence) {
+  CrossingCall& exchange = this->exchange(sequence);
+  for (Crossing& crossing : exchange.others) crossing = {};
+  exchange.is_open = exchange.is_done = false;
+  exchange.hash = 0;
+  exchange.frames = 0;
+  exchange.other_call.clear();
+}
+
+}  // namespace megacpp::collectives

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the chips of a process exchange with those of others, over an endpoint. A thread of its own sends and receives
+// for all of them, so that tensors move while chips compute; it writes straight to the chips' buffers. No order of
+// calls leaves processes waiting for each other: bytes are sent only to a call that is there.
+// - Of a reduction the operands cross, each where it is reduced, and are added there in the order of the group: the
+// same
+//   bits as in one process.
+// - Of failures in several processes the one counts that the arbiter, the first process that is alive, hears of first.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "megacpp/collectives/inproc/local_chips.h"
+#include "megacpp/collectives/processes/crossing_group.h"
+#include "megacpp/collectives/processes/endpoint.h"
+#include "megacpp/collectives/processes/mail.h"
+
+namespace megacpp::collectives {
+
+/// Chips that a call waits for, and what they do.
+struct Awaited {
+  std::vector<int64_t> chips;
+  std::string states;  // "; chip 1 waits for nobody"
+};
+
+class Crossings final : private Endpoint::Receiver {
+ public:
+  /// `owners`: the process of every chip. Begins at once.
+  Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners);
+  /// Sends what is left.
+  ~Crossings() override;
+
+  /// What every process passes, by process, in rounds that double the distance: log2(processes) letters each.
+  std::vector<std::string> gather(const std::string& own, std::chrono::milliseconds limit);
+  /// For messages.
+  void set_hosts(std::vector<std::string> hosts);
+
+  // The rest is called with the lock of the chips held.
+  using Lock = LocalChips::Lock;
+
+  void open(GroupCalls& calls);
+  /// All local members have posted a call.
+  void begin(CrossingGroup& group, int64_t sequence);
+  /// A chip has started a send to another process.
+  void offer(int64_t chip, const InFlight& send);
+  /// Looks for a send from another process that a receive of the chip waits for.
+  void match(int64_t chip, int64_t from, int64_t tag);
+  void propose(const Failure& failure);
+  /// Adds what other processes say about a call that has waited too long. Waits for their answers, not for long.
+  void ask(Lock& lock, const InFlight& in_flight, Awaited& awaited);
+  /// " in process 1 on node7"; empty for chips of this process.
+  std::string place_of(int64_t chip) const;
+  void wake() { endpoint_->wake(); }
+
+ private:
+  struct Active {
+    CrossingGroup* group = nullptr;
+    int64_t sequence = 0;
+  };
+  struct Letter {
+    int64_t process = 0;
+    FrameHeader header;
+  };
+  struct Answer {
+    int64_t process = 0;
+    std::string text;
+  };
+
+  void on_frame(int64_t process, std::span<const std::byte> frame) override;
+  void on_lost(int64_t process, const std::string& why) override;
+
+  // The thread's.
+  void run();
+  bool take_turn();
+  bool pump(Lock& lock);
+  bool send_exchanges(Lock& lock);
+  bool send_data(Lock& lock, const Active& active, size_t other);
+  bool is_finished(const Active& active);
+  bool send_messages(Lock& lock);
+  bool send_message(Lock& lock, const Letter& accepted, InFlight& send);
+  void look_for_losses(Lock& lock);
+  void deal_with(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
+  void deal_with_text(Lock& lock, const Letter& letter, const std::string& text);
+  void on_arrived(const Letter& letter);
+  void on_data(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
+  void on_message(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
+  void on_accept(const Letter& letter);
+  void tell_call(const Letter& letter);
+  void on_other_call(const FrameHeader& header, const std::string& text);
+  std::string who_waits(const FrameHeader& header);
+
+  CrossingGroup* group_with(uint64_t id);
+  std::string await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from,
+                             std::chrono::milliseconds limit);
+  int64_t arbiter() const;
+  void end_all(const Failure& failure);
+  void wake_members(CrossingGroup& group);
+  std::vector<int64_t> chips_of(int64_t process) const;
+  std::string name_of(int64_t process) const;  // "process 1 on node7 (chips 2, 3)"
+
+  LocalChips& chips_;
+  std::unique_ptr<Endpoint> endpoint_;
+  const std::vector<int64_t> owners_;
+  std::vector<std::string> hosts_;  // by process; empty before they are known
+  Mail mail_;
+  std::deque<CrossingGroup> groups_;
+  std::vector<Letter> early_;                     // `arrived` of groups that are not made here yet
+  std::vector<Active> active_;                    // calls that are open and not done, in the order of begin()
+  std::vector<Letter> offers_;                    // sends from other processes without a receive, oldest first
+  std::vector<Letter> sending_;                   // accepted sends
+  std::vector<std::optional<std::string>> lost_;  // by process: why
+  std::map<std::pair<int64_t, int64_t>, std::string> gathered_;  // by number of the agreement and round
+  std::map<int64_t, std::vector<Answer>> answers_;               // by number of the question
+  std::condition_variable news_;                                 // in gathered_, answers_, lost_ or a failure
+  int64_t gathers_ = 0;
+  int64_t questions_ = 0;
+  bool is_closing_ = false;
+  LocalChips::Clock::time_point closing_limit_;
+  std::thread thread_;  // ends before what it uses
+};
+
+}  // namespace megacpp::collectives

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mesh over several processes: each owns some chips, which are its threads (inproc/local_chips.h), and sends to those
+// of the others over an endpoint (crossings.h). Collectives among chips of one process never leave it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megacpp/collectives/inproc/local_chips.h"
+#include "megacpp/collectives/processes/crossings.h"
+#include "megacpp/collectives/processes/endpoint.h"
+#include "megacpp/collectives/world.h"
+
+namespace megacpp::collectives {
+
+class ProcessWorld final : public World {
+ public:
+  struct Options {
+    Properties properties;
+    std::vector<int64_t> owners;  // the process of every chip; each has one, process 0 chip 0
+    std::chrono::milliseconds wait_limit{};
+  };
+  /// Waits for all other processes to do the same.
+  ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint);
+
+  const Properties& properties() const override { return properties_; }
+  int64_t chips() const override { return chips_.chips(); }
+  const std::vector<int64_t>& local_chips() const override { return chips_.local(); }
+  Communicator& communicator(int64_t chip) override { return chips_.communicator(chip); }
+  void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
+  /// The machine of every process.
+  const std::vector<std::string>& hosts() const { return hosts_; }
+
+ protected:
+  std::vector<std::string> gather(const std::string& own) override {
+    return crossings_.gather(own, chips_.wait_limit());
+  }
+
+ private:
+  const Properties properties_;
+  LocalChips chips_;
+  std::vector<std::string> hosts_;
+  Crossings crossings_;  // ends before the chips whose buffers it moves
+};
+
+}  // namespace megacpp::collectives

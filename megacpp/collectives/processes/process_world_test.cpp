@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only worlds over processes promise; calls and failures of chips are in communicator_conformance_test and
+// communicator_failure_test.
+#include "megacpp/collectives/processes/process_world.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/errors.h"
+#include "tests/support/process_fleet.h"
+
+namespace megacpp::collectives {
+namespace {
+
+using base::Code;
+using testing_support::problem_of;
+
+ProcessWorld::Options one_chip_each(int64_t processes) {
+  ProcessWorld::Options options{.properties = {.name = "test", .has_fixed_order_sums = true},
+                                .owners = {},
+                                .wait_limit = std::chrono::minutes(1)};
+  options.owners.resize(static_cast<size_t>(processes));
+  std::iota(options.owners.begin(), options.owners.end(), int64_t{0});
+  return options;
+}
+
+// body(world, process) in a thread for each process.
+void run_processes(int64_t processes, const std::function<void(World& world, size_t process)>& body) {
+  const auto worlds = testing_support::process_worlds(one_chip_each(processes));
+  std::vector<std::thread> threads;
+  for (size_t process = 0; process < worlds.size(); ++process)
+    threads.emplace_back([&, process] { body(*worlds[process], process); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(ProcessWorldTest, AllProcessesGetWhatEachSays) {
+  for (const int64_t processes : {1, 2, 3, 4, 5, 8})
+    run_processes(processes, [processes](World& world, size_t process) {
+      for (int64_t round = 0; round < 5; ++round) {
+        const std::vector<std::string> all = world.share("text", std::string(process, 'x') + std::to_string(round));
+        ASSERT_EQ(static_cast<int64_t>(all.size()), processes);
+        for (size_t other = 0; other < all.size(); ++other)
+          EXPECT_EQ(all[other], std::string(other, 'x') + std::to_string(round));
+      }
+      EXPECT_EQ(world.agree_min("bytes", 7 - static_cast<int64_t>(process)), 8 - processes);
+      EXPECT_EQ(world.is_coordinator(), process == 0);
+      EXPECT_EQ(world.has_all_chips(), processes == 1);
+    });
+}
+
+TEST(ProcessWorldTest, ATextMayBeLongerThanAFrame) {
+  run_processes(3, [](World& world, size_t process) {
+    const std::vector<std::string> all = world.share("text", std::string((process + 1) * kFrameBytes, 'y'));
+    for (size_t other = 0; other < all.size(); ++other) EXPECT_EQ(all[other].size(), (other + 1) * kFrameBytes);
+  });
+}
+
+TEST(ProcessWorldTest, AFailedProcessEndsTheAgreementOfAll) {
+  run_processes(3, [](World& world, size_t process) {
+    if (process == 1) world.abort(1, "disk full");
+    const base::Problem problem = problem_of(Code::E3101, [&] { world.agree_any("failed", false); });
+    EXPECT_EQ(problem.got, "chip 1 failed: disk full");
+    EXPECT_EQ(problem.next.find("chip 1 in process 1 on host1") != std::string::npos, process != 1) << problem.next;
+  });
+}
+
+Call sum_of(const Group& group, std::vector<float>& buffer) {
+  return {.kind = Kind::all_reduce,
+          .group = &group,
+          .parts = {{.in = buffer.data(), .out = buffer.data(), .shape = {8}}},
+          .workspace = buffer.data() + 8,
+          .where = "block03.sum"};
+}
+
+// Chip 0 in this process, chip 1 in a forked one, which does `last` when both have their worlds.
+class TwoProcesses {
+ public:
+  TwoProcesses(std::chrono::milliseconds wait_limit, const std::function<void(World& world)>& last) {
+    std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(2);
+    ProcessWorld::Options options = one_chip_each(2);
+    options.wait_limit = wait_limit;
+    child_ = ::fork();
+    if (child_ == 0) {
+      endpoints[0].reset();
+      run_child(options, std::move(endpoints[1]), last);
+    }
+    endpoints[1].reset();
+    world_ = std::make_unique<ProcessWorld>(options, std::move(endpoints[0]));
+  }
+  ~TwoProcesses() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  void stop_child() const {
+    ::kill(child_, SIGSTOP);
+    siginfo_t info = {};
+    ::waitid(P_PID, static_cast<id_t>(child_), &info, WSTOPPED | WEXITED | WNOWAIT);
+  }
+  Communicator& chip() { return world_->communicator(0); }
+
+ private:
+  [[noreturn]] static void run_child(const ProcessWorld::Options& options, std::unique_ptr<Endpoint> endpoint,
+                                     const std::function<void(World& world)>& last) {
+    try {
+      ProcessWorld world(options, std::move(endpoint));
+      last(world);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    ::_exit(0);
+  }
+
+  pid_t child_ = 0;
+  std::unique_ptr<ProcessWorld> world_;
+};
+
+TEST(ProcessWorldTest, AKilledProcessIsNamedWithWhatItWasNeededFor) {
+  TwoProcesses processes(std::chrono::minutes(1), [](World& world) {
+    std::vector<float> buffer(512, 1.0f);
+    world.communicator(1).run(sum_of(world.communicator(1).create_group({0, 1}), buffer), kHostThread);
+    ::raise(SIGKILL);
+  });
+  std::vector<float> buffer(512, 2.0f);
+  const Call sum = sum_of(processes.chip().create_group({0, 1}), buffer);
+  processes.chip().run(sum, kHostThread);
+  EXPECT_EQ(buffer[0], 3.0f);
+  const base::Problem problem = problem_of(Code::E3101, [&] { processes.chip().run(sum, kHostThread); });
+  EXPECT_EQ(problem.where, "chip 0, block03.sum");
+  EXPECT_EQ(problem.got,
+            "chip 1 failed: process 1 on host1 (chip 1) is gone (connection closed) in all_reduce (sum) of f32[8] in "
+            "block03.sum");
+}
+
+TEST(ProcessWorldTest, AProcessThatIsStoppedDoesNotAnswer) {
+  TwoProcesses processes(std::chrono::milliseconds(50), [](World&) { ::pause(); });
+  processes.stop_child();
+  std::vector<float> buffer(512, 1.0f);
+  const Call sum = sum_of(processes.chip().create_group({0, 1}), buffer);
+  const base::Problem problem = problem_of(Code::E3102, [&] { processes.chip().run(sum, kHostThread); });
+  EXPECT_EQ(problem.got, "waited 0.05 s for chip 1; process 1 on host1 (chip 1) does not answer");
+}
+
+// A process that has nothing more to do may go; the others go on among themselves.
+TEST(ProcessWorldTest, AProcessThatIsDoneMayGo) {
+  std::vector<std::unique_ptr<ProcessWorld>> worlds = testing_support::process_worlds(one_chip_each(3));
+  worlds[2].reset();
+  std::vector<std::thread> threads;
+  for (const int64_t chip : {0, 1})
+    threads.emplace_back([&, chip] {
+      Communicator& communicator = worlds[static_cast<size_t>(chip)]->communicator(chip);
+      std::vector<float> buffer(512, 1.0f);
+      communicator.run(sum_of(communicator.create_group({0, 1}), buffer), kHostThread);
+      EXPECT_EQ(buffer[7], 2.0f);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace megacpp::collectives
