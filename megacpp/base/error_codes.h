@@ -69,6 +69,7 @@
   X(E3101, environment, "another chip failed")                                      \
   X(E3102, environment, "a chip waited too long")                                   \
   X(E3103, environment, "processes do not agree")                                   \
+  X(E3104, environment, "processes cannot be joined")                               \
   X(E3201, environment, "plugin call failed")                                       \
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \

@@ -127,6 +127,27 @@ TEST(CommandsTest, PluginsFlagsListsFlagsAndProfiles) {
   EXPECT_NE(profile["source"].get<std::string>().find("DENSE_VMEM_LIMIT"), std::string::npos);
 }
 
+// None of these gets as far as to load an MPI.
+TEST(CommandsTest, WhatCannotRunInSeveralProcessesIsRefusedAtOnce) {
+  const testing_support::Variable process("PMI_RANK", "0");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
+      {{"train", "--resume", "latest"}, "E1505"},
+      {tiny("train", {"--trace", "/no/such/file"}), "E1505"},
+      {tiny("train", {"--set", "backend=xla"}), "E1505"},
+      {tiny("train"), "E1007"},  // one chip
+  };
+  for (const auto& [words, code] : refused) {
+    const testing_support::Variable processes("PMI_SIZE", "2");
+    const Result result = megacpp(words);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_NE(result.err.find("error " + code), std::string::npos) << result.err;
+  }
+  const testing_support::Variable stale("PMI_SIZE", "0");
+  const Result result = megacpp(tiny("train"));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("error E3104"), std::string::npos) << result.err;
+}
+
 TEST(CommandsTest, EveryUserMistakeIsOneMessageWithACodeAndStatusTwo) {
   const std::string golden = std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/models/llama_mqa.safetensors";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {

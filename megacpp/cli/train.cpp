@@ -29,9 +29,12 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/collectives/mpi/mpi_launch.h"
+#include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/features.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/lineage/lineage.h"
@@ -181,6 +184,8 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                                  [&](const compile::Compiled& compiled) {
                                    if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
                                    print_err("{}", start_text(launch, compiled, source));
+                                   if (const std::string text = launch::processes_text(compiled.mesh); !text.empty())
+                                     print_err("processes  {}\n", text);
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
@@ -267,21 +272,52 @@ void prepare(launch::Launch& launch, Request& request, const TrainFlags& flags, 
   }
 }
 
+// Checkpoints are of one process; a run directory is opened by one.
+void refuse_over_processes(const TrainFlags& flags) {
+  const char* flag = flags.resume ? "--resume" : "--trace";
+  MEGACPP_REQUIRE(!flags.resume && flags.trace.empty(), E1505,
+                  {.where = flag,
+                   .got = "several processes",
+                   .wanted = "all chips of the run in one process",
+                   .next = "start megacpp alone, or leave it out"});
+}
+
+// A process that is not the first works on its chips; what is printed and written is the first one's.
+int follow_first(const TrainFlags& flags, const Request& request) {
+  const std::unique_ptr<data::TokenSource> source = data::open_source(request.recipe.data);
+  launch::Launch launch(request.recipe, {.none = true}, launch::no_log,
+                        {.transport = collectives::transport_of_launch()});
+  launch.prepare();
+  std::optional<base::StopRequest> stop;
+  launch::TrainingOptions options;
+  options.start.without = flags.without;
+  options.start.after_load = [&stop](const runtime::Executable&) {
+    if (!stop) stop.emplace();
+  };
+  options.check_nans = flags.check_nans;
+  options.should_stop = [&stop] { return stop->has_come(); };
+  if (request.from) options.start.fill_state = request.from->load;
+  return launch::run_training(launch, *source, options).was_stopped ? base::kInterruptedStatus : 0;
+}
+
 int run_train(const TrainFlags& flags) {
+  if (collectives::mpi_launch()) refuse_over_processes(flags);
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
+  launch::require_over_processes(recipe);
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   runtime::require_supported(recipe);
   if (!flags.trace.empty()) base::require_writable(flags.trace);
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+  if (!launch::is_first_process()) return follow_first(flags, request);
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
-  launch::Launch launch(recipe, catalog_for(flags), print_line);
+  launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = collectives::transport_of_launch()});
   launch.check_lineage(request.directory ? request.directory->recipe_file()
                                          : std::filesystem::path(flags.recipe->file));
   prepare(launch, request, flags, *source);
-  open_directory(request, flags, launch);
+  launch.agreement().together([&] { open_directory(request, flags, launch); });
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;

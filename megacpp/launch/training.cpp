@@ -70,9 +70,12 @@ class Attempt {
   }
 
  private:
+  // Each process has the state of its chips alone.
   void start_saving() {
     const recipe::Recipe& recipe = launch_.recipe();
     options_.directory->begin_log(trained_.first_step);
+    if (!launch_.agreement().is_alone())
+      return launch_.log({.topic = "checkpoint", .text = "none is saved of a run over several processes"});
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
     header.position.step = trained_.first_step;

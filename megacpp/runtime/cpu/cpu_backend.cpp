@@ -128,7 +128,7 @@ Backend cpu_backend() {
                    .decides = "backend cpu runs on this machine; plan and fit read it",
                    .plans_read_it = true}},
       .has_kernel = [](std::string_view op) { return cpu::find_kernel(op) != nullptr; },
-      .transports = {"inproc"},
+      .transports = {"inproc", "mpi"},
       .target = [](const Recipe&, const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
       .load = [](const Recipe&, const compile::Compiled& compiled,
                  const LoadOptions& options) { return cpu::load(compiled, options); },

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/mpi/mpi_transport.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/collectives/mpi/mpi_endpoint.h"
+#include "megacpp/collectives/placement.h"
+#include "megacpp/collectives/processes/lone_endpoint.h"
+#include "megacpp/collectives/processes/process_world.h"
+#include "megacpp/collectives/runs.h"
+
+namespace megacpp::collectives {
+namespace {
+
+std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
+  const std::optional<MpiLaunch> launch = mpi_launch();
+  const int64_t processes = launch ? launch->processes : 1;
+  MEGACPP_REQUIRE(options.chips % processes == 0, E1007,
+                  ({.where = launch ? launch->launcher : "one process",
+                    .got = std::to_string(processes) + " processes for " + std::to_string(options.chips) + " chips",
+                    .wanted = "as many chips for every process",
+                    .next = "start a number of processes that divides the chips of the layout"}));
+  std::unique_ptr<Endpoint> endpoint = launch ? mpi_endpoint(*launch) : lone_endpoint();
+  const ProcessWorld::Options own{
+      .properties = mpi_transport().properties,
+      .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
+      .wait_limit = options.wait_limit};
+  return std::make_unique<ProcessWorld>(own, std::move(endpoint));
+}
+
+}  // namespace
+
+Transport mpi_transport() {
+  return {.properties = {.name = "mpi", .has_fixed_order_sums = true, .ordering = Ordering::host},
+          .doc = "processes that a launcher of MPI has started, each with some chips; alone without one",
+          .workspace_bytes = terms_bytes,
+          .make = make_mpi_world};
+}
+
+Transport transport_of_launch() { return mpi_launch() ? mpi_transport() : inproc_transport(); }
+
+}  // namespace megacpp::collectives

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch that a launcher of MPI has started in several processes: which of them speaks, what cannot run so, and where
+// chips are placed. For a process that was started alone nothing changes.
+#pragma once
+
+#include <string>
+
+#include "megacpp/ir/mesh.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::launch {
+
+/// Whether this process prints and writes for all: the first of several, or the only one.
+bool is_first_process();
+
+/// E1505 where the backend has no transport between processes.
+void require_over_processes(const recipe::Recipe& recipe);
+
+/// "4, started by mpirun of OpenMPI; model inside a process; data across". Empty for a process alone.
+std::string processes_text(const ir::Mesh& mesh);
+
+}  // namespace megacpp::launch

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/over_processes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "tests/support/errors.h"
+
+namespace megacpp::launch {
+namespace {
+
+// As a launcher leaves them to a process.
+class OverProcessesTest : public testing::Test {
+ protected:
+  void TearDown() override { set_launcher(nullptr, nullptr); }
+
+  static void set_launcher(const char* process, const char* processes) {
+    for (const auto& [name, value] : {std::pair("PMI_RANK", process), std::pair("PMI_SIZE", processes)})
+      value == nullptr ? ::unsetenv(name) : ::setenv(name, value, /*overwrite=*/1);
+  }
+
+  const ir::Mesh mesh_ = ir::Mesh({{"data", 2}, {"model", 2}});
+  recipe::Recipe recipe_;
+};
+
+TEST_F(OverProcessesTest, AProcessAloneSpeaksAndNeedsNothing) {
+  EXPECT_TRUE(is_first_process());
+  EXPECT_EQ(processes_text(mesh_), "");
+  recipe_.backend = "xla";
+  EXPECT_NO_THROW(require_over_processes(recipe_));
+}
+
+TEST_F(OverProcessesTest, TheFirstOfSeveralSpeaks) {
+  set_launcher("0", "2");
+  EXPECT_TRUE(is_first_process());
+  EXPECT_EQ(processes_text(mesh_), "2, started by mpiexec of MPICH; model inside a process; data across");
+  set_launcher("1", "2");
+  EXPECT_FALSE(is_first_process());
+  recipe_.backend = "cpu";
+  EXPECT_NO_THROW(require_over_processes(recipe_));
+}
+
+TEST_F(OverProcessesTest, ABackendOfOneProcessIsRefused) {
+  set_launcher("0", "2");
+  recipe_.backend = "xla";
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E1505, [this] { require_over_processes(recipe_); });
+  EXPECT_NE(problem.got.find("2 processes for backend xla"), std::string::npos) << problem.got;
+}
+
+}  // namespace
+}  // namespace megacpp::launch
