@@ -36,7 +36,7 @@ int export_run(const RunsExportFlags& flags) {
                    .wanted = "one of them, or both",
                    .next = "run: megacpp runs export --help"});
   const std::filesystem::path run = base::canonical(launch::find_run(flags.run));
-  const std::vector<train::StepReport> reports = train::read_log(run / "log.jsonl");
+  const std::vector<train::StepReport> reports = train::read_log(run / "log.jsonl").reports;
   Json written = {{"run", run.string()}, {"logged_steps", reports.size()}, {"csv", Json()}, {"tensorboard", Json()}};
   if (!flags.csv.empty()) {
     base::write_file_atomically(flags.csv, metrics::csv_text(reports));

@@ -61,7 +61,8 @@ class RunsExportTest : public testing::Test {
 
   std::vector<std::pair<int64_t, float>> logged_losses() const {
     std::vector<std::pair<int64_t, float>> values;
-    for (const train::StepReport& report : train::read_log(folder_ / "run" / "log.jsonl"))
+    const train::StepLog log = train::read_log(folder_ / "run" / "log.jsonl");
+    for (const train::StepReport& report : log.reports)
       values.emplace_back(report.step, static_cast<float>(report.loss.value()));
     return values;
   }

@@ -49,10 +49,9 @@ TEST(StepLogTest, NumbersThatNoRunWritesAreLeftOut) {
     EXPECT_FALSE(report_of(line)) << line;
 }
 
-TEST(StepLogTest, ABlockWithoutExpertsHasNoImbalance) {
-  const std::optional<StepReport> read = report_of(R"({"step": 4, "experts": [{"block": "b", "share": []}]})");
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->experts.at(0).imbalance(), 0);
+TEST(StepLogTest, ABlockOfExpertsHasSharesOrIsNoneOfALog) {
+  EXPECT_TRUE(report_of(R"({"step": 4, "experts": [{"block": "b", "share": [0.5]}]})"));
+  EXPECT_FALSE(report_of(R"({"step": 4, "experts": [{"block": "b", "share": []}]})"));
 }
 
 TEST(StepLogTest, PartsOfLinesAndOtherTextsAreCountedAndLeftOut) {

@@ -80,7 +80,7 @@ TEST(RunFolderTest, ProgressLinesShowTheRateSinceTheLineBeforeAndNoneOfTheFirstS
   const auto expect_rates = [&](const CommandResult& result, size_t reports_before) {
     ASSERT_EQ(result.status, 0) << result.err;
     const std::vector<std::string> lines = progress_lines(result.err);
-    const std::vector<train::StepReport> reports = train::read_log(run / "log.jsonl");
+    const std::vector<train::StepReport> reports = train::read_log(run / "log.jsonl").reports;
     ASSERT_EQ(lines.size() + reports_before, reports.size()) << result.err;
     ASSERT_GE(lines.size(), 2u) << result.err;
     EXPECT_FALSE(has(lines[0], "tok/s")) << lines[0];
