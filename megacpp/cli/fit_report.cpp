@@ -72,13 +72,19 @@ std::string dropped_text(const fit::LayoutSearch& search) {
   return text;
 }
 
+/// What to set to get it: of two candidates of one layout the batch or recompute differ.
+Json settings_json(const Found& one) {
+  Json set = Json::array();
+  for (const plan::Change& change : one.changes) set.push_back(change.key + "=" + change.value);
+  return set;
+}
+
 Json found_json(const Found& one) {
   const fit::ChipGroup& worst = one.fit.worst();
-  Json set = Json::array(), roles;
-  for (const plan::Change& change : one.changes) set.push_back(change.key + "=" + change.value);
+  Json roles;
   for (const memory::RoleBytes& role : one.roles) roles[std::string(ir::role_name(role.role))] = role.bytes;
   return {{"layout", one.layout},
-          {"set", set},
+          {"set", settings_json(one)},
           {"batch", one.recipe.train.batch},
           {"micro_steps", one.recipe.train.micro_steps},
           {"sequence", one.recipe.train.sequence},
@@ -266,6 +272,7 @@ Json fit_json(const FitAnswer& answer) {
   }
   for (const launch::Confirmed& one : answer.confirmed)
     confirmed.push_back({{"layout", search.found[one.found].layout},
+                         {"set", settings_json(search.found[one.found])},
                          {"planned_peak_bytes", bytes_or_null(one.planned_bytes)},
                          {"measured_peak_bytes", bytes_or_null(one.measured_bytes)},
                          {"predicted_step_seconds", one.predicted_seconds},

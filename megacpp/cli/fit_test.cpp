@@ -93,7 +93,7 @@ TEST_F(FitCommandTest, WhatRanSlowlyIsNotTheBest) {
   catalog::Database(folder_ / "catalog.sqlite", {})
       .execute("UPDATE outcome SET measured_seconds = 10; DELETE FROM sample");
   const Json after = answer_to({})["candidates"][0];
-  EXPECT_NE(after["layout"], ran["layout"]);
+  EXPECT_NE(after["set"], ran["set"]);
   EXPECT_EQ(after["ranked_by"]["measured"], false);
   const std::string table = fit({"--hardware", "host:2", "--top", "1000"}).out;
   EXPECT_NE(table.find("10.00 s measured"), std::string::npos) << table;

@@ -191,6 +191,7 @@ class Server::Http final : public httplib::Server {
 
   /// Sends what is new, or waits a little; called again and again. False ends the connection.
   bool push(OpenFeed& open, httplib::DataSink& sink) {
+    if (!sink.is_writable()) return false;  // a reader who left gives its place to others at once
     std::string text = open.last_sent ? "" : "retry: 2000\n\n";
     const std::optional<Event> event = next_event(open.feed, site_.runs);
     if (event) text += event->text;
