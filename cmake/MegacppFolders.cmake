@@ -28,6 +28,7 @@ set(MEGACPP_FOLDERS
   train
   lineage
   launch
+  http
   metrics
   receipt
   compare

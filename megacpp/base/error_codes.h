@@ -75,7 +75,6 @@
   X(E3203, environment, "plugin cannot be fetched")                                 \
   X(E3301, environment, "catalog stays locked by others")                           \
   X(E3401, environment, "machine is not as it should be")                           \
-  X(E3501, environment, "pages cannot be served")                                   \
   X(E4001, not_comparable, "comparison is confounded")                              \
   X(E4002, not_comparable, "runs are not comparable")                               \
   X(E9001, internal,    "invariant violated")                                       \

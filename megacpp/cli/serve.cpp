@@ -15,11 +15,9 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
+#include "megacpp/http/access.h"
 #include "megacpp/launch/run_directory.h"
-#include "megacpp/serve/access.h"
-#ifdef MEGACPP_HAS_HTTPLIB
-#include "megacpp/serve/httplib/server.h"
-#endif
+#include "megacpp/serve/server.h"
 
 namespace megacpp::cli {
 namespace {
@@ -43,8 +41,6 @@ std::filesystem::path served_folder(const ServeFlags& flags) {
   return flags.runs;
 }
 
-#ifdef MEGACPP_HAS_HTTPLIB
-
 int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
   const base::StopRequest stop;
   serve::RunIndex runs(folder);
@@ -60,19 +56,8 @@ int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
   return base::kInterruptedStatus;
 }
 
-#else
-
-int serve_folder(const ServeFlags&, const std::filesystem::path&) {
-  base::raise(base::Code::E3501, {.where = "megacpp serve",
-                                  .got = "a program that was built without cpp-httplib",
-                                  .wanted = "one with it",
-                                  .next = "install the package libcpp-httplib-dev and build again"});
-}
-
-#endif
-
 int run_serve(const ServeFlags& flags) {
-  serve::access_for(flags.address, flags.port, flags.token);
+  http::access_for(flags.address, flags.port, flags.token);
   return serve_folder(flags, served_folder(flags));
 }
 
@@ -102,7 +87,7 @@ Command serve_command() {
             app.add_option_function<std::string>(
                    "--token",
                    [flags](const std::string& given) {
-                     serve::require_token(given);
+                     http::require_token(given);
                      flags->token = given;
                    },
                    "what every reader must know; the printed address has it")

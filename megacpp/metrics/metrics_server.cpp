@@ -1,22 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/metrics/metrics_server.h"
 
-#include "megacpp/base/error.h"
-#ifdef MEGACPP_HAS_HTTPLIB
-#include "megacpp/metrics/httplib/http_metrics_server.h"
-#endif
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "megacpp/metrics/prometheus.h"
 
 namespace megacpp::metrics {
+namespace {
 
-std::unique_ptr<MetricsServer> start_metrics_server([[maybe_unused]] int port) {
-#ifdef MEGACPP_HAS_HTTPLIB
-  return start_http_metrics_server(port);
-#else
-  base::raise(base::Code::E1007, {.where = "--metrics-port",
-                                  .got = "a program that was built without the library cpp-httplib",
-                                  .wanted = "one that was built with it",
-                                  .next = "install the package libcpp-httplib-dev, then configure and build again"});
-#endif
+constexpr const char* kLoopback = "127.0.0.1";
+
+}  // namespace
+
+MetricsServer::MetricsServer(int port) {
+  http::Listen listen{.where = "--metrics-port", .address = kLoopback, .port = port};
+  listen.head_time = std::chrono::seconds(1);
+  server_ = http::serve(listen, [this](int bound) {
+    http::Responder responder;
+    responder.answer = [this, access = http::access_for(kLoopback, bound, "")](const http::Request& request) {
+      return answer(request, access);
+    };
+    return responder;
+  });
+}
+
+std::string MetricsServer::url() const { return "http://" + http::host_text(kLoopback, port()) + "/metrics"; }
+
+void MetricsServer::publish(std::string text) {
+  const std::lock_guard lock(mutex_);
+  text_.swap(text);
+}
+
+http::Answer MetricsServer::answer(const http::Request& request, const http::Access& access) {
+  http::Admission admitted = http::admit(request, access);
+  if (!admitted.target) return std::move(admitted.refused);
+  if (admitted.target->segments != std::vector<std::string>{"metrics"}) return http::refusal(404);
+  const std::lock_guard lock(mutex_);
+  return http::make_answer(kPrometheusType, text_);
 }
 
 }  // namespace megacpp::metrics

@@ -4,23 +4,29 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "megacpp/http/server.h"
 
 namespace megacpp::metrics {
 
 class MetricsServer {
  public:
-  virtual ~MetricsServer() = default;
+  /// `port` 0: any that is free. E3004 where the port cannot be had, or this program was built without a server.
+  explicit MetricsServer(int port);
 
-  virtual int port() const = 0;
+  int port() const { return server_->port(); }
+  std::string url() const;
   /// What is answered from here on.
-  virtual void publish(std::string text) = 0;
+  void publish(std::string text);
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port()) + "/metrics"; }
+ private:
+  http::Answer answer(const http::Request& request, const http::Access& access);
+
+  std::mutex mutex_;
+  std::string text_;
+  std::unique_ptr<http::Server> server_;  // the last member: ends before what it answers with
 };
-
-/// `port` 0: any that is free. E3004 where the port cannot be had, E1007 where this program was built without its HTTP
-/// library.
-std::unique_ptr<MetricsServer> start_metrics_server(int port);
 
 }  // namespace megacpp::metrics

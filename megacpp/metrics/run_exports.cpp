@@ -13,7 +13,7 @@ namespace megacpp::metrics {
 RunExports::RunExports(const ExportChoice& choice, launch::Log log)
     : tensorboard_(choice.tensorboard), log_(std::move(log)) {
   if (!choice.metrics_port) return;
-  server_ = start_metrics_server(*choice.metrics_port);
+  server_ = std::make_unique<MetricsServer>(*choice.metrics_port);
   log_({.topic = "metrics", .text = server_->url()});
 }
 

@@ -23,7 +23,7 @@ struct ExportChoice {
 
 class RunExports {
  public:
-  /// Opens the port, and says where it is. E3004, E1007: as start_metrics_server().
+  /// Opens the port, and says where it is. E3004 as MetricsServer.
   RunExports(const ExportChoice& choice, launch::Log log);
 
   /// When a rung is loaded and its first step follows. E3001 where an event file cannot be made.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,47 +23,14 @@
 namespace megacpp::serve {
 namespace {
 
-using Headers = std::vector<std::pair<std::string, std::string>>;
-
-const Headers& common_headers() {
-  static const Headers headers = {{"Content-Security-Policy",
-                                   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-                                   "connect-src 'self'; form-action 'self'; "
-                                   "base-uri 'none'; frame-ancestors 'none'"},
-                                  {"X-Content-Type-Options", "nosniff"},
-                                  {"X-Frame-Options", "DENY"},
-                                  {"Referrer-Policy", "no-referrer"},
-                                  {"Cross-Origin-Resource-Policy", "same-origin"},
-                                  {"Cross-Origin-Opener-Policy", "same-origin"},
-                                  {"Cache-Control", "no-store"},
-                                  {"Accept-Ranges", "none"}};
-  return headers;
-}
+using http::Event;
+using http::Target;
 
 Answer with_body(std::string type, std::string body) {
-  return {.type = std::move(type), .body = std::move(body), .headers = common_headers()};
+  return {http::make_answer(std::move(type), std::move(body)), std::nullopt};
 }
 
 Answer page_answer(const Page& page) { return with_body("text/html; charset=utf-8", to_html(page)); }
-
-std::string_view status_text(int status) {
-  switch (status) {
-    case 400:
-      return "The request cannot be read.";
-    case 401:
-      return "A token is needed: add ?token=... as megacpp serve printed it.";
-    case 403:
-      return "This address is not one of the server's own.";
-    case 404:
-      return "There is no such page or run.";
-    case 405:
-      return "Pages can only be read.";
-    case 503:
-      return "Too many pages are open.";
-    default:
-      return "The page could not be made.";
-  }
-}
 
 Answer feed_answer(Feed feed) {
   Answer events = with_body("text/event-stream", "");
@@ -152,27 +120,14 @@ bool leads_to(const Route& route, const Target& target) {
   });
 }
 
-/// To the same page without the token, which the browser keeps from here on.
-Answer cookie_answer(Target target, const Access& access) {
-  std::erase_if(target.query, [](const auto& pair) { return pair.first == kTokenKey; });
-  Answer redirect = with_body("text/plain; charset=utf-8", "");
-  redirect.status = 303;
-  redirect.headers.emplace_back("Location", to_text(target));
-  redirect.headers.emplace_back("Set-Cookie",
-                                fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict", kTokenCookie, access.token));
-  return redirect;
-}
-
-Answer routed(const Request& request, const Site& site) {
-  if (request.method != "GET" && request.method != "HEAD") return refusal(405);
-  const std::optional<Target> target = parse_target(request.target);
-  if (!target || request.hosts.size() != 1) return refusal(400);
-  if (!admit_host(request, site.access)) return refusal(403);
-  if (!has_token(request, *target, site.access)) return refusal(401);
-  if (!site.access.token.empty() && is_same_token(target->value(kTokenKey), site.access.token))
-    return cookie_answer(*target, site.access);
+Answer routed(const http::Request& request, const Site& site) {
+  http::Admission admitted = http::admit(request, site.access);
+  if (!admitted.target) {
+    const int status = admitted.refused.status;
+    return status >= 400 ? refusal(status) : Answer{std::move(admitted.refused), std::nullopt};
+  }
   for (const Route& route : all_routes())
-    if (leads_to(route, *target)) return route.make(*target, site);
+    if (leads_to(route, *admitted.target)) return route.make(*admitted.target, site);
   return refusal(404);
 }
 
@@ -209,16 +164,14 @@ std::optional<Event> list_event(Feed& feed, RunIndex& runs) {
 Answer refusal(int status) {
   const Page page{.title = std::to_string(status),
                   .path = "",
-                  .body = banner(status_text(status), Tone::bad) + "<p><a href=\"/\">To the runs</a></p>\n"};
-  Answer refused = page_answer(page);
-  refused.status = status;
-  if (status == 401) refused.headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (status == 405) refused.headers.emplace_back("Allow", "GET, HEAD");
-  if (status == 503) refused.headers.emplace_back("Retry-After", "5");
+                  .body = banner(http::refusal_text(status), Tone::bad) + "<p><a href=\"/\">To the runs</a></p>\n"};
+  Answer refused{http::refusal(status), std::nullopt};
+  refused.type = "text/html; charset=utf-8";
+  refused.body = to_html(page);
   return refused;
 }
 
-Answer answer(const Request& request, const Site& site) {
+Answer answer(const http::Request& request, const Site& site) {
   try {
     return routed(request, site);
   } catch (const base::Error& error) {

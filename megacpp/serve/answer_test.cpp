@@ -51,7 +51,7 @@ class AnswerTest : public testing::Test {
   RunIndex runs_{folder_.path()};
   Site site_{.runs = runs_,
              .catalog = {.file = (elsewhere_ / "catalog.sqlite").string()},
-             .access = access_for("127.0.0.1", 8077, "")};
+             .access = http::access_for("127.0.0.1", 8077, "")};
 };
 
 TEST_F(AnswerTest, EveryPageIsWholeAndLoadsNothingFromElsewhere) {
@@ -236,7 +236,7 @@ TEST_F(AnswerTest, AnotherHostIsRefused) {
 
 TEST_F(AnswerTest, WithATokenNothingIsReadWithoutIt) {
   write_two_runs();
-  site_.access = access_for("0.0.0.0", 8077, kSecret);
+  site_.access = http::access_for("0.0.0.0", 8077, kSecret);
   for (const char* target :
        {"/", "/runs/a", "/runs/none", "/events", "/style.css", "/?token=0123456789abcdeF", "/?token="}) {
     const Answer made = get(target);
@@ -248,10 +248,10 @@ TEST_F(AnswerTest, WithATokenNothingIsReadWithoutIt) {
   EXPECT_EQ(header_of(redirect, "Location"), "/runs/a?page=2");
   EXPECT_EQ(header_of(redirect, "Set-Cookie"),
             "megacpp_token=" + std::string(kSecret) + "; Path=/; HttpOnly; SameSite=Strict");
-  const Request with_cookie{.method = "GET",
-                            .target = "/runs/a",
-                            .hosts = {"tpu-7.example:8077"},
-                            .cookies = {"megacpp_token=" + std::string(kSecret)}};
+  const http::Request with_cookie{.method = "GET",
+                                  .target = "/runs/a",
+                                  .hosts = {"tpu-7.example:8077"},
+                                  .cookies = {"megacpp_token=" + std::string(kSecret)}};
   EXPECT_EQ(answer(with_cookie, site_).status, 200);
 }
 
@@ -264,7 +264,7 @@ TEST_F(AnswerTest, FeedsHaveWhatChangedSinceThePage) {
   ASSERT_TRUE(feed);
   EXPECT_FALSE(next_event(*feed, runs_)) << "the page has all of it";
   std::ofstream(folder_ / "a" / "log.jsonl", std::ios::app) << testing_support::log_lines(20, 25) << "{\"step\": 2";
-  const std::optional<Event> event = next_event(*feed, runs_);
+  const std::optional<http::Event> event = next_event(*feed, runs_);
   ASSERT_TRUE(event);
   EXPECT_FALSE(event->is_last);
   ASSERT_EQ(event->text.rfind("event: update\ndata: {", 0), 0U);
@@ -282,7 +282,7 @@ TEST_F(AnswerTest, TheFeedOfTheListKeepsItsFilter) {
   for (const char* name : {"first", "zeta-1"}) write_run(folder_.path(), seeded_receipt({.name = name}));
   std::optional<Feed> feed = get("/events?q=zeta&ending=&page=1&stamp=").feed;
   ASSERT_TRUE(feed);
-  const std::optional<Event> event = next_event(*feed, runs_);
+  const std::optional<http::Event> event = next_event(*feed, runs_);
   ASSERT_TRUE(event);
   EXPECT_TRUE(has(event->text, "1 of 2 runs") && !has(event->text, "/runs/first")) << event->text;
   EXPECT_FALSE(next_event(*feed, runs_));

@@ -26,7 +26,7 @@ bool matches(const RunSummary& run, const ListQuery& query) {
     return false;
   const std::string words =
       fmt::format("{}\n{}\n{}\n{}\n{}", run.name, run.model, run.topology, run.verdict, run.problem);
-  return lower_case(words).find(lower_case(query.text)) != std::string::npos;
+  return http::lower_case(words).find(http::lower_case(query.text)) != std::string::npos;
 }
 
 std::string ending_html(const RunSummary& run) {
@@ -81,7 +81,7 @@ std::string empty_html(const std::filesystem::path& folder) {
 
 }  // namespace
 
-ListQuery list_query(const Target& target) {
+ListQuery list_query(const http::Target& target) {
   ListQuery query{.text = target.value("q"), .ending = target.value("ending")};
   const std::string page = target.value("page");
   size_t number = 1;
@@ -91,7 +91,8 @@ ListQuery list_query(const Target& target) {
 }
 
 std::string to_text(const ListQuery& query) {
-  return fmt::format("q={}&ending={}&page={}", url_encoded(query.text), url_encoded(query.ending), query.page);
+  return fmt::format("q={}&ending={}&page={}", http::url_encoded(query.text), http::url_encoded(query.ending),
+                     query.page);
 }
 
 std::string runs_html(const RunList& list, const ListQuery& query) {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "megacpp/http/request.h"
 #include "megacpp/serve/page.h"
-#include "megacpp/serve/request.h"
 #include "megacpp/serve/run_index.h"
 
 namespace megacpp::serve {
@@ -19,7 +19,7 @@ struct ListQuery {
   size_t page = 1;
 };
 /// Of "?q=...&ending=...&page=...". What is no number of a page is the first.
-ListQuery list_query(const Target& target);
+ListQuery list_query(const http::Target& target);
 /// As a query: "q=a&ending=&page=2".
 std::string to_text(const ListQuery& query);
 

@@ -8,8 +8,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/utf8.h"
+#include "megacpp/http/request.h"
 #include "megacpp/report/html.h"
-#include "megacpp/serve/request.h"
 
 namespace megacpp::serve {
 namespace {
@@ -66,11 +66,11 @@ std::string figure(const std::string& svg, std::string_view caption) {
   return "<figure>\n" + svg + "<figcaption>" + shown(caption) + "</figcaption>\n</figure>\n";
 }
 
-std::string run_path(std::string_view name) { return "/runs/" + url_encoded(name); }
+std::string run_path(std::string_view name) { return "/runs/" + http::url_encoded(name); }
 
 std::string run_link(const std::string& name) {
   const std::string path = run_path(name);
-  if (!parse_target(path)) return shown(name);
+  if (!http::parse_target(path)) return shown(name);
   return fmt::format("<a href=\"{}\">{}</a>", path, shown(name));
 }
 

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/http/request.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/receipt/text.h"
 #include "megacpp/report/svg.h"
 #include "megacpp/serve/line_chart.h"
 #include "megacpp/serve/memory_map.h"
-#include "megacpp/serve/request.h"
 
 namespace megacpp::serve {
 namespace {
@@ -149,7 +149,7 @@ std::string charts_html(const RunDetails& run) {
 
 Page run_page(const std::string& name, const RunDetails& run) {
   Page page{.title = name, .path = "/", .body = ""};
-  page.events = run_path(name) + "/events?stamp=" + url_encoded(run.stamp);
+  page.events = run_path(name) + "/events?stamp=" + http::url_encoded(run.stamp);
   page.body =
       "<div id=\"progress\">\n" + progress_html(run) + "</div>\n<div id=\"charts\">\n" + charts_html(run) + "</div>\n";
   if (!run.problem.empty()) return page;

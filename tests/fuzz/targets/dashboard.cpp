@@ -35,8 +35,8 @@ void ask_dashboard(Bytes input) {
   static serve::RunIndex runs(served_folder());
   serve::Site site{.runs = runs};
   site.catalog.none = true;
-  site.access = serve::access_for("127.0.0.1", 80, "");
-  serve::Request request{.method = "GET", .target = std::string(as_text(input))};
+  site.access = http::access_for("127.0.0.1", 80, "");
+  http::Request request{.method = "GET", .target = std::string(as_text(input))};
   request.hosts = {kServedHost};
   serve::Answer answer = serve::answer(request, site);
   constexpr std::array kStatuses = {200, 400, 404};

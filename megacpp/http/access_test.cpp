@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/access.h"
+#include "megacpp/http/access.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "megacpp/base/error.h"
 #include "tests/support/errors.h"
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 constexpr const char* kToken = "0123456789abcdef";
@@ -71,4 +71,4 @@ TEST(AccessTest, ATokenComesInAHeaderACookieOrTheTarget) {
 }
 
 }  // namespace
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "megacpp/base/decision.h"
-#include "megacpp/serve/request.h"
+#include "megacpp/http/request.h"
 
-namespace megacpp::serve {
+namespace megacpp::http {
 
 struct Access {
   std::vector<std::string> hosts = {};  // that a Host header may have, with the port; empty: any
@@ -43,4 +43,4 @@ base::Decision admit_host(const Request& request, const Access& access);
 /// Whether the request carries the token: as "Authorization: Bearer", as a cookie or in the target.
 bool has_token(const Request& request, const Target& target, const Access& access);
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/httplib/server.h"
+#include "megacpp/http/httplib/httplib_server.h"
 
 #include <sys/socket.h>
 
@@ -20,17 +20,15 @@
 #include <httplib.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/serve/answer.h"
-#include "megacpp/serve/request_socket.h"
+#include "megacpp/http/request_socket.h"
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kRunTick{250}, kListTick{1000};  // between two looks of a feed
-constexpr std::chrono::seconds kHeartbeat{15};          // so that a client that left is noticed
+constexpr std::chrono::seconds kHeartbeat{15};  // so that a reader who left is noticed
 
 std::vector<std::string> header_values(const httplib::Request& in, const char* name) {
   std::vector<std::string> values;
@@ -71,57 +69,55 @@ class RequestStream final : public httplib::Stream {
   RequestSocket& socket_;
 };
 
-/// One of the feeds that are open, as long as it exists.
-class FeedSlot {
+/// One of the streams that are open, as long as it exists.
+class StreamSlot {
  public:
-  explicit FeedSlot(std::atomic<int>& open) : open_(open), has_room_(open.fetch_add(1) < kMostFeeds) {}
-  ~FeedSlot() { open_.fetch_sub(1); }
-  FeedSlot(const FeedSlot&) = delete;
-  FeedSlot& operator=(const FeedSlot&) = delete;
+  StreamSlot(std::atomic<size_t>& open, size_t most) : open_(open), has_room_(open.fetch_add(1) < most) {}
+  ~StreamSlot() { open_.fetch_sub(1); }
+  StreamSlot(const StreamSlot&) = delete;
+  StreamSlot& operator=(const StreamSlot&) = delete;
 
   bool has_room() const { return has_room_; }
 
  private:
-  std::atomic<int>& open_;
+  std::atomic<size_t>& open_;
   bool has_room_;
 };
 
-/// A feed that is being sent.
-struct OpenFeed {
-  OpenFeed(std::atomic<int>& open, Feed sent) : slot(open), feed(std::move(sent)) {}
+/// Events that are being sent.
+struct OpenStream {
+  OpenStream(std::atomic<size_t>& open, size_t most, EventSource sent) : slot(open, most), events(std::move(sent)) {}
 
-  FeedSlot slot;
-  Feed feed;
+  StreamSlot slot;
+  EventSource events;
   std::optional<steady_clock::time_point> last_sent = {};
 };
 
-}  // namespace
-
-class Server::Http final : public httplib::Server {
+class HttplibServer final : public Server, private httplib::Server {
  public:
-  Http(const Listen& listen, RunIndex& runs, const launch::CatalogChoice& catalog)
-      : listen_(listen), site_{.runs = runs, .catalog = catalog} {
-    access_for(listen.address, listen.port, listen.token);  // before anything is bound
+  HttplibServer(const Listen& listen, const std::function<Responder(int port)>& responder) : listen_(listen) {
+    // Without SO_REUSEPORT, which is the library's default: two processes would share a port.
     set_socket_options([](socket_t socket) {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
-    new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    new_task_queue = [threads = listen.threads] { return new httplib::ThreadPool(threads); };
     set_pre_routing_handler([this](const httplib::Request& in, httplib::Response& out) {
       handle(in, out);
       return HandlerResponse::Handled;
     });
     // Requests that the library itself refuses have none of our headers yet.
-    set_error_handler([](const httplib::Request&, httplib::Response& out) {
-      if (!out.has_header("Content-Security-Policy")) send_answer(refusal(out.status), out);
+    set_error_handler([this](const httplib::Request&, httplib::Response& out) {
+      if (!out.has_header("X-Content-Type-Options")) send_answer(responder_.refusal(out.status), out);
     });
     bind_socket();
-    site_.access = access_for(listen.address, port_, listen.token);
+    responder_ = responder(port_);
     thread_ = std::thread([this] { listen_after_bind(); });
+    // The library forgets a stop that comes before it runs.
     for (int i = 0; i < 5'000 && !is_running(); ++i) std::this_thread::sleep_for(milliseconds(1));
   }
 
-  ~Http() override {
+  ~HttplibServer() override {
     {
       const std::lock_guard lock(stop_mutex_);
       is_stopping_ = true;
@@ -130,13 +126,10 @@ class Server::Http final : public httplib::Server {
     stop();
     thread_.join();
   }
+  HttplibServer(const HttplibServer&) = delete;
+  HttplibServer& operator=(const HttplibServer&) = delete;
 
-  int port() const { return port_; }
-
-  std::string url() const {
-    return fmt::format("http://{}/{}", host_text(listen_.address, port_),
-                       listen_.token.empty() ? "" : fmt::format("?{}={}", kTokenKey, listen_.token));
-  }
+  int port() const override { return port_; }
 
  private:
   void bind_socket() {
@@ -145,11 +138,12 @@ class Server::Http final : public httplib::Server {
     const bool is_bound = listen_.port == 0 ? (port_ = bind_to_any_port(listen_.address)) > 0
                                             : bind_to_port(listen_.address, listen_.port);
     const std::string reason = errno == 0 ? "the address is refused" : std::strerror(errno);
-    MEGACPP_REQUIRE(is_bound, E3501,
-                    {.where = host_text(listen_.address, listen_.port),
-                     .got = reason,
-                     .wanted = "an address of this machine and a port that nobody listens on",
-                     .next = "give another --port (0 takes any that is free), or check --bind"});
+    MEGACPP_REQUIRE(is_bound, E3004,
+                    {.where = listen_.where,
+                     .got = fmt::format("{}: {}", host_text(listen_.address, listen_.port), reason),
+                     .wanted = "an address of this machine and a port that no other process has; those below 1024 are "
+                               "the system's",
+                     .next = "give another port, or 0 for any that is free"});
   }
 
   // Private to the library and virtual: the way to hand it a stream of our own, as its server for TLS does.
@@ -172,15 +166,15 @@ class Server::Http final : public httplib::Server {
   }
 
   void handle(const httplib::Request& in, httplib::Response& out) {
-    Answer made = answer(request_of(in), site_);
-    if (!made.feed) {
+    Answer made = responder_.answer(request_of(in));
+    if (!made.events) {
       send_answer(made, out);
       return;
     }
     // Shared by the copies of the function below that the library makes.
-    const auto open = std::make_shared<OpenFeed>(open_feeds_, std::move(*made.feed));
+    const auto open = std::make_shared<OpenStream>(open_streams_, listen_.most_events, std::move(*made.events));
     if (!open->slot.has_room()) {
-      send_answer(refusal(503), out);
+      send_answer(responder_.refusal(503), out);
       return;
     }
     out.status = made.status;
@@ -190,10 +184,10 @@ class Server::Http final : public httplib::Server {
   }
 
   /// Sends what is new, or waits a little; called again and again. False ends the connection.
-  bool push(OpenFeed& open, httplib::DataSink& sink) {
+  bool push(OpenStream& open, httplib::DataSink& sink) {
     if (!sink.is_writable()) return false;  // a reader who left gives its place to others at once
     std::string text = open.last_sent ? "" : "retry: 2000\n\n";
-    const std::optional<Event> event = next_event(open.feed, site_.runs);
+    const std::optional<Event> event = open.events.next();
     if (event) text += event->text;
     const auto now = steady_clock::now();
     if (text.empty() && now - *open.last_sent > kHeartbeat) text = ": still here\n\n";
@@ -206,26 +200,23 @@ class Server::Http final : public httplib::Server {
       return true;
     }
     std::unique_lock lock(stop_mutex_);
-    return !stopped_.wait_for(lock, open.feed.run ? kRunTick : kListTick, [this] { return is_stopping_.load(); });
+    return !stopped_.wait_for(lock, open.events.pause, [this] { return is_stopping_.load(); });
   }
 
   Listen listen_;
-  Site site_;
+  Responder responder_;
   int port_ = 0;
-  std::atomic<int> open_feeds_ = 0;
+  std::atomic<size_t> open_streams_ = 0;
   std::mutex stop_mutex_;
   std::condition_variable stopped_;
   std::atomic<bool> is_stopping_ = false;
   std::thread thread_;
 };
 
-Server::Server(const Listen& listen, RunIndex& runs, const launch::CatalogChoice& catalog)
-    : http_(std::make_unique<Http>(listen, runs, catalog)) {}
+}  // namespace
 
-Server::~Server() = default;
+std::unique_ptr<Server> serve_by_httplib(const Listen& listen, const std::function<Responder(int port)>& responder) {
+  return std::make_unique<HttplibServer>(listen, responder);
+}
 
-int Server::port() const { return http_->port(); }
-
-std::string Server::url() const { return http_->url(); }
-
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/request_socket.h"
+#include "megacpp/http/request_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <chrono>
 #include <string>
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 using namespace std::chrono_literals;
@@ -100,4 +100,4 @@ TEST_F(RequestSocketTest, ClosingLeavesTheAnswerReadable) {
 }
 
 }  // namespace
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

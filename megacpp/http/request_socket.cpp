@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/request_socket.h"
+#include "megacpp/http/request_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 using std::chrono::milliseconds;
@@ -86,4 +86,4 @@ void close_gently(int socket) {
   ::close(socket);
 }
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

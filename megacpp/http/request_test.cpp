@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/request.h"
+#include "megacpp/http/request.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -48,4 +48,4 @@ TEST(RequestTest, EncodedTextReadsBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

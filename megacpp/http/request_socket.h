@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstddef>
 
-namespace megacpp::serve {
+namespace megacpp::http {
 
 class RequestSocket {
  public:
@@ -50,4 +50,4 @@ class RequestSocket {
 /// back what it was sent. Closes the socket.
 void close_gently(int socket);
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

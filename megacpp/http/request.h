@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace megacpp::serve {
+namespace megacpp::http {
 
 struct Request {
   std::string method;
@@ -44,4 +44,4 @@ std::string lower_case(std::string_view text);
 /// Back to text, with '/' in front.
 std::string to_text(const Target& target);
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/request.h"
+#include "megacpp/http/request.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 #include "megacpp/base/utf8.h"
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 int hex_digit(char c) {
@@ -124,4 +124,4 @@ std::string to_text(const Target& target) {
   return text;
 }
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dashboard on a socket, by cpp-httplib. One request a connection. What a client may send and for how long it may
-// take is bounded: a head of 8 KiB within 5 s, no body, 5 s for each write; pages that are kept up to date are counted,
-// and one too many is refused. So slow or broken clients cost a thread for seconds and no memory.
+// The dashboard on a port (http/server.h).
 #pragma once
 
 #include <chrono>
@@ -9,14 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "megacpp/http/server.h"
 #include "megacpp/launch/users_catalog.h"
+#include "megacpp/serve/answer.h"
 #include "megacpp/serve/run_index.h"
 
 namespace megacpp::serve {
 
-inline constexpr size_t kMostHeadBytes = 8192;
-inline constexpr std::chrono::seconds kWriteTime{5};
-inline constexpr int kMostFeeds = 32;
+inline constexpr size_t kMostFeeds = 32;
 inline constexpr size_t kThreads = 48;  // more than feeds, so that pages are answered beside them
 
 struct Listen {
@@ -28,21 +26,20 @@ struct Listen {
 
 class Server {
  public:
-  /// Serves from here on, with threads of its own; `runs` must outlive it. E1007 as access_for(), E3501 where the
+  /// Serves from here on, with threads of its own; `runs` must outlive it. E1007 as http::access_for(), E3004 where the
   /// address cannot be listened on.
   Server(const Listen& listen, RunIndex& runs, const launch::CatalogChoice& catalog = {});
-  /// Ends all connections.
-  ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  int port() const;
+  int port() const { return http_->port(); }
   /// For a browser: "http://127.0.0.1:8077/", with the token where one is needed.
   std::string url() const;
 
  private:
-  class Http;
-  std::unique_ptr<Http> http_;
+  Listen listen_;
+  Site site_;
+  std::unique_ptr<http::Server> http_;  // the last member: ends before what it answers with
 };
 
 }  // namespace megacpp::serve

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/serve/access.h"
+#include "megacpp/http/access.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 
 #include "megacpp/base/error.h"
 
-namespace megacpp::serve {
+namespace megacpp::http {
 namespace {
 
 bool is_address_of(int family, const std::string& address) {
@@ -114,4 +114,4 @@ bool has_token(const Request& request, const Target& target, const Access& acces
   return is_same_token(target.value(kTokenKey), access.token);
 }
 
-}  // namespace megacpp::serve
+}  // namespace megacpp::http
