@@ -25,7 +25,8 @@ void RunExports::begin(const std::filesystem::path& run, int64_t first_step) {
 void RunExports::add(const train::StepReport& report) {
   if (metrics_) {
     metrics_->add(report);
-    server_->publish(metrics_text(families_of(std::span(&*metrics_, 1))));
+    const RunMetrics* only = &*metrics_;
+    server_->publish(metrics_text(families_of(std::span(&only, 1))));
   }
   if (events_) add_event(report);
 }

@@ -31,28 +31,30 @@ void RunMetrics::add(const train::StepReport& report) {
     for (const train::ExpertShares& block : report.experts) {
       const std::vector<double> logged = metric.values(block);
       for (size_t expert = 0; expert < logged.size(); ++expert) {
-        double& value = expert_values_[i][{block.block, expert}];
+        const std::pair<std::string, size_t> place(block.block, expert);
+        if (expert_values_[i].size() >= kMostExperts && !expert_values_[i].contains(place)) continue;
+        double& value = expert_values_[i][place];
         value = next_value(metric.kind, value, logged[expert]);
       }
     }
   }
 }
 
-std::vector<MetricFamily> families_of(std::span<const RunMetrics> runs) {
+std::vector<MetricFamily> families_of(std::span<const RunMetrics* const> runs) {
   std::vector<MetricFamily> families;
   for (size_t i = 0; i < all_metrics().size(); ++i) {
     const Metric& metric = all_metrics()[i];
     MetricFamily family{.name = metric.prometheus_name, .help = metric.help, .kind = metric.kind};
-    for (const RunMetrics& run : runs)
-      if (run.values_[i]) family.samples.push_back({.labels = {{"run", run.run_}}, .value = *run.values_[i]});
+    for (const RunMetrics* run : runs)
+      if (run->values_[i]) family.samples.push_back({.labels = {{"run", run->run_}}, .value = *run->values_[i]});
     families.push_back(std::move(family));
   }
   for (size_t i = 0; i < expert_metrics().size(); ++i) {
     const ExpertMetric& metric = expert_metrics()[i];
     MetricFamily family{.name = metric.prometheus_name, .help = metric.help, .kind = metric.kind};
-    for (const RunMetrics& run : runs)
-      for (const auto& [place, value] : run.expert_values_[i]) {
-        Sample sample{.labels = {{"run", run.run_}, {"block", place.first}}, .value = value};
+    for (const RunMetrics* run : runs)
+      for (const auto& [place, value] : run->expert_values_[i]) {
+        Sample sample{.labels = {{"run", run->run_}, {"block", place.first}}, .value = value};
         if (metric.is_by_expert) sample.labels.push_back({"expert", std::to_string(place.second)});
         family.samples.push_back(std::move(sample));
       }

@@ -15,6 +15,10 @@
 
 namespace megacpp::metrics {
 
+/// Experts of blocks that a run has metrics of, at most: more than any model has, so that a log which names ever new
+/// ones takes no memory without end.
+inline constexpr size_t kMostExperts = 1 << 16;
+
 class RunMetrics {
  public:
   /// Every sample has `run` as its label of that name.
@@ -23,7 +27,7 @@ class RunMetrics {
   void add(const train::StepReport& report);
 
  private:
-  friend std::vector<MetricFamily> families_of(std::span<const RunMetrics> runs);
+  friend std::vector<MetricFamily> families_of(std::span<const RunMetrics* const> runs);
 
   std::string run_;
   std::vector<std::optional<double>> values_;                                    // as all_metrics()
@@ -31,6 +35,6 @@ class RunMetrics {
 };
 
 /// The families of all_metrics() and of expert_metrics(), each with the samples of all runs.
-std::vector<MetricFamily> families_of(std::span<const RunMetrics> runs);
+std::vector<MetricFamily> families_of(std::span<const RunMetrics* const> runs);
 
 }  // namespace megacpp::metrics

@@ -12,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/metrics/prometheus.h"
 #include "megacpp/serve/assets.h"
 #include "megacpp/serve/catalog_page.h"
 #include "megacpp/serve/ceilings_page.h"
@@ -89,6 +90,10 @@ Answer catalog_answer(const Target&, const Site& site) {
   return page_answer(catalog_page(entries, users.why_not()));
 }
 
+Answer metrics_answer(const Target&, const Site& site) {
+  return with_body(metrics::kPrometheusType, metrics::metrics_text(site.runs.metric_families()));
+}
+
 // ---- Routes
 
 /// A path; "*" stands for the name of a run.
@@ -106,6 +111,7 @@ const std::vector<Route>& all_routes() {
       {{"compare"}, compare_answer},
       {{"ceilings"}, ceilings_answer},
       {{"catalog"}, catalog_answer},
+      {{"metrics"}, metrics_answer},
       {{"style.css"}, [](const Target&, const Site&) { return with_body("text/css; charset=utf-8", style_sheet()); }},
       {{"app.js"},
        [](const Target&, const Site&) { return with_body("text/javascript; charset=utf-8", std::string(script())); }},

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/metrics/prometheus.h"
 #include "megacpp/serve/compare_page.h"
 #include "tests/support/served_runs.h"
 #include "tests/support/temporary_folder.h"
@@ -71,7 +73,7 @@ TEST_F(AnswerTest, EveryPageIsWholeAndLoadsNothingFromElsewhere) {
 TEST_F(AnswerTest, EveryAnswerHasTheHeadersThatProtectIt) {
   write_two_runs();
   for (const char* target :
-       {"/", "/runs/a", "/events", "/runs/a/events", "/style.css", "/app.js", "/icon.svg", "/none", "/%"}) {
+       {"/", "/runs/a", "/events", "/runs/a/events", "/style.css", "/app.js", "/icon.svg", "/metrics", "/none", "/%"}) {
     const Answer made = get(target);
     const std::string policy = header_of(made, "Content-Security-Policy");
     EXPECT_TRUE(has(policy, "default-src 'none'") && has(policy, "script-src 'self'")) << target;
@@ -166,6 +168,35 @@ TEST_F(AnswerTest, CeilingsAndTheCatalogAreShown) {
   base::write_file_atomically(elsewhere_ / "catalog.sqlite", "no database");
   EXPECT_EQ(get("/catalog").status, 200);
   EXPECT_TRUE(has(get("/catalog").body, "The catalog is not shown: E1701")) << get("/catalog").body;
+}
+
+TEST_F(AnswerTest, MetricsOfAllRunsAreThereForPrometheus) {
+  EXPECT_TRUE(has(get("/metrics").body, "\nmegacpp_serve_runs 0\n")) << get("/metrics").body;
+  write_two_runs();
+  const Answer made = get("/metrics");
+  EXPECT_EQ(made.type, metrics::kPrometheusType);
+  for (const char* line : {"megacpp_train_step{run=\"a\"} 19\n", "megacpp_train_step{run=\"b\"} 19\n",
+                           "megacpp_serve_runs 2\n", "megacpp_serve_runs_left_out 0\n"})
+    EXPECT_TRUE(has(made.body, line)) << line << made.body;
+  std::ofstream(folder_ / "a" / "log.jsonl", std::ios::app) << testing_support::log_lines(20, 25);
+  std::filesystem::remove_all(folder_ / "b");
+  const std::string later = get("/metrics").body;
+  EXPECT_TRUE(has(later, "megacpp_train_step{run=\"a\"} 24\n") && !has(later, "run=\"b\"")) << later;
+  EXPECT_TRUE(has(later, "megacpp_train_steps_total{run=\"a\"} 25\n")) << "every line once: " << later;
+}
+
+TEST_F(AnswerTest, MetricsAreOfTheRunsThatLoggedLast) {
+  for (size_t i = 0; i < kMostMetricRuns + 3; ++i) {
+    const std::filesystem::path run = folder_ / ("run-" + std::to_string(i));
+    base::make_folder(run);
+    base::write_file_atomically(run / "recipe.yaml", "name: x\n");
+    base::write_file_atomically(run / "log.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"ste");
+    const auto now = std::filesystem::last_write_time(run / "log.jsonl");
+    std::filesystem::last_write_time(run / "log.jsonl", now - std::chrono::hours(i));
+  }
+  const std::string text = get("/metrics").body;
+  EXPECT_EQ(testing_support::count_of(text, "megacpp_train_loss{run="), kMostMetricRuns);
+  EXPECT_TRUE(has(text, "megacpp_serve_runs_left_out 3\n") && !has(text, "\"run-64\"")) << text;
 }
 
 TEST_F(AnswerTest, OnlyReadingIsAllowed) {

@@ -35,6 +35,7 @@ RunFiles look_at(const std::filesystem::path& run) {
     text += fmt::format("{} {} {} {}\n", name, status.st_ino, status.st_size, nanoseconds(status.st_mtim));
     if (name == kReadFiles[0]) files.started = nanoseconds(status.st_mtim);
     if (name == kReadFiles[1]) files.has_receipt = true;
+    if (name == kReadFiles[2]) files.logged = nanoseconds(status.st_mtim);
   }
   files.stamp = catalog::hash_text(text);
   return files;

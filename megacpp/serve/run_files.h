@@ -14,6 +14,7 @@ namespace megacpp::serve {
 struct RunFiles {
   std::string stamp = {};  // of all that is read; another one after each change
   int64_t started = 0;     // when its recipe was written, in nanoseconds since 1970
+  int64_t logged = 0;      // when its log was written to, in the same; 0: never
   bool has_receipt = false;
   std::string problem = {};  // a file that is not read, because it is a link or no regular file
 };

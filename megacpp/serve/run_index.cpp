@@ -154,6 +154,14 @@ std::vector<Receipt> RunIndex::outlines() const {
   return all;
 }
 
+std::vector<metrics::MetricFamily> RunIndex::metric_families() {
+  std::vector<FoundRun> found = runs_by_start(folder_);
+  std::ranges::stable_sort(found, std::ranges::greater(), [](const FoundRun& run) { return run.files.logged; });
+  std::vector<std::filesystem::path> paths;
+  for (const FoundRun& run : found) paths.push_back(run.path);
+  return metric_logs_.families(paths);
+}
+
 std::optional<std::filesystem::path> RunIndex::find(const std::string& name) const {
   std::error_code ignored;
   for (const std::filesystem::path& entry : base::list_folder(folder_))

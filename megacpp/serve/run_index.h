@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/metrics/prometheus.h"
 #include "megacpp/receipt/receipt.h"
 #include "megacpp/serve/log_series.h"
+#include "megacpp/serve/metric_logs.h"
 #include "megacpp/serve/run_files.h"
 
 namespace megacpp::serve {
@@ -66,6 +68,8 @@ class RunIndex {
   RunList list(std::chrono::milliseconds budget = kReadBudget);
   /// Header and ending of every run that was read: enough for ceilings.
   std::vector<receipt::Receipt> outlines() const;
+  /// What the runs that logged last have logged, for Prometheus.
+  std::vector<metrics::MetricFamily> metric_families();
 
   /// Nothing where the folder has no run of that name.
   std::optional<RunDetails> details(const std::string& name);
@@ -91,6 +95,7 @@ class RunIndex {
   std::map<std::string, Cached> cache_;  // by name
   std::mutex logs_mutex_;
   std::map<std::string, LogSeries> logs_;  // by name
+  MetricLogs metric_logs_;
 };
 
 }  // namespace megacpp::serve
