@@ -2,21 +2,11 @@
 #include "megacpp/catalog/signature.h"
 
 #include <fmt/format.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
+#include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
 
 namespace megacpp::catalog {
-namespace {
-
-std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
-
-uint64_t hash_of(std::string_view text) { return XXH64(text.data(), text.size(), 0); }
-
-}  // namespace
-
-std::string hash_text(std::string_view text) { return hex(hash_of(text)); }
 
 std::string to_text(const Build& build) {
   std::string text = build.code_version;
@@ -45,14 +35,14 @@ std::string canonical_text(const Signature& signature) {
   return text;
 }
 
-uint64_t key(const Signature& signature) { return hash_of(canonical_text(signature)); }
+uint64_t key(const Signature& signature) { return base::hash_of(canonical_text(signature)); }
 
-std::string key_text(const Signature& signature) { return hex(key(signature)); }
+std::string key_text(const Signature& signature) { return base::hash_text(key(signature)); }
 
 std::string subject_text(const Signature& signature) {
   Signature subject = signature;
   subject.build = {};
-  return hex(key(subject));
+  return base::hash_text(key(subject));
 }
 
 }  // namespace megacpp::catalog

@@ -34,9 +34,6 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
-/// 16 hex digits that never change between versions and machines.
-std::string hash_text(std::string_view text);
-
 /// One "name: text" line per field, each text quoted; equal exactly for equal signatures.
 std::string canonical_text(const Signature& signature);
 

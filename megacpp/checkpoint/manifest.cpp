@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/checkpoint/manifest.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -12,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
 
 namespace megacpp::checkpoint {
@@ -28,9 +26,6 @@ constexpr int kIndent = 1;
                                   .wanted = std::move(wanted),
                                   .next = "resume from an older checkpoint of the run, or copy this one again"});
 }
-
-std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
-uint64_t hash_of_text(std::string_view text) { return XXH64(text.data(), text.size(), 0); }
 
 /// Typed members of one object of the manifest.
 struct ManifestReader {
@@ -159,7 +154,7 @@ Json tensor_json(const SavedTensor& tensor) {
     pieces.push_back({{"file", piece.file},
                       {"offset", piece.box.offset},
                       {"shape", piece.box.shape},
-                      {"xxh64", hash_text(piece.hash)}});
+                      {"xxh64", base::hash_text(piece.hash)}});
   return {{"dtype", ir::dtype_name(tensor.whole.dtype)},
           {"shape", tensor.whole.shape},
           {"role", tensor.is_weight ? "weight" : "optimizer"},
@@ -192,7 +187,7 @@ std::string to_text(const Manifest& manifest) {
   json["model"] = manifest.model;
   json["files"] = manifest.files;
   json["tensors"] = Json(std::move(tensors));
-  const std::string checksum = hash_text(hash_of_text(base::to_text(json, kIndent)));
+  const std::string checksum = base::hash_text(base::to_text(json, kIndent));
   json["xxh64"] = checksum;
   return base::to_text(json, kIndent) + "\n";
 }
@@ -204,7 +199,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   require_format(reader);
   const uint64_t checksum = reader.hash("xxh64");
   json.erase("xxh64");
-  if (hash_of_text(base::to_text(json, kIndent)) != checksum)
+  if (base::hash_of(base::to_text(json, kIndent)) != checksum)
     refuse_manifest(where, "a text with another checksum", "the manifest as it was written");
   Manifest manifest{.position = {.step = reader.count("step"),
                                  .samples_consumed = reader.count("samples_consumed"),
@@ -224,7 +219,5 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     manifest.tensors[name] = read_tensor({entry, where + " tensor " + name}, manifest.files);
   return manifest;
 }
-
-uint64_t hash_of(std::span<const std::byte> bytes) { return XXH64(bytes.data(), bytes.size(), 0); }
 
 }  // namespace megacpp::checkpoint

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,7 +60,5 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 /// `where` names the text in errors.
 Manifest parse_manifest(std::string_view text, const std::string& where);
-
-uint64_t hash_of(std::span<const std::byte> bytes);
 
 }  // namespace megacpp::checkpoint

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -104,7 +105,7 @@ Reader::Reader(const std::filesystem::path& folder) : folder_(folder), manifest_
 std::span<const std::byte> Reader::bytes(const std::string& tensor, const Piece& piece) const {
   const std::span<const std::byte> bytes = files_.at(piece.file).at(tensor).bytes;
   bytes_checked_ += static_cast<int64_t>(bytes.size());
-  if (const uint64_t hash = hash_of(bytes); hash != piece.hash)
+  if (const uint64_t hash = base::hash_of(bytes); hash != piece.hash)
     refuse_file(folder_ / piece.file, fmt::format("{} with checksum {:016x}", tensor, hash),
                 fmt::format("{:016x}, as it was written", piece.hash));
   return bytes;

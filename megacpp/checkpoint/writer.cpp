@@ -7,6 +7,7 @@
 
 #include "megacpp/base/atomic_folder.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/safetensors.h"
@@ -22,7 +23,7 @@ Manifest write_files(const std::filesystem::path& folder, Manifest manifest, std
     SavedTensor& tensor = manifest.tensors[piece.tensor];
     tensor.whole = piece.whole;
     tensor.is_weight = piece.is_weight;
-    tensor.pieces.push_back({.file = file, .box = piece.box, .hash = hash_of(piece.bytes)});
+    tensor.pieces.push_back({.file = file, .box = piece.box, .hash = base::hash_of(piece.bytes)});
     manifest.files[file] = 0;
   }
   for (const auto& [shard, tensors] : shards) {

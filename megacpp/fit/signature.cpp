@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/base/hash.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
@@ -109,7 +110,7 @@ catalog::Signature signature_of(const Recipe& recipe, const std::string& hardwar
   return {.build = build,
           .hardware = hardware_text(hardware, recipe.hardware),
           .model = recipe.name,
-          .model_hash = catalog::hash_text(model_text(recipe, types)),
+          .model_hash = base::hash_text(model_text(recipe, types)),
           .layout = layout_text(recipe),
           .features = features_text(recipe, types, backend_features),
           .shape = shape_text(recipe)};

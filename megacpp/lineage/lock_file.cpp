@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
 #include "megacpp/runtime/plugins/plugin_fetch.h"
 
@@ -32,10 +31,7 @@ Json content_of(const Lock& lock) {
           {"runtime", std::move(runtime)}};
 }
 
-std::string checksum_of(const Json& content) {
-  const std::string text = base::to_text(content);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
-}
+std::string checksum_of(const Json& content) { return base::hash_text(base::to_text(content)); }
 
 [[noreturn]] void refuse_lock(const std::string& where, const std::string& got, const std::string& wanted) {
   base::raise(Code::E1901, {.where = where, .got = got, .wanted = wanted, .next = kWriteAgain});

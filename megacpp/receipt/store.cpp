@@ -7,9 +7,9 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
-#include "megacpp/catalog/signature.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/answers.h"
 #include "megacpp/receipt/fields.h"
@@ -32,7 +32,7 @@ Receipt concluded(Receipt receipt) {
 }
 
 /// Of the compact text: spaces and lines between members count for nothing.
-std::string checksum_of(const Json& content) { return catalog::hash_text(base::to_text(content)); }
+std::string checksum_of(const Json& content) { return base::hash_text(base::to_text(content)); }
 
 [[noreturn]] void refuse_receipt(const std::string& where, std::string got) {
   base::raise(base::Code::E1801, {.where = where,

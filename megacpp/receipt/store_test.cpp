@@ -10,8 +10,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
-#include "megacpp/catalog/signature.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/header_fields.h"
 #include "megacpp/receipt/text.h"
@@ -41,7 +41,7 @@ std::string signed_again(const std::string& text) {
   const size_t line = content.find("\"checksum\"");
   content.erase(line, content.find('\n', line) + 1 - line);
   const base::Json json = base::parse_json(content, base::Code::E1801, "test");
-  return std::string(text).replace(begin, 16, catalog::hash_text(base::to_text(json)));
+  return std::string(text).replace(begin, 16, base::hash_text(base::to_text(json)));
 }
 
 class ReceiptStoreTest : public testing::Test {

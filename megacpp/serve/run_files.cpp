@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/catalog/signature.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/store.h"
 
@@ -37,7 +37,7 @@ RunFiles look_at(const std::filesystem::path& run) {
     if (name == kReadFiles[1]) files.has_receipt = true;
     if (name == kReadFiles[2]) files.logged = nanoseconds(status.st_mtim);
   }
-  files.stamp = catalog::hash_text(text);
+  files.stamp = base::hash_text(text);
   return files;
 }
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
-#include "megacpp/catalog/signature.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/receipt/text.h"
@@ -87,7 +87,7 @@ std::string live_stamp(const std::filesystem::path& run, const RunFiles& files) 
 std::string stamp_of_all(const RunList& list) {
   std::string text;
   for (const RunSummary& run : list.runs) text += run.name + " " + run.stamp + (run.is_read ? "\n" : " unread\n");
-  return catalog::hash_text(text);
+  return base::hash_text(text);
 }
 
 }  // namespace

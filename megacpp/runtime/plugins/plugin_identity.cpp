@@ -17,6 +17,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 
 namespace megacpp::runtime::plugins {
 namespace {
@@ -95,7 +96,7 @@ std::string library_id(const std::filesystem::path& file) {
   const base::MappedFile mapped(file);
   const FileBytes bytes = mapped.bytes();
   if (const auto id = build_id(bytes)) return *id;
-  return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0));
+  return base::hash_text(base::hash_of(bytes));
 }
 
 std::string library_hash(const std::filesystem::path& file) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include <fmt/format.h>
-
+#include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "tests/fuzz/oracle.h"
@@ -16,7 +15,7 @@ std::string sealed(base::Json json) {
   if (!json.is_object()) return base::to_text(json);
   json.erase("xxh64");
   const std::string text = base::to_text(json, 1);
-  json["xxh64"] = fmt::format("{:016x}", checkpoint::hash_of(std::as_bytes(std::span(text.data(), text.size()))));
+  json["xxh64"] = base::hash_text(text);
   return base::to_text(json, 1);
 }
 
