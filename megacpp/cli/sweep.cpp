@@ -86,7 +86,7 @@ Command sweep_command() {
                 ->required()
                 ->type_name("KEY=A,B,...");
             app.add_option("--repeats", flags->repeats, "runs of each value, in turn with the others")
-                ->check(CLI::Range(1, 100))
+                ->check(CLI::Range(size_t{1}, sweep::kMostRepeats))
                 ->capture_default_str();
             app.add_option("--dir", flags->folder,
                            "folder of the sweep; one that was stopped goes on in it; without: sweep-NAME-KEY in runs, "

@@ -16,6 +16,9 @@
 
 namespace megacpp::sweep {
 
+/// Of each value.
+inline constexpr size_t kMostRepeats = 100;
+
 struct SweepRequest {
   recipe::Recipe recipe;
   Axis axis;

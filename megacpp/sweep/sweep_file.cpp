@@ -4,17 +4,49 @@
 #include <cstdint>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
+#include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
 
 namespace megacpp::sweep {
-namespace {
 
-using base::Json;
+// As the file has them (base/json_record.h).
+struct TrialLine {
+  int64_t value = -1;
+  int64_t repeat = -1;
+  std::string run = {};
+  int64_t status = 0;
+  std::string error = {};
+};
+
+struct SweepLines {
+  std::string axis = {};
+  std::vector<std::string> values = {};
+  int64_t repeats = 0;
+  std::vector<TrialLine> trials = {};
+};
+
+template <typename Visit, typename Self>
+requires std::is_same_v<std::remove_const_t<Self>, TrialLine>
+void visit_fields(const Visit& visit, Self& line) {
+  visit("value", line.value, "of the axis, from 0");
+  visit("repeat", line.repeat, "from 0");
+  visit("run", line.run, "folder in runs/");
+  visit("status", line.status, "of the command");
+  visit("error", line.error);
+}
+
+template <typename Visit, typename Self>
+requires std::is_same_v<std::remove_const_t<Self>, SweepLines>
+void visit_fields(const Visit& visit, Self& lines) {
+  visit("axis", lines.axis, "a recipe key");
+  visit("values", lines.values);
+  visit("repeats", lines.repeats, "runs of each value");
+  visit("trials", lines.trials, "in the order they were run");
+}
+
+namespace {
 
 [[noreturn]] void refuse_file(const std::filesystem::path& file, std::string got) {
   base::raise(base::Code::E1008, {.where = file.string(),
@@ -23,74 +55,45 @@ using base::Json;
                                   .next = "name another folder with --dir, or remove this one"});
 }
 
-/// Members of one object of the file.
-class Members {
- public:
-  Members(const Json& object, const std::filesystem::path& file) : object_(object), file_(file) {}
-
-  std::string text(const char* name) const {
-    const std::string* const value = base::as_text(member(name));
-    if (value == nullptr) refuse_file(file_, std::string(name) + " is no text");
-    return *value;
-  }
-  size_t count(const char* name) const {
-    const std::optional<int64_t> value = base::as_integer(member(name));
-    if (!value || *value < 0) refuse_file(file_, std::string(name) + " is no count");
-    return static_cast<size_t>(*value);
-  }
-  const Json& list(const char* name) const {
-    const Json& value = member(name);
-    if (!value.is_array()) refuse_file(file_, std::string(name) + " is no list");
-    return value;
-  }
-
- private:
-  const Json& member(const char* name) const {
-    const Json* const value = base::find_member(object_, name);
-    if (value == nullptr) refuse_file(file_, "no " + std::string(name));
-    return *value;
-  }
-
-  const Json& object_;
-  const std::filesystem::path& file_;
-};
+TrialRecord trial_of(const TrialLine& line, const Sweep& sweep, const std::filesystem::path& file) {
+  const auto is_below = [](int64_t number, size_t end) { return number >= 0 && static_cast<size_t>(number) < end; };
+  if (!is_below(line.value, sweep.axis.values.size())) refuse_file(file, "a run of a value that is not there");
+  if (!is_below(line.repeat, kMostRepeats)) refuse_file(file, "a run without a repeat that may be");
+  if (!is_below(line.status, 256) || line.run.empty()) refuse_file(file, "a run without a folder or an exit status");
+  return {.trial = {.value = static_cast<size_t>(line.value), .repeat = static_cast<size_t>(line.repeat)},
+          .run = line.run,
+          .status = static_cast<int>(line.status),
+          .error = line.error};
+}
 
 }  // namespace
 
 void write_sweep(const Sweep& sweep) {
-  Json trials = Json::array();
+  SweepLines lines{.axis = sweep.axis.key, .values = sweep.axis.values, .repeats = static_cast<int64_t>(sweep.repeats)};
   for (const TrialRecord& record : sweep.trials)
-    trials.push_back(Json{{"value", record.trial.value},
-                          {"repeat", record.trial.repeat},
-                          {"run", record.run},
-                          {"status", record.status},
-                          {"error", record.error}});
-  const Json object = {
-      {"axis", sweep.axis.key}, {"values", sweep.axis.values}, {"repeats", sweep.repeats}, {"trials", trials}};
-  base::write_file_atomically(sweep.folder / kSweepFile, base::to_text(object, 2) + "\n");
+    lines.trials.push_back({.value = static_cast<int64_t>(record.trial.value),
+                            .repeat = static_cast<int64_t>(record.trial.repeat),
+                            .run = record.run,
+                            .status = record.status,
+                            .error = record.error});
+  base::write_file_atomically(sweep.folder / kSweepFile, base::to_text(base::record_json(lines), 2) + "\n");
 }
 
 std::optional<Sweep> read_sweep(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kSweepFile;
   if (!base::exists(file)) return std::nullopt;
-  const Json object = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
-  const Members members(object, file);
-  Sweep sweep{
-      .folder = folder, .axis = {.key = members.text("axis"), .values = {}}, .repeats = members.count("repeats")};
-  for (const Json& value : members.list("values")) {
-    const std::string* const text = base::as_text(value);
-    if (text == nullptr) refuse_file(file, "a value is no text");
-    sweep.axis.values.push_back(*text);
-  }
-  for (const Json& each : members.list("trials")) {
-    const Members trial(each, file);
-    TrialRecord record{.trial = {.value = trial.count("value"), .repeat = trial.count("repeat")},
-                       .run = trial.text("run"),
-                       .status = static_cast<int>(trial.count("status")),
-                       .error = trial.text("error")};
-    if (record.trial.value >= sweep.axis.values.size()) refuse_file(file, "a run of a value that is not there");
-    sweep.trials.push_back(std::move(record));
-  }
+  const base::Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
+  SweepLines lines;
+  base::read_record(json, lines, "", [&](const std::string& path, std::string_view wanted) {
+    refuse_file(file, (path.empty() ? "a value" : path) + " that is not " + std::string(wanted));
+  });
+  if (lines.axis.empty() || lines.values.empty()) refuse_file(file, "no axis, or none with values");
+  if (lines.repeats < 1 || lines.repeats > static_cast<int64_t>(kMostRepeats))
+    refuse_file(file, std::to_string(lines.repeats) + " repeats");
+  Sweep sweep{.folder = folder,
+              .axis = {.key = lines.axis, .values = lines.values},
+              .repeats = static_cast<size_t>(lines.repeats)};
+  for (const TrialLine& line : lines.trials) sweep.trials.push_back(trial_of(line, sweep, file));
   return sweep;
 }
 

@@ -11,6 +11,7 @@
 #include "megacpp/receipt/store.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/sweep/sweep_result.h"
+#include "tests/support/errors.h"
 #include "tests/support/seeded_receipts.h"
 #include "tests/support/temporary_folder.h"
 
@@ -92,8 +93,21 @@ TEST_F(SweepTest, OtherSweepsAndDamagedFilesAreRefused) {
   SweepRequest other = request("train.batch=4,8", 1);
   other.recipe.train.sequence = 64;
   EXPECT_THROW(run_sweep(other, fine, ignore), base::Error);
-  base::write_file_atomically(folder_ / "sweep" / "sweep.json", "{\"axis\": 3}");
-  EXPECT_THROW(run_sweep(request("train.batch=4,8", 1), fine, ignore), base::Error);
+  const std::string file = folder_ / "sweep" / "sweep.json", whole = base::read_file(file);
+  const auto replaced = [&whole](const std::string& part, const std::string& by) {
+    const size_t at = whole.find(part);
+    EXPECT_NE(at, std::string::npos) << part << whole;
+    return at == std::string::npos ? whole : std::string(whole).replace(at, part.size(), by);
+  };
+  for (const std::string& text :
+       {std::string("{\"axis\": 3}"), std::string("{}"), std::string("[]"), std::string("{\"axis\""),
+        replaced("\"repeats\": 1", "\"repeats\": 1000000000000"), replaced("\"repeats\": 1", "\"repeats\": -1"),
+        replaced("\"repeats\": 1", "\"repeats\": \"1\""), replaced("\"value\": 0", "\"value\": 7"),
+        replaced("\"repeat\": 0", "\"repeat\": 1e3"), replaced("\"status\": 0", "\"status\": -4294967296"),
+        replaced("\"run\":", "\"ran\":")}) {
+    base::write_file_atomically(file, text);
+    testing_support::problem_of(base::Code::E1008, [&] { run_sweep(request("train.batch=4,8", 1), fine, ignore); });
+  }
   EXPECT_THROW(run_sweep(request("train.batch=4,many", 1), fine, ignore), base::Error);
 }
 
