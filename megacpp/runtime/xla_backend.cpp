@@ -27,8 +27,12 @@ namespace {
 plugins::PluginKind plugin_kind(const recipe::Recipe& recipe) { return plugins::choose_plugin(recipe.xla.plugin).kind; }
 
 // XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
+bool is_program_of_one_chip(const recipe::Recipe& recipe, int64_t chips) {
+  return recipe.xla.placement == "megacpp" || chips == 1;
+}
+
 bool has_fused_attention(const recipe::Recipe& recipe, int64_t chips) {
-  return plugin_kind(recipe) == plugins::PluginKind::cuda && (recipe.xla.placement == "megacpp" || chips == 1);
+  return plugin_kind(recipe) == plugins::PluginKind::cuda && is_program_of_one_chip(recipe, chips);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -43,8 +47,9 @@ std::filesystem::path plugin_of(const recipe::Recipe& recipe) {
 }
 
 schedule::Target target(const recipe::Recipe& recipe, const TargetMesh& mesh) {
+  const bool wants_call = recipe.xla.attention == "fused" && plugin_kind(recipe) == plugins::PluginKind::cuda;
   return pjrt::xla_target(placement_of(recipe),
-                          recipe.xla.attention == "fused" && has_fused_attention(recipe, mesh.chips));
+                          {.are_wanted = wants_call, .can_be = is_program_of_one_chip(recipe, mesh.chips)});
 }
 
 std::filesystem::path cache_of(const recipe::Recipe& recipe) {

@@ -36,6 +36,19 @@ TEST(XlaBackendTest, AttentionIsOneCallWhereCudnnIsThereAndXlaNeedNotDivideIt) {
   EXPECT_FALSE(is_fused({"xla.plugin=cpu"}, 1));
 }
 
+TEST(XlaBackendTest, AttentionThatWasToBeOneCallAndIsNoneIsAFallback) {
+  const auto counts = [](const std::vector<std::string>& settings, std::string_view op) {
+    recipe::Recipe recipe;
+    recipe.backend = "xla";
+    recipe::apply_overrides(recipe, settings);
+    return target_for(recipe, ir::Mesh({{"data", 2}})).wants_whole(op);
+  };
+  EXPECT_TRUE(counts({"xla.plugin=cuda", "xla.placement=xla"}, "attention"));
+  EXPECT_FALSE(counts({"xla.plugin=cuda", "xla.placement=xla"}, "ssd")) << "XLA never has it whole";
+  EXPECT_FALSE(counts({"xla.plugin=cuda", "xla.attention=blocked"}, "attention"));
+  EXPECT_FALSE(counts({"xla.plugin=cpu"}, "attention")) << "there is no such call";
+}
+
 }  // namespace
 }  // namespace megacpp::runtime
 

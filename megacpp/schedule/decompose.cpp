@@ -18,8 +18,7 @@ Decomposed decompose(const ir::Graph& graph, const Target& target) {
       rewriter.copy(node);
       continue;
     }
-    // A target that fuses by itself wants primitives: nothing is lost.
-    if (!target.schedules_itself) fallbacks.push_back({node.op, node.scope, runs.reason()});
+    if (!target.wants_whole || target.wants_whole(node.op)) fallbacks.push_back({node.op, node.scope, runs.reason()});
     ops::Builder builder(rewriter.graph());
     builder.set_scope(node.scope);
     builder.set_role(node.role);

@@ -20,6 +20,9 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan. A function of what it is told alone:
   /// nodes that are alike are asked about once.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
+  /// Composites that are a fallback when they are taken apart; empty: all are. A compiler that takes most apart as
+  /// a matter of course names those that it was to run as one call.
+  std::function<bool(std::string_view op)> wants_whole = {};
   int64_t alignment = 64;  // bytes
   /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
   /// plan with padding is for hardware that is not here: our own kernels read tensors without.

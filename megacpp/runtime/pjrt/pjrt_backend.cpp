@@ -312,7 +312,8 @@ class PjrtExecutable : public Executable {
 
 }  // namespace
 
-schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
+schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) {
+  const bool has_cudnn = cudnn.are_wanted && cudnn.can_be;
   return {.name = "xla",
           .runs =
               [has_cudnn](std::string_view op, const ops::NodeView& view) {
@@ -321,6 +322,8 @@ schedule::Target xla_target(emit::Placement placement, bool has_cudnn) {
                 return call != nullptr ? call->takes(view) : base::Decision::no("XLA gets its decomposition");
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
+          .wants_whole = [is_wanted = cudnn.are_wanted](
+                             std::string_view op) { return is_wanted && emit::find_custom_call(op) != nullptr; },
           .schedules_itself = true,
           .partitions_itself = placement == emit::Placement::xla};
 }

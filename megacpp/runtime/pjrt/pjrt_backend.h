@@ -16,9 +16,15 @@
 
 namespace megacpp::runtime::pjrt {
 
+/// Calls of cuDNN for composites such as attention.
+struct CudnnCalls {
+  bool are_wanted = false;  // a composite that becomes none is a fallback
+  bool can_be = false;      // else none does
+};
+
 /// Composites are decomposed, but for attention where the plugin calls cuDNN for it; order, fusion and memory are
 /// XLA's, with placement `xla` the collectives too.
-schedule::Target xla_target(emit::Placement placement, bool has_cudnn = false);
+schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn = {});
 
 /// What XLA needs beside the options of all backends.
 struct PluginOptions {
