@@ -239,6 +239,22 @@ TEST(ComparisonTest, ShortRunsAreToldHowLongTheyShouldBe) {
   EXPECT_NE(verdict_text(comparison).find("too short to say"), std::string::npos) << verdict_text(comparison);
 }
 
+TEST(ComparisonTest, ChipsKeepTheirNumbersInAnotherMesh) {
+  receipt::Memory whole, stages;
+  whole.planned = {{.chip = 0, .chips = 4, .place = "chip 0: data 0", .planned_bytes = 100}};
+  stages.planned = {{.chip = 2, .chips = 2, .place = "chip 2: stage 1", .planned_bytes = 70},
+                    {.chip = 0, .chips = 2, .place = "chip 0: stage 0", .planned_bytes = 60}};
+  const std::optional<MemoryMoves> moves = memory_moves(whole, stages);
+  ASSERT_TRUE(moves && moves->chips.size() == 2);
+  EXPECT_EQ(moves->chips[0].place, "chip 0");
+  EXPECT_EQ(moves->chips[0].baseline, 100);
+  EXPECT_EQ(moves->chips[0].other, 60);
+  EXPECT_EQ(moves->chips[1].place, "chip 2: stage 1");
+  EXPECT_EQ(moves->chips[1].baseline, 100) << "all four are planned alike";
+  EXPECT_EQ(moves->chips[1].other, 70);
+  EXPECT_FALSE(memory_moves(stages, stages)->chips.size());
+}
+
 TEST(ComparisonTest, MemoryMovesAreThoseOfTheWorstChipByRoleAndFamily) {
   const Receipt before = seeded_receipt({.name = "a"});
   Receipt after = seeded_receipt({.name = "b", .overrides = {"layout.tensor_parallel=2"}});

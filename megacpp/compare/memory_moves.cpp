@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace megacpp::compare {
 namespace {
 
@@ -26,13 +28,25 @@ std::vector<RoleMove> role_moves(const receipt::ChipGroup& baseline, const recei
   return moved;
 }
 
+// Of a group its first chip is known; where all chips are planned alike, so are the others.
+std::optional<int64_t> planned_bytes_of(int64_t chip, const receipt::Memory& memory) {
+  for (const receipt::ChipGroup& group : memory.planned)
+    if (group.chip == chip) return group.planned_bytes;
+  const receipt::ChipGroup& first = memory.planned.front();
+  return memory.planned.size() == 1 && chip < first.chips ? std::optional(first.planned_bytes) : std::nullopt;
+}
+
 std::vector<ChipMove> chip_moves(const receipt::Memory& baseline, const receipt::Memory& other) {
-  std::map<std::string, ChipMove> moves;
-  for (const receipt::ChipGroup& group : baseline.planned) moves[group.place].baseline = group.planned_bytes;
-  for (const receipt::ChipGroup& group : other.planned) moves[group.place].other = group.planned_bytes;
+  std::map<int64_t, ChipMove> moves;  // by number
+  for (const receipt::Memory* memory : {&baseline, &other})
+    for (const receipt::ChipGroup& group : memory->planned) {
+      std::string& place = moves[group.chip].place;
+      place = place.empty() || place == group.place ? group.place : fmt::format("chip {}", group.chip);
+    }
   std::vector<ChipMove> moved;
-  for (auto& [place, move] : moves) {
-    move.place = place;
+  for (auto& [chip, move] : moves) {
+    move.baseline = planned_bytes_of(chip, baseline);
+    move.other = planned_bytes_of(chip, other);
     if (move.baseline != move.other) moved.push_back(move);
   }
   return moved;

@@ -21,9 +21,10 @@ struct RoleMove {
   int64_t change() const { return other - baseline; }
 };
 
-/// Planned peak of chips that are planned alike; absent where a run has none at that place.
+/// Planned peak of a chip, the first of those that one of the runs plans alike; absent where a run's plan does not
+/// tell.
 struct ChipMove {
-  std::string place;
+  std::string place;  // in the mesh, or its number where it stands elsewhere in the other one
   std::optional<int64_t> baseline = {};
   std::optional<int64_t> other = {};
 };
@@ -33,7 +34,7 @@ struct MemoryMoves {
   int64_t baseline = 0;                   // bytes of these, planned
   int64_t other = 0;
   std::vector<RoleMove> roles = {};  // that moved, the largest first
-  std::vector<ChipMove> chips = {};  // that moved, by place
+  std::vector<ChipMove> chips = {};  // that moved, by number
   int64_t unexplained = 0;           // bytes of the change that no role has: padding
 
   int64_t change() const { return other - baseline; }
