@@ -64,7 +64,7 @@ Json rate_json(const std::optional<double>& value) { return value ? Json(*value)
 std::string sweep_text(const sweep::Sweep& sweep, const std::vector<ValueResult>& results) {
   TextTable table({sweep.axis.key, ">runs", ">chips", ">tokens/s", ">step", ">peak", "against the first"});
   for (const ValueResult& result : results) {
-    table.add({result.value, std::to_string(result.runs.size()), result.chips > 0 ? std::to_string(result.chips) : "",
+    table.add({result.value, std::to_string(result.runs.size()), result.chips ? std::to_string(*result.chips) : "",
                result.tokens_per_second ? fmt::format("{:.0f}", *result.tokens_per_second) : "",
                result.step_seconds ? base::human_seconds(*result.step_seconds) : "",
                result.planned_peak_bytes ? memory::human_bytes(*result.planned_peak_bytes) : "", against_text(result)});
@@ -89,7 +89,7 @@ Json sweep_json(const sweep::Sweep& sweep, const std::vector<ValueResult>& resul
         Json{{"value", result.value},
              {"runs", result.runs},
              {"errors", result.errors},
-             {"chips", result.chips},
+             {"chips", result.chips ? Json(*result.chips) : Json()},
              {"tokens_per_second", rate_json(result.tokens_per_second)},
              {"step_seconds", rate_json(result.step_seconds)},
              {"planned_peak_bytes", result.planned_peak_bytes ? Json(*result.planned_peak_bytes) : Json()},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/compare/ceilings.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -22,6 +23,19 @@ bool has_run(const Receipt& receipt) {
   return ended_well && ending.steps - ending.first_step >= kStepsToCount;
 }
 
+// What planning chose by itself (receipt::kAutoChoice) depends on the shape, which is what is looked for.
+std::string requested_recompute(const std::string& recompute) {
+  std::string text;
+  for (size_t begin = 0; begin < recompute.size();) {
+    const size_t end = std::min(recompute.find(' ', begin), recompute.size());
+    const std::string word = recompute.substr(begin, end - begin);
+    const size_t choice = word.find(receipt::kAutoChoice);
+    text += (text.empty() ? "" : " ") + (choice == std::string::npos ? word : word.substr(0, choice) + "auto");
+    begin = end + 1;
+  }
+  return text;
+}
+
 Ceiling place_of(const Receipt& receipt) {
   const receipt::Header& header = receipt.header;
   const receipt::Program& program = header.program;
@@ -29,7 +43,7 @@ Ceiling place_of(const Receipt& receipt) {
           .family = header.model.family,
           .topology = header.hardware.name + (header.hardware.mesh.empty() ? "" : " " + header.hardware.mesh),
           .lane = fmt::format("{} {} {}{}", program.lane, program.layout, program.precision,
-                              program.recompute.empty() ? "" : " recompute " + program.recompute)};
+                              program.recompute.empty() ? "" : " recompute " + requested_recompute(program.recompute))};
 }
 
 using Place = std::tuple<std::string, std::string, std::string>;

@@ -47,6 +47,18 @@ TEST(CeilingsTest, WhatWasKilledOrFailedShowsNothing) {
   EXPECT_FALSE(ceilings[0].single_peak.has_value());
 }
 
+TEST(CeilingsTest, WhatPlanningChoseIsNoLaneOfItsOwn) {
+  std::vector<receipt::Receipt> receipts = {at_batch("4"), at_batch("8")};
+  receipts[0].header.program.recompute = "A=auto:none M=none";
+  receipts[1].header.program.recompute = "A=auto:full M=none";
+  const std::vector<Ceiling> chosen = ceilings_of(receipts, 1);
+  ASSERT_EQ(chosen.size(), 1U);
+  EXPECT_EQ(chosen[0].validated->batch, 8);
+  EXPECT_TRUE(chosen[0].lane.ends_with(" recompute A=auto M=none")) << chosen[0].lane;
+  receipts[1].header.program.recompute = "A=full M=none";
+  EXPECT_EQ(ceilings_of(receipts, 1).size(), 2U);
+}
+
 TEST(CeilingsTest, OtherLanesAndRunsWithoutStepsHaveNoPartInIt) {
   receipt::Receipt failed = at_batch("32", receipt::EndingKind::failed);
   failed.ending.steps = 0;

@@ -90,8 +90,9 @@ std::vector<std::string> work_notes(const Receipt& before, const Receipt& after,
   const double work_after = after.mfu.model_flops * scale_to(after, tokens);
   if (is_other(work_before, work_after))
     notes.push_back(fmt::format("the model's work changed: {:.3g} -> {:.3g} FLOPs", work_before, work_after));
-  if (before.header.hardware.chips != after.header.hardware.chips)
-    notes.push_back(fmt::format("shared by {} -> {} chips", before.header.hardware.chips, after.header.hardware.chips));
+  const std::optional<int64_t> chips_before = before.header.hardware.chips, chips_after = after.header.hardware.chips;
+  if (chips_before && chips_after && *chips_before != *chips_after)
+    notes.push_back(fmt::format("shared by {} -> {} chips", *chips_before, *chips_after));
   if (before.header.program.recompute != after.header.program.recompute)
     notes.push_back(fmt::format("recompute {} -> {}", before.header.program.recompute, after.header.program.recompute));
   if (fallbacks_of(before) != fallbacks_of(after))
@@ -109,8 +110,8 @@ std::vector<std::string> notes_of(std::string_view part, const Receipt& before, 
 
 std::vector<std::string> stall_notes(Receipts baseline, Receipts other) {
   int64_t before = 0, after = 0;
-  for (const Receipt& receipt : baseline) before += receipt.times.data_stalls;
-  for (const Receipt& receipt : other) after += receipt.times.data_stalls;
+  for (const Receipt& receipt : baseline) before += receipt.times.data_stalls.value_or(0);
+  for (const Receipt& receipt : other) after += receipt.times.data_stalls.value_or(0);
   if (before == after) return {};
   return {fmt::format("steps that waited for data: {} -> {}", before, after)};
 }

@@ -64,6 +64,7 @@ class Launch {
   [[noreturn]] void end_with(const memory::OutOfMemory& failure);
   [[noreturn]] void follow_end();
   Agreement& agreement() { return agreement_; }
+  const Agreement& agreement() const { return agreement_; }
   void log(const Line& line) const { log_(line); }
   /// What all programs of the launch are compiled for, the same on every process.
   const runtime::TargetMesh& mesh() const { return mesh_; }

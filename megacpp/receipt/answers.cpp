@@ -12,11 +12,11 @@ using base::human_seconds;
 
 std::string topology_answer(const Receipt& receipt) {
   const Hardware& hardware = receipt.header.hardware;
-  if (hardware.topology.empty()) return "Not known: the run left no plan.";
+  if (hardware.topology.empty() || !hardware.chips) return "Not known: the run left no plan.";
   const std::string regime =
       receipt.regime.name.empty() ? "" : fmt::format(" Regime: {} ({}).", receipt.regime.name, receipt.regime.because);
-  return fmt::format("{}: {} chip{}, mesh {}, {}.{}", hardware.topology, hardware.chips, hardware.chips == 1 ? "" : "s",
-                     hardware.mesh, receipt.header.program.layout, regime);
+  return fmt::format("{}: {} chip{}, mesh {}, {}.{}", hardware.topology, *hardware.chips,
+                     *hardware.chips == 1 ? "" : "s", hardware.mesh, receipt.header.program.layout, regime);
 }
 
 std::string compile_answer(const Receipt& receipt) {

@@ -57,11 +57,14 @@ Header header_of(const launch::Launch& launch, const RunFacts& facts) {
                      .processor = signature.build.processor};
   if (signature.build.threads > 0) header.hardware.threads = signature.build.threads;
   header.hardware.chip = launch.assumptions().slice.chip.name;
+  int64_t parameters = 0;
   for (const blocks::Parameter& parameter : estimate.compiled.parameters)
-    header.model.parameters += ir::num_elements(parameter.shape);
+    parameters += ir::num_elements(parameter.shape);
+  header.model.parameters = parameters;
   header.model.hash = signature.model_hash;
   header.batch.data = facts.data;
   header.program.lane = fit::to_text(launch.assumptions().lane);
+  header.program.recompute = recompute_text(launch.recipe(), estimate.requested());
   header.program.features = signature.features;
   header.program.flags = flags_of(launch);
   header.program.without = facts.without;
@@ -86,9 +89,12 @@ Mfu planned_mfu(const launch::Launch& launch) {
   return mfu;
 }
 
-/// What a backend's own compiler takes apart is no fallback.
-std::vector<Fallback> fallbacks_on(const launch::Launch& launch, const compile::Compiled& compiled) {
-  return backend_of(launch).emits_stablehlo ? std::vector<Fallback>() : fallbacks_of(compiled);
+/// The same programs run otherwise in another number of processes.
+std::string path_of(const launch::Launch& launch, const runtime::Executable& run) {
+  const launch::Agreement& agreement = launch.agreement();
+  if (agreement.is_alone()) return run.path();
+  return fmt::format("{}, {} chips a process over {}", run.path(), agreement.local_chips(),
+                     agreement.transport().properties.name);
 }
 
 std::vector<MemoryItem> items_of(const memory::MemoryPlan& plan) {
@@ -215,9 +221,12 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   receipt.times.verify_seconds = estimate.compiled.verify_seconds();
   if (estimate.time.seconds() > 0) receipt.times.predicted_step_seconds = estimate.time.seconds();
   receipt.mfu = planned_mfu(launch);
-  receipt.counters.fallbacks = fallbacks_on(launch, estimate.compiled);
   receipt.memory.planned = planned_memory(estimate);
-  if (!backend_of(launch).emits_stablehlo) receipt.collectives = collectives_of(estimate.compiled);
+  // Where the backend has a compiler of its own, estimates are of other programs than those that run.
+  if (!backend_of(launch).emits_stablehlo) {
+    receipt.counters.fallbacks = fallbacks_of(estimate.compiled);
+    receipt.collectives = collectives_of(estimate.compiled);
+  }
   receipt.ladder = ladder_of(launch);
   receipt.lineage = lineage_record(launch.lineage());
   return receipt;
@@ -244,7 +253,7 @@ void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::T
   const compile::Compiled& compiled = *trained.started.compiled;
   const runtime::Counters counters = run.counters();
   add_steps(receipt, trained.reports);
-  receipt.header.program.path = run.path();
+  receipt.header.program.path = path_of(launch, run);
   Times& times = receipt.times;
   times.compile_seconds = compiled.compile_seconds();
   times.verify_seconds = compiled.verify_seconds();
@@ -255,7 +264,7 @@ void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::T
   const fit::Regime regime = launch::regime_of(launch, trained);
   receipt.regime = {.name = std::string(fit::regime_name(regime.kind)), .because = regime.because};
   receipt.counters.devices = counters_of(counters);
-  receipt.counters.fallbacks = fallbacks_on(launch, compiled);
+  receipt.counters.fallbacks = fallbacks_of(compiled);
   receipt.memory.measured = peaks_of(trained.started);
   receipt.collectives = collectives_of(compiled);
   receipt.ending.kind = trained.was_stopped ? EndingKind::interrupted : EndingKind::finished;

@@ -64,7 +64,7 @@ struct Ending {
 struct Hardware {
   std::string name = {};      // as signatures have it, with limits and faults: "host:4 limit 512MiB", "v6e:16x16"
   std::string topology = {};  // the slice: "host:4", "v6e:16x16"
-  int64_t chips = 0;
+  std::optional<int64_t> chips = {};
   std::string mesh = {};                // "data=2 model=4"; empty: one chip without axes
   std::string processor = {};           // where chips are virtual ones of a machine
   std::optional<int64_t> threads = {};  // of each such chip
@@ -78,7 +78,7 @@ struct Model {
   int64_t depth = 0;
   int64_t hidden = 0;
   int64_t vocab = 0;
-  int64_t parameters = 0;
+  std::optional<int64_t> parameters = {};
   std::string hash = {};  // of the whole model section: one name may stand for several models
 };
 
@@ -97,7 +97,7 @@ struct Program {
   std::string path = {};       // what ran the programs, in its own words; empty: it was not loaded
   std::string precision = {};  // "bf16"
   std::string layout = {};     // "policy=spmd data_parallel=2 zero=1"
-  std::string recompute = {};  // "A=none M=full"
+  std::string recompute = {};  // "A=none M=auto:full": what planning chose stands behind kAutoChoice
   std::string optimizer = {};
   std::string overlap = {};               // "prefetch 1"
   std::string buckets = {};               // "as the policy has them", "40000000 bytes"
@@ -111,6 +111,9 @@ struct Versions {
   std::string code = {};      // "0.1.0+1f2e3d4c5b6a7988"
   std::string platform = {};  // plugin, its version and content, driver; empty: the backend is part of the code
 };
+
+/// Between a letter and the level of recompute that planning chose for it.
+inline constexpr const char* kAutoChoice = "auto:";
 
 struct Header {
   Hardware hardware = {};
@@ -195,7 +198,7 @@ struct Times {
   std::optional<Parts> parts = {};
   std::optional<double> predicted_step_seconds = {};
   std::optional<double> saving_seconds = {};  // that steps waited for checkpoints, in no phase
-  int64_t data_stalls = 0;                    // in the steady window: waits for data that was not read in time
+  std::optional<int64_t> data_stalls = {};    // in the steady window: waits for data that was not read in time
 };
 
 struct Mfu {
@@ -254,8 +257,8 @@ struct Counters {
   std::optional<DeviceCounters> devices = {};  // absent: the run was not there to be asked
   std::optional<SteadyCounters> steady = {};   // absent without a steady window
   std::vector<Fallback> fallbacks = {};
-  std::optional<int64_t> throttled =
-      {};  // times that a core was slowed down since step 0; absent: the system is silent
+  /// Times that a core was slowed down since step 0; absent: the system is silent, or chips are no cores of it.
+  std::optional<int64_t> throttled = {};
 };
 
 // ---- Memory, exchange, experts, ladder

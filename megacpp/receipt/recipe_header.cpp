@@ -2,12 +2,16 @@
 #include "megacpp/receipt/recipe_header.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "megacpp/fit/signature.h"
 #include "megacpp/recipe/block_types.h"
+#include "megacpp/recipe/ignored_keys.h"
 #include "megacpp/recipe/recompute.h"
+#include "megacpp/runtime/backend.h"
 
 namespace megacpp::receipt {
 namespace {
@@ -19,18 +23,35 @@ std::string family_of(const recipe::Model& model) {
   return recipe::has_experts(model) ? "sparse" : "dense";
 }
 
-std::string recompute_of(const recipe::Recipe& recipe) {
-  std::string text;
-  for (const char letter : recipe::recompute_letters(recipe.model))
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", letter, recipe::recompute_level(recipe, letter));
-  return text;
+/// Who decides where the backend does not read the key; nothing where it does.
+std::optional<std::string> decided_elsewhere(const recipe::Recipe& recipe, const std::string& key) {
+  const recipe::IgnoredKey* const line =
+      recipe::line_ignoring(runtime::backend_named(recipe.backend).ignores, key, recipe, recipe::Use::run);
+  return line == nullptr ? std::nullopt : std::optional(line->decides);
 }
 
-std::string buckets_of(const recipe::Layout& layout) {
-  return layout.bucket_bytes == 0 ? "as the policy has them" : fmt::format("{} bytes", layout.bucket_bytes);
+std::string overlap_of(const recipe::Recipe& recipe) {
+  return decided_elsewhere(recipe, "layout.prefetch").value_or(fmt::format("prefetch {}", recipe.layout.prefetch));
+}
+
+std::string buckets_of(const recipe::Recipe& recipe) {
+  const int64_t bytes = recipe.layout.bucket_bytes;
+  return decided_elsewhere(recipe, "layout.bucket_bytes")
+      .value_or(bytes == 0 ? "as the policy has them" : fmt::format("{} bytes", bytes));
 }
 
 }  // namespace
+
+std::string recompute_text(const recipe::Recipe& recipe, const recipe::Recipe& requested) {
+  std::string text;
+  for (const char letter : recipe::recompute_letters(recipe.model)) {
+    const std::string& level = recipe::recompute_level(recipe, letter);
+    const bool is_chosen =
+        recipe::recompute_level(requested, letter) == recipe::kAutoRecompute && level != recipe::kAutoRecompute;
+    text += fmt::format("{}{}={}{}", text.empty() ? "" : " ", letter, is_chosen ? kAutoChoice : "", level);
+  }
+  return text;
+}
 
 Header recipe_header(const recipe::Recipe& recipe) {
   const recipe::Model& model = recipe.model;
@@ -50,10 +71,10 @@ Header recipe_header(const recipe::Recipe& recipe) {
   program.backend = recipe.backend;
   program.precision = train.precision;
   program.layout = fit::layout_text(recipe);
-  program.recompute = recompute_of(recipe);
+  program.recompute = recompute_text(recipe, recipe);
   program.optimizer = recipe.optimizer.name;
-  program.overlap = fmt::format("prefetch {}", recipe.layout.prefetch);
-  program.buckets = buckets_of(recipe.layout);
+  program.overlap = overlap_of(recipe);
+  program.buckets = buckets_of(recipe);
   return header;
 }
 

@@ -45,7 +45,8 @@ void Recorder::begin() {
   if (first_step_ >= launch_.recipe().train.steps) return;
   load_seconds_ = seconds_from(load_start_);
   store([this] {
-    throttled_before_ = count_throttling();
+    // Of other devices than this machine's cores nothing is known.
+    if (!launch_.estimate().signature.build.processor.empty()) throttled_before_ = count_throttling();
     return receipt_now();
   });
 }
@@ -75,8 +76,9 @@ void Recorder::fail(const std::exception& error) {
 }
 
 std::optional<int64_t> Recorder::throttled() const {
+  if (!throttled_before_) return std::nullopt;
   const std::optional<int64_t> now = count_throttling();
-  return now && throttled_before_ ? std::optional(*now - *throttled_before_) : std::nullopt;
+  return now ? std::optional(*now - *throttled_before_) : std::nullopt;
 }
 
 void Recorder::store(const std::function<Receipt()>& make) {

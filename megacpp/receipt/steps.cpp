@@ -110,7 +110,7 @@ double quantile(const std::vector<double>& sorted, double share) {
 void add_mfu(Receipt& receipt) {
   Mfu& mfu = receipt.mfu;
   const std::optional<Phase>& steady = receipt.times.steady;
-  const int64_t chips = receipt.header.hardware.chips;
+  const int64_t chips = receipt.header.hardware.chips.value_or(0);
   if (!steady || !mfu.peak_flops || !(mfu.model_flops > 0) || !(steady->seconds > 0) || chips == 0) return;
   mfu.value = mfu.model_flops / (steady->step_seconds() * static_cast<double>(chips) * *mfu.peak_flops);
 }
@@ -153,8 +153,9 @@ void add_steps(Receipt& receipt, std::vector<StepReport> reports) {
   times.steady = phase_of(steady);
   times.samples = samples_of(steady);
   if (!times.samples.seconds.empty()) times.spread = spread_of(times.samples.seconds);
-  times.data_stalls = 0;
-  for (const StepReport& report : steady) times.data_stalls += report.data_stalls.count;
+  int64_t stalls = 0;
+  for (const StepReport& report : steady) stalls += report.data_stalls.count;
+  times.data_stalls = stalls;
   if (!steady.empty()) receipt.counters.steady = steady_counters(steady);
   receipt.losses = {.first = reports.front().loss, .last = reports.back().loss};
   receipt.experts = loads_of(steady.empty() ? all : steady);

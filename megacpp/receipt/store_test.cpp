@@ -182,6 +182,9 @@ TEST_F(ReceiptStoreTest, ThrottlingIsCountedWhereTheSystemDoes) {
     base::write_file_atomically(folder_ / core / "thermal_throttle" / "core_throttle_count", "3\n");
   }
   EXPECT_EQ(count_throttling(folder_.path()), 6);
+  for (const char* core : {"cpu0", "cpu1"})
+    base::write_file_atomically(folder_ / core / "thermal_throttle" / "package_throttle_count", "5\n");
+  EXPECT_EQ(count_throttling(folder_.path()), 11) << "both are of one package";
 }
 
 }  // namespace

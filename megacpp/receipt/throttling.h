@@ -8,8 +8,8 @@
 
 namespace megacpp::receipt {
 
-/// Of all cores since the machine started, as Linux counts them below `cpus`; nothing where it does not, as in most
-/// virtual machines.
+/// Of all cores and packages since the machine started, as Linux counts them below `cpus`; nothing where it does not,
+/// as in most virtual machines.
 std::optional<int64_t> count_throttling(const std::filesystem::path& cpus = "/sys/devices/system/cpu");
 
 }  // namespace megacpp::receipt

@@ -20,7 +20,7 @@ struct ValueResult {
   std::optional<double> tokens_per_second = {};    // mean over runs
   std::optional<double> step_seconds = {};         //
   std::optional<int64_t> planned_peak_bytes = {};  // of the worst chip
-  int64_t chips = 0;
+  std::optional<int64_t> chips = {};
   std::optional<compare::Comparison> against_first = {};  // absent for the first one itself
 };
 
