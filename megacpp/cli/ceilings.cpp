@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
@@ -53,6 +54,12 @@ Json tried_json(const std::optional<compare::TriedShape>& shape) {
 
 int list_ceilings(const CeilingFlags& flags) {
   std::vector<std::string> folders = flags.folders;
+  for (const std::string& folder : folders)
+    MEGACPP_REQUIRE(base::exists(folder), E1008,
+                    {.where = "--runs",
+                     .got = (folder.empty() ? "an empty path" : folder) + ": no such folder",
+                     .wanted = "a folder of run directories, or one of them",
+                     .next = "check the path, or leave the flag out to read the folder that training writes to"});
   if (folders.empty()) folders.push_back(launch::runs_folder().string());
   const compare::ReadReceipts read = compare::read_launches(folders);
   print_skipped(read.skipped);

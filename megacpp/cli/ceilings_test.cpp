@@ -53,6 +53,9 @@ TEST(CeilingsCommandTest, MistakesAreNamed) {
   EXPECT_EQ(run_command({"ceilings", "probe"}).status, 2);
   EXPECT_EQ(run_command({"ceilings", "prob"}).status, 2);
   EXPECT_EQ(run_command({"ceilings", "--times", "0"}).status, 2);
+  const auto absent = run_command({"ceilings", "--runs", "/no/such/folder"});
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_NE(absent.err.find("error E1008"), std::string::npos) << absent.err;
 }
 
 }  // namespace

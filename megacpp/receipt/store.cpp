@@ -56,6 +56,18 @@ int64_t schema_of(const Json& json, const std::string& where) {
 
 Receipt read_receipt(const std::filesystem::path& file) { return receipt_from(base::read_file(file), file.string()); }
 
+/// A file that was named may be anything; what is no receipt is not called a damaged one.
+Receipt read_named_file(const std::filesystem::path& file) {
+  const std::string text = base::read_file(file);
+  const bool is_receipt = file.filename() == kReceiptFile || text.find("\"checksum\"") != std::string::npos;
+  MEGACPP_REQUIRE(is_receipt, E1803,
+                  {.where = file.string(),
+                   .got = "a file that is no receipt: it has no checksum",
+                   .wanted = "a run directory, or its receipt.json",
+                   .next = "see: megacpp runs list"});
+  return receipt_from(text, file.string());
+}
+
 /// What the log of a run says of its steps.
 void add_logged_steps(Receipt& receipt, const std::filesystem::path& run) {
   add_steps(receipt, train::read_log(run / "log.jsonl").reports);
@@ -153,7 +165,7 @@ Receipt receipt_of(const std::filesystem::path& run, Completion completion) {
                    .got = "no such file or folder",
                    .wanted = "a run directory, or a receipt",
                    .next = "see: megacpp runs list"});
-  return base::is_folder(path) ? receipt_of_folder(path, completion) : read_receipt(path);
+  return base::is_folder(path) ? receipt_of_folder(path, completion) : read_named_file(path);
 }
 
 }  // namespace megacpp::receipt

@@ -149,6 +149,17 @@ TEST_F(ReceiptStoreTest, WhatIsNoRunHasNone) {
 TEST_F(ReceiptStoreTest, AReceiptAloneIsReadAsAFile) {
   make_run(EndingKind::finished);
   EXPECT_EQ(receipt_of(run_ / kReceiptFile).run, clean_receipt().run);
+  const std::string text = base::read_file(run_ / kReceiptFile);
+  base::write_file_atomically(folder_ / "copy.json", text);
+  EXPECT_EQ(receipt_of(folder_ / "copy.json").run, clean_receipt().run);
+  base::write_file_atomically(folder_ / "copy.json", text.substr(0, text.size() / 2));
+  problem_of(base::Code::E1801, [&] { receipt_of(folder_ / "copy.json"); });
+}
+
+TEST_F(ReceiptStoreTest, WhatIsNoReceiptIsNotCalledADamagedOne) {
+  base::write_file_atomically(folder_ / "plan.json", "{\"recipe\": \"tiny\", \"chips\": 1}\n");
+  const base::Problem problem = problem_of(base::Code::E1803, [&] { receipt_of(folder_ / "plan.json"); });
+  EXPECT_EQ(problem.next.find("delete"), std::string::npos) << problem.next;
 }
 
 TEST_F(ReceiptStoreTest, EveryReceiptHasTheSameHeaderFields) {
