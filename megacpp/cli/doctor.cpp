@@ -23,6 +23,8 @@
 namespace megacpp::cli {
 namespace {
 
+constexpr size_t kMostCellWidth = 36;  // characters: the table fits a terminal of 150
+
 struct DoctorFlags {
   std::vector<std::string> only;     // groups
   std::string lock;                  // file; empty: the user's
@@ -62,6 +64,7 @@ std::vector<lineage::Finding> examine_with_progress(const DoctorFlags& flags, co
 
 std::string findings_text(const std::vector<lineage::Finding>& findings) {
   TextTable table({"", "probe", "here", "documented", "what to do"});
+  for (const size_t column : {size_t{2}, size_t{3}, size_t{4}}) table.wrap(column, kMostCellWidth);
   for (const lineage::Finding& finding : findings)
     table.add({std::string(lineage::status_name(finding.status)), finding.name, finding.live,
                finding.documented.value_or("-"), finding.fix});

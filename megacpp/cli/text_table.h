@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of text in columns as wide as they need to be.
+// Rows of text in columns as wide as they need to be, or as they may be.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ class TextTable {
   /// Headings; one that starts with '>' stands right, as numbers do.
   explicit TextTable(std::vector<std::string> headings);
 
+  /// Cells of this column that are longer go on in the lines below, broken at spaces where there are some.
+  void wrap(size_t column, size_t most);
+
   void add(std::vector<std::string> cells);
   /// A line across all columns.
   void add_line(std::string line);
@@ -25,7 +29,11 @@ class TextTable {
     std::vector<std::string> cells;
     std::string line;  // instead of cells
   };
+  /// [line][column]
+  std::vector<std::vector<std::string>> lines_of(const Row& row) const;
+
   std::vector<bool> right_;
+  std::vector<size_t> most_;  // of each column
   std::vector<Row> rows_;
 };
 
