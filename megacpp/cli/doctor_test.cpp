@@ -180,6 +180,10 @@ TEST_F(DoctorCommandTest, FetchTakesWhatTheLockFileNames) {
   EXPECT_EQ(refused.status, 1);
   EXPECT_TRUE(has(refused.err, "error E3203") && has(refused.err, hash)) << refused.err;
   EXPECT_EQ(run_command({"plugins", "fetch", "cpu", "--wheel", wheel, "--no-lock"}).status, 0);
+  write_lock("config/megacpp/megacpp.lock", lock_with({{"plugin.cpu", lineage::kNone}}));
+  const CommandResult none = run_command({"plugins", "fetch", "cpu", "--wheel", wheel});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_TRUE(has(none.err, "documents as not there") && has(none.err, "--no-lock")) << none.err;
 }
 
 }  // namespace

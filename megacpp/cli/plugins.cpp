@@ -129,7 +129,14 @@ std::optional<lineage::LockedPlugin> locked(const FetchFlags& flags, plugins::Pl
   if (!found) return std::nullopt;
   file = found->string();
   const std::string& name = plugins::info_of(kind).name;
-  std::optional<lineage::LockedPlugin> plugin = lineage::locked_plugin(lineage::read_lock(*found).facts, name);
+  const lineage::Facts facts = lineage::read_lock(*found).facts;
+  const std::string* const documented = lineage::find_value(facts, lineage::plugin_fact(name));
+  MEGACPP_REQUIRE(documented == nullptr || *documented != lineage::kNone, E1007,
+                  {.where = "megacpp plugins fetch " + name,
+                   .got = fmt::format("a plugin that {} documents as not there", file),
+                   .wanted = "one that the lock file names",
+                   .next = "add --no-lock, and write the file again once it is there: megacpp doctor --write"});
+  std::optional<lineage::LockedPlugin> plugin = lineage::locked_plugin(facts, name);
   if (!plugin) return std::nullopt;
   const bool is_same = (flags.version.empty() || flags.version == plugin->version) &&
                        (flags.package.empty() || flags.package == plugin->package);
