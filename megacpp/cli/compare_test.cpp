@@ -38,7 +38,7 @@ TEST_F(CompareTest, OneAxisIsAResultWithItsIntervalTestAndCause) {
   const std::string after = run({.name = "b", .overrides = {"layout.tensor_parallel=2"}, .arithmetic = 0.05});
   const auto text = run_command({"compare", before, after});
   EXPECT_EQ(text.status, 0) << text.err;
-  for (const char* part : {"layout.tensor_parallel: 1 -> 2 (topology)", "% faster than a", "95 % confidence",
+  for (const char* part : {"layout.tensor_parallel: 1 -> 2 (topology)", "% less time a token than a", "95 % confidence",
                            "test      Student's t", "cause     arithmetic"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const Json json = Json::parse(run_command({"compare", before, after, "--json"}).out);

@@ -83,7 +83,7 @@ std::string joined(const std::vector<Change>& changes) {
 }
 
 std::string more_or_less(double ratio) {
-  return fmt::format("{:.1f} % {}", 100 * std::abs(ratio - 1), ratio > 1 ? "slower" : "faster");
+  return fmt::format("{:.1f} % {} time a token", 100 * std::abs(ratio - 1), ratio > 1 ? "more" : "less");
 }
 
 // What to do where several things differ. Only a recipe key can be swept.
@@ -175,7 +175,7 @@ std::string verdict_text(const Comparison& comparison) {
       return fmt::format("no difference found ({}); {}", range, length_text(comparison));
     case stats::Finding::lower:
     case stats::Finding::higher:
-      return fmt::format("{} is {} than {} ({})", comparison.other_runs.front(), more_or_less(effect.ratio),
+      return fmt::format("{} takes {} than {} ({})", comparison.other_runs.front(), more_or_less(effect.ratio),
                          comparison.baseline_runs.front(), range);
   }
   return "";

@@ -148,9 +148,9 @@ TEST_F(RunPageTest, RunsThatDifferInOneThingHaveAResult) {
   const std::string before = seeded({.name = "a"});
   const std::string after = seeded({.name = "b", .overrides = {"layout.tensor_parallel=2"}, .arithmetic = 0.05});
   const std::string page = page_of({before, after});
-  expect_parts(page, {"<title>2 runs</title>", "<h3>b against a</h3>", "banner good\">Result: b is", "% faster than a",
-                      "Axis: layout.tensor_parallel: 1 -&gt; 2 (topology)", "Cause: arithmetic", "a: step 19",
-                      "b: step 19", "<h2>Run a</h2>", "<h2>Run b</h2>"});
+  expect_parts(page, {"<title>2 runs</title>", "<h3>b against a</h3>", "banner good\">Result: b takes",
+                      "% less time a token than a", "Axis: layout.tensor_parallel: 1 -&gt; 2 (topology)",
+                      "Cause: arithmetic", "a: step 19", "b: step 19", "<h2>Run a</h2>", "<h2>Run b</h2>"});
 }
 
 TEST_F(RunPageTest, ConfoundedRunsHaveNoWinnerAndTheListOfWhatDiffers) {
@@ -159,7 +159,7 @@ TEST_F(RunPageTest, ConfoundedRunsHaveNoWinnerAndTheListOfWhatDiffers) {
   const std::string page = page_of({before, after});
   expect_parts(page, {"Confounded: no winner. 2 things differ", "Axis: layout.tensor_parallel", "Axis: train.batch",
                       "<td>batch.batch</td>"});
-  for (const char* part : {"Result:", "faster", "slower", "Cause:"}) EXPECT_FALSE(has(page, part)) << part;
+  for (const char* part : {"Result:", "less time", "more time", "Cause:"}) EXPECT_FALSE(has(page, part)) << part;
 }
 
 TEST_F(RunPageTest, EveryKindOfRunIsComparedWithTheFirst) {

@@ -141,7 +141,7 @@ TEST_F(AnswerTest, AComparisonNamesItsResultOrRefuses) {
   write_run(folder_.path(),
             seeded_receipt({.name = "other", .overrides = {"layout.tensor_parallel=2", "train.batch=4"}}));
   const std::string found = get("/compare?run=one&run=slow").body;
-  EXPECT_TRUE(has(found, "slow is ") && has(found, "Where the time went")) << found;
+  EXPECT_TRUE(has(found, "slow takes ") && has(found, "Where the time went")) << found;
   const std::string refused = get("/compare?run=one&run=other").body;
   EXPECT_TRUE(has(refused, "E4001 comparison is confounded: no winner is named")) << refused;
   EXPECT_TRUE(has(refused, "layout.tensor_parallel") && has(refused, "train.batch")) << refused;
