@@ -188,7 +188,8 @@ bool Crossings::send_data(Lock& lock, const Active& active, size_t other) {
   const Pieces pieces = group.outgoing(active.sequence, other);
   const bool is_reduced = group.calls().rendezvous(active.sequence).all_passed(2);
   const int64_t limit = is_reduced ? pieces.all_pieces() : pieces.operand_pieces();
-  skip_empty(pieces, crossing.out, limit);
+  // Empty pieces are over at once, reduced or not: a process that gets no more may go.
+  skip_empty(pieces, crossing.out, pieces.all_pieces());
   if (crossing.out.piece >= limit) return false;
   const std::span<std::byte> room = endpoint_->room(process);
   if (room.empty()) return false;
@@ -199,7 +200,7 @@ bool Crossings::send_data(Lock& lock, const Active& active, size_t other) {
     endpoint_->send(process, sizeof(FrameHeader) + header.bytes);
   });
   crossing.out = cursor;
-  skip_empty(pieces, crossing.out, limit);
+  skip_empty(pieces, crossing.out, pieces.all_pieces());
   return true;
 }
 
