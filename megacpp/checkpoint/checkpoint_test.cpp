@@ -2,9 +2,11 @@
 // Whole checkpoints: written, read in other rectangles, damaged, converted, averaged, kept and deleted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -50,6 +52,13 @@ class SavedMatrix {
   }
   Manifest save(const Store& store, int64_t step) const { return write_checkpoint(store, header(step), pieces_); }
   const std::vector<float>& values() const { return values_; }
+  /// As a process that has these shards writes them.
+  std::string save_part(const Store& store, int64_t step, const std::vector<int64_t>& shards) const {
+    std::vector<PieceBytes> own;
+    for (const PieceBytes& piece : pieces_)
+      if (std::ranges::count(shards, piece.shard) > 0) own.push_back(piece);
+    return write_part(store, step, own);
+  }
 
  private:
   std::vector<float> values_ = std::vector<float>(24), parts_ = std::vector<float>(24);
@@ -104,6 +113,47 @@ TEST(CheckpointTest, TheSameStateGivesTheSameBytes) {
   for (const char* file : {"manifest.json", "shard-00000.safetensors", "shard-00003.safetensors"})
     EXPECT_EQ(base::read_file(folder / "a" / "step-00000005" / file),
               base::read_file(folder / "b" / "step-00000005" / file));
+}
+
+TEST(CheckpointTest, PartsOfSeveralProcessesAreTheCheckpointOfOne) {
+  const TemporaryFolder folder;
+  const SavedMatrix saved;
+  saved.save(Store(folder / "one"), 5);
+  const Store store(folder / "several");
+  store.begin(5);
+  const std::vector<std::string> parts = {saved.save_part(store, 5, {2, 0}), saved.save_part(store, 5, {}),
+                                          saved.save_part(store, 5, {1, 3})};
+  EXPECT_EQ(parts[1], "") << "a process whose chips save nothing";
+  EXPECT_TRUE(store.steps().empty()) << "not complete before it is committed";
+  const Manifest manifest = commit_parts(store, saved.header(5), parts);
+  EXPECT_EQ(Reader(*store.latest()).manifest(), manifest);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "one" / "step-00000005")) {
+    EXPECT_EQ(base::read_file(store.path_of(5) / entry.path().filename()), base::read_file(entry.path()));
+    ++files;
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(store.path_of(5)), {}),
+            static_cast<std::ptrdiff_t>(files));
+}
+
+TEST(CheckpointTest, PartsThatAreNotAllThereAreNoCheckpoint) {
+  const TemporaryFolder folder;
+  const SavedMatrix saved;
+  const Store store(folder / "checkpoints");
+  std::string text;
+  store.begin(5);
+  const std::vector<std::string> parts = {saved.save_part(store, 5, {0, 1}), saved.save_part(store, 5, {2, 3})};
+  EXPECT_EQ(code_of([&] { commit_parts(store, saved.header(5), std::span(parts).first(1)); }, &text), Code::E1204);
+  EXPECT_NE(text.find("leave gaps"), std::string::npos) << text;
+  // As on a host that has a disk of its own under that name.
+  std::filesystem::remove(store.join(5) / "shard-00003.safetensors");
+  EXPECT_EQ(code_of([&] { commit_parts(store, saved.header(5), parts); }, &text), Code::E3001);
+  EXPECT_NE(text.find("shard-00003.safetensors"), std::string::npos) << text;
+  EXPECT_NE(text.find("a run directory that all processes share"), std::string::npos) << text;
+  std::filesystem::remove(store.join(5) / parts[0]);
+  EXPECT_EQ(code_of([&] { commit_parts(store, saved.header(5), parts); }, &text), Code::E3001);
+  EXPECT_NE(text.find(parts[0]), std::string::npos) << text;
+  EXPECT_TRUE(store.steps().empty());
 }
 
 // Every bit of every file, one in a few, turned over: named and refused, never handed out.

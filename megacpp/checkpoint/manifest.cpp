@@ -142,11 +142,10 @@ SavedTensor read_tensor(const ManifestReader& entry, const std::map<std::string,
     if (!files.contains(tensor.pieces.back().file))
       refuse_manifest(entry.where, "a piece in '" + tensor.pieces.back().file + "'", "one of the files it lists");
   }
-  if (!covers_once(tensor))
-    refuse_manifest(entry.where, "pieces that overlap, leave gaps or reach beyond the tensor",
-                    "each element once, in " + ir::to_string(tensor.whole));
   return tensor;
 }
+
+std::string tensor_place(const std::string& where, const std::string& tensor) { return where + " tensor " + tensor; }
 
 Json tensor_json(const SavedTensor& tensor) {
   Json pieces = Json::array();
@@ -193,6 +192,15 @@ std::string to_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& where) {
+  Manifest manifest = parse_part(text, where);
+  for (const auto& [name, tensor] : manifest.tensors)
+    if (!covers_once(tensor))
+      refuse_manifest(tensor_place(where, name), "pieces that overlap, leave gaps or reach beyond the tensor",
+                      "each element once, in " + ir::to_string(tensor.whole));
+  return manifest;
+}
+
+Manifest parse_part(std::string_view text, const std::string& where) {
   Json json = base::parse_json(text, base::Code::E1204, where);
   const ManifestReader reader{json, where};
   if (!json.is_object()) refuse_manifest(where, "no object", std::string(kFormat));
@@ -216,7 +224,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     manifest.files[name] = files.count_of(bytes, name);
   }
   for (const auto& [name, entry] : reader.members("tensors").items())
-    manifest.tensors[name] = read_tensor({entry, where + " tensor " + name}, manifest.files);
+    manifest.tensors[name] = read_tensor({entry, tensor_place(where, name)}, manifest.files);
   return manifest;
 }
 

@@ -60,5 +60,7 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 /// `where` names the text in errors.
 Manifest parse_manifest(std::string_view text, const std::string& where);
+/// The same for what one of several processes has written of a checkpoint: of a tensor it may have some pieces alone.
+Manifest parse_part(std::string_view text, const std::string& where);
 
 }  // namespace megacpp::checkpoint

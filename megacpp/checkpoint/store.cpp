@@ -123,6 +123,12 @@ std::filesystem::path Store::begin(int64_t step) const {
   return partial;
 }
 
+// Made again where this host has not heard of it yet, as file systems over a network may be late.
+std::filesystem::path Store::join(int64_t step) const {
+  base::make_folder(partial_path(step));
+  return partial_path(step);
+}
+
 void Store::commit(int64_t step) const {
   const std::filesystem::path partial = partial_path(step), path = path_of(step);
   std::filesystem::path replaced = path;

@@ -2,7 +2,7 @@
 // The folder of a run's checkpoints. One is written into step-N.partial, synced and renamed to step-N; the link
 // `latest` is replaced after that. So what goes by the name of a step is complete, whenever a process was killed. A
 // checkpoint that is written again is step-N.replaced until the new one has its name, and deleted after that. One
-// process writes at a time (the run directory is locked).
+// run writes at a time (the run directory is locked): one of its processes begins and commits, all may write files.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ class Store {
   void remove_partial() const;
   /// An empty folder to write the files of a step into; commit() gives it its name, discard() deletes it.
   std::filesystem::path begin(int64_t step) const;
+  /// The folder that another process has begun, to write files into as well.
+  std::filesystem::path join(int64_t step) const;
   void commit(int64_t step) const;
   void discard(int64_t step) const;
   /// Keeps the newest `keep` (0: all), the multiples of `keep_every` steps (0: none) and the latest.

@@ -33,4 +33,12 @@ Manifest write_checkpoint(const Store& store, Manifest header, std::span<const P
 /// The same into a folder that must not exist yet, which is a checkpoint then.
 Manifest write_checkpoint(const std::filesystem::path& folder, Manifest header, std::span<const PieceBytes> pieces);
 
+/// Of one checkpoint that several processes write: the pieces of one of them, into the folder that Store::begin() has
+/// made for the step, with a file that lists them. Returns the name of that file; empty where there are no pieces. No
+/// two processes have pieces of the same shard.
+std::string write_part(const Store& store, int64_t step, std::span<const PieceBytes> pieces);
+/// Makes a checkpoint of the parts of all, once all are written. E3001 where a file is not there: processes that do not
+/// share a file system; E1204 where pieces are missing.
+Manifest commit_parts(const Store& store, Manifest header, std::span<const std::string> parts);
+
 }  // namespace megacpp::checkpoint

@@ -131,8 +131,7 @@ TEST(CommandsTest, PluginsFlagsListsFlagsAndProfiles) {
 TEST(CommandsTest, WhatCannotRunInSeveralProcessesIsRefusedAtOnce) {
   const testing_support::Variable process("PMI_RANK", "0");
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
-      {{"train", "--resume", "latest"}, "E1505"},
-      {tiny("train", {"--trace", "/no/such/file"}), "E1505"},
+      {tiny("train", {"--trace", "/no/such/file"}), "E3001"},
       {tiny("train", {"--set", "backend=xla"}), "E1505"},
       {tiny("train"), "E1007"},  // one chip
   };

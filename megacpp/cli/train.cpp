@@ -29,10 +29,8 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/data/open_source.h"
-#include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/run_directory.h"
@@ -73,6 +71,21 @@ struct Request {
   std::optional<WeightSource> from;  // of a new run
 };
 
+// The first process finds and locks the run; the others read what it has found.
+Request found_run(const TrainFlags& flags) {
+  Request request{.recipe = {}, .directory = {}, .checkpoint = {}, .from = {}};
+  const std::string found = launch::from_first_process("run that goes on", [&] {
+    const launch::FoundCheckpoint point = launch::find_resume_point(*flags.resume);
+    request.directory.emplace(launch::RunDirectory::open(point.run));
+    return point.run.string() + '\0' + point.checkpoint.string();
+  });
+  const size_t end = found.find('\0');
+  const std::filesystem::path run = found.substr(0, end), checkpoint = found.substr(end + 1);
+  request.recipe = recipe::load(launch::recipe_file_of(run), flags.recipe->overrides);
+  request.checkpoint.emplace(checkpoint);
+  return request;
+}
+
 Request resume_request(const TrainFlags& flags) {
   MEGACPP_REQUIRE(flags.recipe->file.empty() && flags.run_dir.empty() && flags.from.empty(), E1007,
                   {.where = "--resume",
@@ -81,13 +94,7 @@ Request resume_request(const TrainFlags& flags) {
                                                       : "--from",
                    .wanted = "the run directory alone: its recipe and its weights are stored there",
                    .next = "leave it out; change keys with --set"});
-  const launch::FoundCheckpoint point = launch::find_resume_point(*flags.resume);
-  launch::RunDirectory directory = launch::RunDirectory::open(point.run);
-  Request request{.recipe = recipe::load(directory.recipe_file(), flags.recipe->overrides),
-                  .directory = std::move(directory),
-                  .checkpoint = {},
-                  .from = {}};
-  request.checkpoint.emplace(point.checkpoint);
+  Request request = found_run(flags);
   train::require_same_model(request.checkpoint->manifest(), request.recipe);
   return request;
 }
@@ -106,7 +113,7 @@ Request new_request(const TrainFlags& flags) {
 // step, wherever it goes on from, warms caches. What another process measures is left out.
 class TrainProgress {
  public:
-  TrainProgress(const recipe::Recipe& recipe, const runtime::Executable& run) : recipe_(recipe), run_(run) {}
+  explicit TrainProgress(const recipe::Recipe& recipe) : recipe_(recipe) {}
 
   void operator()(const train::StepReport& report) {
     const bool is_warm = std::exchange(has_line_, true);
@@ -116,7 +123,7 @@ class TrainProgress {
               report.loss ? fmt::format("  loss {:.4f}", *report.loss) : "",
               report.grad_norm ? fmt::format("  norm {:.2f}", *report.grad_norm) : "", report.learning_rate,
               is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
-              peak_text(), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
+              peak_text(report), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
   }
 
  private:
@@ -127,13 +134,11 @@ class TrainProgress {
            (report.dropped.value_or(0) > 0 ? fmt::format("  dropped {:.0f}", *report.dropped) : "");
   }
 
-  std::string peak_text() const {
-    const std::optional<int64_t> peak = launch::worst_first(run_).front().memory.measured_peak_bytes;
-    return peak ? "  peak " + memory::human_bytes(*peak) : "";
+  static std::string peak_text(const train::StepReport& report) {
+    return report.peak_bytes ? "  peak " + memory::human_bytes(*report.peak_bytes) : "";
   }
 
   const recipe::Recipe& recipe_;
-  const runtime::Executable& run_;
   bool has_line_ = false;
 };
 
@@ -175,11 +180,13 @@ struct Running {
   std::optional<base::StopRequest> stop = {};  // none before: planning and loading are stopped at once
 };
 
+int64_t traced_steps(const TrainFlags& flags) { return flags.trace.empty() ? 0 : train::kTracedSteps; }
+
 launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source,
                                     const launch::Launch& launch, Running& running) {
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
-                             .trace_steps = flags.trace.empty() ? 0 : train::kTracedSteps,
+                             .trace_steps = traced_steps(flags),
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
                                    if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
@@ -190,7 +197,7 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                              .after_load =
                                  [&](const runtime::Executable& run) {
                                    if (!running.stop) running.stop.emplace();
-                                   running.progress.emplace(launch.recipe(), run);
+                                   running.progress.emplace(launch.recipe());
                                    print_err("{}", loaded_text(launch.recipe(), run));
                                  }};
   return {.start = std::move(start),
@@ -272,14 +279,12 @@ void prepare(launch::Launch& launch, Request& request, const TrainFlags& flags, 
   }
 }
 
-// Checkpoints are of one process; a run directory is opened by one.
-void refuse_over_processes(const TrainFlags& flags) {
-  const char* flag = flags.resume ? "--resume" : "--trace";
-  MEGACPP_REQUIRE(!flags.resume && flags.trace.empty(), E1505,
-                  {.where = flag,
-                   .got = "several processes",
-                   .wanted = "all chips of the run in one process",
-                   .next = "start megacpp alone, or leave it out"});
+// What the chips of every process did; empty where nobody asked for it.
+std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const launch::Trained& trained) {
+  if (flags.trace.empty()) return "";
+  const launch::StartedRun& started = trained.started;
+  return train::to_chrome_trace(
+      launch.agreement().of_all("trace", train::chrome_events(train::traces_of(*started.run, started.compiled->mesh))));
 }
 
 // A process that is not the first works on its chips; what is printed and written is the first one's.
@@ -294,23 +299,27 @@ int follow_first(const TrainFlags& flags, const Request& request) {
   options.start.after_load = [&stop](const runtime::Executable&) {
     if (!stop) stop.emplace();
   };
+  options.start.trace_steps = traced_steps(flags);
   options.check_nans = flags.check_nans;
   options.should_stop = [&stop] { return stop->has_come(); };
+  options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
   if (request.from) options.start.fill_state = request.from->load;
-  return launch::run_training(launch, *source, options).was_stopped ? base::kInterruptedStatus : 0;
+  const launch::Trained trained = launch::run_training(launch, *source, options);
+  trace_of_all(flags, launch, trained);
+  return trained.was_stopped ? base::kInterruptedStatus : 0;
 }
 
 int run_train(const TrainFlags& flags) {
-  if (collectives::mpi_launch()) refuse_over_processes(flags);
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
   launch::require_over_processes(recipe);
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
   runtime::require_supported(recipe);
-  if (!flags.trace.empty()) base::require_writable(flags.trace);
-  Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
+  const bool is_first = launch::is_first_process();
+  if (!flags.trace.empty() && is_first) base::require_writable(flags.trace);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
-  if (!launch::is_first_process()) return follow_first(flags, request);
+  if (!is_first) return follow_first(flags, request);
+  Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = collectives::transport_of_launch()});
@@ -329,11 +338,9 @@ int run_train(const TrainFlags& flags) {
     running.exports.begin(request.directory->path(), first_step_of(request));
   };
   const launch::Trained trained = train_recorded(launch, *source, options, recorder);
-  const launch::StartedRun& started = trained.started;
   print_summary(flags, {launch, trained, *request.directory, recorder.seconds()});
-  if (!flags.trace.empty())
-    base::write_file_atomically(flags.trace,
-                                train::to_chrome_trace(train::traces_of(*started.run, started.compiled->mesh)));
+  if (const std::string trace = trace_of_all(flags, launch, trained); !trace.empty())
+    base::write_file_atomically(flags.trace, trace);
   if (!trained.was_stopped) return 0;
   print_err("stopped after {} steps; go on with: megacpp train --resume {}\n",
             std::max(trained.first_step, train::steps_in(trained.reports)), request.directory->path().string());

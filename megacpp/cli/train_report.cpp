@@ -103,7 +103,7 @@ std::string train_text(const TrainedRun& trained) {
   const std::vector<train::StepReport>& reports = trained.reports();
   const runtime::Executable& run = trained.run();
   if (reports.empty()) return "";
-  const launch::ChipReport worst = launch::worst_first(run).front();
+  const launch::ChipReport& worst = trained.trained.measures.chips.front();
   const train::Pace pace = train::pace_of(reports);
   const std::string where =
       compiled.mesh.chips() > 1 ? fmt::format(" (the worst: {})", ir::chip_name(worst.chip, compiled.mesh)) : "";
@@ -128,7 +128,8 @@ Json train_json(const TrainedRun& trained) {
   const std::vector<train::StepReport>& reports = trained.reports();
   const runtime::Executable& run = trained.run();
   const recipe::Recipe& recipe = launch.recipe();
-  const std::vector<launch::ChipReport> chips = launch::worst_first(run);
+  const std::vector<launch::ChipReport>& chips = trained.trained.measures.chips;
+  const runtime::Counters& counters = trained.trained.measures.counters;
   const launch::ChipReport& worst = chips.front();
   const train::Pace pace = train::pace_of(reports);
   const double predicted = launch.estimate().time.seconds();
@@ -154,8 +155,8 @@ Json train_json(const TrainedRun& trained) {
                   {"path", run.path()},
                   {"compile_seconds", compiled.compile_seconds()},
                   {"verify_seconds", compiled.verify_seconds()},
-                  {"backend_compile_seconds", run.counters().compile_seconds},
-                  {"counters", counters_json(run.counters())},
+                  {"backend_compile_seconds", counters.compile_seconds},
+                  {"counters", counters_json(counters)},
                   {"late_compiles", trained.trained.late_programs.compiles},
                   {"late_cache_hits", trained.trained.late_programs.cache_hits},
                   {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},

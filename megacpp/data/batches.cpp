@@ -2,6 +2,7 @@
 #include "megacpp/data/batches.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -12,8 +13,10 @@ namespace megacpp::data {
 Batches::Batches(const TokenSource& source, const BatchOptions& options)
     : source_(source),
       options_(options),
+      all_rows_(static_cast<size_t>(options.batch)),
       tokens_(static_cast<size_t>(options.sequence) + 1),
       segments_(static_cast<size_t>(options.sequence)) {
+  std::iota(all_rows_.begin(), all_rows_.end(), 0);
   const bool is_held_out = options.draw.part == Draw::Part::held_out;
   MEGACPP_REQUIRE(source.sequences(options.draw, options.sequence) > 0, E1101,
                   {.where = is_held_out ? "data.held_out" : "data",
@@ -35,11 +38,15 @@ int64_t Batches::first_sample(int64_t step, int64_t micro_step) const {
 }
 
 void Batches::fill(int64_t step, int64_t micro_step, MicroBatch& micro) const {
+  fill_rows(step, micro_step, all_rows_, micro);
+}
+
+void Batches::fill_rows(int64_t step, int64_t micro_step, std::span<const int64_t> rows, MicroBatch& micro) const {
   const auto size = static_cast<size_t>(options_.batch * options_.sequence);
   for (const auto* part : {&micro.ids, &micro.labels, &micro.segments, &micro.document_positions})
     MEGACPP_CHECK(part->empty() || part->size() == size) << part->size() << " tokens";
   const int64_t first = first_sample(step, micro_step);
-  for (int64_t row = 0; row < options_.batch; ++row) fill_row(first + row, static_cast<size_t>(row), micro);
+  for (const int64_t row : rows) fill_row(first + row, static_cast<size_t>(row), micro);
 }
 
 void Batches::fill_row(int64_t sample, size_t row, MicroBatch& micro) const {

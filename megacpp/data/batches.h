@@ -37,6 +37,8 @@ class Batches {
 
   /// Fills the members of `micro` that have their size. E1102 on a token outside the vocabulary.
   void fill(int64_t step, int64_t micro_step, MicroBatch& micro) const;
+  /// The same of some rows alone: no other sample is read, and other rows stay as they are.
+  void fill_rows(int64_t step, int64_t micro_step, std::span<const int64_t> rows, MicroBatch& micro) const;
 
   /// Number of the first sample of a micro-step.
   int64_t first_sample(int64_t step, int64_t micro_step) const;
@@ -50,6 +52,7 @@ class Batches {
 
   const TokenSource& source_;
   BatchOptions options_;
+  std::vector<int64_t> all_rows_;
   mutable std::vector<int32_t> tokens_, segments_;  // of one sample: [sequence + 1], [sequence]
 };
 

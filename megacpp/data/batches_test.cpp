@@ -96,6 +96,17 @@ TEST(BatchesTest, DocumentsAndPlacesInThemAreCountedWithinEachSequence) {
   }
 }
 
+TEST(BatchesTest, RowsThatNobodyAsksForAreNotTouched) {
+  const TextCorpus corpus = counting_corpus(1000);
+  const BatchOptions options = {.batch = 3, .sequence = 7, .draw = {.seed = 5}};
+  const Batches batches(corpus, options);
+  MicroBatch whole = micro_batch(options), some = micro_batch(options);
+  batches.fill(2, 0, whole);
+  std::ranges::fill(some.ids, -1);
+  batches.fill_rows(2, 0, std::vector<int64_t>{1}, some);
+  for (size_t i = 0; i < some.ids.size(); ++i) EXPECT_EQ(some.ids[i], i / 7 == 1 ? whole.ids[i] : -1);
+}
+
 TEST(BatchesTest, MembersWithoutASizeAreNotFilled) {
   const TextCorpus corpus = counting_corpus(100);
   MicroBatch micro;

@@ -35,11 +35,6 @@ ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& re
   return options;
 }
 
-std::unique_ptr<collectives::World> make_world(const collectives::Transport& transport, const recipe::Recipe& recipe,
-                                               std::chrono::milliseconds wait_limit) {
-  return transport.make({.chips = recipe::chips_of(recipe.layout), .wait_limit = wait_limit});
-}
-
 constexpr std::chrono::hours kNoLimit(24 * 365);
 
 void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
@@ -52,8 +47,10 @@ void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
 
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     : options_(with_free_memory(std::move(options), requested)),
-      start_(make_world(options_.transport, requested, kNoLimit)),
-      steps_(make_world(options_.transport, requested, std::chrono::seconds(requested.train.wait_limit))) {
+      world_options_{.chips = recipe::chips_of(requested.layout),
+                     .wait_limit = std::chrono::seconds(requested.train.wait_limit)},
+      start_(options_.transport.make({.chips = world_options_.chips, .wait_limit = kNoLimit})),
+      steps_(make_world()) {
   together([&] {
     std::vector<Field> fields = fields_of(requested);
     const catalog::Build build = options_.build(requested);
@@ -84,12 +81,21 @@ std::string Agreement::first_of(std::string_view subject, std::string_view own) 
   return "";
 }
 
+std::unique_ptr<collectives::World> Agreement::make_world() const { return options_.transport.make(world_options_); }
+
 // Part of every step: one process needs no words.
-Status Agreement::agree_status(Status here) {
-  if (is_alone()) return here;
-  const int64_t gravest = -world().agree_min("status of the run", -static_cast<int64_t>(here));
+Status Agreement::agree_status(Status here) { return is_alone() ? here : agree_standing(here, "").status; }
+
+// A digit, and the words.
+Standing Agreement::agree_standing(Status here, std::string_view said) {
+  Standing all{.status = here, .said = {}};
+  const std::string own = std::to_string(static_cast<int>(here)).append(said);
+  for (std::string& text : world().share("status of the run", own)) {
+    all.status = std::max(all.status, static_cast<Status>(text.front() - '0'));
+    all.said.push_back(text.substr(1));
+  }
   is_starting_ = false;
-  return static_cast<Status>(gravest);
+  return all;
 }
 
 void Agreement::same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate) {

@@ -39,6 +39,11 @@ enum class Status : uint8_t {
   failed,         // memory ran out after the window: all end
 };
 
+struct Standing {
+  Status status = Status::going_on;
+  std::vector<std::string> said;  // by process; empty of one that does not go on
+};
+
 class Agreement {
  public:
   /// E3103 where processes were given different recipes or are of different builds.
@@ -61,9 +66,17 @@ class Agreement {
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);
   /// Of the first process whose text is not empty.
   std::string first_of(std::string_view subject, std::string_view own);
+  /// What every process says, by process.
+  std::vector<std::string> of_all(std::string_view subject, std::string_view own) {
+    return world().share(subject, own);
+  }
+  /// Another world of the same processes, for a thread beside the steps, with the limit of steps. All make it together.
+  std::unique_ptr<collectives::World> make_world() const;
 
   /// Called before every step, after the last, and by a process whose step ended with OutOfMemory or E3101.
   Status agree_status(Status here);
+  /// The same, with what every process says in between.
+  Standing agree_standing(Status here, std::string_view said);
   /// E3103 where processes arrived at different rungs, recipes, or bytes per chip.
   void same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate);
   /// E3103 where processes are about to load other programs: passes switched off, nodes, or bytes per chip.
@@ -85,6 +98,7 @@ class Agreement {
   collectives::World& world() { return is_starting_ ? *start_ : *steps_; }
 
   ProcessOptions options_;
+  collectives::WorldOptions world_options_;  // with the limit of steps
   // To agree in; a run makes its own.
   std::unique_ptr<collectives::World> start_;  // without a limit on waits: others may still plan, compile or load
   std::unique_ptr<collectives::World> steps_;  // train.wait_limit

@@ -2,6 +2,7 @@
 #include "megacpp/launch/chip_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace megacpp::launch {
 namespace {
@@ -14,11 +15,14 @@ int64_t ChipReport::peak_bytes() const {
   return memory.measured_peak_bytes.value_or(memory.planned_peak_bytes.value_or(0));
 }
 
+void put_worst_first(std::vector<ChipReport>& chips) {
+  std::ranges::sort(chips, {}, [](const ChipReport& chip) { return std::pair(free_bytes(chip), chip.chip); });
+}
+
 std::vector<ChipReport> worst_first(const runtime::Executable& run) {
   std::vector<ChipReport> chips;
   for (const int64_t chip : run.local_chips()) chips.push_back({chip, run.memory(chip)});
-  std::stable_sort(chips.begin(), chips.end(),
-                   [](const ChipReport& a, const ChipReport& b) { return free_bytes(a) < free_bytes(b); });
+  put_worst_first(chips);
   return chips;
 }
 

@@ -16,8 +16,10 @@ struct ChipReport {
   int64_t peak_bytes() const;  // measured, or planned where nothing is measured
 };
 
-/// The local chips, the one with the fewest free bytes below its limit first; without a known limit, the one that used
-/// the most.
+/// The one with the fewest free bytes below its limit first; without a known limit, the one that used the most. Of two
+/// alike the one with the lower number.
+void put_worst_first(std::vector<ChipReport>& chips);
+/// The local chips of a run.
 std::vector<ChipReport> worst_first(const runtime::Executable& run);
 
 }  // namespace megacpp::launch

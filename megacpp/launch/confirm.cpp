@@ -23,7 +23,7 @@ Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, U
   const std::vector<train::StepReport> reports = train::train({recipe, *started.compiled, batches, *started.run});
   const std::optional<double> seconds = train::pace_of(reports).step_seconds();
   const ChipReport worst = worst_first(*started.run).front();
-  const Measured measured = measured_of("confirm", estimate, *started.run, seconds);
+  const Measured measured = measured_of("confirm", estimate, worst, seconds);
   catalog.use([&](catalog::Catalog& open) { remember_measured(open, estimate, lane, 0, measured); });
   return {.planned_bytes = worst.memory.planned_peak_bytes,
           .measured_bytes = worst.memory.measured_peak_bytes,

@@ -325,8 +325,8 @@ catalog::OomReport Launch::record_failure(catalog::OomReport report, const std::
   return report;
 }
 
-void Launch::record_success(const runtime::Executable& run, std::optional<double> step_seconds) {
-  const Measured measured = measured_of("run", *estimate_, run, step_seconds);
+void Launch::record_success(const ChipReport& worst, std::optional<double> step_seconds) {
+  const Measured measured = measured_of("run", *estimate_, worst, step_seconds);
   catalog_.use([&](catalog::Catalog& catalog) {
     remember_measured(catalog, *estimate_, fit::to_text(assumptions_.lane), rung_, measured);
   });

@@ -14,6 +14,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/agreement.h"
+#include "megacpp/launch/chip_memory.h"
 #include "megacpp/launch/log.h"
 #include "megacpp/launch/shared_facts.h"
 #include "megacpp/launch/users_catalog.h"
@@ -71,7 +72,8 @@ class Launch {
 
   /// Once step 0 has ended on all processes: where the next launch starts, however this one ends.
   void record_start();
-  void record_success(const runtime::Executable& run, std::optional<double> step_seconds);
+  /// `worst`: of all chips of the run.
+  void record_success(const ChipReport& worst, std::optional<double> step_seconds);
 
  private:
   /// Memory that ran out, on this process or on another whose report this one was given.

@@ -2,6 +2,8 @@
 #include "megacpp/launch/over_processes.h"
 
 #include <algorithm>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -9,6 +11,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
+#include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/collectives/placement.h"
 #include "megacpp/runtime/backend.h"
 
@@ -17,6 +20,21 @@ namespace megacpp::launch {
 bool is_first_process() {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   return !launch || launch->process == 0;
+}
+
+std::string from_first_process(std::string_view subject, const std::function<std::string()>& say) {
+  const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
+  if (!launch) return say();
+  const std::unique_ptr<collectives::World> world =
+      collectives::transport_of_launch().make({.chips = launch->processes});
+  std::string said;
+  try {
+    if (world->is_coordinator()) said = say();
+  } catch (const std::exception& error) {
+    world->abort(world->local_chips().front(), error.what());
+    throw;
+  }
+  return world->share(subject, said).front();
 }
 
 void require_over_processes(const recipe::Recipe& recipe) {

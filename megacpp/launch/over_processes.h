@@ -3,7 +3,9 @@
 // chips are placed. For a process that was started alone nothing changes.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
@@ -12,6 +14,10 @@ namespace megacpp::launch {
 
 /// Whether this process prints and writes for all: the first of several, or the only one.
 bool is_first_process();
+
+/// What the first process says, on all of them, before there is a recipe to launch; `say` is called there alone. Where
+/// that throws, the other processes get E3101 with its words.
+std::string from_first_process(std::string_view subject, const std::function<std::string()>& say);
 
 /// E1505 where the backend has no transport between processes.
 void require_over_processes(const recipe::Recipe& recipe);

@@ -31,6 +31,7 @@ TEST_F(OverProcessesTest, AProcessAloneSpeaksAndNeedsNothing) {
   EXPECT_EQ(processes_text(mesh_), "");
   recipe_.backend = "xla";
   EXPECT_NO_THROW(require_over_processes(recipe_));
+  EXPECT_EQ(from_first_process("run", [] { return std::string("runs/a"); }), "runs/a");
 }
 
 TEST_F(OverProcessesTest, TheFirstOfSeveralSpeaks) {

@@ -22,7 +22,7 @@ std::string why_unmeasured(const Launch& launch, const Trained& trained) {
 }  // namespace
 
 std::optional<runtime::StepParts> measured_parts(const Trained& trained) {
-  std::optional<runtime::StepParts> parts = trained.started.run->step_parts();
+  std::optional<runtime::StepParts> parts = trained.measures.parts;
   const std::optional<double> step = train::pace_of(trained.reports).step_seconds();
   if (!parts || !step) return std::nullopt;
   const double explained = parts->seconds() - parts->other;

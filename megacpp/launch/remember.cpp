@@ -5,7 +5,6 @@
 
 #include "megacpp/base/utc_time.h"
 #include "megacpp/ir/chip_name.h"
-#include "megacpp/launch/chip_memory.h"
 #include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::launch {
@@ -26,9 +25,8 @@ catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
 
 }  // namespace
 
-Measured measured_of(std::string phase, const fit::Estimate& estimate, const runtime::Executable& run,
+Measured measured_of(std::string phase, const fit::Estimate& estimate, const ChipReport& worst,
                      std::optional<double> step_seconds) {
-  const ChipReport worst = worst_first(run).front();
   return {.phase = std::move(phase),
           .chip = ir::chip_name(worst.chip, estimate.compiled.mesh),
           .plan = &estimate.compiled.programs_of(worst.chip).memory,

@@ -8,7 +8,7 @@
 
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/fit/estimate.h"
-#include "megacpp/runtime/executable.h"
+#include "megacpp/launch/chip_memory.h"
 
 namespace megacpp::launch {
 
@@ -21,7 +21,7 @@ struct Measured {
 };
 
 /// Of the worst chip of a run. Bytes are absent where the backend does not measure them.
-Measured measured_of(std::string phase, const fit::Estimate& estimate, const runtime::Executable& run,
+Measured measured_of(std::string phase, const fit::Estimate& estimate, const ChipReport& worst,
                      std::optional<double> step_seconds);
 
 /// An outcome that fits, and a sample for each number that was measured.

@@ -186,9 +186,11 @@ std::filesystem::path runs_folder() {
   return named.empty() ? "runs" : named;
 }
 
+std::filesystem::path recipe_file_of(const std::filesystem::path& run) { return run / "recipe.yaml"; }
+
 bool is_run(const std::filesystem::path& folder) {
   std::error_code ignored;
-  return std::filesystem::is_regular_file(folder / "recipe.yaml", ignored);
+  return std::filesystem::is_regular_file(recipe_file_of(folder), ignored);
 }
 
 FoundCheckpoint find_checkpoint(const std::string& named) {

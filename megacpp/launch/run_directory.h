@@ -16,6 +16,9 @@
 
 namespace megacpp::launch {
 
+/// Of a run directory.
+std::filesystem::path recipe_file_of(const std::filesystem::path& run);
+
 class RunDirectory {
  public:
   /// A new folder for a run. `given` empty: <name>-<time> in runs_folder(). E1206 where the folder holds a run
@@ -29,7 +32,7 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   checkpoint::Store checkpoints() const;
-  std::filesystem::path recipe_file() const { return path_ / "recipe.yaml"; }
+  std::filesystem::path recipe_file() const { return recipe_file_of(path_); }
   std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
 
   /// Makes it a run: the link `latest` of runs_folder() leads to it from here on, if it is new there. A start that

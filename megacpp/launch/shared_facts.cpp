@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/shared_facts.h"
 
+#include <optional>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/json.h"
@@ -33,6 +36,50 @@ catalog::Signature signature_of(const Json& json) {
           .layout = json.at("layout"),
           .features = json.at("features"),
           .shape = json.at("shape")};
+}
+
+Json bytes_json(const std::optional<int64_t>& bytes) { return bytes ? Json(*bytes) : Json(); }
+
+std::optional<int64_t> bytes_of(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<int64_t>());
+}
+
+Json json_of(const runtime::Transfers& transfers) { return {{"count", transfers.count}, {"bytes", transfers.bytes}}; }
+
+runtime::Transfers transfers_of(const Json& json) { return {.count = json.at("count"), .bytes = json.at("bytes")}; }
+
+Json json_of(const ChipReport& chip) {
+  return {{"chip", chip.chip},
+          {"used", bytes_json(chip.memory.used_bytes)},
+          {"limit", bytes_json(chip.memory.limit_bytes)},
+          {"planned", bytes_json(chip.memory.planned_peak_bytes)},
+          {"measured", bytes_json(chip.memory.measured_peak_bytes)}};
+}
+
+ChipReport chip_of(const Json& json) {
+  return {.chip = json.at("chip"),
+          .memory = {.used_bytes = bytes_of(json.at("used")),
+                     .limit_bytes = bytes_of(json.at("limit")),
+                     .planned_peak_bytes = bytes_of(json.at("planned")),
+                     .measured_peak_bytes = bytes_of(json.at("measured"))}};
+}
+
+Json json_of(const std::optional<runtime::StepParts>& parts) {
+  if (!parts) return {};
+  return {{"arithmetic", parts->arithmetic},
+          {"memory", parts->memory},
+          {"links", parts->links},
+          {"bubble", parts->bubble},
+          {"other", parts->other}};
+}
+
+std::optional<runtime::StepParts> parts_of(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return runtime::StepParts{.arithmetic = json.at("arithmetic"),
+                            .memory = json.at("memory"),
+                            .links = json.at("links"),
+                            .bubble = json.at("bubble"),
+                            .other = json.at("other")};
 }
 
 }  // namespace
@@ -91,5 +138,36 @@ RememberedStart start_of(const std::string& text) {
 std::string report_text(const catalog::OomReport& report) { return base::to_text(catalog::to_json(report)); }
 
 catalog::OomReport report_of(const std::string& text) { return catalog::oom_report_of(parse(text)); }
+
+std::string measures_text(const RunMeasures& measures) {
+  const runtime::Counters& counters = measures.counters;
+  Json chips = Json::array();
+  for (const ChipReport& chip : measures.chips) chips.push_back(json_of(chip));
+  return base::to_text(Json{{"chips", std::move(chips)},
+                            {"compiles", counters.compiles},
+                            {"compile_seconds", counters.compile_seconds},
+                            {"cache_hits", counters.cache_hits},
+                            {"executions", counters.executions},
+                            {"host_to_device", json_of(counters.host_to_device)},
+                            {"device_to_host", json_of(counters.device_to_host)},
+                            {"host_syncs", counters.host_syncs},
+                            {"parts", json_of(measures.parts)}});
+}
+
+RunMeasures measures_of(const std::string& text) {
+  const Json json = parse(text);
+  RunMeasures measures{.chips = {},
+                       .counters = {.compiles = {},
+                                    .compile_seconds = json.at("compile_seconds"),
+                                    .cache_hits = json.at("cache_hits"),
+                                    .executions = json.at("executions"),
+                                    .host_to_device = transfers_of(json.at("host_to_device")),
+                                    .device_to_host = transfers_of(json.at("device_to_host")),
+                                    .host_syncs = json.at("host_syncs")},
+                       .parts = parts_of(json.at("parts"))};
+  for (const auto& [cause, count] : json.at("compiles").items()) measures.counters.compiles[cause] = count;
+  for (const Json& chip : json.at("chips")) measures.chips.push_back(chip_of(chip));
+  return measures;
+}
 
 }  // namespace megacpp::launch

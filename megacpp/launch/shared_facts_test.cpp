@@ -67,5 +67,30 @@ TEST(SharedFactsTest, AStartArrivesWhole) {
   EXPECT_EQ(told.ran, start.ran);
 }
 
+TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
+  RunMeasures first;
+  first.chips = {{.chip = 0, .memory = {.limit_bytes = 100, .planned_peak_bytes = 40, .measured_peak_bytes = 40}}};
+  first.counters.compiles["first"] = 1;
+  first.counters.host_syncs = 3;
+  first.counters.host_to_device = {.count = 2, .bytes = 64};
+  first.parts = runtime::StepParts{.arithmetic = 1.0 / 3, .links = 0.25};
+  RunMeasures second;
+  second.chips = {{.chip = 1, .memory = {.limit_bytes = 50, .measured_peak_bytes = 45}}};
+  second.counters.compiles["first"] = 1;
+  second.counters.host_syncs = 4;
+  second.parts = runtime::StepParts{.arithmetic = 0.1};
+  RunMeasures all;
+  for (const RunMeasures& own : {first, second}) add_measures(all, measures_of(measures_text(own)));
+  ASSERT_EQ(all.chips.size(), 2U);
+  EXPECT_EQ(all.chips[0].chip, 1) << "fewer bytes are free there";
+  EXPECT_EQ(all.chips[0].memory, second.chips[0].memory);
+  EXPECT_EQ(all.chips[1].memory, first.chips[0].memory);
+  EXPECT_EQ(all.counters.compiles.at("first"), 2);
+  EXPECT_EQ(all.counters.host_syncs, 7);
+  EXPECT_EQ(all.counters.host_to_device.bytes, 64);
+  ASSERT_TRUE(all.parts.has_value());
+  EXPECT_EQ(all.parts->arithmetic, 1.0 / 3) << "of the slowest chip";
+}
+
 }  // namespace
 }  // namespace megacpp::launch

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/training.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
+#include "megacpp/launch/shared_facts.h"
 #include "megacpp/train/load_state.h"
+#include "megacpp/train/merge_reports.h"
 #include "megacpp/train/pace.h"
 #include "megacpp/train/state_saver.h"
+#include "megacpp/train/step_log.h"
 
 namespace megacpp::launch {
 namespace {
@@ -35,6 +40,7 @@ class Attempt {
     own.mesh = launch_.mesh();
     own.before_load = [this](const compile::Compiled& compiled) {
       launch_.agreement().same_programs(compiled, options_.start.without);
+      agree_where_to_save();
       if (options_.start.before_load) options_.start.before_load(compiled);
     };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
@@ -47,12 +53,13 @@ class Attempt {
       };
     }
     trained_.started = start(launch_.estimate(), own);
-    if (options_.directory != nullptr) start_saving();
+    start_saving();
     if (options_.before_steps) options_.before_steps();
     train_steps(source);
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
     agree_to_stop();  // none leaves while another may still need its chips, or memory
     count_late_programs();
+    measure();
     if (saver_) end_saving();
     return std::move(trained_);
   }
@@ -64,29 +71,41 @@ class Attempt {
 
   /// No other process waits for the chips of this one, and their memory is free.
   void abort(const std::string& reason) {
+    if (saving_) saving_->abort(saving_->local_chips().front(), reason);
     saver_.reset();
     if (trained_.started.run) trained_.started.run->abort(reason);
     trained_.started.run.reset();
   }
 
  private:
-  // Each process has the state of its chips alone.
+  // The coordinator has the run's directory; every process saves the state of its own chips there. Before anything is
+  // loaded: later one process may be on its way to the next rung.
+  void agree_where_to_save() {
+    Agreement& agreement = launch_.agreement();
+    const std::string folder = agreement.from_coordinator("folder of checkpoints", [this] {
+      return options_.directory == nullptr ? "" : base::absolute(options_.directory->checkpoints().folder()).string();
+    });
+    if (folder.empty()) return;
+    store_ = options_.directory != nullptr ? options_.directory->checkpoints() : checkpoint::Store(folder);
+    if (!agreement.is_alone()) saving_ = agreement.make_world();
+  }
+
   void start_saving() {
     const recipe::Recipe& recipe = launch_.recipe();
-    options_.directory->begin_log(trained_.first_step);
-    if (!launch_.agreement().is_alone())
-      return launch_.log({.topic = "checkpoint", .text = "none is saved of a run over several processes"});
+    if (options_.directory != nullptr) options_.directory->begin_log(trained_.first_step);
+    if (!store_) return;
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
     header.position.step = trained_.first_step;
     header.position.samples_consumed = samples_before();
     saver_.emplace(*trained_.started.compiled, *trained_.started.run,
                    train::SaveOptions{
-                       .store = options_.directory->checkpoints(),
+                       .store = *store_,
                        .header = std::move(header),
                        .samples_per_step = recipe.train.batch * recipe.train.micro_steps,
                        .keep = recipe.checkpoint.keep,
                        .keep_every = recipe.checkpoint.keep_every,
+                       .processes = saving_.get(),
                        .log = [this](const std::string& text) { launch_.log({.topic = "checkpoint", .text = text}); }});
   }
 
@@ -123,6 +142,8 @@ class Attempt {
                                  if (options_.after_log) options_.after_log(report);
                                },
                            .should_stop = [this] { return begin_step(); }};
+    if (!launch_.agreement().is_alone())
+      options.complete_report = [this](train::StepReport& report) { complete_report(report); };
     if (saver_) options.save = [this](int64_t step) { saver_->save(step); };
     trained_.reports = train::train({.recipe = launch_.recipe(),
                                      .compiled = *trained_.started.compiled,
@@ -153,10 +174,14 @@ class Attempt {
   bool agree_to_stop() {
     const bool stop_here = options_.should_stop && options_.should_stop();
     const Status all = launch_.agreement().agree_status(stop_here ? Status::stop_requested : Status::going_on);
-    if (all == Status::out_of_memory) throw RanOutElsewhere();
-    if (all == Status::failed) throw FailedElsewhere();
+    require_going_on(all);
     record_start_once();
     return all == Status::stop_requested;
+  }
+
+  static void require_going_on(Status all) {
+    if (all == Status::out_of_memory) throw RanOutElsewhere();
+    if (all == Status::failed) throw FailedElsewhere();
   }
 
   // A launch that is killed later has shown as well where the next one can start.
@@ -173,11 +198,34 @@ class Attempt {
                               .cache_hits = made.cache_hits - made_by_first_step_.cache_hits};
   }
 
+  // What the chips of all processes have used.
+  void measure() {
+    trained_.measures = measures_of(*trained_.started.run);
+    if (launch_.agreement().is_alone()) return;
+    const std::string own = measures_text(trained_.measures);
+    trained_.measures = {};
+    for (const std::string& text : launch_.agreement().of_all("measures of the run", own))
+      add_measures(trained_.measures, measures_of(text));
+  }
+
+  // The chip that makes the metrics may be another process's; and another may have run out of memory in this step.
+  void complete_report(train::StepReport& report) {
+    const Standing all = launch_.agreement().agree_standing(Status::going_on, train::line_of(report));
+    require_going_on(all.status);
+    for (const std::string& line : all.said) {
+      const std::optional<train::StepReport> other = train::report_of(line);
+      MEGACPP_CHECK(other.has_value()) << "not the report of a step: " << line;
+      train::merge_report(report, *other);
+    }
+  }
+
   Launch& launch_;
   const TrainingOptions& options_;
   LadderWindow window_;
   Trained trained_{};
-  std::optional<train::StateSaver> saver_;  // ends before what it reads
+  std::optional<checkpoint::Store> store_;      // none: nothing is saved
+  std::unique_ptr<collectives::World> saving_;  // where processes save together; none: this one alone
+  std::optional<train::StateSaver> saver_;      // ends before what it reads
   bool log_failed_ = false;
   ProgramCounts made_by_first_step_;  // and by loading before it
   bool is_start_recorded_ = false;
@@ -198,7 +246,7 @@ Trained run_training(Launch& launch, const data::TokenSource& source, const Trai
     try {
       Trained trained = attempt.run(source);
       if (!trained.reports.empty())
-        launch.record_success(*trained.started.run, train::pace_of(trained.reports).step_seconds());
+        launch.record_success(trained.measures.chips.front(), train::pace_of(trained.reports).step_seconds());
       return trained;
     } catch (const memory::OutOfMemory& failure) {
       const bool is_in_window = attempt.window_contains(failure.facts());

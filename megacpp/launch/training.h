@@ -13,6 +13,7 @@
 #include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/run_measures.h"
 #include "megacpp/launch/start.h"
 #include "megacpp/train/train.h"
 
@@ -20,7 +21,8 @@ namespace megacpp::launch {
 
 struct TrainingOptions {
   StartOptions start = {};
-  RunDirectory* directory = nullptr;               // where the log and checkpoints go; none: nowhere
+  /// Where the log and checkpoints go; none: nowhere. Of several processes the coordinator's: the others have none.
+  RunDirectory* directory = nullptr;
   const checkpoint::Reader* checkpoint = nullptr;  // to go on from; none: from step 0
   /// Called when a rung is loaded, with its state, and the first step follows.
   std::function<void()> before_steps = {};
@@ -46,6 +48,7 @@ struct Trained {
   double blocked_seconds = 0;   // that steps waited for checkpoints
   int64_t loaded_bytes = 0;     // of the checkpoint it went on from
   int64_t read_bytes = 0;       // from its files: to compare checksums, and to copy
+  RunMeasures measures = {};    // of all processes
 };
 
 Trained run_training(Launch& launch, const data::TokenSource& source, const TrainingOptions& options = {});

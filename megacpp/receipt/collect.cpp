@@ -169,11 +169,11 @@ std::optional<Parts> parts_of(const std::optional<runtime::StepParts>& measured,
   return parts;
 }
 
-std::vector<ChipPeak> peaks_of(const launch::StartedRun& started) {
+std::vector<ChipPeak> peaks_of(const launch::Trained& trained) {
   std::vector<ChipPeak> peaks;
-  for (const launch::ChipReport& chip : launch::worst_first(*started.run))
+  for (const launch::ChipReport& chip : trained.measures.chips)
     peaks.push_back({.chip = chip.chip,
-                     .place = ir::chip_name(chip.chip, started.compiled->mesh),
+                     .place = ir::chip_name(chip.chip, trained.started.compiled->mesh),
                      .planned_bytes = chip.memory.planned_peak_bytes,
                      .measured_bytes = chip.memory.measured_peak_bytes,
                      .limit_bytes = chip.memory.limit_bytes});
@@ -251,7 +251,7 @@ Lineage lineage_record(const lineage::Lineage& found) {
 void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::Trained& trained) {
   const runtime::Executable& run = *trained.started.run;
   const compile::Compiled& compiled = *trained.started.compiled;
-  const runtime::Counters counters = run.counters();
+  const runtime::Counters& counters = trained.measures.counters;
   add_steps(receipt, trained.reports);
   receipt.header.program.path = path_of(launch, run);
   Times& times = receipt.times;
@@ -265,7 +265,7 @@ void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::T
   receipt.regime = {.name = std::string(fit::regime_name(regime.kind)), .because = regime.because};
   receipt.counters.devices = counters_of(counters);
   receipt.counters.fallbacks = fallbacks_of(compiled);
-  receipt.memory.measured = peaks_of(trained.started);
+  receipt.memory.measured = peaks_of(trained);
   receipt.collectives = collectives_of(compiled);
   receipt.ending.kind = trained.was_stopped ? EndingKind::interrupted : EndingKind::finished;
 }

@@ -25,6 +25,19 @@ RunState::RunState(const compile::Compiled& compiled, runtime::Executable& run) 
 
 bool RunState::stages(const std::string& input) const { return inputs_.contains(input); }
 
+std::vector<int64_t> RunState::local_rows(const std::string& input) const {
+  std::set<int64_t> rows;
+  for (const auto& staged : staged_) {
+    const auto at = staged.find(input);
+    if (at == staged.end()) continue;
+    const ir::TensorType& whole = at->second.tensor->whole;  // [batch, sequence]
+    const int64_t width = whole.elements() / whole.shape.front();
+    for (const ir::LocalRun& run : at->second.runs)
+      for (int64_t row = run.whole / width; row <= (run.whole + run.count - 1) / width; ++row) rows.insert(row);
+  }
+  return {rows.begin(), rows.end()};
+}
+
 void RunState::initialise_weights(uint64_t seed) {
   initialise(seed, [](std::string_view) { return true; });
 }

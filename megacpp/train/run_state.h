@@ -24,6 +24,9 @@ class RunState {
   /// Whether some chip's step reads this batch input ("batch.segments").
   bool stages(const std::string& input) const;
 
+  /// The sequences of a batch input that local chips read any token of, ascending.
+  std::vector<int64_t> local_rows(const std::string& input) const;
+
   /// Holds one chip's part of one parameter at a time, and nothing afterwards.
   void initialise_weights(uint64_t seed);
   /// The same for LoRA adapters alone, where the model comes from elsewhere.

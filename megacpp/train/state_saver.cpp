@@ -12,11 +12,18 @@
 
 #include "megacpp/compile/state_table.h"
 #include "megacpp/recipe/print.h"
+#include "megacpp/train/save_together.h"
 
 namespace megacpp::train {
 namespace {
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
+
+std::vector<SavedPart> local_parts(const compile::Compiled& compiled, const std::vector<int64_t>& chips) {
+  std::vector<SavedPart> parts = saved_parts(compiled);
+  std::erase_if(parts, [&](const SavedPart& part) { return !std::ranges::binary_search(chips, part.chip); });
+  return parts;
+}
 
 /// The chips of every stage.
 std::vector<std::vector<int64_t>> chips_by_stage(const compile::Compiled& compiled) {
@@ -60,14 +67,14 @@ std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
 }
 
 StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options)
-    : compiled_(compiled), run_(run), options_(std::move(options)), parts_(saved_parts(compiled)) {
-  MEGACPP_REQUIRE(std::ssize(run.local_chips()) == run.chips(), E1505,
-                  {.where = "checkpoints",
-                   .got = "chips of several processes",
-                   .wanted = "all chips of the run in one process",
-                   .next = "train on the chips of one process"});
-  snapshot_.resize(static_cast<size_t>(compile::kept_bytes(compiled)));
-  size_t begin = 0;
+    : compiled_(compiled), run_(run), options_(std::move(options)), parts_(local_parts(compiled, run.local_chips())) {
+  size_t bytes = 0, begin = 0;
+  for (const SavedPart& part : parts_) bytes += static_cast<size_t>(saved_bytes(part));
+  const bool is_whole = std::ssize(run.local_chips()) == run.chips();
+  MEGACPP_CHECK(is_whole || options_.processes != nullptr) << "chips of other processes, which nobody saves";
+  MEGACPP_CHECK(!is_whole || static_cast<int64_t>(bytes) == compile::kept_bytes(compiled))
+      << "parts of " << bytes << " bytes, tensors of " << compile::kept_bytes(compiled);
+  snapshot_.resize(bytes);
   for (const SavedPart& part : parts_) {
     const auto size = static_cast<size_t>(saved_bytes(part));
     pieces_.push_back({.tensor = part.tensor->name,
@@ -78,7 +85,6 @@ StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executa
                        .bytes = std::span(snapshot_).subspan(begin, size)});
     begin += size;
   }
-  MEGACPP_CHECK(begin == snapshot_.size()) << "parts of " << begin << " bytes, tensors of " << snapshot_.size();
 }
 
 StateSaver::~StateSaver() {
@@ -88,6 +94,7 @@ StateSaver::~StateSaver() {
 void StateSaver::save(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   wait();
+  if (is_over_) finish();
   copy_state();
   try {
     writer_ = std::thread([this, step] { write(step); });
@@ -127,18 +134,22 @@ void StateSaver::write(int64_t step) {
   header.position.step = step;
   error_ = nullptr;
   try {
-    const checkpoint::Manifest saved = checkpoint::write_checkpoint(options_.store, std::move(header), pieces_);
+    const checkpoint::Manifest saved =
+        options_.processes == nullptr ? checkpoint::write_checkpoint(options_.store, std::move(header), pieces_)
+                                      : save_together(*options_.processes, options_.store, std::move(header), pieces_);
     outcome_ = fmt::format("step {} saved: {:.1f} MB in {} files, {}", step, static_cast<double>(saved.bytes()) / 1e6,
                            saved.files.size(), options_.store.path_of(step).string());
   } catch (const base::Error& error) {
     outcome_ = fmt::format("step {} was not saved, those before stay: {}, {}", step, error.problem().where,
                            error.problem().got);
     error_ = std::current_exception();
+    is_over_ = error.code() == base::Code::E3101 || error.code() == base::Code::E3102;
   } catch (const std::exception& error) {
     outcome_ = fmt::format("step {} was not saved, those before stay: {}", step, error.what());
     error_ = std::current_exception();
   }
-  if (!error_) prune();
+  const bool is_first = options_.processes == nullptr || options_.processes->is_coordinator();
+  if (!error_ && is_first) prune();
 }
 
 void StateSaver::prune() {

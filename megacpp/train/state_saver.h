@@ -2,7 +2,8 @@
 // Saves the kept state of a run while it goes on. save() copies what the local chips hold into a snapshot, each element
 // from one chip however many hold it, and returns; a thread writes the checkpoint from there, or save() itself where
 // the system gives no thread. The snapshot is obtained once and is as large as the local chips' kept state without
-// copies. A save that fails ends alone: the run goes on, and the checkpoints before stay as they are.
+// copies. A save that fails ends alone: the run goes on, and the checkpoints before stay as they are. Over several
+// processes each saves what its own chips hold, and all at the same steps.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/checkpoint/writer.h"
+#include "megacpp/collectives/world.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/executable.h"
@@ -39,20 +41,23 @@ struct SaveOptions {
   int64_t samples_per_step = 0;
   int64_t keep = 0;        // as recipe::Checkpoint
   int64_t keep_every = 0;  //
+  /// Those that write the checkpoint together, used by nothing else while the saver lives; none: this one alone.
+  collectives::World* processes = nullptr;
   /// What became of a save, once it has ended: called by save() and finish(), on their thread.
   std::function<void(const std::string&)> log = {};
 };
 
 class StateSaver {
  public:
-  /// Both must outlive it; all chips of the run must be local (E1505).
+  /// Both must outlive it.
   StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options);
   /// Ends the save that is under way.
   ~StateSaver();
   StateSaver(const StateSaver&) = delete;
   StateSaver& operator=(const StateSaver&) = delete;
 
-  /// The state after so many steps. Waits for the save before this one, where it has not ended.
+  /// The state after so many steps. Waits for the save before this one, where it has not ended, and throws its error
+  /// where another process is gone: no later save could be whole.
   void save(int64_t step);
   /// Waits for the last save, and throws its error where it failed.
   void finish();
@@ -71,13 +76,14 @@ class StateSaver {
   const compile::Compiled& compiled_;
   const runtime::Executable& run_;
   SaveOptions options_;
-  std::vector<SavedPart> parts_;
+  std::vector<SavedPart> parts_;  // of the local chips
   std::vector<std::byte> snapshot_;
   std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
   std::vector<std::byte> padded_;               // a chip's part with padding, on its way
   std::thread writer_;
   std::string outcome_;       // the writer's, until it is joined
   std::exception_ptr error_;  // of the last save
+  bool is_over_ = false;      // that of the processes that save together
   double blocked_seconds_ = 0;
   int64_t saves_ = 0;
 };

@@ -56,7 +56,7 @@ std::string name_of(const TraceEvent& event) {
 // The events of one chip.
 class ChipWriter {
  public:
-  ChipWriter(size_t chip, int64_t& next_id) : chip_(chip), next_id_(next_id) {}
+  explicit ChipWriter(int64_t chip) : chip_(chip), next_id_(chip << kIdBits) {}
 
   void add(const TraceEvent& event) {
     Json complete = {{"name", name_of(event)},
@@ -101,30 +101,38 @@ class ChipWriter {
     started_.erase(started);
   }
 
-  size_t chip_;
-  int64_t& next_id_;
-  std::vector<std::pair<double, Json>> timed_;                       // (seconds, event)
+  static constexpr int kIdBits = 28;  // spans of a chip; together with its number less than JSON's numbers hold exactly
+
+  int64_t chip_;
+  int64_t next_id_;                             // different on every chip, whichever process writes it
+  std::vector<std::pair<double, Json>> timed_;  // (seconds, event)
   std::map<std::pair<const ir::Graph*, uint32_t>, double> started_;  // (program, first result) -> seconds
 };
 
 }  // namespace
 
-std::string to_chrome_trace(const std::vector<ChipTrace>& chips) {
+std::string chrome_events(const std::vector<ChipTrace>& chips) {
   std::string text;
-  int64_t next_id = 0;
-  for (size_t chip = 0; chip < chips.size(); ++chip) {
-    const Json name = {{"name", "process_name"}, {"ph", "M"}, {"pid", chip}, {"args", {{"name", chips[chip].name}}}};
-    text += (chip == 0 ? "\n" : ",\n") + base::to_text(name);
-    ChipWriter writer(chip, next_id);
-    for (const TraceEvent& event : chips[chip].events) writer.add(event);
+  for (const ChipTrace& trace : chips) {
+    const Json name = {{"name", "process_name"}, {"ph", "M"}, {"pid", trace.chip}, {"args", {{"name", trace.name}}}};
+    text += (text.empty() ? "" : ",\n") + base::to_text(name);
+    ChipWriter writer(trace.chip);
+    for (const TraceEvent& event : trace.events) writer.add(event);
     text += writer.lines();
   }
+  return text;
+}
+
+std::string to_chrome_trace(std::span<const std::string> events) {
+  std::string text;
+  for (const std::string& part : events)
+    if (!part.empty()) text += (text.empty() ? "\n" : ",\n") + part;
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + text + "\n]}\n";
 }
 
 std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh) {
   std::vector<ChipTrace> chips;
-  for (const int64_t chip : run.local_chips()) chips.push_back({ir::chip_name(chip, mesh), run.trace(chip)});
+  for (const int64_t chip : run.local_chips()) chips.push_back({chip, ir::chip_name(chip, mesh), run.trace(chip)});
   return chips;
 }
 

@@ -17,15 +17,18 @@ namespace megacpp::train {
 inline constexpr int64_t kTracedSteps = 3;
 
 struct ChipTrace {
+  int64_t chip = 0;
   std::string name;
   std::span<const runtime::TraceEvent> events;  // in the order in which they began
 };
 
-/// Times are microseconds; events are in the order of time, chip by chip. A collective whose done was not kept has no
-/// span.
-std::string to_chrome_trace(const std::vector<ChipTrace>& chips);
+/// The events of some chips, as a part of a trace. Times are microseconds; events are in the order of time, chip by
+/// chip. A collective whose done was not kept has no span.
+std::string chrome_events(const std::vector<ChipTrace>& chips);
+/// The whole trace, from the events of every process. Each process counts time from when it began.
+std::string to_chrome_trace(std::span<const std::string> events);
 
-/// All chips of a run that was loaded with tracing.
+/// The local chips of a run that was loaded with tracing.
 std::vector<ChipTrace> traces_of(const runtime::Executable& run, const ir::Mesh& mesh);
 
 }  // namespace megacpp::train

@@ -30,11 +30,15 @@ const std::vector<runtime::TraceEvent> kEvents = {
     {&program(), 1, 0.001, 0.002}, {&program(), 2, 0.002, 0.005}, {&program(), 3, 0.005, 0.006}};
 
 Json trace_of(const std::vector<ChipTrace>& chips) {
-  return base::parse_json(to_chrome_trace(chips), base::Code::E9001, "trace")["traceEvents"];
+  // As two processes write it: each its own chips.
+  std::vector<ChipTrace> first, second;
+  for (const ChipTrace& chip : chips) (chip.chip == 0 ? first : second).push_back(chip);
+  const std::vector<std::string> events = {chrome_events(first), chrome_events(second)};
+  return base::parse_json(to_chrome_trace(events), base::Code::E9001, "trace")["traceEvents"];
 }
 
 TEST(TraceTest, EveryNodeIsAnEventOfItsChip) {
-  const Json events = trace_of({{"chip 0", kEvents}, {"chip 1", kEvents}});
+  const Json events = trace_of({{0, "chip 0", kEvents}, {1, "chip 1", kEvents}});
   ASSERT_EQ(events.size(), 2 * (1 + 3 + 2));
   EXPECT_EQ(events[0]["args"]["name"], "chip 0");
   EXPECT_EQ(events[6]["args"]["name"], "chip 1");
@@ -50,7 +54,7 @@ TEST(TraceTest, EveryNodeIsAnEventOfItsChip) {
 
 TEST(TraceTest, ACollectiveIsASpanFromItsStartUntilItIsDone) {
   std::map<int64_t, std::vector<Json>> spans;  // by id
-  for (const Json& event : trace_of({{"chip 0", kEvents}, {"chip 1", kEvents}}))
+  for (const Json& event : trace_of({{0, "chip 0", kEvents}, {1, "chip 1", kEvents}}))
     if (event.contains("id")) spans[event["id"]].push_back(event);
   ASSERT_EQ(spans.size(), 2U) << "ids are different on different chips";
   for (const auto& [_, span] : spans) {
@@ -71,7 +75,7 @@ TEST(TraceTest, TimesOfAChipNeverGoBack) {
   for (runtime::TraceEvent event : kEvents)
     twice.push_back({event.program, event.node, event.start + 1, event.end + 1});
   double last = 0;
-  for (const Json& event : trace_of({{"chip 0", twice}})) {
+  for (const Json& event : trace_of({{0, "chip 0", twice}})) {
     if (event["ph"] == "M") continue;
     EXPECT_GE(event["ts"].get<double>(), last);
     last = event["ts"].get<double>();
@@ -79,7 +83,7 @@ TEST(TraceTest, TimesOfAChipNeverGoBack) {
 }
 
 TEST(TraceTest, WhatWasNotKeptToItsEndHasNoSpan) {
-  EXPECT_EQ(trace_of({{"chip 0", std::span(kEvents).first(2)}}).size(), 3U);
+  EXPECT_EQ(trace_of({{0, "chip 0", std::span(kEvents).first(2)}}).size(), 3U);
   EXPECT_EQ(trace_of({}).size(), 0U);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,6 +36,7 @@ class Trainer {
         run_(training.run),
         state_(training.compiled, training.run),
         options_(options),
+        rows_(rows_read_here()),
         in_time_(static_cast<size_t>(recipe_.train.batch * recipe_.train.sequence)),
         ahead_([this](int64_t step, int64_t micro, data::MicroBatch& batch) { draw(step, micro, batch); },
                {.first_step = training.first_step,
@@ -175,9 +177,17 @@ class Trainer {
     return like;
   }
 
+  // The sequences that local chips read: a process reads no sample that is another's alone.
+  std::vector<int64_t> rows_read_here() const {
+    std::set<int64_t> rows;
+    for (const auto& [input, tokens] : kBatchInputs)
+      for (const int64_t row : state_.local_rows(input)) rows.insert(row);
+    return {rows.begin(), rows.end()};
+  }
+
   // In the order the run stores tokens in. Runs on the thread that reads ahead.
   void draw(int64_t step, int64_t micro, data::MicroBatch& batch) {
-    batches_.fill(step, micro, batch);
+    batches_.fill_rows(step, micro, rows_, batch);
     if (compiled_.time_order.size() < 2) return;
     for (const auto& [input, tokens] : kBatchInputs) {
       std::vector<int32_t>& values = batch.*tokens;
@@ -221,6 +231,7 @@ class Trainer {
   runtime::Executable& run_;
   RunState state_;
   const Options& options_;
+  const std::vector<int64_t> rows_;              // of a micro-batch
   std::vector<int32_t> in_time_;                 // one tensor of tokens, before it is put into the stored order
   int64_t first_ = -1;                           // step since the last report; -1: none yet
   std::chrono::steady_clock::time_point start_;  // of that step
@@ -262,6 +273,7 @@ std::vector<StepReport> train(const Training& training, const Options& options) 
   std::vector<StepReport> reports;
   const auto log = [&](int64_t step) {
     reports.push_back(trainer.report(step));
+    if (options.complete_report) options.complete_report(reports.back());
     if (options.after_log) options.after_log(reports.back());
   };
   const recipe::Train& schedule = training.recipe.train;

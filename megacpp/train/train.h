@@ -63,6 +63,8 @@ struct Training {
 
 struct Options {
   bool check_nans = false;  // on a loss that is not finite, name the op that made it so
+  /// Adds what other processes know of a step; called by all of them, in the order of their logs.
+  std::function<void(StepReport&)> complete_report = {};
   std::function<void(const StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // called before every step
   std::function<void(int64_t)> save = {};  // called with the number of whole steps done
