@@ -66,6 +66,7 @@ struct TrainFlags {
 /// What is trained, and from where on.
 struct Request {
   recipe::Recipe recipe;
+  std::filesystem::path recipe_file;              // it was read from
   std::optional<launch::RunDirectory> directory;  // of a run that goes on; a new one is made once it is planned
   std::optional<checkpoint::Reader> checkpoint;
   std::optional<WeightSource> from;  // of a new run
@@ -73,7 +74,7 @@ struct Request {
 
 // The first process finds and locks the run; the others read what it has found.
 Request found_run(const TrainFlags& flags) {
-  Request request{.recipe = {}, .directory = {}, .checkpoint = {}, .from = {}};
+  Request request{.recipe = {}, .recipe_file = {}, .directory = {}, .checkpoint = {}, .from = {}};
   const std::string found = launch::from_first_process("run that goes on", [&] {
     const launch::FoundCheckpoint point = launch::find_resume_point(*flags.resume);
     request.directory.emplace(launch::RunDirectory::open(point.run));
@@ -81,7 +82,8 @@ Request found_run(const TrainFlags& flags) {
   });
   const size_t end = found.find('\0');
   const std::filesystem::path run = found.substr(0, end), checkpoint = found.substr(end + 1);
-  request.recipe = recipe::load(launch::recipe_file_of(run), flags.recipe->overrides);
+  request.recipe_file = launch::recipe_file_of(run);
+  request.recipe = recipe::load(request.recipe_file, flags.recipe->overrides);
   request.checkpoint.emplace(checkpoint);
   return request;
 }
@@ -103,10 +105,12 @@ Request new_request(const TrainFlags& flags) {
   MEGACPP_REQUIRE(
       !flags.recipe->file.empty(), E1007,
       {.where = "train", .got = "no recipe", .wanted = "a recipe, or --resume", .next = "run: megacpp train --help"});
-  if (flags.from.empty()) return {.recipe = flags.recipe->load(), .directory = {}, .checkpoint = {}, .from = {}};
+  const std::filesystem::path file = flags.recipe->file;
+  if (flags.from.empty())
+    return {.recipe = flags.recipe->load(), .recipe_file = file, .directory = {}, .checkpoint = {}, .from = {}};
   WeightSource from = open_weight_source(flags.from);
   recipe::Recipe recipe = recipe::load_around(from.model, flags.recipe->file, flags.recipe->overrides);
-  return {.recipe = std::move(recipe), .directory = {}, .checkpoint = {}, .from = std::move(from)};
+  return {.recipe = std::move(recipe), .recipe_file = file, .directory = {}, .checkpoint = {}, .from = std::move(from)};
 }
 
 // A line for each step that is logged, with the rate since the line before. The first line has none: the run's first
@@ -292,6 +296,7 @@ int follow_first(const TrainFlags& flags, const Request& request) {
   const std::unique_ptr<data::TokenSource> source = data::open_source(request.recipe.data);
   launch::Launch launch(request.recipe, {.none = true}, launch::no_log,
                         {.transport = collectives::transport_of_launch()});
+  launch.check_lineage(request.recipe_file);
   launch.prepare();
   std::optional<base::StopRequest> stop;
   launch::TrainingOptions options;
@@ -323,8 +328,7 @@ int run_train(const TrainFlags& flags) {
   print_without_effect(without_effect(recipe));
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = collectives::transport_of_launch()});
-  launch.check_lineage(request.directory ? request.directory->recipe_file()
-                                         : std::filesystem::path(flags.recipe->file));
+  launch.check_lineage(request.recipe_file);
   prepare(launch, request, flags, *source);
   launch.agreement().together([&] { open_directory(request, flags, launch); });
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);

@@ -56,6 +56,9 @@ class World {
   /// As Communicator::abort of a local chip, from any thread.
   virtual void abort(int64_t chip, const std::string& reason) = 0;
 
+  /// The machine of every process, by process; empty where that is not known.
+  virtual const std::vector<std::string>& hosts() const;
+
   /// Whether this process owns chip 0. Exactly one does: it writes what all processes share.
   bool is_coordinator() const { return local_chips().front() == 0; }
   /// Whether no other process takes part.
@@ -63,7 +66,8 @@ class World {
 
   /// What every process passes (text or bytes), by process; the coordinator is process 0.
   std::vector<std::string> share(std::string_view subject, std::string_view value);
-  /// All processes have the same fields, or all get E3103, which names the processes and the fields that differ.
+  /// All processes have the same fields, or all get E3103, which names the processes and the fields that differ. They
+  /// compare digests, and send the fields themselves only where these differ.
   void agree_same(std::string_view subject, std::span<const Field> fields);
   /// The least of all processes' values.
   int64_t agree_min(std::string_view subject, int64_t value);
@@ -81,6 +85,7 @@ class World {
  private:
   struct Statement;
   std::vector<Statement> statements(std::string_view subject, std::string_view value);
+  [[noreturn]] static void refuse_different(const std::vector<Statement>& all);
 };
 
 }  // namespace megacpp::collectives

@@ -214,6 +214,22 @@ TEST_F(AgreementTest, ProcessesTrainWithoutAPass) {
   });
 }
 
+TEST_F(AgreementTest, OtherDataIsRefusedBeforeLoading) {
+  const data::TextCorpus corpus = corpus_of_license();
+  data::TextCorpus other = corpus;
+  other.bytes.back() ^= 1;
+  processes_.run([&](size_t process) {
+    TrainingOptions training;
+    training.start.after_load = [](const auto&) { FAIL() << "loaded"; };
+    Launch launch(recipe(), {.none = true}, no_log, options(process));
+    launch.prepare();
+    const base::Problem problem = testing_support::problem_of(
+        base::Code::E3103, [&] { run_training(launch, process == 1 ? other : corpus, training); });
+    EXPECT_EQ(problem.where, "inputs");
+    EXPECT_EQ(problem.got.find("process 1 (chips 1 to 1): fingerprint of the data "), 0u) << problem.got;
+  });
+}
+
 TEST_F(AgreementTest, DifferentPassesSwitchedOffAreRefusedBeforeLoading) {
   const data::TextCorpus corpus = corpus_of_license();
   processes_.run([&](size_t process) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -231,6 +232,20 @@ class Attempt {
   bool is_start_recorded_ = false;
 };
 
+// Compared by digest: nothing of it is sent where all have the same.
+std::vector<collectives::Field> inputs_of(const Launch& launch, const data::TokenSource& source,
+                                          const TrainingOptions& options) {
+  std::vector<collectives::Field> fields = {{"data", source.describe()},
+                                            {"fingerprint of the data", fmt::format("{:016x}", source.fingerprint())},
+                                            {"lock file", launch.lineage().lock_file}};
+  for (const lineage::Fact& fact : launch.lineage().live) fields.push_back({"lineage: " + fact.name, fact.value});
+  if (options.checkpoint == nullptr) return fields;
+  const std::string manifest = checkpoint::to_text(options.checkpoint->manifest());
+  fields.push_back({"step of the checkpoint", std::to_string(options.checkpoint->manifest().position.step)});
+  fields.push_back({"manifest", fmt::format("{:016x}", checkpoint::hash_of(std::as_bytes(std::span(manifest))))});
+  return fields;
+}
+
 // A process that waited for one that ran out of memory learns of it as a chip that failed.
 Status status_of_others(Agreement& agreement, const std::exception& error) {
   const auto* const known = dynamic_cast<const base::Error*>(&error);
@@ -241,6 +256,8 @@ Status status_of_others(Agreement& agreement, const std::exception& error) {
 }  // namespace
 
 Trained run_training(Launch& launch, const data::TokenSource& source, const TrainingOptions& options) {
+  Agreement& agreement = launch.agreement();
+  if (!agreement.is_alone()) agreement.together([&] { agreement.same_inputs(inputs_of(launch, source, options)); });
   for (;;) {
     Attempt attempt(launch, options);
     try {

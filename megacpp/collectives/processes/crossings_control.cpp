@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/processes/crossings.h"
+#include "megacpp/collectives/processes/gather_rounds.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -60,20 +61,19 @@ void Crossings::set_hosts(std::vector<std::string> hosts) {
   hosts_ = std::move(hosts);
 }
 
-// Round by round a process passes on what it has, to one that is twice as far as before: behind the last round it has
-// what all have said, from its own number downwards.
 std::vector<std::string> Crossings::gather(const std::string& own, std::chrono::milliseconds limit) {
   Lock lock(chips_.mutex);
   const int64_t count = endpoint_->processes(), me = endpoint_->process(), number = gathers_++;
   std::vector<std::string> blocks = {own};
   int64_t round = 0;
   chips_.check_alive(lock, chips_.local().front(), "agreement of all processes");
-  for (int64_t distance = 1; distance < count; distance *= 2, ++round) {
-    mail_.post((me + distance) % count, {.kind = FrameKind::gather, .sequence = number, .number = round},
-               packed(blocks, std::min(distance, count - distance)));
+  for (const GatherRound& each : gather_rounds(count)) {
+    mail_.post((me + each.distance) % count, {.kind = FrameKind::gather, .sequence = number, .number = round},
+               packed(blocks, each.blocks));
     wake();
-    const int64_t from = (me - distance + count) % count;
+    const int64_t from = (me - each.distance + count) % count;
     append_unpacked(await_gathered(lock, {number, round}, from, limit), blocks);
+    ++round;
   }
   MEGACPP_CHECK(static_cast<int64_t>(blocks.size()) == count) << blocks.size() << " statements of " << count;
   std::vector<std::string> by_process(blocks.size());

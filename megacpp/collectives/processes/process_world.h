@@ -31,8 +31,7 @@ class ProcessWorld final : public World {
   const std::vector<int64_t>& local_chips() const override { return chips_.local(); }
   Communicator& communicator(int64_t chip) override { return chips_.communicator(chip); }
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
-  /// The machine of every process.
-  const std::vector<std::string>& hosts() const { return hosts_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override {
