@@ -45,7 +45,7 @@ TEST(SearchTest, FindsTheBestOfAllThatAreCompiled) {
   const recipe::Recipe recipe = test_recipe({"model.depth=4", "train.micro_steps=2"});
   const std::vector<Found> all = all_of(recipe, test_assumptions("host:4"));
   const int64_t least = least_bytes(all);
-  for (const int64_t limit : {int64_t{0}, 3 * least, 2 * least, least + least / 4}) {
+  for (const int64_t limit : {2 * least, least + least / 4}) {
     const Assumptions assumptions = test_assumptions("host:4", limit);
     std::vector<Found> limited = all;
     for (Found& one : limited)
@@ -190,7 +190,7 @@ TEST(SearchTest, NoLegalLayoutLeavesReasons) {
 TEST(SearchTest, EstimatesAreNearWhatIsCompiled) {
   constexpr double kFactor = 2.5;
   const recipe::Recipe recipe = test_recipe({"train.sequence=256", "model.hidden=256"});
-  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 100});
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 40});
   for (const Found& one : search.found) {
     EXPECT_LT(one.quick_estimate.bytes, kFactor * static_cast<double>(one.needed())) << one.layout;
     EXPECT_GT(one.quick_estimate.bytes, static_cast<double>(one.needed()) / kFactor) << one.layout;

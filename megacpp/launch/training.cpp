@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
@@ -236,13 +237,13 @@ class Attempt {
 std::vector<collectives::Field> inputs_of(const Launch& launch, const data::TokenSource& source,
                                           const TrainingOptions& options) {
   std::vector<collectives::Field> fields = {{"data", source.describe()},
-                                            {"fingerprint of the data", fmt::format("{:016x}", source.fingerprint())},
+                                            {"fingerprint of the data", base::hash_text(source.fingerprint())},
                                             {"lock file", launch.lineage().lock_file}};
   for (const lineage::Fact& fact : launch.lineage().live) fields.push_back({"lineage: " + fact.name, fact.value});
   if (options.checkpoint == nullptr) return fields;
   const std::string manifest = checkpoint::to_text(options.checkpoint->manifest());
   fields.push_back({"step of the checkpoint", std::to_string(options.checkpoint->manifest().position.step)});
-  fields.push_back({"manifest", fmt::format("{:016x}", checkpoint::hash_of(std::as_bytes(std::span(manifest))))});
+  fields.push_back({"manifest", base::hash_text(manifest)});
   return fields;
 }
 
