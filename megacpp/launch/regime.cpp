@@ -14,6 +14,8 @@ namespace {
 std::string why_unmeasured(const Launch& launch, const Trained& trained) {
   if (!runtime::backend_named(launch.recipe().backend).runs_node_by_node)
     return "a step is one program, which does not show where its time went";
+  if (!trained.started.run->waits_for_steps())
+    return "devices run ahead of their host, which does not see where the time goes: --profile does";
   if (trained.reports.size() < 2)
     return "the only report has the step that warms up in it: run more steps, or log more often with train.log_every";
   return "no whole step was timed after the first";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend with kernels of its own brings for one chip: an arena, a way to turn a node into a call, and copies.
-// All the rest of running a compiled program (native_chip.h) is the same for all of them.
+// What a backend with kernels of its own brings for one chip: an arena, a way to turn a node into a call, copies, and
+// where its calls only enqueue, a queue. All the rest of running a compiled program (native_chip.h) is the same for
+// all.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,31 @@ struct BoundNode {
   std::byte* workspace = nullptr;
 };
 
+/// Of a device whose calls only enqueue: it runs them in their order while its host goes on.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+
+  /// On the thread that enqueues, before anything of a step.
+  virtual void attach() = 0;
+  /// Returns when all that was enqueued is done. What the device failed with since is raised here, or by any call.
+  virtual void wait() = 0;
+
+  /// Whether replay() may be used. Chips that meet others of their process on their own threads enqueue every step
+  /// anew.
+  virtual bool can_replay() const = 0;
+  /// Enqueues a step: what `enqueue` puts there. Every call must mean the same, so that the device may keep what an
+  /// earlier one enqueued and put that there at once.
+  virtual void replay(const std::function<void()>& enqueue) = 0;
+
+  /// Moments on the device's own clock, by numbers from 0. Asked for at load.
+  virtual void reserve_marks(size_t count) = 0;
+  /// When all that was enqueued before is done.
+  virtual void mark(size_t number) = 0;
+  /// Between two marks that have passed.
+  virtual double seconds_between(size_t from, size_t to) const = 0;
+};
+
 class ChipDevice {
  public:
   virtual ~ChipDevice() = default;
@@ -40,6 +66,8 @@ class ChipDevice {
   virtual std::byte* at(int64_t offset) const = 0;
   virtual int64_t arena_bytes() const = 0;
   virtual int64_t alignment() const = 0;  // of every tensor, as the target said
+  /// Null where calls are done when they return.
+  virtual DeviceQueue* queue() { return nullptr; }
   /// Memory beside the arena, for staged batches and fetched outputs, as long as the device lives. Asked for at load.
   virtual std::byte* reserve(size_t bytes) = 0;
 
@@ -50,7 +78,8 @@ class ChipDevice {
 
   /// Between addresses of the device, in the order of the calls around it.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
-  /// Between the host and the device; done when they return.
+  /// Between the host and the device, in the order of the calls around them. `from` is free when upload() returns, and
+  /// what is downloaded is there.
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void download(std::span<std::byte> to, const std::byte* from) const = 0;
   /// Whether all numbers of a tensor of floats are finite.

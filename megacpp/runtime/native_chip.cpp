@@ -30,15 +30,18 @@ double StepParts::*part_of(const ir::Graph& graph, const ir::Node& node) {
 
 NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& ports,
                        std::unique_ptr<ChipDevice> device, const Options& options)
-    : compiled_(programs), plan_(programs.memory), device_(std::move(device)), options_(options) {
+    : compiled_(programs),
+      plan_(programs.memory),
+      device_(std::move(device)),
+      queue_(device_->queue()),
+      options_(options),
+      timer_(queue_, options.timer) {
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {device_->at(slot.offset), static_cast<size_t>(slot.type.bytes())};
   for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p].graph, plan_.programs[p]);
   protect_sends();
   prepare_transfers(ports);
-  size_t calls = 0;
-  for (const compile::Action& action : programs.step) calls += programs_[action.program].calls.size();
-  trace_.reserve(calls * static_cast<size_t>(options.trace_steps));
+  reserve_timer();
 }
 
 // ---- Preparing ----
@@ -60,9 +63,7 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
   const ir::Graph& graph = *program.graph;
   const ir::Node& node = graph.nodes()[n];
   Call call;
-  call.node = n;
-  call.timer = timer_of(node.op);
-  call.part = part_of(graph, node);
+  call.piece = {.part = part_of(graph, node), .program = &graph, .node = n, .op = timer_.op_number(node.op)};
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
     call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));
@@ -130,11 +131,13 @@ void NativeChip::prepare_transfers(const StepPorts& ports) {
   }
 }
 
-size_t NativeChip::timer_of(const std::string& op) {
-  for (size_t i = 0; i < timers_.size(); ++i)
-    if (timers_[i].first == op) return i;
-  timers_.emplace_back(op, 0.0);
-  return timers_.size() - 1;
+// Beside its calls an action has copies before and behind its program and waits for sends, and so has the end of a
+// step.
+void NativeChip::reserve_timer() {
+  constexpr size_t kMoreOfAnAction = 4, kMoreOfAStep = 1;
+  size_t calls = 0;
+  for (const compile::Action& action : compiled_.step) calls += programs_[action.program].calls.size();
+  timer_.reserve(calls + kMoreOfAnAction * compiled_.step.size() + kMoreOfAStep, calls);
 }
 
 int64_t NativeChip::aligned(int64_t bytes) const {
@@ -174,34 +177,47 @@ ChipMemory NativeChip::memory() const {
 
 // ---- Running ----
 
-template <typename Work>
-void NativeChip::timed(double StepParts::*part, const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  parts_.*part += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+void NativeChip::begin_step() {
+  if (queue_ != nullptr) queue_->attach();
+  timer_.begin_step();
+}
+
+void NativeChip::replay_step() {
+  queue_->replay([this] {
+    for (size_t action = 0; action < compiled_.step.size(); ++action) run(action, StepMode::plain);
+    end_step();
+  });
+}
+
+void NativeChip::end_step() {
+  drain_all(sends_);
+  timer_.end_step();
+}
+
+void NativeChip::drain_all(const std::vector<std::function<void()>>& drains) {
+  if (drains.empty()) return;
+  timer_.time({.part = &StepParts::bubble}, [&] {
+    for (const auto& drain : drains) drain();
+  });
 }
 
 void NativeChip::copy_all(const std::vector<Copy>& copies) {
   if (copies.empty()) return;
-  timed(&StepParts::memory, [&] {
+  timer_.time({.part = &StepParts::memory}, [&] {
     for (const Copy& copy : copies) device_->copy(copy.to, copy.from, copy.bytes);
   });
 }
 
 void NativeChip::start(size_t action) {
   copy_all(transfers_[action].staged);
-  const auto& drains = programs_[compiled_.step[action].program].drains;
-  if (drains.empty()) return;
-  timed(&StepParts::bubble, [&] {
-    for (const auto& drain : drains) drain();
-  });
+  drain_all(programs_[compiled_.step[action].program].drains);
 }
 
 void NativeChip::run(size_t action, StepMode mode) {
   const Program& program = programs_[compiled_.step[action].program];
   start(action);
   for (const Call& call : program.calls) {
-    run_call(program, call);
+    run_call(call);
     if (mode == StepMode::check_values) require_finite(program, call, compiled_.step[action]);
   }
   copy_all(program.final_copies);
@@ -211,36 +227,22 @@ void NativeChip::run(size_t action, StepMode mode) {
 void NativeChip::run_half(size_t action) {
   const Program& program = programs_[compiled_.step[action].program];
   start(action);
-  for (size_t i = 0; i < program.calls.size() / 2; ++i) run_call(program, program.calls[i]);
+  for (size_t i = 0; i < program.calls.size() / 2; ++i) run_call(program.calls[i]);
 }
 
-void NativeChip::drain() {
-  if (sends_.empty()) return;
-  timed(&StepParts::bubble, [this] {
-    for (const auto& send : sends_) send();
-  });
-}
-
-void NativeChip::run_call(const Program& program, const Call& call) {
+void NativeChip::run_call(const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
-  const auto start = std::chrono::steady_clock::now();
-  call.device.run();
-  const auto end = std::chrono::steady_clock::now();
-  const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
-  parts_.*call.part += seconds(end - start);
-  if (options_.profile) timers_[call.timer].second += seconds(end - start);
-  if (trace_.size() < trace_.capacity())
-    trace_.push_back(
-        {program.graph, call.node, seconds(start - options_.trace_from), seconds(end - options_.trace_from)});
+  timer_.time(call.piece, call.device.run);
 }
 
 void NativeChip::require_finite(const Program& program, const Call& call, const compile::Action& action) const {
-  const ir::Node& node = program.graph->node(ir::NodeId{call.node});
+  const ir::Node& node = program.graph->node(ir::NodeId{call.piece.node});
   if (node.op == ops::kStartOp) return;  // its results are nobody's to read yet
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ir::TensorType& type = program.graph->type(node.results[r]);
     if (!ir::is_float(type.dtype) || device_->all_finite(call.results[r], type)) continue;
-    NotFinite failure(BadValue{options_.chip, program.graph->name(), call.node, node.op, node.scope, to_string(type)});
+    NotFinite failure(
+        BadValue{options_.chip, program.graph->name(), call.piece.node, node.op, node.scope, to_string(type)});
     failure.action = action;
     throw failure;
   }

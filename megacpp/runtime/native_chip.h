@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One chip of a backend with kernels of its own: its programs as lists of calls with every address resolved, the
-// batches staged for it and the outputs kept to be fetched. Nothing is allocated while it runs.
+// batches staged for it and the outputs kept to be fetched. Nothing is allocated while it runs. A device with a queue
+// runs behind its host: calls, copies and staged batches only enqueue, at addresses that no step changes, so that a
+// whole step can be replayed.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/step_timer.h"
 
 namespace megacpp::runtime {
 
@@ -22,10 +24,7 @@ class NativeChip {
  public:
   struct Options {
     int64_t chip = 0;
-    bool profile = false;  // keep seconds per op
-    /// Keep when each call of so many first steps began and ended, in seconds since a moment common to all chips.
-    int64_t trace_steps = 0;
-    std::chrono::steady_clock::time_point trace_from = {};
+    StepTimer::Options timer = {};
     std::optional<int64_t> limit_bytes = {};  // for reports: the plan was held against it before
   };
 
@@ -40,20 +39,27 @@ class NativeChip {
   void stage(const StagedInput& input, int64_t micro, std::span<const std::byte> bytes);
   void read_output(const FetchedOutput& output, std::span<std::byte> values) const;
 
+  /// Whether a step is done when it ends here; else the device may still be at it.
+  bool waits_for_steps() const { return timer_.is_on(); }
+  /// Whether plain steps may be replayed.
+  bool can_replay() const { return queue_ != nullptr && queue_->can_replay() && !timer_.is_on(); }
+
+  /// On the thread that runs the step, before its first action.
+  void begin_step();
+  /// All actions of a plain step and its end, as the device kept them.
+  void replay_step();
   /// One action of the step, by its index: the staged micro-batch goes to its slot, the program runs, what is fetched
   /// of its outputs is put aside. Throws NotFinite where values are checked.
   void run(size_t action, StepMode mode);
   /// The first half of an action, which is then abandoned: how far a chip gets whose allocation fails.
   void run_half(size_t action);
-  /// Waits until what the programs have sent is fetched: the end of a step.
-  void drain();
+  /// Waits until what the programs have sent is fetched.
+  void end_step();
 
   ChipMemory memory() const;
-  /// Seconds since load or since they were cleared; `other` is not the chip's to know.
-  const StepParts& parts() const { return parts_; }
-  void clear_parts() { parts_ = {}; }
-  const std::vector<std::pair<std::string, double>>& op_seconds() const { return timers_; }
-  const std::vector<TraceEvent>& trace() const { return trace_; }
+  /// Seconds by part, since load or since they were cleared; `other` is not the chip's to know.
+  StepTimer& timer() { return timer_; }
+  const StepTimer& timer() const { return timer_; }
 
  private:
   struct Call {
@@ -61,9 +67,7 @@ class NativeChip {
     std::vector<std::byte*> operands;
     std::vector<std::byte*> results;
     int64_t end_offset = 0;  // end of the highest aligned bytes it was handed
-    uint32_t node = 0;
-    size_t timer = 0;
-    double StepParts::*part = &StepParts::memory;  // of the step that its time counts as
+    StepTimer::Piece piece;
   };
   struct Copy {
     std::byte* to;
@@ -87,28 +91,26 @@ class NativeChip {
   Call prepare_call(const Program& program, uint32_t n);
   void protect_sends();
   void prepare_transfers(const StepPorts& ports);
-  size_t timer_of(const std::string& op);
+  void reserve_timer();
   int64_t aligned(int64_t bytes) const;
-  template <typename Work>
-  void timed(double StepParts::*part, const Work& work);
+  void drain_all(const std::vector<std::function<void()>>& drains);
   void copy_all(const std::vector<Copy>& copies);
   void start(size_t action);
-  void run_call(const Program& program, const Call& call);
+  void run_call(const Call& call);
   void require_finite(const Program& program, const Call& call, const compile::Action& action) const;
 
   const compile::StagePrograms& compiled_;
   const memory::MemoryPlan& plan_;
   std::unique_ptr<ChipDevice> device_;
+  DeviceQueue* queue_;  // the device's; may be null
   Options options_;
+  StepTimer timer_;
   std::map<std::string, std::span<std::byte>> state_;
   std::map<std::string, std::byte*> staged_;   // by input: its micro-steps one behind the other
   std::map<std::string, std::byte*> fetched_;  // by output, likewise
   std::vector<Program> programs_;
   std::vector<Transfers> transfers_;          // by action
   std::vector<std::function<void()>> sends_;  // that must be fetched before the step ends
-  std::vector<std::pair<std::string, double>> timers_;
-  std::vector<TraceEvent> trace_;  // never more than it has capacity for from the start
-  StepParts parts_;
   int64_t measured_peak_ = 0;
 };
 

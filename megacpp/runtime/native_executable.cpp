@@ -19,11 +19,10 @@ NativeExecutable::NativeExecutable(const compile::Compiled& compiled, const Load
   const auto start = std::chrono::steady_clock::now();
   for (const int64_t chip : local_chips()) {
     fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
-    const NativeChip::Options own{.chip = chip,
-                                  .profile = options.profile,
-                                  .trace_steps = options.trace_steps,
-                                  .trace_from = start,
-                                  .limit_bytes = backend_.limits.at(chip)};
+    const NativeChip::Options own{
+        .chip = chip,
+        .timer = {.per_op = options.profile, .trace_steps = options.trace_steps, .trace_from = start},
+        .limit_bytes = backend_.limits.at(chip)};
     chips_[chip] = std::make_unique<NativeChip>(compiled.programs_of(chip), ports(chip), backend_.device(chip), own);
   }
   counters_.compiles["kernels prepared"] = 1;
@@ -34,11 +33,11 @@ std::optional<int64_t> NativeExecutable::state_bytes(const std::string& name, in
   return at(chip).state_bytes(name);
 }
 
-// The host waits for its chips' threads at the end of every step.
+// The host waits for its chips' threads at the end of every step, and for the chips where these do.
 void NativeExecutable::run_step(StepMode mode) {
   const int64_t step = steps_++;
   counters_.executions += 1;
-  counters_.host_syncs += 1;
+  if (waits_for_steps()) counters_.host_syncs += 1;
   const auto start = std::chrono::steady_clock::now();
   is_in_step_ = true;
   threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
@@ -47,16 +46,16 @@ void NativeExecutable::run_step(StepMode mode) {
     warm_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return;
   }
-  for (const auto& [number, chip] : chips_) chip->clear_parts();
+  for (const auto& [number, chip] : chips_) chip->timer().clear_parts();
 }
 
 void NativeExecutable::abort(const std::string& reason) { backend_.world->abort(local_chips().front(), reason); }
 
 std::optional<StepParts> NativeExecutable::step_parts() const {
-  if (steps_ < 2 || is_in_step_) return std::nullopt;
-  const auto slowest =
-      std::ranges::max_element(chips_, {}, [](const auto& numbered) { return numbered.second->parts().seconds(); });
-  const StepParts& all = slowest->second->parts();
+  if (steps_ < 2 || is_in_step_ || !waits_for_steps()) return std::nullopt;
+  const auto slowest = std::ranges::max_element(
+      chips_, {}, [](const auto& numbered) { return numbered.second->timer().parts().seconds(); });
+  const StepParts& all = slowest->second->timer().parts();
   const double steps = static_cast<double>(steps_ - 1);
   return StepParts{.arithmetic = all.arithmetic / steps,
                    .memory = all.memory / steps,
@@ -67,6 +66,16 @@ std::optional<StepParts> NativeExecutable::step_parts() const {
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
   const Fault moment{.chip = chip, .cls = memory::OomClass::runtime, .step = step};
+  at(chip).begin_step();
+  if (mode == StepMode::plain && at(chip).can_replay() && !is_injected_at(faults_, moment)) {
+    stop_if_requested();
+    at(chip).replay_step();
+  } else {
+    run_actions(chip, moment, mode);
+  }
+}
+
+void NativeExecutable::run_actions(int64_t chip, const Fault& moment, StepMode mode) {
   const compile::StagePrograms& programs = compiled().programs_of(chip);
   for (size_t action = 0; action < programs.step.size(); ++action) {
     if (!programs.is_update(programs.step[action])) stop_if_requested();
@@ -76,7 +85,7 @@ void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {
     }
     at(chip).run(action, mode);
   }
-  at(chip).drain();
+  at(chip).end_step();
 }
 
 // Never before the update: the gradients of all micro-steps are there, and its step is soon whole.
@@ -87,7 +96,7 @@ void NativeExecutable::stop_if_requested() const {
 std::vector<std::pair<std::string, double>> NativeExecutable::op_seconds() const {
   std::map<std::string, double> by_op;
   for (const auto& [number, chip] : chips_)
-    for (const auto& [op, seconds] : chip->op_seconds()) by_op[op] += seconds;
+    for (const auto& [op, seconds] : chip->timer().op_seconds()) by_op[op] += seconds;
   std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
   std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return total;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An executable of chips that run their programs node by node, one host thread each: the order of a step, faults that
-// are asked for, and one chip's failure ending the step of all. A backend brings the chips' devices.
+// are asked for, and one chip's failure ending the step of all. A backend brings the chips' devices. Devices with
+// queues run behind their host: a plain step is enqueued, or replayed as a whole, and waited for only where something
+// of it is fetched.
 #pragma once
 
 #include <functional>
@@ -37,7 +39,7 @@ class NativeExecutable : public Executable {
   const std::vector<int64_t>& local_chips() const override { return backend_.world->local_chips(); }
   std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const override;
   void run_step(StepMode mode) override;
-  bool waits_for_steps() const override { return true; }
+  bool waits_for_steps() const override { return chips_.begin()->second->waits_for_steps(); }
   void abort(const std::string& reason) override;
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
   std::string path() const override { return backend_.path; }
@@ -45,7 +47,7 @@ class NativeExecutable : public Executable {
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;
   std::vector<std::pair<std::string, double>> op_seconds() const override;
-  std::span<const TraceEvent> trace(int64_t chip) const override { return at(chip).trace(); }
+  std::span<const TraceEvent> trace(int64_t chip) const override { return at(chip).timer().trace(); }
 
  protected:
   void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) override;
@@ -57,6 +59,7 @@ class NativeExecutable : public Executable {
   NativeChip& at(int64_t chip) const { return *chips_.at(chip); }
   void fail_if_injected(const Fault& moment) const;
   void run_chip(int64_t chip, int64_t step, StepMode mode);
+  void run_actions(int64_t chip, const Fault& moment, StepMode mode);
   void stop_if_requested() const;
   void count_upload(size_t bytes);
   void count_download(size_t bytes) const;

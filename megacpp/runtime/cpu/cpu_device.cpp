@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/cpu_device.h"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/storage.h"
+#include "megacpp/runtime/finite_values.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -55,13 +55,7 @@ void CpuDevice::download(std::span<std::byte> to, const std::byte* from) const {
 }
 
 bool CpuDevice::all_finite(const std::byte* data, const ir::TensorType& type) const {
-  const int64_t count = type.elements();
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = type.dtype == ir::DType::f32 ? reinterpret_cast<const float*>(data)[i]
-                                                     : ir::bf16_to_f32(reinterpret_cast<const uint16_t*>(data)[i]);
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
+  return runtime::all_finite({data, static_cast<size_t>(type.bytes())}, type.dtype);
 }
 
 }  // namespace megacpp::runtime::cpu
