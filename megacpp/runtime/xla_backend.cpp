@@ -5,14 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
-#include "megacpp/hw/chip_library.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
+#include "megacpp/runtime/device_hardware.h"
 #include "megacpp/runtime/plugins/nvidia_devices.h"
 #include "megacpp/runtime/plugins/plugin_identity.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
@@ -137,41 +136,15 @@ FoundHardware unknown_devices(const recipe::Recipe& recipe, const Machine& machi
   return {.slice = std::move(slice), .has_rates = false};
 }
 
-// So many devices of a chip; nothing where it does not come so.
-std::optional<hw::Slice> slice_of_devices(const hw::Chip& chip, int64_t devices) {
-  try {
-    hw::Slice slice = hw::parse_target(fmt::format("{}:{}", chip.name, devices));
-    return slice.devices() == devices ? std::optional(std::move(slice)) : std::nullopt;
-  } catch (const base::Error& error) {
-    if (error.code() != base::Code::E1602) throw;
-    return std::nullopt;
-  }
-}
-
-FoundHardware named_devices(const recipe::Recipe& recipe, const Machine& machine) {
-  const std::string& name = machine.device_name;
-  const int64_t devices = recipe::chips_of(recipe.layout);
-  const std::optional<hw::Chip> chip = hw::find_chip_of_device(name);
-  std::optional<hw::Slice> slice = chip ? slice_of_devices(*chip, devices) : std::nullopt;
-  if (slice) {
-    std::string note = fmt::format("{}: the devices call themselves {}", slice->name, name);
-    return {.slice = std::move(*slice), .note = std::move(note)};
-  }
-  FoundHardware found = unknown_devices(recipe, machine);
-  const std::string why = chip ? fmt::format("{} does not come in {}", chip->name, devices) : "no chip file has that";
-  found.note = fmt::format(
-      "the devices call themselves {}, and {}: planned without their memory and rates; hardware.target names a chip, "
-      "docs/hardware.md adds one",
-      name, why);
-  return found;
-}
-
 // On devices of its own hardware.target, or else the chip that they call themselves.
 FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine) {
   if (is_this_machine(recipe)) return {.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};
   if (!recipe.hardware.target.empty())
     return {.slice = hw::parse_target(recipe.hardware.target, {.host_rates = [] { return cpu::host_rates(); }})};
-  return machine.device_name.empty() ? unknown_devices(recipe, machine) : named_devices(recipe, machine);
+  if (machine.device_name.empty()) return unknown_devices(recipe, machine);
+  return hardware_of_devices({.name = machine.device_name, .count = recipe::chips_of(recipe.layout), .unknown = [&] {
+                                return unknown_devices(recipe, machine);
+                              }});
 }
 
 std::string identity(const recipe::Recipe& recipe) {

@@ -100,6 +100,8 @@ void add_prefix(const fs::path& prefix, std::vector<fs::path>& folders) {
   }
 }
 
+}  // namespace
+
 std::vector<fs::path> package_folders(const Surroundings& around) {
   std::vector<fs::path> folders;
   if (const std::string venv = around.variable("VIRTUAL_ENV"); !venv.empty()) add_prefix(venv, folders);
@@ -117,6 +119,8 @@ std::vector<fs::path> package_folders(const Surroundings& around) {
   add_prefix(around.root / "usr", folders);
   return folders;
 }
+
+namespace {
 
 /// "0.0.48.1" from <folder>/libtpu-0.0.48.1.dist-info; empty when there is none.
 std::string installed_version(const fs::path& folder, const std::string& package) {

@@ -61,6 +61,10 @@ std::filesystem::path cache_folder(PluginKind kind, const Surroundings& surround
 /// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/programs, where compiled programs are kept; empty without a home folder.
 std::filesystem::path program_folder(const Surroundings& surroundings = Surroundings::current());
 
+/// Folders of Python packages, preferred first: of the active environment, of each python3 on the path, of the user and
+/// of the system.
+std::vector<std::filesystem::path> package_folders(const Surroundings& surroundings);
+
 /// A place a plugin may be in, whether or not it is there.
 struct PluginPlace {
   std::filesystem::path file;
