@@ -2,7 +2,7 @@
 # cmake -DFOLDER=megacpp -DOUTPUT=x.cpp -DDEPFILE=x.d -P HashSources.cmake
 #   Writes megacpp::launch::source_hash(): a hash of the names and contents of all sources in FOLDER, tests left out. It
 #   depends on nothing else, so equal sources have equal hashes on every machine. DEPFILE lists what was read.
-file(GLOB_RECURSE files RELATIVE "${FOLDER}" "${FOLDER}/*.h" "${FOLDER}/*.cpp" "${FOLDER}/*.inc" "${FOLDER}/*.yaml"
+file(GLOB_RECURSE files RELATIVE "${FOLDER}" "${FOLDER}/*.h" "${FOLDER}/*.cpp" "${FOLDER}/*.cu" "${FOLDER}/*.cuh" "${FOLDER}/*.inc" "${FOLDER}/*.yaml"
      "${FOLDER}/CMakeLists.txt")
 list(FILTER files EXCLUDE REGEX "_test\\.cpp$")
 list(SORT files)

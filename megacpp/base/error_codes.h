@@ -44,6 +44,8 @@
   X(E1505, user,        "backend cannot run this")                                  \
   X(E1506, user,        "topology is not known")                                    \
   X(E1507, user,        "XLA flag is not valid")                                    \
+  X(E1508, user,        "no GPU can be used")                                       \
+  X(E1509, user,        "CUDA library cannot be used")                              \
   X(E1601, user,        "hardware is not known")                                    \
   X(E1602, user,        "slice is not possible")                                    \
   X(E1603, user,        "hardware file is not valid")                               \
@@ -73,6 +75,7 @@
   X(E3201, environment, "plugin call failed")                                       \
   X(E3202, environment, "plugin process died or hung")                              \
   X(E3203, environment, "plugin cannot be fetched")                                 \
+  X(E3204, environment, "GPU call failed")                                          \
   X(E3301, environment, "catalog stays locked by others")                           \
   X(E3401, environment, "machine is not as it should be")                           \
   X(E4001, not_comparable, "comparison is confounded")                              \

@@ -13,7 +13,7 @@ void declare_backend(CLI::App& app, std::vector<std::string>& overrides) {
   // Declared after --set, whose values are taken first: this one is the last word.
   app.add_option_function<std::string>(
          "--backend", [&overrides](const std::string& name) { overrides.push_back("backend=" + name); },
-         "what runs it, cpu or xla: short for --set backend=...")
+         "what runs it, cpu, xla or cuda: short for --set backend=...")
       ->type_name("NAME");
 }
 

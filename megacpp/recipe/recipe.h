@@ -169,7 +169,7 @@ struct Origins : std::map<std::string, std::string, std::less<>> {
 
 struct Recipe {
   std::string name;
-  std::string backend = "cpu";  // cpu | xla
+  std::string backend = "cpu";  // cpu | xla | cuda
   Model model;
   Train train;
   Layout layout;

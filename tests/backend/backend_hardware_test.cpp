@@ -44,6 +44,8 @@ TEST(BackendHardwareTest, IsTheRecipesWhereItRunsElseTheFirstThatDoes) {
   EXPECT_EQ(runtime::backend_on(ChipKind::host, "cpu").name, "cpu");
   EXPECT_EQ(runtime::backend_on(ChipKind::host, "xla").name, "xla");
   EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "cpu").name, "xla");
+  EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "cuda").name, "cuda");
+  EXPECT_EQ(runtime::backend_on(ChipKind::tpu, "cuda").name, "xla");
   EXPECT_EQ(runtime::backend_on(ChipKind::tpu, "cpu").name, "xla");
   EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "cpu", with_one_for_gpus()).name, "test-gpu");
   EXPECT_EQ(runtime::backend_on(ChipKind::gpu, "xla", with_one_for_gpus()).name, "xla");
@@ -192,6 +194,31 @@ TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
   EXPECT_EQ(xla.features(test_recipe()), (std::vector<std::string>{"placement=megacpp"}));
   EXPECT_EQ(xla.features(test_recipe({"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})),
             (std::vector<std::string>{"placement=xla", "attention=blocked", "flag=cuda-overlap"}));
+}
+
+TEST(BackendHardwareTest, CudaPlansForTheCardByItsNameAndForGpusThatAreNotHere) {
+  const runtime::Backend& cuda = runtime::backend_named("cuda");
+  const recipe::Recipe one = test_recipe({"backend=cuda"});
+  const runtime::FoundHardware named = cuda.find_hardware(one, {.device_name = "NVIDIA H200"});
+  EXPECT_EQ(named.slice.name, "h200:1");
+  EXPECT_TRUE(named.has_rates);
+  EXPECT_NE(named.note.find("call themselves NVIDIA H200"), std::string::npos) << named.note;
+  const runtime::FoundHardware unknown =
+      cuda.find_hardware(test_recipe({"backend=cuda", "layout.data_parallel=2"}), {});
+  EXPECT_EQ(unknown.slice.name, "cuda:2");
+  EXPECT_EQ(unknown.slice.chip.usable_bytes, 0);
+  EXPECT_FALSE(unknown.has_rates);
+  const recipe::Recipe described = test_recipe({"backend=cuda", "hardware.target=h100:4"});
+  EXPECT_EQ(cuda.find_hardware(described, {.device_name = "NVIDIA H200"}).slice.name, "h100:4");
+  EXPECT_EQ(fit::to_text(launch::lane_on(named.slice, one)), "cuda h200");
+}
+
+TEST(BackendHardwareTest, CudaTargetsAreMadeWithoutAGpu) {
+  const runtime::Backend& cuda = runtime::backend_named("cuda");
+  const schedule::Target target = cuda.target(test_recipe({"backend=cuda"}), {});
+  EXPECT_EQ(target.name, "cuda");
+  EXPECT_EQ(target.alignment, 256);
+  EXPECT_EQ(cuda.estimates_with, "") << "the programs of an estimate are those that run";
 }
 
 }  // namespace

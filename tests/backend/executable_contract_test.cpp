@@ -36,8 +36,8 @@ TEST(BackendListTest, TheRecipesKeyHasExactlyTheBackendsThereAre) {
 }
 
 TEST(BackendListTest, AnUnknownBackendIsAnErrorWithThoseThereAre) {
-  const base::Problem problem = problem_of(base::Code::E1003, [] { runtime::backend_named("cuda"); });
-  EXPECT_EQ(problem.wanted, "one of cpu, xla");
+  const base::Problem problem = problem_of(base::Code::E1003, [] { runtime::backend_named("gpu"); });
+  EXPECT_EQ(problem.wanted, "one of cpu, xla, cuda");
 }
 
 TEST(BackendListTest, WhatABackendCannotRunIsRefusedWithItsReason) {

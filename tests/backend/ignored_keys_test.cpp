@@ -107,6 +107,10 @@ std::vector<Row> ignored_by_cpu() {
   return {{"cpu", {}, "xla.placement=xla"}, {"cpu", kData, "hardware.target=v6e:2x2"}};
 }
 
+std::vector<Row> ignored_by_cuda() {
+  return {{"cuda", {}, "xla.placement=xla"}, {"cuda", kData, "train.threads=3"}};
+}
+
 // Without an effect on either placement.
 std::vector<Row> ignored_by_xla() {
   std::vector<Row> rows;
@@ -149,6 +153,7 @@ TEST(IgnoredKeysTest, EveryLineOfATableHasARow) {
   expect_rows_for(plan::unused_layout_keys(), ignored_by_layouts("cpu"));
   expect_rows_for(runtime::backend_named("cpu").ignores, ignored_by_cpu());
   expect_rows_for(runtime::backend_named("xla").ignores, ignored_by_xla());
+  expect_rows_for(runtime::backend_named("cuda").ignores, ignored_by_cuda());
 }
 
 TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCpuBackend) {
@@ -178,6 +183,8 @@ TEST(IgnoredKeysTest, TheSameKeysChangeProgramsWhereTheyAreNotReported) {
                     {"cpu", kData, "layout.policy=fsdp"},
                     {"cpu", {}, "train.threads=64"}});
 }
+
+TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCudaBackend) { expect_ignored(ignored_by_cuda()); }
 
 #ifdef MEGACPP_HAS_PJRT
 

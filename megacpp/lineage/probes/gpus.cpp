@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA GPUs and their driver: as the driver shows them under /proc, or where a container hides that, as libcuda says,
-// which is loaded at run time and in a child process: a driver that is broken may hang.
-#include <dlfcn.h>
+// NVIDIA GPUs, their driver and the libraries that kernels on them load: as the driver shows them under /proc, or where a
+// container hides that, as libcuda says. It and the libraries are loaded in a child process: a driver that is broken may
+// hang.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
 #include "megacpp/lineage/probe.h"
+#include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/plugins/nvidia_devices.h"
 #include "megacpp/runtime/plugins/plugin_identity.h"
 
@@ -21,6 +21,7 @@ namespace megacpp::lineage {
 namespace {
 
 namespace fs = std::filesystem;
+namespace cuda = runtime::cuda;
 
 constexpr std::chrono::seconds kDriverLimit(10);
 constexpr const char* kDriverFolder = "proc/driver/nvidia";
@@ -53,53 +54,13 @@ std::vector<std::string> models_in(const fs::path& driver) {
   return models;
 }
 
-/// libcuda's own functions, by the C interface that all its versions have.
-class Libcuda {
- public:
-  Libcuda() : library_(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    MEGACPP_REQUIRE(library_ != nullptr, E3201,
-                    {.where = "libcuda.so.1",
-                     .got = std::string("cannot be loaded: ") + ::dlerror(),
-                     .wanted = "the library of the driver whose devices are here",
-                     .next = "mount the driver's libraries into the container, or install them"});
-    call<int(unsigned)>("cuInit", 0U);
-  }
-
-  /// "CUDA 12.8", the newest that the driver runs.
-  std::string version() const {
-    int number = 0;
-    call<int(int*)>("cuDriverGetVersion", &number);
-    return fmt::format("CUDA {}.{}", number / 1000, number % 1000 / 10);
-  }
-
-  std::vector<std::string> models() const {
-    int count = 0;
-    call<int(int*)>("cuDeviceGetCount", &count);
-    std::vector<std::string> models;
-    for (int index = 0; index < count; ++index) {
-      std::array<char, 256> name = {};
-      int device = 0;
-      call<int(int*, int)>("cuDeviceGet", &device, index);
-      call<int(char*, int, int)>("cuDeviceGetName", name.data(), static_cast<int>(name.size()) - 1, device);
-      models.emplace_back(name.data());
-    }
-    return models;
-  }
-
- private:
-  template <typename Function, typename... Args>
-  void call(const char* name, Args... args) const {
-    auto* const function = reinterpret_cast<Function*>(::dlsym(library_, name));
-    const int status = function == nullptr ? -1 : function(args...);
-    MEGACPP_REQUIRE(status == 0, E3201,
-                    {.where = name,
-                     .got = function == nullptr ? "libcuda has no such function" : fmt::format("CUDA error {}", status),
-                     .wanted = "a driver that works",
-                     .next = "see what nvidia-smi says; load the driver again"});
-  }
-
-  void* library_;  // stays loaded: what it started is not undone
-};
+/// As libcuda names them.
+std::vector<std::string> models_by(const cuda::Driver& driver) {
+  std::vector<std::string> models;
+  for (int index = 0; index < cuda::device_count(driver); ++index)
+    models.push_back(cuda::read_properties(driver, index).name);
+  return models;
+}
 
 bool has_cuda_device(const Subject& subject) {
   const fs::path& root = subject.surroundings.root;
@@ -107,37 +68,65 @@ bool has_cuda_device(const Subject& subject) {
 }
 
 /// As libcuda says in a child; none where no device of a driver is here.
-std::string by_libcuda(const Subject& subject, const std::function<std::string(const Libcuda&)>& ask) {
+std::string by_libcuda(const Subject& subject, const std::function<std::string(const cuda::Driver&)>& ask) {
   if (!has_cuda_device(subject)) return kNone;
-  return base::run_in_child([&] { return ask(Libcuda()); }, kDriverLimit);
+  return base::run_in_child([&] { return ask(cuda::open_driver(cuda::driver_place({}))); }, kDriverLimit);
 }
 
 std::string gpus_here(const Subject& subject) {
   const std::vector<std::string> models = models_in(subject.surroundings.root / kDriverFolder);
   if (!models.empty()) return counted(models);
-  return by_libcuda(subject, [](const Libcuda& cuda) { return counted(cuda.models()); });
+  return by_libcuda(subject, [](const cuda::Driver& driver) { return counted(models_by(driver)); });
 }
 
 std::string driver_here(const Subject& subject) {
   const std::string version =
       runtime::plugins::driver_version(text_of(subject.surroundings.root / kDriverFolder / "version"));
   if (!version.empty()) return version;
-  return by_libcuda(subject, [](const Libcuda& cuda) { return cuda.version(); });
+  return by_libcuda(subject,
+                    [](const cuda::Driver& driver) { return "CUDA " + cuda::version_text(driver.version); });
+}
+
+/// "13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13", of one that kernels on the devices here would load.
+std::string library_here(const Subject& subject, cuda::LibraryKind kind) {
+  if (!has_cuda_device(subject)) return kNone;
+  try {
+    const cuda::Library library = cuda::open_library(kind, {});
+    return fmt::format("{}, {}", cuda::version_of(library), library.file().string());
+  } catch (const base::Error& error) {
+    if (error.code() != base::Code::E1509) throw;
+    return kNone;  // other backends need none of ours
+  }
+}
+
+Probe library_probe(const cuda::LibraryInfo& info) {
+  return {.name = "gpu." + info.name,
+          .group = "gpus",
+          .pins = Pins::by_doctor,
+          .time_limit = kDriverLimit,
+          .ask = [kind = info.kind](const Subject& subject) { return library_here(subject, kind); },
+          .fix =
+              [package = info.package](const std::string& documented) {
+                return fmt::format("pip install {} of the version of {}", package, documented);
+              }};
 }
 
 }  // namespace
 
 std::vector<Probe> gpus_probes() {
-  return {{.name = "gpus",
-           .group = "gpus",
-           .pins = Pins::at_launch,
-           .ask = gpus_here,
-           .fix = [](const std::string& documented) { return "run on a machine with " + documented; }},
-          {.name = "gpu.driver",
-           .group = "gpus",
-           .pins = Pins::at_launch,
-           .ask = driver_here,
-           .fix = [](const std::string& documented) { return "bring the driver back to " + documented; }}};
+  std::vector<Probe> probes = {
+      {.name = "gpus",
+       .group = "gpus",
+       .pins = Pins::at_launch,
+       .ask = gpus_here,
+       .fix = [](const std::string& documented) { return "run on a machine with " + documented; }},
+      {.name = "gpu.driver",
+       .group = "gpus",
+       .pins = Pins::at_launch,
+       .ask = driver_here,
+       .fix = [](const std::string& documented) { return "bring the driver back to " + documented; }}};
+  for (const cuda::LibraryInfo& info : cuda::all_libraries()) probes.push_back(library_probe(info));
+  return probes;
 }
 
 }  // namespace megacpp::lineage

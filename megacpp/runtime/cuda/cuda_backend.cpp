@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/collectives/placement.h"
+#include "megacpp/memory/chip_fit.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/cuda_device.h"
+#include "megacpp/runtime/cuda/device_link.h"
+#include "megacpp/runtime/cuda/device_world.h"
+#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/native_executable.h"
+
+namespace megacpp::runtime::cuda {
+namespace {
+
+// Processes of a machine are numbered one behind the other, and each takes the next GPU.
+int ordinal_of(const collectives::World& world, const Driver& driver) {
+  const int64_t own = static_cast<int64_t>(world.local_chips().size());
+  return static_cast<int>(world.local_chips().front() / own % device_count(driver));
+}
+
+memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled, const collectives::World& world,
+                              const LoadOptions& options) {
+  std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
+  for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
+  return memory::check_fit(plans, {.of_chips = options.limits, .machine_bytes = gpu.free_bytes()});
+}
+
+// The world has events and memory of the GPU: the context goes after it, whoever lets go last.
+std::shared_ptr<collectives::World> kept_with(std::shared_ptr<Gpu> gpu, std::shared_ptr<collectives::World> world) {
+  collectives::World* const same = world.get();
+  return {same, [gpu = std::move(gpu), world = std::move(world)](collectives::World*) mutable {
+            gpu->driver().ctx_set_current.attempt(gpu->context());
+            world.reset();
+          }};
+}
+
+Connection connect_chip(std::shared_ptr<DeviceLink> link) {
+  return {.prepare = [link](const BoundNode& bound) { return link->prepare(bound.graph, bound); },
+          .wait = [link] { link->wait(); }};
+}
+
+std::string path_on(const Gpu& gpu) {
+  return fmt::format("cuda, {}, driver for CUDA {}", gpu.properties().name, version_text(gpu.driver().version));
+}
+
+struct Placed {
+  std::shared_ptr<Gpu> gpu;                   // shared by its chips
+  std::shared_ptr<collectives::World> world;  // shared by its chips and the executable
+};
+
+std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const Placed& placed, int64_t chip) {
+  const auto connect = [&](Stream* stream) {
+    return connect_chip(make_device_link({.mesh = compiled.mesh,
+                                          .chip = chip,
+                                          .communicator = placed.world->communicator(chip),
+                                          .driver = placed.gpu->driver(),
+                                          .toolbox = placed.gpu->toolbox(),
+                                          .stream = stream}));
+  };
+  return std::make_unique<CudaDevice>(placed.gpu,
+                                      CudaDevice::Options{.chip = chip,
+                                                          .arena_bytes = compiled.programs_of(chip).memory.total_bytes,
+                                                          .is_alone = placed.world->local_chips().size() == 1,
+                                                          .connect = connect});
+}
+
+std::map<int64_t, int64_t> limits_on(const memory::FitCheck& fit) {
+  std::map<int64_t, int64_t> limits;
+  for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
+  return limits;
+}
+
+}  // namespace
+
+schedule::Target cuda_target(int64_t chips, const collectives::Transport& transport) {
+  return {.name = "cuda",
+          .runs =
+              [](std::string_view op, const ops::NodeView& view) {
+                const ops::OpDef* const def = ops::find_op(op);
+                if (def != nullptr && def->is_collective) return base::Decision::yes();
+                const Kernel* const kernel = find_kernel(op);
+                if (kernel == nullptr)
+                  return base::Decision::no("the cuda backend has no kernel for " + std::string(op));
+                return kernel->supports ? kernel->supports(view) : base::Decision::yes();
+              },
+          .workspace_bytes = [chips, transport](std::string_view op, const ops::NodeView& view) -> int64_t {
+            if (ops::op_def(op).is_collective) return device_link_workspace(op, view, chips, transport);
+            const Kernel* const kernel = find_kernel(op);
+            MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << op;
+            return kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
+          },
+          .alignment = kAlignment};
+}
+
+std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
+                                 const LoadParts& parts) {
+  std::shared_ptr<collectives::World> world =
+      options.transport.make({.chips = compiled.mesh.chips(),
+                              .wait_limit = options.wait_limit,
+                              .order = collectives::dealing_order(compiled.mesh)});
+  try {
+    const Driver& driver = open_driver(driver_place(parts.libraries));
+    const auto gpu = std::make_shared<Gpu>(driver, Gpu::Options{.ordinal = ordinal_of(*world, driver),
+                                                                .libraries = parts.libraries,
+                                                                .find_cubin = parts.find_cubin});
+    const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
+    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
+    world = kept_with(gpu, make_device_world({.control = world,
+                                              .driver = driver,
+                                              .toolbox = gpu->toolbox(),
+                                              .context = gpu->context(),
+                                              .wait_limit = options.wait_limit}));
+    const auto device = [&compiled, placed = Placed{gpu, world}](int64_t chip) {
+      return make_device(compiled, placed, chip);
+    };
+    return std::make_unique<NativeExecutable>(
+        compiled, options,
+        NativeBackend{.path = path_on(*gpu), .world = world, .device = device, .limits = limits_on(fit)});
+  } catch (const std::exception& error) {
+    world->abort(world->local_chips().front(), error.what());
+    throw;
+  }
+}
+
+}  // namespace megacpp::runtime::cuda

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend: what it runs (as data for the compiler, on machines without a GPU too) and how it loads a compiled
+// run. All chips of a process are on one GPU: one of several processes has a GPU of its own.
+#pragma once
+
+#include <memory>
+
+#include "megacpp/collectives/transport.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/cuda/embedded_cubins.h"
+#include "megacpp/runtime/cuda/library.h"
+#include "megacpp/runtime/cuda/toolbox.h"
+#include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/load_options.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::runtime::cuda {
+
+/// `chips` of the mesh; `transport` says how processes are joined.
+schedule::Target cuda_target(int64_t chips = 1,
+                             const collectives::Transport& transport = collectives::inproc_transport());
+
+/// What a run goes through beside this program: tests bring their own.
+struct LoadParts {
+  LibrarySearch libraries = {};
+  FindCubin find_cubin = embedded_cubin;
+};
+
+/// `compiled` must outlive the executable. Obtains the zeroed arenas of the local chips and prepares every kernel; a
+/// load that fails aborts the world, so that no process waits. E1508 without a GPU, E1509 without a library that a
+/// kernel needs, E1505 for a kernel that this build lacks. memory::OutOfMemory before anything is obtained when a
+/// chip's plan exceeds its limit or all together the GPU's free memory (E2001), and when the GPU refuses it all the
+/// same (E2003).
+std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
+                                 const LoadParts& parts = {});
+
+}  // namespace megacpp::runtime::cuda

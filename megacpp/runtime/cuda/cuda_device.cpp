@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "megacpp/base/error.h"
+#include "megacpp/memory/out_of_memory.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/finite_values.h"
+
+namespace megacpp::runtime::cuda {
+namespace {
+
+// As the driver has them.
+constexpr unsigned kNonBlockingStream = 1;
+constexpr int kRelaxedCapture = 2;
+
+constexpr size_t kDownloadBytes = size_t{8} << 20;  // at once
+
+Address address_of(const std::byte* pointer) { return reinterpret_cast<Address>(pointer); }
+
+std::vector<Address> addresses_of(std::span<std::byte* const> pointers) {
+  std::vector<Address> addresses;
+  for (const std::byte* pointer : pointers) addresses.push_back(address_of(pointer));
+  return addresses;
+}
+
+[[noreturn]] void refuse_memory(const Gpu& gpu, int64_t chip, size_t bytes) {
+  const int64_t free = gpu.free_bytes();
+  throw memory::OutOfMemory(
+      base::Code::E2003,
+      {.where = fmt::format("chip {} on {}", chip, gpu.properties().name),
+       .got = fmt::format("{} for {} bytes; {} are free", result_text(kOutOfMemory), bytes, free),
+       .wanted = "the planned bytes in one piece",
+       .next = "end other programs on the GPU (nvidia-smi), or reduce train.batch or train.sequence"},
+      {.cls = memory::OomClass::load,
+       .phase = "loading",
+       .chip = chip,
+       .wanted = static_cast<int64_t>(bytes),
+       .limit = free});
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options)
+    : gpu_(std::move(gpu)), driver_(gpu_->driver()), arena_bytes_(options.arena_bytes), is_alone_(options.is_alone) {
+  gpu_->attach();
+  try {
+    driver_.stream_create(&stream_, kNonBlockingStream);
+    Address arena = 0;
+    const size_t bytes = static_cast<size_t>(std::max<int64_t>(arena_bytes_, kAlignment));
+    const Result result = driver_.mem_alloc.attempt(&arena, bytes);
+    if (result == kOutOfMemory) refuse_memory(*gpu_, options.chip, bytes);
+    if (result != kSuccess) raise_failed_call("cuMemAlloc_v2", result);
+    allocated_.push_back(arena);
+    driver_.memset_bytes_async(arena, 0, bytes, stream_);
+    uploads_ = std::make_unique<UploadRing>(driver_);
+    void* pinned = nullptr;
+    driver_.mem_host_alloc(&pinned, kDownloadBytes, 0);
+    downloaded_ = static_cast<std::byte*>(pinned);
+    if (options.connect) connection_ = options.connect(stream_);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+CudaDevice::~CudaDevice() { release(); }
+
+// Whatever state the GPU is in: a device that failed refuses all of these, and that is no other failure.
+void CudaDevice::release() {
+  driver_.ctx_set_current.attempt(gpu_->context());
+  if (stream_ != nullptr) driver_.stream_synchronize.attempt(stream_);
+  connection_ = {};
+  if (step_ != nullptr) driver_.graph_exec_destroy.attempt(step_);
+  for (Event* const event : marks_) driver_.event_destroy.attempt(event);
+  uploads_.reset();
+  if (downloaded_ != nullptr) driver_.mem_free_host.attempt(downloaded_);
+  for (const Address address : allocated_) driver_.mem_free.attempt(address);
+  if (stream_ != nullptr) driver_.stream_destroy.attempt(stream_);
+}
+
+std::byte* CudaDevice::at(int64_t offset) const {
+  return reinterpret_cast<std::byte*>(allocated_.front() + static_cast<Address>(offset));
+}
+
+Address CudaDevice::allocate(size_t bytes) {
+  Address address = 0;
+  driver_.mem_alloc(&address, std::max<size_t>(bytes, 1));
+  allocated_.push_back(address);
+  driver_.memset_bytes_async(address, 0, std::max<size_t>(bytes, 1), stream_);
+  return address;
+}
+
+std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte*>(allocate(bytes)); }
+
+DeviceCall CudaDevice::prepare(const BoundNode& bound) {
+  const ir::Node& node = bound.node;
+  if (ops::op_def(node.op).is_collective) {
+    MEGACPP_CHECK(connection_.prepare) << "a chip without a transport has " << node.op << " @" << node.scope;
+    return connection_.prepare(bound);
+  }
+  const Kernel* const kernel = find_kernel(node.op);
+  MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << node.op << " @" << node.scope;
+  const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
+  const ops::NodeView view{operands, results, node.attrs};
+  Prepared prepared = kernel->prepare(view, gpu_->toolbox());
+  const int64_t workspace = kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
+  return {.run =
+              [run = std::move(prepared.run), in = addresses_of(bound.operands), out = addresses_of(bound.results),
+               workspace = address_of(bound.workspace), stream = stream_] {
+                run({in, out, workspace, stream});
+              },
+          .workspace_bytes = workspace};
+}
+
+void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) driver_.memcpy_async(address_of(to), address_of(from), bytes, stream_);
+}
+
+void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
+  gpu_->attach();
+  uploads_->upload(address_of(to), from, stream_);
+}
+
+void CudaDevice::download(std::span<std::byte> to, const std::byte* from) const {
+  read_pieces(from, to.size(), [&](size_t offset, std::span<const std::byte> piece) {
+    std::memcpy(to.data() + offset, piece.data(), piece.size());
+    return true;
+  });
+}
+
+bool CudaDevice::all_finite(const std::byte* data, const ir::TensorType& type) const {
+  bool finite = true;
+  read_pieces(data, static_cast<size_t>(type.bytes()), [&](size_t, std::span<const std::byte> piece) {
+    return finite = runtime::all_finite(piece, type.dtype);
+  });
+  return finite;
+}
+
+// Until `use` says that it has seen enough.
+void CudaDevice::read_pieces(const std::byte* from, size_t bytes,
+                             const std::function<bool(size_t offset, std::span<const std::byte> piece)>& use) const {
+  gpu_->attach();
+  for (size_t offset = 0; offset < bytes; offset += kDownloadBytes) {
+    const size_t count = std::min(kDownloadBytes, bytes - offset);
+    driver_.memcpy_to_host_async(downloaded_, address_of(from) + offset, count, stream_);
+    wait_until_idle();
+    if (!use(offset, {downloaded_, count})) return;
+  }
+}
+
+void CudaDevice::wait_until_idle() const {
+  if (connection_.wait)
+    connection_.wait();
+  else
+    driver_.stream_synchronize(stream_);
+}
+
+// ---- Steps ----
+
+void CudaDevice::replay(const std::function<void()>& enqueue) {
+  if (!has_run_) {
+    has_run_ = true;
+    return enqueue();
+  }
+  if (step_ == nullptr) record(enqueue);
+  driver_.graph_launch(step_, stream_);
+}
+
+// What a failed capture leaves behind is dropped: the failure itself is what counts.
+void CudaDevice::record(const std::function<void()>& enqueue) {
+  Graph* graph = nullptr;
+  driver_.stream_begin_capture(stream_, kRelaxedCapture);
+  try {
+    enqueue();
+  } catch (...) {
+    driver_.stream_end_capture.attempt(stream_, &graph);
+    if (graph != nullptr) driver_.graph_destroy.attempt(graph);
+    throw;
+  }
+  driver_.stream_end_capture(stream_, &graph);
+  driver_.graph_instantiate(&step_, graph, 0);
+  driver_.graph_destroy(graph);
+  driver_.graph_upload(step_, stream_);
+}
+
+void CudaDevice::reserve_marks(size_t count) {
+  gpu_->attach();
+  while (marks_.size() < count) driver_.event_create(&marks_.emplace_back(), 0);
+}
+
+void CudaDevice::mark(size_t number) { driver_.event_record(marks_[number], stream_); }
+
+double CudaDevice::seconds_between(size_t from, size_t to) const {
+  float milliseconds = 0;
+  driver_.event_elapsed_time(&milliseconds, marks_[from], marks_[to]);
+  return static_cast<double>(milliseconds) / 1e3;
+}
+
+}  // namespace megacpp::runtime::cuda

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chip of the CUDA backend: its arena on a GPU, its stream, its kernels and its end of the transport. Several
+// virtual chips of one GPU have arenas and streams of their own. All that a step does is enqueued on the stream; the
+// host waits only where it fetches something.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "megacpp/runtime/chip_device.h"
+#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/upload_ring.h"
+
+namespace megacpp::runtime::cuda {
+
+/// A chip's end of the transport.
+struct Connection {
+  /// Nodes between chips, as calls that enqueue on the chip's stream.
+  std::function<DeviceCall(const BoundNode&)> prepare = {};
+  /// Until the stream is idle; ends also where another chip has failed.
+  std::function<void()> wait = {};
+};
+
+class CudaDevice final : public ChipDevice, public DeviceQueue {
+ public:
+  struct Options {
+    int64_t chip = 0;
+    int64_t arena_bytes = 0;
+    /// Whether this process runs no other chip: its steps can be kept as one graph.
+    bool is_alone = true;
+    std::function<Connection(Stream* stream)> connect = {};
+  };
+  /// `gpu` is shared by its chips. memory::OutOfMemory, E2003, when the GPU refuses the arena.
+  CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options);
+  ~CudaDevice() override;
+
+  std::byte* at(int64_t offset) const override;
+  int64_t arena_bytes() const override { return arena_bytes_; }
+  int64_t alignment() const override { return kAlignment; }
+  DeviceQueue* queue() override { return this; }
+  std::byte* reserve(size_t bytes) override;
+  void begin_program(const ir::Graph&) override {}
+  DeviceCall prepare(const BoundNode& bound) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void upload(std::byte* to, std::span<const std::byte> from) override;
+  void download(std::span<std::byte> to, const std::byte* from) const override;
+  bool all_finite(const std::byte* data, const ir::TensorType& type) const override;
+
+  void attach() override { gpu_->attach(); }
+  void wait() override { wait_until_idle(); }
+  bool can_replay() const override { return is_alone_; }
+  /// The first step runs as it comes: libraries load the code of their kernels at its first launch. The second is kept.
+  void replay(const std::function<void()>& enqueue) override;
+  void reserve_marks(size_t count) override;
+  void mark(size_t number) override;
+  double seconds_between(size_t from, size_t to) const override;
+
+ private:
+  void wait_until_idle() const;
+  void record(const std::function<void()>& enqueue);
+  Address allocate(size_t bytes);
+  /// Hands the bytes to `use` piece by piece, in pinned memory.
+  void read_pieces(const std::byte* from, size_t bytes,
+                   const std::function<bool(size_t offset, std::span<const std::byte> piece)>& use) const;
+  void release();
+
+  std::shared_ptr<Gpu> gpu_;
+  const Driver& driver_;
+  int64_t arena_bytes_;
+  bool is_alone_;
+  Stream* stream_ = nullptr;
+  std::vector<Address> allocated_;  // the arena first
+  std::unique_ptr<UploadRing> uploads_;
+  std::byte* downloaded_ = nullptr;  // pinned
+  Connection connection_;
+  std::vector<Event*> marks_;
+  bool has_run_ = false;
+  GraphExec* step_ = nullptr;
+};
+
+}  // namespace megacpp::runtime::cuda

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA kernel: one op on one chip. To add one: runtime/cuda/kernels/<op>.cpp with a Kernel, one line in
+// kernel_list.inc; device code in kernels/<op>.cu with one line in cubin_list.inc, its parameter struct in
+// kernels/<op>_params.h. tests/cuda compares it with the op's reference on every sample.
+// Kernels see dense row-major buffers of f32, bf16, i32 and pred (one byte), each aligned to kAlignment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/base/decision.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/function.h"
+
+namespace megacpp::runtime::cuda {
+
+class Toolbox;
+
+inline constexpr int64_t kAlignment = 256;  // of every tensor and workspace
+
+struct Launch {
+  std::span<const Address> operands;
+  std::span<const Address> results;
+  Address workspace;  // 0 where the kernel asked for none
+  Stream* stream;
+};
+
+/// Ready to run: shapes and attributes are already read. run() only enqueues on launch.stream: no allocation, no
+/// synchronisation, no host callback, so that a step can be captured as a graph. Its launches are all on that stream.
+struct Prepared {
+  std::function<void(const Launch&)> run;
+};
+
+struct Kernel {
+  std::string_view op;
+  /// Asked on machines without a GPU too (plans for an H200 are made anywhere): a function of the node alone. Empty:
+  /// none.
+  std::function<int64_t(const ops::NodeView&)> workspace_bytes = {};
+  /// Empty: runs every legal node.
+  std::function<base::Decision(const ops::NodeView&)> supports = {};
+  /// At load, with a device. The view does not outlive the call: copy what you need. The toolbox outlives what is
+  /// prepared.
+  std::function<Prepared(const ops::NodeView&, Toolbox&)> prepare;
+};
+
+const std::vector<Kernel>& all_kernels();
+const Kernel* find_kernel(std::string_view op);
+
+}  // namespace megacpp::runtime::cuda
