@@ -5,22 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <set>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ops/builder.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sample_values.h"
-#include "megacpp/ops/verify.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/storage.h"
-#include "megacpp/schedule/decompose.h"
-#include "megacpp/schedule/fuse.h"
+#include "tests/support/conformance_cases.h"
 #include "tests/support/sample_cases.h"
 #include "tests/support/tensors.h"
 
@@ -28,12 +21,18 @@ namespace megacpp::runtime::cpu {
 namespace {
 
 using ops::OpDef;
-using ops::Sample;
 using ops::Tensor;
+using testing_support::conformance_cases;
+using testing_support::ConformanceCase;
 using testing_support::decode;
 using testing_support::encode;
 using testing_support::is_close;
+using testing_support::lowered_for;
+using testing_support::operands_of;
+using testing_support::replaceable_operands;
+using testing_support::runs_on_one_chip;
 
+constexpr double kTolerance = 1e-5;  // relative, in f32
 constexpr size_t kGuardBytes = 64;
 constexpr auto kGuard = std::byte{0xA5};
 constexpr auto kPoison = std::byte{0xFF};  // NaN as f32 and as bf16
@@ -127,74 +126,10 @@ std::vector<Tensor> run_graph(const ir::Graph& graph, const std::vector<Tensor>&
   return outputs;
 }
 
-// The op alone in a program, as the compiler hands it to the backend.
-ir::Graph lowered(const std::string& op, const std::vector<Tensor>& operands, const ir::Attrs& attrs, int threads) {
-  ir::Graph graph(op);
-  ops::Builder builder(graph);
-  std::vector<ir::ValueId> ids;
-  for (size_t i = 0; i < operands.size(); ++i)
-    ids.push_back(builder.input("x" + std::to_string(i), operands[i].type, ir::Role::batch));
-  const std::vector<ir::ValueId> results = builder.node(op, ids, attrs);
-  for (size_t r = 0; r < results.size(); ++r) graph.add_output({.name = std::to_string(r), .value = results[r]});
-  ir::Graph fused = schedule::lower_elementwise(schedule::fuse(schedule::decompose(graph, cpu_target(threads)).graph));
-  ops::verify(fused, ops::Form::fused);
-  return fused;
-}
-
-struct Case {
-  const OpDef* op;
-  Sample sample;
-  double tolerance;
-};
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << "/" << c.sample.name; }
-
-// The sample with every f32 operand stored as bf16, when the op takes it.
-std::optional<Sample> as_bf16(const OpDef& op, Sample sample) {
-  bool changed = false;
-  for (ir::TensorType& type : sample.operands) {
-    if (type.dtype != ir::DType::f32) continue;
-    type.dtype = ir::DType::bf16;
-    changed = true;
-  }
-  if (!changed) return std::nullopt;
-  try {
-    op.infer(sample.operands, sample.attrs);
-  } catch (const base::Error&) {
-    return std::nullopt;
-  }
-  sample.name += "_bf16";
-  return sample;
-}
-
-bool runs_on_one_chip(const OpDef& op) {
-  if (op.name == ir::kInputOp || op.name == "reshape") return false;  // views of memory: nothing runs
-  return op.name != "reshard" && !op.is_collective;                   // gone after partitioning; needs other chips
-}
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const OpDef& op : ops::all_ops()) {
-    if (!runs_on_one_chip(op)) continue;
-    for (const Sample& sample : op.samples()) {
-      cases.push_back({&op, sample, 1e-5});
-      if (auto narrow = as_bf16(op, sample)) cases.push_back({&op, *narrow, 2e-2});
-    }
-  }
-  return cases;
-}
-
-std::vector<Tensor> operands_of(const Case& c) {
-  std::vector<Tensor> operands = ops::sample_operands(*c.op, c.sample);
-  for (Tensor& operand : operands)
-    for (double& element : operand.data) element = ops::round_to(operand.type.dtype, element);
-  return operands;
-}
-
-class CpuConformanceTest : public testing::TestWithParam<Case> {
+class CpuConformanceTest : public testing::TestWithParam<ConformanceCase> {
  protected:
   void expect_all_close(const std::function<std::vector<Tensor>(const std::vector<Tensor>&, int threads)>& run) {
-    const Case& c = GetParam();
+    const ConformanceCase& c = GetParam();
     const std::vector<Tensor> operands = operands_of(c);
     const std::vector<Tensor> wanted = ops::evaluate_op(c.op->name, operands, c.sample.attrs);
     for (const int threads : {1, 2, 3}) {
@@ -209,11 +144,11 @@ class CpuConformanceTest : public testing::TestWithParam<Case> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ops, CpuConformanceTest, testing::ValuesIn(all_cases()),
-                         testing_support::sample_case_name<Case>);
+INSTANTIATE_TEST_SUITE_P(Ops, CpuConformanceTest, testing::ValuesIn(conformance_cases(kTolerance)),
+                         testing_support::sample_case_name<ConformanceCase>);
 
 TEST_P(CpuConformanceTest, OwnKernelEqualsReference) {
-  const Case& c = GetParam();
+  const ConformanceCase& c = GetParam();
   const Kernel* kernel = find_kernel(c.op->name);
   if (kernel == nullptr) return;  // the other test demands that it runs at all
   ops::Types results = c.op->infer(c.sample.operands, c.sample.attrs);
@@ -224,31 +159,16 @@ TEST_P(CpuConformanceTest, OwnKernelEqualsReference) {
 }
 
 TEST_P(CpuConformanceTest, LoweredProgramEqualsReference) {
-  const Case& c = GetParam();
+  const ConformanceCase& c = GetParam();
   expect_all_close([&](const std::vector<Tensor>& operands, int threads) {
-    return run_graph(lowered(c.op->name, operands, c.sample.attrs, threads), operands, threads);
+    return run_graph(lowered_for(cpu_target(threads), c), operands, threads);
   });
 }
 
-// Operands whose memory result 0 of the node may take over, as memory/ decides it.
-std::vector<int> replaceable_operands(const ir::Graph& graph, const ir::Node& node) {
-  std::vector<int> operands;
-  const ir::TensorType& result = graph.type(node.results[0]);
-  const OpDef& op = ops::op_def(node.op);
-  for (size_t i = 0; i < node.operands.size(); ++i) {
-    const ir::TensorType& operand = graph.type(node.operands[i]);
-    const bool allowed =
-        node.op == "fused" ? operand.shape == node.attrs.list("shape") : op.may_alias == static_cast<int>(i);
-    if (allowed && operand.dtype == result.dtype && operand.bytes() == result.bytes())
-      operands.push_back(static_cast<int>(i));
-  }
-  return operands;
-}
-
 TEST_P(CpuConformanceTest, ResultMayTakeOverItsOperand) {
-  const Case& c = GetParam();
+  const ConformanceCase& c = GetParam();
   const std::vector<Tensor> operands = operands_of(c);
-  const ir::Graph graph = lowered(c.op->name, operands, c.sample.attrs, 2);
+  const ir::Graph graph = lowered_for(cpu_target(2), c);
   const size_t inputs = operands.size();
   if (graph.nodes().size() != inputs + 1) return;  // a decomposition: its parts are ops of their own
   const ir::Node& node = graph.nodes().back();
@@ -275,8 +195,8 @@ TEST(CpuConformanceCoverageTest, EveryKernelIsOfAnOpAndListedOnce) {
 
 TEST(CpuConformanceCoverageTest, SamplesOfEveryOpAreRun) {
   std::set<std::string> ran;
-  const std::vector<Case> cases = all_cases();
-  for (const Case& c : cases) ran.insert(c.op->name);
+  const std::vector<ConformanceCase> cases = conformance_cases(kTolerance);
+  for (const ConformanceCase& c : cases) ran.insert(c.op->name);
   for (const OpDef& op : ops::all_ops()) EXPECT_EQ(ran.contains(op.name), runs_on_one_chip(op)) << op.name;
   RecordProperty("samples", static_cast<int>(cases.size()));
   std::cout << cases.size() << " samples of " << ran.size() << " ops\n";

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole host path without a GPU: a hybrid model is compiled, loaded and stepped on a driver that stands in for
+// NVIDIA's, which records every launch with the device memory it was handed and objects to what no run may do.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/train/run_state.h"
+#include "tests/cuda/stand_in_gpu.h"
+#include "tests/support/errors.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+using stand_in_cuda::Kind;
+using stand_in_cuda::Operation;
+
+recipe::Recipe hybrid(const std::vector<std::string>& overrides = {}) {
+  std::vector<std::string> all = {"train.batch=2", "train.sequence=64", "train.micro_steps=2"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", all);
+}
+
+/// A recipe compiled for GPUs and loaded on a machine of its own, weights drawn. From then on nothing may be allocated.
+class StandInRun {
+ public:
+  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false)
+      : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_)) {
+    runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
+    options.profile = profile;
+    options.wait_limit = std::chrono::seconds(20);
+    executable_ = runtime::cuda::load(compiled_, options, gpu_.parts());
+    train::RunState(compiled_, *executable_).initialise_weights(1);
+    machine().is_loaded = true;
+    machine().operations.clear();
+  }
+
+  static compile::Compiled compile_for_gpus(const recipe::Recipe& recipe) {
+    const plan::Plan plan = plan::make_plan(recipe);
+    return compile::compile_training(recipe, plan, runtime::cuda::cuda_target(plan.parallel.mesh.chips()));
+  }
+
+  void step(runtime::StepMode mode = runtime::StepMode::plain) {
+    const float rate = 0.5F;
+    executable_->stage_batch("lr", 0, 0, std::as_bytes(std::span(&rate, 1)));
+    executable_->run_step(mode);
+  }
+
+  stand_in_cuda::Machine& machine() const { return gpu_.machine(); }
+  const compile::StagePrograms& programs() const { return compiled_.programs_of(0); }
+  runtime::Executable& executable() const { return *executable_; }
+
+  /// Where the arena begins: the only memory of exactly its size.
+  uint64_t arena() const {
+    for (const auto& [address, bytes] : machine().allocated)
+      if (static_cast<int64_t>(bytes) == programs().memory.total_bytes) return address;
+    ADD_FAILURE() << "no memory of the planned " << programs().memory.total_bytes << " bytes";
+    return 0;
+  }
+
+  /// What ran since the last call, uploads left out: they are the host's.
+  std::vector<Operation> take_operations() const {
+    std::vector<Operation> taken;
+    std::swap(taken, machine().operations);
+    std::erase_if(taken, [](const Operation& each) { return each.kind == Kind::upload; });
+    return taken;
+  }
+
+ private:
+  StandInGpu gpu_;
+  recipe::Recipe recipe_;
+  compile::Compiled compiled_;
+  std::unique_ptr<runtime::Executable> executable_;
+};
+
+// ---- Launches against the plan ----
+
+/// Memory of the arena that one node may touch, or the copies behind a program.
+struct Slot {
+  std::string what;
+  std::vector<std::pair<int64_t, int64_t>> ranges = {};  // offsets: first byte, one behind the last
+
+  bool holds(int64_t offset, size_t bytes) const {
+    const int64_t end = offset + std::max<int64_t>(static_cast<int64_t>(bytes), 1);
+    return std::ranges::any_of(ranges, [&](const auto& range) { return range.first <= offset && end <= range.second; });
+  }
+};
+
+std::vector<Slot> slots_of(const compile::StagePrograms& programs) {
+  std::vector<Slot> slots;
+  for (const compile::Action& action : programs.step) {
+    const ir::Graph& graph = programs.programs[action.program].graph;
+    const memory::ProgramPlan& plan = programs.memory.programs[action.program];
+    const auto range_of = [&](ir::ValueId value) {
+      const int64_t begin = plan.value_offset[value.index];
+      return std::pair(begin, begin + graph.type(value).bytes());
+    };
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const ir::Node& node = graph.nodes()[n];
+      if (!ops::op_def(node.op).is_work()) continue;
+      Slot slot{.what = node.op + " @" + node.scope};
+      for (const ir::ValueId value : node.operands) slot.ranges.push_back(range_of(value));
+      for (const ir::ValueId value : node.results) slot.ranges.push_back(range_of(value));
+      if (const int64_t begin = plan.workspace_offset[n]; begin >= 0)
+        slot.ranges.emplace_back(begin, begin + plan.workspace_bytes[n]);
+      slots.push_back(std::move(slot));
+    }
+    Slot copies{.what = "copies behind " + graph.name()};
+    for (const memory::Buffers::Copy& copy : plan.final_copies) {
+      copies.ranges.push_back(range_of(copy.from));
+      const auto to = std::ranges::find(programs.memory.state, copy.to_state, &memory::StateSlot::name);
+      copies.ranges.emplace_back(to->offset, to->offset + to->type.bytes());
+    }
+    slots.push_back(std::move(copies));
+  }
+  return slots;
+}
+
+/// Nothing where all of an operation is in the arena or none of it, as for staged and fetched tensors; else offsets.
+std::optional<std::vector<std::pair<int64_t, size_t>>> offsets_in(const Operation& operation, uint64_t arena,
+                                                                  int64_t arena_bytes) {
+  std::vector<std::pair<int64_t, size_t>> offsets;
+  for (const stand_in_cuda::Range& range : operation.ranges) {
+    if (range.address < arena || range.address >= arena + static_cast<uint64_t>(arena_bytes)) return std::nullopt;
+    offsets.emplace_back(static_cast<int64_t>(range.address - arena), range.bytes);
+  }
+  return offsets;
+}
+
+/// Every operation touches nothing but what the plan gives to one node, and nodes run in their order: taking for each
+/// operation the earliest node that may have made it, none is left over.
+void expect_in_planned_buffers(const StandInRun& run, const std::vector<Operation>& operations) {
+  const std::vector<Slot> slots = slots_of(run.programs());
+  size_t slot = 0;
+  for (const Operation& operation : operations) {
+    const auto offsets = offsets_in(operation, run.arena(), run.programs().memory.total_bytes);
+    if (!offsets) {
+      EXPECT_EQ(operation.kind, Kind::copy) << operation.name << " is handed memory beside the arena";
+      continue;
+    }
+    const auto made_by = [&](const Slot& maker) {
+      return std::ranges::all_of(*offsets, [&](const auto& at) { return maker.holds(at.first, at.second); });
+    };
+    const size_t before = slot;
+    while (slot < slots.size() && !made_by(slots[slot])) ++slot;
+    ASSERT_LT(slot, slots.size()) << operation.name << " touches memory of no node from " << slots[before].what
+                                  << " on";
+  }
+}
+
+std::vector<std::string> texts_of(const std::vector<Operation>& operations) {
+  std::vector<std::string> texts;
+  for (const Operation& operation : operations) {
+    std::string text = std::to_string(static_cast<int>(operation.kind)) + " " + operation.name;
+    for (const stand_in_cuda::Range& range : operation.ranges)
+      text += " " + std::to_string(range.address) + "+" + std::to_string(range.bytes);
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+TEST(CudaHostPathTest, StepsStayInTheirPlannedBuffersAndTheGraphIsTheStepAsItCame) {
+  StandInRun run;
+  run.step();
+  const std::vector<Operation> first = run.take_operations();
+  EXPECT_EQ(run.machine().graphs, 0) << "the first step runs as it comes";
+  EXPECT_GT(first.size(), run.programs().step.size());
+  expect_in_planned_buffers(run, first);
+  run.step();
+  const std::vector<Operation> second = run.take_operations();
+  EXPECT_EQ(run.machine().graphs, 1);
+  EXPECT_TRUE(std::ranges::all_of(second, &Operation::replayed));
+  EXPECT_EQ(texts_of(second), texts_of(first));
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, AStepIsOneLaunchWithoutAWait) {
+  StandInRun run;
+  for (int step = 0; step < 2; ++step) run.step();
+  const int waits = run.machine().waits;
+  for (int step = 0; step < 20; ++step) run.step();
+  EXPECT_EQ(run.machine().graphs, 1);
+  EXPECT_EQ(run.machine().graph_launches, 21);
+  EXPECT_EQ(run.machine().waits, waits);
+  EXPECT_FALSE(run.executable().waits_for_steps());
+  EXPECT_EQ(run.executable().step_parts(), std::nullopt) << "no part of a step is timed";
+  run.executable().fetch("loss", 0);
+  EXPECT_GT(run.machine().waits, waits);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, CheckedValuesRunNodeByNode) {
+  StandInRun run;
+  for (int step = 0; step < 3; ++step) run.step(runtime::StepMode::check_values);
+  EXPECT_EQ(run.machine().graphs, 0);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, AProfileTimesEveryOpOnTheDevice) {
+  StandInRun run({}, true);
+  for (int step = 0; step < 3; ++step) run.step();
+  EXPECT_EQ(run.machine().graphs, 0);
+  EXPECT_TRUE(run.executable().waits_for_steps());
+  const std::optional<runtime::StepParts> parts = run.executable().step_parts();
+  ASSERT_TRUE(parts.has_value());
+  EXPECT_GT(parts->arithmetic, 0);
+  EXPECT_GT(parts->memory, 0);
+  double in_ops = 0;
+  for (const auto& [op, seconds] : run.executable().op_seconds()) in_ops += seconds;
+  EXPECT_GT(in_ops, 0);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, TheArenaIsThePlanAndTheRestIsSmall) {
+  const StandInRun run;
+  const runtime::ChipMemory memory = run.executable().memory(0);
+  EXPECT_EQ(memory.used_bytes, run.programs().memory.total_bytes);
+  EXPECT_EQ(memory.planned_peak_bytes, run.programs().memory.total_bytes);
+  size_t beside = 0;
+  for (const auto& [address, bytes] : run.machine().allocated)
+    if (address != run.arena()) beside += bytes;
+  EXPECT_LT(beside, size_t{1} << 20) << "staged batches and fetched outputs";
+}
+
+TEST(CudaHostPathTest, StateIsWrittenAndReadByTheTable) {
+  const StandInRun run;
+  for (const compile::StateTensor& tensor : run.executable().state(0)) {
+    if (!tensor.kept) continue;
+    const auto bytes = static_cast<size_t>(run.executable().state_bytes(tensor.name, 0).value());
+    std::vector<std::byte> written(bytes, std::byte{0x3D}), read(bytes);
+    run.executable().write_state(tensor.name, 0, written);
+    run.executable().read_state(tensor.name, 0, read);
+    EXPECT_EQ(read, written) << tensor.name;
+  }
+}
+
+TEST(CudaHostPathTest, VirtualChipsHaveArenasOfTheirOwnAndEnqueueEveryStep) {
+  StandInRun run({"layout.data_parallel=2", "layout.zero=1"});
+  for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
+  size_t arenas = 0;
+  for (const auto& [address, bytes] : run.machine().allocated)
+    arenas += static_cast<int64_t>(bytes) == run.programs().memory.total_bytes ? 1 : 0;
+  EXPECT_EQ(arenas, 2U);
+  EXPECT_EQ(run.machine().graphs, 0);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+// ---- What goes wrong ----
+
+TEST(CudaHostPathTest, AGpuThatFailsMidRunIsE3204WithTheWayOn) {
+  StandInRun run;
+  for (int step = 0; step < 2; ++step) run.step();
+  run.machine().answers["cuGraphLaunch"] = 700;
+  const base::Problem problem = problem_of(base::Code::E3204, [&] { run.step(); });
+  EXPECT_EQ(problem.where, "cuGraphLaunch");
+  EXPECT_EQ(problem.got, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+  EXPECT_NE(problem.next.find("resume from the last checkpoint"), std::string::npos) << problem.next;
+}
+
+TEST(CudaHostPathTest, ALaunchThatIsRefusedNamesTheCall) {
+  StandInRun run;
+  run.machine().answers["cuLaunchKernelEx"] = 701;
+  EXPECT_EQ(problem_of(base::Code::E3204, [&] { run.step(); }).where, "cuLaunchKernelEx");
+}
+
+TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
+  const StandInGpu gpu;
+  gpu.machine().memory_bytes = size_t{1} << 20;
+  const recipe::Recipe recipe = hybrid();
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  const base::Problem problem = problem_of(
+      base::Code::E2001, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  EXPECT_NE((problem.where + problem.got).find("NVIDIA H200"), std::string::npos) << problem.where << problem.got;
+  EXPECT_EQ(gpu.machine().allocated.size(), 0U);
+}
+
+TEST(CudaHostPathTest, AnotherGenerationOfCardIsE1508) {
+  const StandInGpu gpu;
+  gpu.machine().capability = 80;
+  const recipe::Recipe recipe = hybrid();
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  const base::Problem problem = problem_of(
+      base::Code::E1508, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  EXPECT_NE(problem.got.find("8.0"), std::string::npos) << problem.got;
+}
+
+TEST(CudaHostPathTest, ABuildWithoutDeviceCodeSaysWhichKernelItLacks) {
+  const StandInGpu gpu;
+  const recipe::Recipe recipe = hybrid();
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  runtime::cuda::LoadParts parts = gpu.parts();
+  parts.find_cubin = [](std::string_view) { return std::span<const std::byte>(); };
+  const base::Problem problem =
+      problem_of(base::Code::E1505, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), parts); });
+  EXPECT_TRUE(problem.where.starts_with("kernel ")) << problem.where;
+}
+
+}  // namespace
+}  // namespace megacpp::testing_support

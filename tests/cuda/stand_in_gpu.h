@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine with a GPU of libraries that stand in for NVIDIA's: each object has its own, with nothing of another's
+// state.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+
+#include "megacpp/base/error.h"
+#include "megacpp/runtime/cuda/cuda_backend.h"
+#include "megacpp/runtime/cuda/gpu.h"
+#include "tests/support/stand_in_cuda.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::testing_support {
+
+class StandInGpu {
+ public:
+  StandInGpu() {
+    for (const char* name : {"libcuda.so.1", "libcublasLt.so.13", "libnvrtc.so.13"})
+      std::filesystem::copy_file(std::filesystem::path(MEGACPP_STAND_IN_CUDA) / name, folder_ / name);
+    void* const driver = ::dlopen((folder_ / "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+    MEGACPP_CHECK(driver != nullptr) << ::dlerror();
+    machine_ = reinterpret_cast<stand_in_cuda::GetMachine*>(::dlsym(driver, "megacpp_stand_in_machine"))();
+  }
+
+  stand_in_cuda::Machine& machine() const { return *machine_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
+  runtime::cuda::LibrarySearch libraries() const { return {.folder = folder_.path()}; }
+
+  /// Device code of every name.
+  runtime::cuda::LoadParts parts() const { return {.libraries = libraries(), .find_cubin = any_cubin}; }
+
+  std::shared_ptr<runtime::cuda::Gpu> open() const {
+    const runtime::cuda::Driver& driver = runtime::cuda::open_driver(runtime::cuda::driver_place(libraries()));
+    const runtime::cuda::Gpu::Options options{.ordinal = 0, .libraries = libraries(), .find_cubin = any_cubin};
+    return std::make_shared<runtime::cuda::Gpu>(driver, options);
+  }
+
+ private:
+  static std::span<const std::byte> any_cubin(std::string_view) {
+    static const std::array<std::byte, 4> code = {};
+    return code;
+  }
+
+  TemporaryFolder folder_;
+  stand_in_cuda::Machine* machine_ = nullptr;
+};
+
+}  // namespace megacpp::testing_support

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the libraries that stand in for NVIDIA's show to tests: every launch, copy and fill with the device memory it
+// was handed, what is allocated, and what no caller may do. Device memory is memory of the host; kernels and products
+// do nothing. A folder holds libcuda.so.1, libcublasLt.so.13 and libnvrtc.so.13: a copy of it is another machine, with
+// a state of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace megacpp::stand_in_cuda {
+
+enum class Kind { kernel, product, copy, fill, upload, download };
+
+/// Device memory that an operation was handed. A kernel's parameters say where, not how much: 0 bytes.
+struct Range {
+  uint64_t address;
+  size_t bytes;
+};
+
+struct Operation {
+  Kind kind;
+  std::string name;  // of a kernel
+  std::vector<Range> ranges = {};
+  bool replayed = false;  // as part of a graph
+};
+
+struct Machine {
+  // Set by tests; the first two before the driver is opened.
+  int driver_version = 13000;
+  int devices = 1;
+  int capability = 90;
+  size_t memory_bytes = size_t{4} << 30;
+  bool is_loaded = false;              // nothing may be allocated or created any more
+  std::map<std::string, int> answers;  // what a call answers instead of doing anything, by symbol
+
+  // What happened.
+  std::map<uint64_t, size_t> allocated;  // bytes by address
+  std::vector<Operation> operations;     // in the order in which they ran
+  std::vector<std::string> breaches;     // a sentence each
+  int graphs = 0;                        // made
+  int graph_launches = 0;
+  int waits = 0;  // of the host, and questions whether it must wait
+};
+
+/// Exported by libcuda.so.1 as megacpp_stand_in_machine.
+using GetMachine = Machine*();
+/// Exported as megacpp_stand_in_enqueue, for the other libraries: on a stream, which may be captured.
+using Enqueue = void(void* stream, const Operation& operation);
+
+}  // namespace megacpp::stand_in_cuda

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's library where there is none: see stand_in_cuda.h.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "megacpp/runtime/cuda/driver.h"
+#include "tests/support/stand_in_cuda.h"
+
+namespace {
+
+using namespace megacpp::stand_in_cuda;
+using megacpp::runtime::cuda::LaunchConfig;
+
+constexpr int kInvalidValue = 1, kNoMemory = 2, kInvalidContext = 201, kInvalidHandle = 400;
+constexpr size_t kAlign = 256;
+
+struct Step {
+  Operation operation;
+  std::function<void()> effect;  // on memory; may be empty
+};
+struct Captured {
+  std::vector<Step> steps;
+};
+struct StreamState {
+  Captured* captured = nullptr;
+};
+struct EventState {
+  double seconds = 0;
+};
+struct FunctionState {
+  std::string name;
+};
+
+std::recursive_mutex mutex;
+Machine machine;
+double clock_seconds = 0;
+int context_object = 0;
+thread_local void* current_context = nullptr;
+
+void breach(const std::string& what) { machine.breaches.push_back(what); }
+
+/// Whether the call may go on; else what it answers is in `result`.
+bool may_call(const char* symbol, int& result, bool needs_context = true) {
+  const auto at = machine.answers.find(symbol);
+  if (at != machine.answers.end()) {
+    result = at->second;
+    return false;
+  }
+  if (needs_context && current_context == nullptr) {
+    breach(std::string(symbol) + " on a thread without a context");
+    result = kInvalidContext;
+    return false;
+  }
+  return true;
+}
+
+bool may_create(const char* symbol, int& result) {
+  if (!may_call(symbol, result)) return false;
+  if (machine.is_loaded) breach(std::string(symbol) + " after load");
+  return true;
+}
+
+bool is_device_memory(uint64_t address, size_t bytes) {
+  auto at = machine.allocated.upper_bound(address);
+  if (at == machine.allocated.begin()) return false;
+  --at;
+  return address + bytes <= at->first + at->second;
+}
+
+bool require_device_memory(const char* symbol, uint64_t address, size_t bytes) {
+  if (is_device_memory(address, bytes)) return true;
+  breach(std::string(symbol) + " of memory that is not the device's");
+  return false;
+}
+
+void run(Step step, bool replayed) {
+  if (step.effect) step.effect();
+  step.operation.replayed = replayed;
+  machine.operations.push_back(std::move(step.operation));
+  clock_seconds += 1e-6;
+}
+
+void enqueue(void* stream, Step step) {
+  auto* const state = static_cast<StreamState*>(stream);
+  if (state != nullptr && state->captured != nullptr)
+    state->captured->steps.push_back(std::move(step));
+  else
+    run(std::move(step), false);
+}
+
+/// Words of a kernel's parameters that are addresses of the device.
+std::vector<Range> pointers_in(const void* parameters, size_t bytes) {
+  std::vector<Range> found;
+  for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(parameters) + at, sizeof word);
+    if (is_device_memory(word, 1)) found.push_back({word, 0});
+  }
+  return found;
+}
+
+}  // namespace
+
+#define LOCKED const std::scoped_lock lock(mutex)
+#define CALL(symbol, ...) \
+  LOCKED;                 \
+  if (int answer = 0; !may_call(#symbol, answer, ##__VA_ARGS__)) return answer
+#define CREATE(symbol) \
+  LOCKED;              \
+  if (int answer = 0; !may_create(#symbol, answer)) return answer
+
+extern "C" {
+
+Machine* megacpp_stand_in_machine() { return &machine; }
+void megacpp_stand_in_enqueue(void* stream, const Operation& operation) {
+  LOCKED;
+  enqueue(stream, {operation, {}});
+}
+
+int cuInit(unsigned) {
+  CALL(cuInit, false);
+  return machine.devices > 0 ? 0 : 100;
+}
+int cuDriverGetVersion(int* version) {
+  CALL(cuDriverGetVersion, false);
+  *version = machine.driver_version;
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  CALL(cuDeviceGetCount, false);
+  *count = machine.devices;
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  CALL(cuDeviceGet, false);
+  *device = ordinal;
+  return ordinal < machine.devices ? 0 : 101;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  CALL(cuDeviceGetName, false);
+  std::snprintf(name, static_cast<size_t>(length), "NVIDIA H200");
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  CALL(cuDeviceGetAttribute, false);
+  switch (attribute) {
+    case 16:
+      *value = 132;
+      return 0;
+    case 38:
+      *value = 50 << 20;
+      return 0;
+    case 75:
+      *value = machine.capability / 10;
+      return 0;
+    case 76:
+      *value = machine.capability % 10;
+      return 0;
+    case 97:
+      *value = 227 << 10;
+      return 0;
+    default:
+      return kInvalidValue;
+  }
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  CALL(cuDeviceTotalMem_v2, false);
+  *bytes = machine.memory_bytes;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  CALL(cuDevicePrimaryCtxRetain, false);
+  *context = &context_object;
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  CALL(cuDevicePrimaryCtxRelease_v2, false);
+  return 0;
+}
+int cuCtxSetCurrent(void* context) {
+  CALL(cuCtxSetCurrent, false);
+  current_context = context;
+  return 0;
+}
+
+int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  CALL(cuMemGetInfo_v2);
+  size_t used = 0;
+  for (const auto& [address, bytes] : machine.allocated) used += bytes;
+  *total = machine.memory_bytes;
+  *free = machine.memory_bytes - std::min(used, machine.memory_bytes);
+  return 0;
+}
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  CREATE(cuMemAlloc_v2);
+  size_t used = 0;
+  for (const auto& [at, size] : machine.allocated) used += size;
+  if (bytes == 0) return kInvalidValue;
+  if (used + bytes > machine.memory_bytes) return kNoMemory;
+  void* const memory = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
+  if (memory == nullptr) return kNoMemory;
+  std::memset(memory, 0xFF, bytes);
+  *address = reinterpret_cast<uint64_t>(memory);
+  machine.allocated[*address] = bytes;
+  return 0;
+}
+int cuMemFree_v2(uint64_t address) {
+  CALL(cuMemFree_v2);
+  if (machine.allocated.erase(address) == 0) {
+    breach("cuMemFree_v2 of memory that was not allocated");
+    return kInvalidValue;
+  }
+  std::free(reinterpret_cast<void*>(address));
+  return 0;
+}
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  CREATE(cuMemHostAlloc);
+  *memory = std::malloc(bytes);
+  return *memory == nullptr ? kNoMemory : 0;
+}
+int cuMemFreeHost(void* memory) {
+  CALL(cuMemFreeHost);
+  std::free(memory);
+  return 0;
+}
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  CALL(cuMemcpyAsync);
+  if (!require_device_memory("cuMemcpyAsync", to, bytes) || !require_device_memory("cuMemcpyAsync", from, bytes))
+    return kInvalidValue;
+  enqueue(stream, {{.kind = Kind::copy, .name = "", .ranges = {{to, bytes}, {from, bytes}}},
+                   [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); }});
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  CALL(cuMemcpyHtoDAsync_v2);
+  if (!require_device_memory("cuMemcpyHtoDAsync_v2", to, bytes)) return kInvalidValue;
+  enqueue(stream, {{.kind = Kind::upload, .name = "", .ranges = {{to, bytes}}},
+                   [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }});
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  CALL(cuMemcpyDtoHAsync_v2);
+  if (!require_device_memory("cuMemcpyDtoHAsync_v2", from, bytes)) return kInvalidValue;
+  enqueue(stream, {{.kind = Kind::download, .name = "", .ranges = {{from, bytes}}},
+                   [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }});
+  return 0;
+}
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+  CALL(cuMemsetD8Async);
+  if (!require_device_memory("cuMemsetD8Async", to, bytes)) return kInvalidValue;
+  enqueue(stream, {{.kind = Kind::fill, .name = "", .ranges = {{to, bytes}}},
+                   [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }});
+  return 0;
+}
+int cuMemsetD32Async(uint64_t to, unsigned value, size_t count, void* stream) {
+  CALL(cuMemsetD32Async);
+  if (!require_device_memory("cuMemsetD32Async", to, count * sizeof value)) return kInvalidValue;
+  enqueue(stream, {{.kind = Kind::fill, .name = "", .ranges = {{to, count * sizeof value}}},
+                   [=] { std::fill_n(reinterpret_cast<unsigned*>(to), count, value); }});
+  return 0;
+}
+
+int cuStreamCreate(void** stream, unsigned) {
+  CREATE(cuStreamCreate);
+  *stream = new StreamState;
+  return 0;
+}
+int cuStreamDestroy_v2(void* stream) {
+  CALL(cuStreamDestroy_v2);
+  delete static_cast<StreamState*>(stream);
+  return 0;
+}
+int cuStreamSynchronize(void*) {
+  CALL(cuStreamSynchronize);
+  ++machine.waits;
+  return 0;
+}
+int cuStreamQuery(void*) {
+  CALL(cuStreamQuery);
+  ++machine.waits;
+  return 0;
+}
+int cuStreamWaitEvent(void*, void*, unsigned) {
+  CALL(cuStreamWaitEvent);
+  return 0;
+}
+int cuStreamBeginCapture_v2(void* stream, int) {
+  CALL(cuStreamBeginCapture_v2);
+  auto* const state = static_cast<StreamState*>(stream);
+  if (state->captured != nullptr) return kInvalidHandle;
+  state->captured = new Captured;
+  return 0;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  CALL(cuStreamEndCapture);
+  auto* const state = static_cast<StreamState*>(stream);
+  *graph = state->captured;
+  state->captured = nullptr;
+  return *graph == nullptr ? kInvalidHandle : 0;
+}
+
+int cuEventCreate(void** event, unsigned) {
+  CREATE(cuEventCreate);
+  *event = new EventState;
+  return 0;
+}
+int cuEventDestroy_v2(void* event) {
+  CALL(cuEventDestroy_v2);
+  delete static_cast<EventState*>(event);
+  return 0;
+}
+int cuEventRecord(void* event, void*) {
+  CALL(cuEventRecord);
+  static_cast<EventState*>(event)->seconds = clock_seconds;
+  return 0;
+}
+int cuEventSynchronize(void*) {
+  CALL(cuEventSynchronize);
+  ++machine.waits;
+  return 0;
+}
+int cuEventQuery(void*) {
+  CALL(cuEventQuery);
+  ++machine.waits;
+  return 0;
+}
+int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+  CALL(cuEventElapsedTime);
+  *milliseconds =
+      static_cast<float>((static_cast<EventState*>(to)->seconds - static_cast<EventState*>(from)->seconds) * 1e3);
+  return 0;
+}
+
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  CALL(cuGraphInstantiateWithFlags);
+  *executable = new Captured(*static_cast<Captured*>(graph));
+  ++machine.graphs;
+  return 0;
+}
+int cuGraphUpload(void*, void*) {
+  CALL(cuGraphUpload);
+  return 0;
+}
+int cuGraphLaunch(void* executable, void*) {
+  CALL(cuGraphLaunch);
+  ++machine.graph_launches;
+  for (const Step& step : static_cast<Captured*>(executable)->steps) run(step, true);
+  return 0;
+}
+int cuGraphExecDestroy(void* executable) {
+  CALL(cuGraphExecDestroy);
+  delete static_cast<Captured*>(executable);
+  return 0;
+}
+int cuGraphDestroy(void* graph) {
+  CALL(cuGraphDestroy);
+  delete static_cast<Captured*>(graph);
+  return 0;
+}
+
+int cuModuleLoadData(void** module, const void* image) {
+  CREATE(cuModuleLoadData);
+  if (image == nullptr) return 200;
+  *module = new std::vector<std::unique_ptr<FunctionState>>;
+  return 0;
+}
+int cuModuleUnload(void* module) {
+  CALL(cuModuleUnload);
+  delete static_cast<std::vector<std::unique_ptr<FunctionState>>*>(module);
+  return 0;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  CALL(cuModuleGetFunction);
+  auto& functions = *static_cast<std::vector<std::unique_ptr<FunctionState>>*>(module);
+  *function = functions.emplace_back(new FunctionState{name}).get();
+  return 0;
+}
+int cuFuncGetAttribute(int* value, int, void*) {
+  CALL(cuFuncGetAttribute);
+  *value = 0;
+  return 0;
+}
+int cuFuncSetAttribute(void*, int, int) {
+  CALL(cuFuncSetAttribute);
+  return 0;
+}
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+  CALL(cuLaunchKernelEx);
+  if (parameters != nullptr || extra == nullptr || extra[0] != reinterpret_cast<void*>(1) ||
+      extra[2] != reinterpret_cast<void*>(2) || extra[4] != nullptr) {
+    breach("cuLaunchKernelEx without a buffer of parameters");
+    return kInvalidValue;
+  }
+  for (const unsigned size :
+       {config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1], config->block[2]})
+    if (size == 0) return kInvalidValue;
+  if (config->block[0] * config->block[1] * config->block[2] > 1024) return kInvalidValue;
+  const std::vector<Range> ranges = pointers_in(extra[1], *static_cast<const size_t*>(extra[3]));
+  enqueue(config->stream,
+          {{.kind = Kind::kernel, .name = static_cast<FunctionState*>(function)->name, .ranges = ranges}, {}});
+  return 0;
+}
+int cuTensorMapEncodeTiled(void* map, int, uint32_t, void* address, const uint64_t*, const uint64_t*, const uint32_t*,
+                           const uint32_t*, int, int, int, int) {
+  CALL(cuTensorMapEncodeTiled, false);
+  std::memset(map, 0, 128);
+  std::memcpy(map, &address, sizeof address);
+  return 0;
+}
+
+}  // extern "C"
