@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <list>
-#include <sstream>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -20,21 +19,7 @@ void check_is_host(Stream stream) {
   MEGACPP_CHECK(stream.handle == nullptr) << "chips are threads here: this transport knows no other stream";
 }
 
-std::string limit_text(std::chrono::milliseconds limit) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(limit).count() << " s";
-  return text.str();
-}
-
 }  // namespace
-
-std::string chip_text(int64_t chip) { return "chip " + std::to_string(chip); }
-
-std::string chips_text(const std::vector<int64_t>& chips) {
-  std::string text = chips.size() == 1 ? "chip" : "chips";
-  for (size_t i = 0; i < chips.size(); ++i) text += (i == 0 ? " " : ", ") + std::to_string(chips[i]);
-  return text;
-}
 
 class LocalChips::Chip final : public Communicator {
  public:
@@ -76,7 +61,7 @@ class LocalChips::Chip final : public Communicator {
   void check_agreement(Lock& lock);
   [[noreturn]] void mismatch(Lock& lock, const Call& own, const std::string& other);
   void time_out(Lock& lock, const InFlight& in_flight);
-  [[noreturn]] void fail_with(Lock& lock, base::Code code, const base::Problem& problem, const std::string& reason);
+  [[noreturn]] void fail_with(Lock& lock, base::Code code, const base::Problem& problem);
 
   LocalChips& world_;
   const int64_t rank_;
@@ -132,11 +117,7 @@ void LocalChips::check_alive(Lock& lock, int64_t chip, const std::string& where)
   const Failure& failure = decided_failure(lock);
   still_.wait(lock, [this] { return moving_ == 0; });
   const std::string host = crossings_ != nullptr ? crossings_->place_of(failure.chip) : "";
-  base::raise(base::Code::E3101, {.where = chip_text(chip) + ", " + where,
-                                  .got = chip_text(failure.chip) + " failed: " + failure.reason,
-                                  .wanted = "every chip to run until the end",
-                                  .next = "mend what " + chip_text(failure.chip) + host +
-                                          " reports; the other chips stopped because of it"});
+  base::raise(base::Code::E3101, other_chip_failed(chip, where, failure, host));
 }
 
 GroupCalls& LocalChips::group_calls(const std::vector<int64_t>& members) {
@@ -175,12 +156,8 @@ const InFlight* LocalChips::oldest_message_with(const std::vector<int64_t>& chip
 const Group& LocalChips::Chip::create_group(const std::vector<int64_t>& members) {
   for (const OwnGroup& own : groups_)
     if (own.group.members == members) return own.group;
-  std::vector<int64_t> sorted = members;
-  std::ranges::sort(sorted);
+  check_group(members, rank_, chips());
   const auto self = std::ranges::find(members, rank_);
-  MEGACPP_CHECK(self != members.end()) << chip_text(rank_) << " is not in its group of " << chips_text(members);
-  MEGACPP_CHECK(sorted.front() >= 0 && sorted.back() < chips() && std::ranges::adjacent_find(sorted) == sorted.end())
-      << "not a group of " << chips() << " chips: " << chips_text(members);
   const Lock lock(world_.mutex);
   idle_.resize(idle_.size() + static_cast<size_t>(kMaxInFlight));
   Group group = {.members = members, .index = self - members.begin(), .id = static_cast<int64_t>(groups_.size())};
@@ -346,27 +323,19 @@ void LocalChips::Chip::check_agreement(Lock& lock) {
 }
 
 // Of failures at once in several processes one counts, and whoever has another learns of it.
-void LocalChips::Chip::fail_with(Lock& lock, base::Code code, const base::Problem& problem, const std::string& reason) {
-  const Failure own = {rank_, reason};
+void LocalChips::Chip::fail_with(Lock& lock, base::Code code, const base::Problem& problem) {
+  const Failure own = {rank_, reason_of(code, problem)};
   world_.fail(lock, own);
   if (world_.decided_failure(lock) != own) world_.check_alive(lock, rank_, problem.where);
   base::raise(code, problem);
 }
 
 void LocalChips::Chip::mismatch(Lock& lock, const Call& own, const std::string& other) {
-  const std::string got = chip_text(rank_) + ": " + to_string(own);
-  const std::string wanted = "the same movement as " + other;
-  fail_with(lock, base::Code::E9001,
-            {.where = chip_text(rank_) + ", " + own.where,
-             .got = got,
-             .wanted = wanted,
-             .next = "this is a defect of megacpp: please report it with the command and the recipe"},
-            got + "; wanted " + wanted);
+  fail_with(lock, base::Code::E9001, not_the_same_movement(rank_, own, other));
 }
 
 std::string LocalChips::Chip::what_it_does() const {
-  return chip_text(rank_) +
-         (active_.empty() ? " waits for nobody" : " has in flight " + to_string(*active_.front().call));
+  return state_text(rank_, active_.empty() ? nullptr : active_.front().call);
 }
 
 // Returns where the call has gone on while other processes were asked.
@@ -382,16 +351,9 @@ void LocalChips::Chip::time_out(Lock& lock, const InFlight& in_flight) {
     world_.check_alive(lock, rank_, in_flight.call->where);
     if (in_flight.is_complete()) return;
   }
-  std::ranges::sort(awaited.chips);
-  const std::string whom = awaited.chips.empty() ? "bytes on their way" : chips_text(awaited.chips);
-  const std::string waited = "waited " + limit_text(world_.wait_limit()) + " for " + whom + awaited.states;
-  const std::string call = to_string(*in_flight.call);
   fail_with(lock, base::Code::E3102,
-            {.where = chip_text(rank_) + ", " + in_flight.call->where,
-             .got = waited,
-             .wanted = call,
-             .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"},
-            waited + ": " + call);
+            waited_too_long(rank_, *in_flight.call,
+                            {.limit = world_.wait_limit(), .chips = awaited.chips, .states = awaited.states}));
 }
 
 }  // namespace megacpp::collectives

@@ -16,20 +16,12 @@
 #include <vector>
 
 #include "megacpp/collectives/communicator.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/collectives/inproc/rendezvous.h"
 
 namespace megacpp::collectives {
 
 class Crossings;
-
-struct Failure {
-  int64_t chip = 0;
-  std::string reason;
-  bool operator==(const Failure&) const = default;
-};
-
-std::string chip_text(int64_t chip);                        // "chip 3"
-std::string chips_text(const std::vector<int64_t>& chips);  // "chips 1, 3"
 
 class LocalChips {
  public:

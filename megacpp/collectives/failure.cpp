@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/failure.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace megacpp::collectives {
+namespace {
+
+std::string limit_text(std::chrono::milliseconds limit) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(limit).count() << " s";
+  return text.str();
+}
+
+}  // namespace
+
+std::string chip_text(int64_t chip) { return "chip " + std::to_string(chip); }
+
+std::string chips_text(const std::vector<int64_t>& chips) {
+  std::string text = chips.size() == 1 ? "chip" : "chips";
+  for (size_t i = 0; i < chips.size(); ++i) text += (i == 0 ? " " : ", ") + std::to_string(chips[i]);
+  return text;
+}
+
+base::Problem other_chip_failed(int64_t chip, const std::string& where, const Failure& failure,
+                                const std::string& host) {
+  return {.where = chip_text(chip) + ", " + where,
+          .got = chip_text(failure.chip) + " failed: " + failure.reason,
+          .wanted = "every chip to run until the end",
+          .next = "mend what " + chip_text(failure.chip) + host + " reports; the other chips stopped because of it"};
+}
+
+base::Problem not_the_same_movement(int64_t chip, const Call& own, const std::string& other) {
+  return {.where = chip_text(chip) + ", " + own.where,
+          .got = chip_text(chip) + ": " + to_string(own),
+          .wanted = "the same movement as " + other,
+          .next = "this is a defect of megacpp: please report it with the command and the recipe"};
+}
+
+base::Problem waited_too_long(int64_t chip, const Call& call, const Waited& waited) {
+  std::vector<int64_t> chips = waited.chips;
+  std::ranges::sort(chips);
+  const std::string whom = chips.empty() ? "bytes on their way" : chips_text(chips);
+  return {.where = chip_text(chip) + ", " + call.where,
+          .got = "waited " + limit_text(waited.limit) + " for " + whom + waited.states,
+          .wanted = to_string(call),
+          .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"};
+}
+
+std::string reason_of(base::Code code, const base::Problem& problem) {
+  return problem.got + (code == base::Code::E3102 ? ": " : "; wanted ") + problem.wanted;
+}
+
+std::string state_text(int64_t chip, const Call* oldest) {
+  return chip_text(chip) + (oldest == nullptr ? " waits for nobody" : " has in flight " + to_string(*oldest));
+}
+
+void check_group(const std::vector<int64_t>& members, int64_t rank, int64_t chips) {
+  std::vector<int64_t> sorted = members;
+  std::ranges::sort(sorted);
+  MEGACPP_CHECK(std::ranges::find(members, rank) != members.end())
+      << chip_text(rank) << " is not in its group of " << chips_text(members);
+  MEGACPP_CHECK(sorted.front() >= 0 && sorted.back() < chips && std::ranges::adjacent_find(sorted) == sorted.end())
+      << "not a group of " << chips << " chips: " << chips_text(members);
+}
+
+}  // namespace megacpp::collectives
