@@ -84,7 +84,7 @@ std::vector<train::StepReport> train_with(const recipe::Recipe& recipe, const co
   const std::shared_ptr<collectives::World> world =
       collectives::inproc_transport().make({.chips = 1, .wait_limit = std::chrono::seconds(10)});
   const auto device = [&](int64_t chip) -> std::unique_ptr<runtime::ChipDevice> {
-    const runtime::cpu::Link link{compiled.mesh, chip, world->communicator(chip)};
+    const runtime::Link link{compiled.mesh, chip, world->communicator(chip)};
     const runtime::cpu::CpuDevice::Options options{.arena_bytes = compiled.programs_of(chip).memory.total_bytes,
                                                    .transport = collectives::inproc_transport()};
     return std::make_unique<runtime::cpu::CpuDevice>(link, options);

@@ -23,17 +23,16 @@ CpuDevice::CpuDevice(const Link& link, Options options)
 std::byte* CpuDevice::reserve(size_t bytes) { return reserved_.emplace_back(bytes).data(); }
 
 void CpuDevice::begin_program(const ir::Graph& graph) {
-  linked_.push_back(std::make_unique<LinkedProgram>(graph, link_));
+  linked_.push_back(std::make_unique<LinkedProgram>(graph, link_, work_));
 }
 
 DeviceCall CpuDevice::prepare(const BoundNode& bound) {
   const ir::Node& node = bound.node;
   const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
   if (ops::op_def(node.op).is_collective) {
-    Exchange exchange = linked_.back()->prepare(node, {bound.operands, bound.results, bound.workspace});
-    return {.run = std::move(exchange.run),
-            .drain = std::move(exchange.drain),
-            .workspace_bytes = workspace_bytes(transport_, node.op, {operands, results, node.attrs})};
+    DeviceCall call = linked_.back()->prepare(node, {bound.operands, bound.results, bound.workspace});
+    call.workspace_bytes = workspace_bytes(transport_, node.op, {operands, results, node.attrs});
+    return call;
   }
   const Kernel* kernel = find_kernel(node.op);
   MEGACPP_CHECK(kernel != nullptr) << "the cpu backend has no kernel for " << node.op << " @" << node.scope;

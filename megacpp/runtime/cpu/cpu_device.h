@@ -9,8 +9,9 @@
 #include "megacpp/collectives/transport.h"
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/cpu/arena.h"
-#include "megacpp/runtime/cpu/link.h"
+#include "megacpp/runtime/cpu/host_work.h"
 #include "megacpp/runtime/cpu/packing_buffers.h"
+#include "megacpp/runtime/linked_program.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -42,6 +43,7 @@ class CpuDevice : public ChipDevice {
   PackingBuffers packing_;
   base::ThreadPool pool_;
   Link link_;
+  HostWork work_;
   std::vector<std::vector<std::byte>> reserved_;
   std::vector<std::unique_ptr<LinkedProgram>> linked_;  // the last is of the program being prepared
 };

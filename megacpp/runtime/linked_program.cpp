@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/cpu/link.h"
+#include "megacpp/runtime/linked_program.h"
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
@@ -11,11 +10,11 @@
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/schedule/overlap_collectives.h"
 
-namespace megacpp::runtime::cpu {
+namespace megacpp::runtime {
 namespace {
 
 using collectives::Call;
-using collectives::kHostThread;
+using collectives::Communicator;
 using collectives::Kind;
 
 static_assert(schedule::kMaxStarted <= collectives::kMaxInFlight);
@@ -30,22 +29,6 @@ int64_t neighbour(const ir::Node& node, const Link& link) {
   return group[static_cast<size_t>(((own + node.attrs.integer("peer")) % n + n) % n)];
 }
 
-// A send is only posted: the receiver fetches it when it comes to it, and until then the operand stays as it is.
-Exchange prepare_send(std::shared_ptr<Call> call, collectives::Communicator& communicator) {
-  communicator.reserve_messages(1);
-  auto ticket = std::make_shared<collectives::Ticket>();
-  const auto drain = [ticket, &communicator] {
-    if (ticket->number >= 0) communicator.finish(*ticket, kHostThread);
-    *ticket = {};
-  };
-  return {.run =
-              [call, ticket, drain, &communicator] {
-                drain();
-                *ticket = communicator.start(*call, kHostThread);
-              },
-          .drain = drain};
-}
-
 // In the group: the place attribute `shift` before this chip's, around its end.
 int64_t shifted_index(const ir::Node& node, const Link& link) {
   const int64_t n = node.attrs.integer("parts");
@@ -55,8 +38,7 @@ int64_t shifted_index(const ir::Node& node, const Link& link) {
 
 // This chip's piece of a tensor that every chip holds, or that of the member `shift` places before; zeros beyond the
 // end.
-std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node, const std::byte* from, std::byte* to,
-                                    const Link& link) {
+LocalWork::Slice own_slice(const ir::Graph& graph, const ir::Node& node, const NodeBuffers& buffers, const Link& link) {
   const ir::TensorType &whole = graph.type(node.operands[0]), &piece = graph.type(node.results[0]);
   const size_t dim = static_cast<size_t>(node.attrs.integer("dim"));
   int64_t outer = 1, inner = dtype_bytes(whole.dtype);
@@ -64,14 +46,12 @@ std::function<void()> prepare_slice(const ir::Graph& graph, const ir::Node& node
   for (size_t d = dim + 1; d < whole.shape.size(); ++d) inner *= whole.shape[d];
   const int64_t rows = whole.shape[dim], kept = piece.shape[dim];
   const int64_t first = std::min(rows, shifted_index(node, link) * kept);
-  const int64_t count = std::min(kept, rows - first);
-  return [=] {
-    for (int64_t o = 0; o < outer; ++o) {
-      std::byte* const out = to + o * kept * inner;
-      std::memcpy(out, from + (o * rows + first) * inner, static_cast<size_t>(count * inner));
-      std::memset(out + count * inner, 0, static_cast<size_t>((kept - count) * inner));
-    }
-  };
+  return {.from = buffers.operands[0] + first * inner,
+          .to = buffers.results[0],
+          .rows = outer,
+          .row_bytes = rows * inner,
+          .kept_bytes = std::min(kept, rows - first) * inner,
+          .result_bytes = kept * inner};
 }
 
 }  // namespace
@@ -90,49 +70,74 @@ std::shared_ptr<Call> LinkedProgram::bind(Call call, const ir::Node& node, const
   return std::make_shared<Call>(std::move(call));  // shared by the functions that run and drain it
 }
 
+// A send is only posted: the receiver fetches it when it comes to it, and until then the operand stays as it is.
+DeviceCall LinkedProgram::prepare_send(std::shared_ptr<Call> call) {
+  Communicator& communicator = link_.communicator;
+  communicator.reserve_messages(1);
+  auto ticket = std::make_shared<collectives::Ticket>();
+  const collectives::Stream stream = local_.stream();
+  const auto drain = [ticket, stream, &communicator] {
+    if (ticket->number >= 0) communicator.finish(*ticket, stream);
+    *ticket = {};
+  };
+  return {.run =
+              [call, ticket, drain, stream, &communicator] {
+                drain();
+                *ticket = communicator.start(*call, stream);
+              },
+          .drain = drain};
+}
+
 // Both chips get the same bits: a sum of two does not depend on their order.
-Exchange LinkedProgram::prepare_exchange_sum(const ir::Node& node, const NodeBuffers& buffers) {
+DeviceCall LinkedProgram::prepare_exchange_sum(const ir::Node& node, const NodeBuffers& buffers) {
   const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
   MEGACPP_CHECK(operands[0].dtype == ir::DType::f32) << "exchange_sum of f32 only";
   const std::vector<Call> calls = calls_of(node.op, {operands, results, node.attrs});
   const std::shared_ptr<Call> send = bind(calls.at(0), node, {.operands = buffers.operands});
   const std::shared_ptr<Call> recv = bind(calls.at(1), node, {.results = buffers.results});
-  const float* const own = reinterpret_cast<const float*>(buffers.operands[0]);
-  float* const sum = reinterpret_cast<float*>(buffers.results[0]);
-  const int64_t count = operands[0].elements();
-  return {.run = [=, &communicator = link_.communicator] {
-    const collectives::Ticket ticket = communicator.start(*send, kHostThread);
-    communicator.run(*recv, kHostThread);
-    for (int64_t i = 0; i < count; ++i) sum[i] += own[i];
-    communicator.finish(ticket, kHostThread);
+  const std::function<void()> add = local_.add({.sum = reinterpret_cast<float*>(buffers.results[0]),
+                                                .own = reinterpret_cast<const float*>(buffers.operands[0]),
+                                                .count = operands[0].elements()});
+  return {.run = [send, recv, add, stream = local_.stream(), &communicator = link_.communicator] {
+    const collectives::Ticket ticket = communicator.start(*send, stream);
+    communicator.run(*recv, stream);
+    add();
+    communicator.finish(ticket, stream);
   }};
 }
 
-Exchange LinkedProgram::prepare_done(const ir::Node& node) const {
+DeviceCall LinkedProgram::prepare_done(const ir::Node& node) const {
   const auto ticket = tickets_.find(node.operands[0].index);
   MEGACPP_CHECK(ticket != tickets_.end()) << "nothing was started for " << node.op << " @" << node.scope;
-  return {.run = [ticket = ticket->second, &communicator = link_.communicator] {
-    communicator.finish(*ticket, kHostThread);
+  return {.run = [ticket = ticket->second, stream = local_.stream(), &communicator = link_.communicator] {
+    communicator.finish(*ticket, stream);
   }};
 }
 
-Exchange LinkedProgram::prepare(const ir::Node& node, const NodeBuffers& buffers) {
-  if (node.op == "shard_slice")
-    return {.run = prepare_slice(graph_, node, buffers.operands[0], buffers.results[0], link_)};
+DeviceCall LinkedProgram::prepare_call(const ir::Node& node, const NodeBuffers& buffers) {
+  Communicator& communicator = link_.communicator;
+  const collectives::Stream stream = local_.stream();
+  const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
+  const std::shared_ptr<Call> call = bind(calls_of(node.op, {operands, results, node.attrs}).at(0), node, buffers);
+  if (call->kind == Kind::send) return prepare_send(call);
+  if (node.op != ops::kStartOp) return {.run = [call, stream, &communicator] { communicator.run(*call, stream); }};
+  const auto ticket = std::make_shared<collectives::Ticket>();
+  tickets_[node.results[0].index] = ticket;
+  return {.run = [call, ticket, stream, &communicator] { *ticket = communicator.start(*call, stream); }};
+}
+
+DeviceCall LinkedProgram::prepare(const ir::Node& node, const NodeBuffers& buffers) {
+  if (node.op == "shard_slice") {
+    const LocalWork::Slice slice = own_slice(graph_, node, buffers, link_);
+    return {.run = local_.slice(slice)};
+  }
   if (node.op == "shard_index") {
-    const int32_t index = static_cast<int32_t>(link_.mesh.index_in_group(link_.chip, axes_of(node, link_)));
-    return {.run = [index, out = buffers.results[0]] { std::memcpy(out, &index, sizeof index); }};
+    const int64_t index = link_.mesh.index_in_group(link_.chip, axes_of(node, link_));
+    return {.run = local_.write(buffers.results[0], static_cast<int32_t>(index))};
   }
   if (node.op == ops::kDoneOp) return prepare_done(node);
   if (ops::transfer_of(node)->kind == ops::Transfer::Kind::pair_sum) return prepare_exchange_sum(node, buffers);
-  collectives::Communicator& communicator = link_.communicator;
-  const ops::Types operands = graph_.operand_types(node), results = graph_.result_types(node);
-  const std::shared_ptr<Call> call = bind(calls_of(node.op, {operands, results, node.attrs}).at(0), node, buffers);
-  if (call->kind == Kind::send) return prepare_send(call, communicator);
-  if (node.op != ops::kStartOp) return {.run = [call, &communicator] { communicator.run(*call, kHostThread); }};
-  const auto ticket = std::make_shared<collectives::Ticket>();
-  tickets_[node.results[0].index] = ticket;
-  return {.run = [call, ticket, &communicator] { *ticket = communicator.start(*call, kHostThread); }};
+  return prepare_call(node, buffers);
 }
 
-}  // namespace megacpp::runtime::cpu
+}  // namespace megacpp::runtime
