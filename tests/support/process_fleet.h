@@ -16,6 +16,7 @@
 #include "megacpp/collectives/runs.h"
 #include "megacpp/collectives/transport.h"
 #include "tests/support/socket_endpoint.h"
+#include "tests/support/transports.h"
 
 namespace megacpp::testing_support {
 
@@ -93,12 +94,13 @@ inline collectives::Transport fleet_transport(const FleetOptions& fleet) {
 }
 
 /// Every transport of the program, and worlds over two to four processes.
-inline std::vector<collectives::Transport> transports_and_fleets() {
-  std::vector<collectives::Transport> all = collectives::all_transports();
+inline std::vector<TransportRig> transports_and_fleets() {
+  std::vector<TransportRig> all;
+  for (const collectives::Transport& transport : collectives::all_transports()) all.push_back({.transport = transport});
   for (const FleetOptions& fleet : {FleetOptions{.name = "two_processes", .processes = 2},
                                     FleetOptions{.name = "three_processes", .processes = 3, .deal = Deal::like_cards},
                                     FleetOptions{.name = "four_processes", .processes = 4}})
-    all.push_back(fleet_transport(fleet));
+    all.push_back({.transport = fleet_transport(fleet)});
   return all;
 }
 

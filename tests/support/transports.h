@@ -3,7 +3,9 @@
 // before it goes.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +15,17 @@
 #include "megacpp/collectives/transport.h"
 
 namespace megacpp::testing_support {
+
+/// Memory that both a test and the chips of a transport can use.
+using Memory = std::shared_ptr<std::byte>;
+inline Memory host_memory(size_t bytes) { return Memory(new std::byte[bytes], std::default_delete<std::byte[]>()); }
+
+/// A transport with all that its tests need.
+struct TransportRig {
+  collectives::Transport transport;
+  std::function<Memory(size_t bytes)> allocate = host_memory;
+  std::string why_not = {};  // why it cannot be tested here; empty: it can
+};
 
 using ChipBody = std::function<void(collectives::Communicator&)>;
 
