@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chip's end of a transport between devices: calls are ordered on streams of the chip's GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "megacpp/collectives/communicator.h"
+#include "megacpp/runtime/cuda/driver.h"
+
+namespace megacpp::runtime::cuda {
+
+class DeviceCommunicator : public collectives::Communicator {
+ public:
+  /// Returns when `stream` has done all it holds; where another chip can keep it waiting, with E3101 or E3102 as
+  /// finish() does on a host.
+  virtual void wait(Stream* stream) = 0;
+};
+
+}  // namespace megacpp::runtime::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The world of a run on GPUs. How its processes are joined, and which chips each has, is the matter of another
+// transport's world (control): what chips exchange goes from device to device.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "megacpp/collectives/world.h"
+#include "megacpp/runtime/cuda/toolbox.h"
+
+namespace megacpp::runtime::cuda {
+
+struct DeviceWorldOptions {
+  std::shared_ptr<collectives::World> control;
+  const Driver& driver;
+  Toolbox& toolbox;
+  Context* context;  // of this process's GPU
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
+};
+
+/// All processes together. Driver and toolbox outlive it. All chips in this process: virtual chips of one GPU
+/// (virtual_chips.h). E1505 for chips of other processes.
+std::unique_ptr<collectives::World> make_device_world(const DeviceWorldOptions& options);
+
+}  // namespace megacpp::runtime::cuda
