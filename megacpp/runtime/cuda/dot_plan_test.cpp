@@ -30,7 +30,7 @@ ops::Sample dot_of(ir::TensorType lhs, ir::TensorType rhs, Dims lhs_contract, Di
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 ir::TensorType bf16(ir::Shape shape) { return {ir::DType::bf16, std::move(shape)}; }
 
-DotPlan plan_of(const ops::Sample& sample) {
+DotPlan dot_plan_of(const ops::Sample& sample) {
   const ops::Types results = ops::op_def("dot").infer(sample.operands, sample.attrs);
   return plan_dot({sample.operands, results, sample.attrs});
 }
@@ -135,17 +135,17 @@ TEST(DotPlanTest, ElementsThatAreStridedOnASideAreOurs) {
 }
 
 TEST(DotPlanTest, ModelsProductsAreOneCallEach) {
-  const DotPlan forward = plan_of(dot_of(bf16({8, 64, 32}), bf16({32, 48}), {2}, {0}));
+  const DotPlan forward = dot_plan_of(dot_of(bf16({8, 64, 32}), bf16({32, 48}), {2}, {0}));
   ASSERT_TRUE(forward.calls);
   EXPECT_EQ(forward.calls->calls.size(), 1U);
   const LtProblem& p = forward.calls->problem;
   EXPECT_EQ(to_string(p), "bf16 48x32/48*1+0@256 x bf16 32x512/32*1+0@256 -> bf16 48x512/48*1+0@256 in " +
                               std::to_string(32 * 48 * 512 * 4));
-  const DotPlan input_gradient = plan_of(dot_of(bf16({8, 64, 48}), bf16({32, 48}), {2}, {1}));
+  const DotPlan input_gradient = dot_plan_of(dot_of(bf16({8, 64, 48}), bf16({32, 48}), {2}, {1}));
   ASSERT_TRUE(input_gradient.calls);
   EXPECT_TRUE(input_gradient.calls->problem.transpose_a);
   EXPECT_FALSE(input_gradient.calls->problem.transpose_b);
-  const DotPlan weight_gradient = plan_of(dot_of(bf16({8, 64, 32}), bf16({8, 64, 48}), {0, 1}, {0, 1}));
+  const DotPlan weight_gradient = dot_plan_of(dot_of(bf16({8, 64, 32}), bf16({8, 64, 48}), {0, 1}, {0, 1}));
   ASSERT_TRUE(weight_gradient.calls);
   EXPECT_EQ(weight_gradient.calls->problem.k(), 512);
   EXPECT_FALSE(weight_gradient.calls->problem.transpose_a);
@@ -154,7 +154,7 @@ TEST(DotPlanTest, ModelsProductsAreOneCallEach) {
 
 TEST(DotPlanTest, HeadsAreStridesAndSequencesCalls) {
   // [batch, time, heads, dim]: scores of each head.
-  const DotPlan plan = plan_of(dot_of(bf16({2, 16, 4, 8}), bf16({2, 24, 4, 8}), {3}, {3}, {0, 2}, {0, 2}));
+  const DotPlan plan = dot_plan_of(dot_of(bf16({2, 16, 4, 8}), bf16({2, 24, 4, 8}), {3}, {3}, {0, 2}, {0, 2}));
   ASSERT_TRUE(plan.calls);
   EXPECT_EQ(plan.calls->problem.d.batch, 4);
   EXPECT_EQ(plan.calls->problem.b.leading, 32);
@@ -165,7 +165,7 @@ TEST(DotPlanTest, HeadsAreStridesAndSequencesCalls) {
 }
 
 TEST(DotPlanTest, AddressesOfCallsAreAsAlignedAsTheyAreSaidToBe) {
-  const DotPlan plan = plan_of(dot_of(bf16({3, 5, 4, 7}), bf16({3, 5, 4, 7}), {3}, {3}, {0, 2}, {0, 2}));
+  const DotPlan plan = dot_plan_of(dot_of(bf16({3, 5, 4, 7}), bf16({3, 5, 4, 7}), {3}, {3}, {0, 2}, {0, 2}));
   ASSERT_TRUE(plan.calls);
   EXPECT_EQ(plan.calls->problem.d.batch, 4);
   EXPECT_EQ(plan.calls->problem.b.alignment, 8);  // 5 * 4 * 7 elements of 2 bytes from one call to the next
@@ -183,19 +183,19 @@ TEST(DotPlanTest, ASingleElementContractsLikeAMatrix) {
 TEST(DotPlanTest, WhatTheLibraryHasNoDtypesForIsOurs) {
   ops::Sample narrow = dot_of(f32({4, 6}), f32({6, 2}), {1}, {0});
   narrow.attrs.set("dtype", std::string("bf16"));
-  EXPECT_FALSE(plan_of(narrow).calls);
+  EXPECT_FALSE(dot_plan_of(narrow).calls);
   ops::Sample wide = dot_of(bf16({4, 6}), bf16({6, 2}), {1}, {0});
   wide.attrs.set("dtype", std::string("f32"));
-  EXPECT_TRUE(plan_of(wide).calls);
+  EXPECT_TRUE(dot_plan_of(wide).calls);
 }
 
 TEST(DotPlanTest, WorkspacesGrowWithTheResultUpToALimit) {
   const auto workspace = [](int64_t rows) {
-    return plan_of(dot_of(bf16({rows, 64}), bf16({64, 64}), {1}, {0})).calls->problem.workspace_bytes;
+    return dot_plan_of(dot_of(bf16({rows, 64}), bf16({64, 64}), {1}, {0})).calls->problem.workspace_bytes;
   };
   EXPECT_EQ(workspace(2), 2 * 64 * 4 * 32);
   EXPECT_EQ(workspace(1 << 16), 32 << 20);
-  EXPECT_EQ(plan_of(dot_of(f32({3, 1}), f32({1, 1}), {1}, {0})).calls->problem.workspace_bytes % kAlignment, 0);
+  EXPECT_EQ(dot_plan_of(dot_of(f32({3, 1}), f32({1, 1}), {1}, {0})).calls->problem.workspace_bytes % kAlignment, 0);
 }
 
 }  // namespace

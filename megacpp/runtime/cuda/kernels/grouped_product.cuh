@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the experts' products on tensor cores: a persistent block of one warpgroup that loads and two that
+// multiply, 64 rows of the tile each. Two blocks of a cluster work on tiles below one another: each loads half of the
+// right side for both, which spares a third of the traffic with the L2 cache.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "megacpp/runtime/cuda/kernels/hopper.cuh"
+
+namespace megacpp::runtime::cuda {
+
+inline constexpr int kLeftBytes = kTileRows * kTileDepth * 2;
+inline constexpr int kBlockBytes = 64 * kTileDepth * 2;  // 64 rows or columns of a tile
+inline constexpr int kMultiplyingWarps = 8;
+inline constexpr int kRasterPairs = 8;  // pairs of tiles whose rows stay in the L2 cache while columns change
+
+struct Shared {
+  unsigned char* stages;   // [kStages, kStageBytes], aligned to 1024
+  unsigned char* way_out;  // [kMultiplyingWarps, kWayOutBytes]
+  uint64_t* full;          // [kStages]
+  uint64_t* empty;         // [kStages]
+  uint64_t* notes;         // [kStages] what the loading warp says of a stage
+};
+
+__device__ __forceinline__ Shared shared_memory(unsigned char* raw) {
+  unsigned char* const stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  unsigned char* const way_out = stages + kStages * kStageBytes;
+  uint64_t* const full = reinterpret_cast<uint64_t*>(way_out + kMultiplyingWarps * kWayOutBytes);
+  return {stages, way_out, full, full + kStages, full + 2 * kStages};
+}
+
+/// By all threads; the cluster is in step afterwards.
+__device__ __forceinline__ void init_stages(const Shared& shared) {
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      init_barrier(shared.full + s, 1);
+      init_barrier(shared.empty + s, kMultiplyingWarps * kClusterBlocks);
+    }
+    publish_barriers();
+  }
+  sync_cluster();
+}
+
+/// The ring of stages from one end: which comes next, and the parity its barriers wait for.
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// A stage to fill, when both blocks are done with what it held.
+struct Loading {
+  unsigned char *left, *right;
+  uint64_t* barrier;
+};
+
+__device__ __forceinline__ Loading begin_stage(const Shared& shared, const Ring& ring, uint64_t note) {
+  wait(shared.empty + ring.stage, ring.parity ^ 1);
+  shared.notes[ring.stage] = note;
+  expect_bytes(shared.full + ring.stage, kStageBytes);
+  unsigned char* const stage = shared.stages + ring.stage * kStageBytes;
+  return {stage, stage + kLeftBytes, shared.full + ring.stage};
+}
+
+/// By all lanes of a warp that has read the stage for the last time.
+__device__ __forceinline__ void release_stage(const Shared& shared, int stage) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (lane < kClusterBlocks) arrive_at(shared.empty + stage, lane);
+}
+
+/// sum += the product of `steps` stages. `prepare(stage)` may change what it holds before it is read.
+template <bool kTransposeA, bool kTransposeB, typename Prepare>
+__device__ __forceinline__ void multiply_stages(float (&sum)[128], const Shared& shared, Ring& ring, int steps,
+                                                const Prepare& prepare) {
+  constexpr uint64_t kStepA = (kTransposeA ? 16 * 128 : 32) >> 4, kStepB = (kTransposeB ? 16 * 128 : 32) >> 4;
+  const uint32_t half = threadIdx.x / 128 - 1;
+  int before = 0;
+  for (int step = 0; step < steps; ++step) {
+    wait(shared.full + ring.stage, ring.parity);
+    prepare(ring.stage);
+    const uint32_t stage = shared_address(shared.stages) + static_cast<uint32_t>(ring.stage * kStageBytes);
+    const uint64_t a = tile_descriptor(stage + half * kBlockBytes, kBlockBytes);
+    const uint64_t b = tile_descriptor(stage + kLeftBytes, kBlockBytes);
+    begin_products();
+#pragma unroll
+    for (uint64_t k = 0; k < kTileDepth / 16; ++k)
+      multiply_64x256x16<kTransposeA, kTransposeB>(sum, a + k * kStepA, b + k * kStepB);
+    commit_products();
+    wait_products<1>();
+    if (step > 0) release_stage(shared, before);
+    before = ring.stage;
+    ring.advance();
+  }
+  wait_products<0>();
+  if (steps > 0) release_stage(shared, before);
+}
+
+/// Pairs of tiles below one another, `pairs` x `columns`: a few of them across all columns, then the next few.
+struct Place {
+  int pair, column;
+};
+
+__device__ __forceinline__ Place place_of(int index, int pairs, int columns) {
+  const int first = index / (kRasterPairs * columns) * kRasterPairs;
+  const int within = index - first * columns;
+  const int height = min(kRasterPairs, pairs - first);
+  return {first + within % height, within / height};
+}
+
+/// Hands the 16 x 256 sums of a warp to `store(row, column, values)`, 16 bytes of a row for each lane: eight bf16 or
+/// four f32. Rows of 128 bytes meet in shared memory, so that whole lines go out.
+template <typename T, typename Store>
+__device__ __forceinline__ void store_rows(const float (&sum)[128], const Shared& shared, const Store& store) {
+  constexpr int kColumns = 128 / sizeof(T), kPitch = sizeof(T) == 2 ? 144 : 160;
+  const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+  unsigned char* const memory = shared.way_out + warp * kWayOutBytes;
+#pragma unroll
+  for (int chunk = 0; chunk < kTileColumns / kColumns; ++chunk) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const float* const s = sum + (chunk * (kColumns / 8) + j) * 4;
+      unsigned char* const at = memory + (lane / 4) * kPitch + (j * 8 + lane % 4 * 2) * static_cast<int>(sizeof(T));
+      if constexpr (sizeof(T) == 2) {
+        *reinterpret_cast<__nv_bfloat162*>(at) = __floats2bfloat162_rn(s[0], s[1]);
+        *reinterpret_cast<__nv_bfloat162*>(at + 8 * kPitch) = __floats2bfloat162_rn(s[2], s[3]);
+      } else {
+        *reinterpret_cast<float2*>(at) = make_float2(s[0], s[1]);
+        *reinterpret_cast<float2*>(at + 8 * kPitch) = make_float2(s[2], s[3]);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = i * 4 + lane / 8, piece = lane % 8;
+      store(row, chunk * kColumns + piece * (16 / static_cast<int>(sizeof(T))),
+            *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16));
+    }
+    __syncwarp();
+  }
+}
+
+}  // namespace megacpp::runtime::cuda
