@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/kernels/causal_conv_params.h"
+#include "megacpp/runtime/cuda/kernels/floats.h"
+#include "megacpp/runtime/cuda/toolbox.h"
+
+namespace megacpp::runtime::cuda {
+namespace {
+
+constexpr size_t kConvPositions = 2;  // operand, where present
+
+ConvSizes conv_sizes(const ops::NodeView& view, int64_t width) {
+  const ir::TensorType& x = view.operands[0];
+  const int64_t seq = x.dim(-2), channels = x.dim(-1);
+  return {.batch = x.elements() / std::max<int64_t>(1, seq * channels),
+          .seq = seq,
+          .channels = channels,
+          .width = width,
+          .reverse = view.attrs.flag("reverse") ? 1 : 0};
+}
+
+// How a variant is named and how many channels its threads take: 16 bytes where rows are whole numbers of them.
+struct ConvVariant {
+  std::string suffix;
+  int64_t channels;
+};
+
+ConvVariant conv_variant(std::string_view storage, const ConvSizes& sizes) {
+  const int64_t widest = storage == "bf16" ? 8 : storage == "f32" ? 4 : 1;
+  const int64_t channels = sizes.channels % widest == 0 ? widest : 1;
+  return {"_" + std::string(storage) + "_" + std::to_string(channels), channels};
+}
+
+LaunchShape conv_shape(const ConvSizes& sizes, int64_t steps, int64_t channels) {
+  const int64_t threads = sizes.batch * ceil_div(sizes.seq, steps) * (sizes.channels / channels);
+  return {.grid = {static_cast<uint32_t>(ceil_div(threads, kConvThreads)), 1, 1}, .block = {kConvThreads, 1, 1}};
+}
+
+Prepared prepare_causal_conv(const ops::NodeView& view, Toolbox& toolbox) {
+  const ConvSizes sizes = conv_sizes(view, view.operands[1].dim(1));
+  const Floats x = floats_at(view.operands, 0), w = floats_at(view.operands, 1), y = floats_at(view.results, 0);
+  const bool has_positions = view.operands.size() > kConvPositions;
+  const ConvVariant variant = conv_variant(storage_name({x, y}), sizes);
+  const Function function = toolbox.function("causal_conv", "causal_conv" + variant.suffix);
+  return {[=](const Launch& l) {
+    launch(function, conv_shape(sizes, kConvSteps, variant.channels), l.stream,
+           CausalConvParams{.x = x.of(l.operands),
+                            .w = w.of(l.operands),
+                            .y = y.of(l.results),
+                            .positions = has_positions ? l.operands[kConvPositions] : 0,
+                            .sizes = sizes});
+  }};
+}
+
+int64_t conv_weight_parts(const ConvSizes& sizes) { return sizes.batch * ceil_div(sizes.seq, kConvWeightSteps); }
+
+int64_t conv_weight_workspace(const ops::NodeView& view) {
+  const ConvSizes sizes = conv_sizes(view, view.attrs.integer("width"));
+  return conv_weight_parts(sizes) * sizes.width * sizes.channels * static_cast<int64_t>(sizeof(float));
+}
+
+Prepared prepare_causal_conv_weight(const ops::NodeView& view, Toolbox& toolbox) {
+  const ConvSizes sizes = conv_sizes(view, view.attrs.integer("width"));
+  const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1), dw = floats_at(view.results, 0);
+  const bool has_positions = view.operands.size() > kConvPositions;
+  const ConvVariant variant = conv_variant(storage_name({x, dy}), sizes);
+  const Function parts = toolbox.function("causal_conv", "causal_conv_weight" + variant.suffix);
+  const Function sum = toolbox.function("causal_conv", "causal_conv_weight_sum");
+  return {[=](const Launch& l) {
+    launch(parts, conv_shape(sizes, kConvWeightSteps, variant.channels), l.stream,
+           CausalConvWeightParams{.x = x.of(l.operands),
+                                  .dy = dy.of(l.operands),
+                                  .positions = has_positions ? l.operands[kConvPositions] : 0,
+                                  .partial = l.workspace,
+                                  .sizes = sizes});
+    const int64_t blocks = ceil_div(sizes.channels * sizes.width, kConvThreads);
+    launch(sum, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kConvThreads, 1, 1}}, l.stream,
+           CausalConvWeightSumParams{.partial = l.workspace,
+                                     .dw = dw.of(l.results),
+                                     .parts = conv_weight_parts(sizes),
+                                     .channels = sizes.channels,
+                                     .width = sizes.width});
+  }};
+}
+
+}  // namespace
+
+Kernel causal_conv_kernel() { return {.op = "causal_conv", .prepare = prepare_causal_conv}; }
+Kernel causal_conv_weight_kernel() {
+  return {.op = "causal_conv_weight", .workspace_bytes = conv_weight_workspace, .prepare = prepare_causal_conv_weight};
+}
+
+}  // namespace megacpp::runtime::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of causal_conv.cu, and how it cuts its work.
+#pragma once
+
+#include <cstdint>
+
+#include "megacpp/runtime/cuda/kernels/float_array.h"
+
+namespace megacpp::runtime::cuda {
+
+inline constexpr int64_t kConvSteps = 32;         // positions a thread writes
+inline constexpr int64_t kConvWeightSteps = 128;  // positions a thread sums
+inline constexpr int kConvThreads = 128;          // of a block
+
+struct ConvSizes {
+  int64_t batch, seq, channels, width;  // batch: all leading dimensions
+  int64_t reverse;                      // 1: positions after t instead of before
+};
+
+struct CausalConvParams {
+  FloatArray x;        // [batch, seq, channels]
+  FloatArray w;        // [channels, width]
+  FloatArray y;        // [batch, seq, channels]
+  uint64_t positions;  // i32 [batch, seq], or 0
+  ConvSizes sizes;
+};
+
+struct CausalConvWeightParams {
+  FloatArray x, dy;    // [batch, seq, channels]
+  uint64_t positions;  // i32 [batch, seq], or 0
+  uint64_t partial;    // f32 [batch, tiles of kConvWeightSteps, width, channels]
+  ConvSizes sizes;
+};
+
+struct CausalConvWeightSumParams {
+  uint64_t partial;  // f32 [parts, width, channels]
+  FloatArray dw;     // [channels, width]
+  int64_t parts, channels, width;
+};
+
+}  // namespace megacpp::runtime::cuda
