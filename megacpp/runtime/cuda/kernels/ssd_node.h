@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ssd and ssd_grad read alike from their nodes.
+#pragma once
+
+#include <optional>
+
+#include "megacpp/base/decision.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/kernels/floats.h"
+#include "megacpp/runtime/cuda/kernels/ssd_params.h"
+
+namespace megacpp::runtime::cuda {
+
+struct SsdNode {
+  enum Operand : size_t { kX, kDt, kA, kB, kC, kDy };
+
+  SsdSizes sizes;
+  Floats x, dt, a, b, c;
+  std::optional<size_t> positions;  // operand
+
+  SsdParams params(const Launch& l, const FloatArray& y) const {
+    return {.x = x.of(l.operands),
+            .dt = dt.of(l.operands),
+            .a = a.of(l.operands),
+            .b = b.of(l.operands),
+            .c = c.of(l.operands),
+            .positions = positions ? l.operands[*positions] : 0,
+            .y = y,
+            .sizes = sizes};
+  }
+  int64_t rows() const { return sizes.batch * sizes.seq; }
+  bool is_empty() const { return rows() * sizes.heads * sizes.head_dim == 0; }
+};
+
+SsdNode ssd_node(const ops::NodeView& view);
+
+/// Larger states are left to the decomposition.
+base::Decision supports_ssd(const ops::NodeView& view);
+
+/// Of the variants of ssd_plain.cu: elements of a state's row in each lane of a warp.
+int64_t ssd_lane_elements(const SsdSizes& sizes);
+
+}  // namespace megacpp::runtime::cuda
