@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host knows of a node of attention or its gradient: sizes, mask, how much workspace it needs and how many
+// blocks of threads its launches have. Nothing here needs a device.
+#pragma once
+
+#include "megacpp/ops/attention_mask.h"
+#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/kernels/attention_params.h"
+
+namespace megacpp::runtime::cuda {
+
+TileMask tile_mask(const ops::AttentionMask& mask);
+
+class AttentionPlan {
+ public:
+  /// `first_token_operand` is where operands that describe tokens begin (ops::kAttentionOperands and its like).
+  AttentionPlan(const ops::NodeView& view, size_t first_token_operand);
+
+  const AttentionShape& shape() const { return shape_; }
+  /// "f32" or "bf16": the end of the names of device functions.
+  const std::string& dtype() const { return dtype_; }
+
+  bool has_token_ranges() const { return tokens_.documents || tokens_.placed; }
+  /// Workspace for the ranges of token blocks, a multiple of kAlignment.
+  int64_t token_range_bytes() const;
+  /// f32 [b,H,s], a multiple of kAlignment.
+  int64_t row_statistic_bytes() const;
+
+  /// `ranges` is the address of token_range_bytes().
+  TileVisibility visibility(std::span<const Address> operands, Address ranges) const;
+
+  LaunchShape token_range_launch() const;
+  /// A block of threads a block of queries or keys, head, batch row and chunk of columns.
+  LaunchShape query_launch() const;
+  LaunchShape key_launch() const;
+  /// A warp a row [b,s,H].
+  LaunchShape row_launch() const;
+
+ private:
+  AttentionShape shape_;
+  TileMask mask_;
+  ops::TokenOperands tokens_;
+  std::string dtype_;
+};
+
+/// Sizes are counted in 32 bits on the device.
+base::Decision supports_attention(const ops::NodeView& view);
+
+template <typename T = void>
+T* device_pointer(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace megacpp::runtime::cuda
