@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's run-time compiler: from CUDA C++ text that needs no header to a cubin. It needs no GPU.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megacpp/runtime/cuda/library.h"
+
+namespace megacpp::runtime::cuda {
+
+class Nvrtc {
+ public:
+  /// `architecture`: "sm_90a". E1502 where the library lacks a function.
+  Nvrtc(const Library& library, std::string architecture);
+  ~Nvrtc();
+  Nvrtc(const Nvrtc&) = delete;
+  Nvrtc& operator=(const Nvrtc&) = delete;
+
+  /// "13.0".
+  const std::string& version() const { return version_; }
+
+  /// E3204 with what the compiler says where it refuses the text or the architecture.
+  std::vector<char> cubin(const std::string& source) const;
+
+ private:
+  struct Functions;
+  struct Program;
+
+  void check(const char* call, int result) const;
+  std::string log_of(const Program& program) const;
+
+  std::unique_ptr<const Functions> functions_;
+  std::string architecture_;
+  std::string version_;
+};
+
+}  // namespace megacpp::runtime::cuda
