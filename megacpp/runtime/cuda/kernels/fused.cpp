@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise clusters, compiled for the node at hand when a program is loaded.
+#include <algorithm>
+
+#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/tile_source.h"
+#include "megacpp/runtime/cuda/toolbox.h"
+
+namespace megacpp::runtime::cuda {
+namespace {
+
+LaunchShape tile_launch(int64_t blocks) {
+  return {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {static_cast<uint32_t>(kTileThreads), 1, 1}};
+}
+
+Prepared prepare_fused(const ops::NodeView& view, Toolbox& toolbox) {
+  const TilePlan plan = plan_tiles(view);
+  if (plan.elements() == 0 && !plan.has_folds) return {.run = [](const Launch&) {}};
+  const std::string source = tile_source(plan, view);
+  const Function first = toolbox.generated(source, kTileKernel);
+  const bool combines = plan.parts > 1;
+  const Function second = combines ? toolbox.generated(source, kTileCombineKernel) : Function{};
+  const LaunchShape blocks = tile_launch(plan.blocks()), rows = tile_launch(plan.rows);
+  return {.run = [=](const Launch& launched) {
+    TileParams params{.partials = launched.workspace};
+    std::copy(launched.operands.begin(), launched.operands.end(), params.operands.begin());
+    std::copy(launched.results.begin(), launched.results.end(), params.results.begin());
+    launch(first, blocks, launched.stream, params);
+    if (combines) launch(second, rows, launched.stream, params);
+  }};
+}
+
+}  // namespace
+
+Kernel fused_kernel() {
+  return {.op = "fused",
+          .workspace_bytes = [](const ops::NodeView& view) { return plan_tiles(view).workspace_bytes(); },
+          .supports = {},
+          .prepare = prepare_fused};
+}
+
+}  // namespace megacpp::runtime::cuda

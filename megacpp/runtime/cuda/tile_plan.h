@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a `fused` node is spread over blocks and threads: a function of the node alone, so that its workspace is known
+// where there is no GPU. The iteration space is kept rows times the elements of a row; folds run along rows. Without
+// folds there is one row. Neighbouring dimensions that every input steps through as through one are one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tile_program.h"
+
+namespace megacpp::runtime::cuda {
+
+/// Threads of a block of every generated kernel.
+inline constexpr int64_t kTileThreads = 256;
+/// Most results of one program: the parameters of its kernels hold an address for each.
+inline constexpr size_t kMaxTileResults = 64;
+
+struct TileDims {
+  std::vector<int64_t> sizes = {};
+  std::vector<std::vector<int64_t>> strides = {};  // of each input, elements, by dimension
+};
+
+struct TilePlan {
+  ops::TileProgram program;
+  TileDims kept = {};        // dimensions of the rows; empty without folds
+  TileDims row = {};         // dimensions inside a row
+  int64_t rows = 1;          // kept
+  int64_t row_elements = 0;  // of one row
+  int64_t vector = 1;        // neighbouring elements that a thread reads and writes at once; divides a row
+  bool has_folds = false;    // the rest counts with folds only
+  int64_t lanes = 1;         // threads of a row or of a part of one; a power of two
+  int64_t parts = 1;         // of a row: folded by themselves first, then together in their order
+  int64_t part_vectors = 0;  // of each part but perhaps the last
+  int64_t folds = 0;         // outputs that fold
+
+  int64_t elements() const { return rows * row_elements; }
+  int64_t row_vectors() const { return row_elements / vector; }
+  /// Steps between neighbours of the innermost dimension: 1 contiguous, 0 repeated.
+  int64_t inner_stride(size_t input) const { return row.sizes.empty() ? 0 : row.strides[input].back(); }
+  /// Blocks of the first pass. The second, where rows have parts, has one for each row.
+  int64_t blocks() const;
+  /// Partial results: f32 [folds, rows, parts].
+  int64_t workspace_bytes() const { return parts > 1 ? folds * rows * parts * 4 : 0; }
+};
+
+TilePlan plan_tiles(const ops::NodeView& view);
+
+}  // namespace megacpp::runtime::cuda
