@@ -79,7 +79,8 @@ plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
 
 schedule::Target target_on(const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  return device.kind == hw::ChipKind::host ? assumptions.kernels : hardware_target(device, assumptions.kernels);
+  const bool is_own = device.kind == hw::ChipKind::host || assumptions.kernels_run_there;
+  return is_own ? assumptions.kernels : hardware_target(device, assumptions.kernels);
 }
 
 bool fits(const Estimate& estimate, const Ceiling& ceiling) {

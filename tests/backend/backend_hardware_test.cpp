@@ -170,6 +170,19 @@ TEST(BackendHardwareTest, ARunOnAnH200TakesWhatWasMeasuredToBeFreeThere) {
   EXPECT_EQ(level_on(""), "none");
 }
 
+// What XLA places itself has no offsets in a plan; our own kernels on the same chip run the plan itself.
+TEST(BackendHardwareTest, APlanForOurOwnKernelsOnAGpuIsWhatRuns) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto first_offsets = [&](const char* backend) {
+    const recipe::Recipe recipe = test_recipe({std::string("backend=") + backend, "train.precision=bf16"});
+    const fit::Assumptions assumptions =
+        launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none, runtime::mesh_here(recipe, 1));
+    return fit::make_estimate(recipe, assumptions).worst_memory().programs.front().value_offset.size();
+  };
+  EXPECT_EQ(first_offsets("xla"), 0U);
+  EXPECT_GT(first_offsets("cuda"), 0U);
+}
+
 TEST(BackendHardwareTest, ChipsOfAProcessShareItsMachine) {
   const recipe::Recipe recipe = test_recipe({"layout.data_parallel=8"});
   const runtime::Backend& cpu = runtime::backend_named("cpu");
