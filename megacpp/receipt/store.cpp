@@ -95,11 +95,13 @@ Receipt killed_receipt(const std::filesystem::path& run, Receipt receipt) {
   return concluded(std::move(receipt));
 }
 
-/// Who holds the run's lock may store it: nobody has begun to go on with the run meanwhile.
-void store_killed(const std::filesystem::path& run, const Receipt& receipt) {
+/// Who holds the run's lock may store it. It is made under the lock: somebody may have gone on with the run and been
+/// killed too since it was read.
+void store_killed(const std::filesystem::path& run) {
   try {
     const launch::RunDirectory owned = launch::RunDirectory::open(run);
-    if (read_receipt(run / kReceiptFile).ending.kind == EndingKind::running) write_receipt(receipt, run);
+    Receipt begun = read_receipt(run / kReceiptFile);
+    if (begun.ending.kind == EndingKind::running) write_receipt(killed_receipt(run, std::move(begun)), run);
   } catch (const base::Error&) {
     // Read-only, full, or somebody goes on with the run at this moment: the next reader makes it again.
   }
@@ -119,7 +121,7 @@ Receipt receipt_of_folder(const std::filesystem::path& run, Completion completio
   if (receipt.ending.kind != EndingKind::running) return receipt;
   if (!launch::is_in_use(run)) {
     receipt = killed_receipt(run, std::move(receipt));
-    if (completion == Completion::stored) store_killed(run, receipt);
+    if (completion == Completion::stored) store_killed(run);
     return receipt;
   }
   add_logged_steps(receipt, run);
