@@ -46,10 +46,16 @@ struct TileMask {
     return key_block < sparse_global || (apart < 0 ? -apart : apart) < sparse_local;
   }
 
-  constexpr TileCover cover_of_positions(LabelRange queries, LabelRange keys) const {
+  /// By causality and window.
+  constexpr TileCover cover_of_band(LabelRange queries, LabelRange keys) const {
     TileCover cover = TileCover::all;
     if (causal != 0) cover = both(cover, cover_of(keys.high <= queries.low, keys.low > queries.high));
     if (window > 0) cover = both(cover, cover_of(queries.high - keys.low < window, queries.low - keys.high >= window));
+    return cover;
+  }
+
+  constexpr TileCover cover_of_positions(LabelRange queries, LabelRange keys) const {
+    const TileCover cover = cover_of_band(queries, keys);
     if (sparse_block == 0) return cover;
     const LabelRange query_blocks{queries.low / sparse_block, queries.high / sparse_block};
     const LabelRange key_blocks{keys.low / sparse_block, keys.high / sparse_block};
@@ -176,6 +182,32 @@ struct AttentionParams {
   float* lse;     // [b,H,s]
 };
 
+/// A tensor map of the driver (tensor_map.h).
+struct alignas(64) MapWords {
+  uint64_t words[16];
+};
+
+/// Tiles of the forward kernel of tensor cores: a warpgroup for each 64 queries, and one that copies.
+template <int dim>
+struct ForwardTile {
+  static constexpr int kConsumers = dim == 64 ? 3 : 2;
+  static constexpr int kQueries = 64 * kConsumers;
+  static constexpr int kKeys = 128;
+  static constexpr int kStages = dim == 64 ? 4 : 2;  // of keys and values in shared memory
+  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kQueryBytes = kQueries * dim * 2;
+  static constexpr int kKeyBytes = kKeys * dim * 2;
+  static constexpr int kBarrierBytes = 256;
+  static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes + kBarrierBytes + 1024;  // + alignment
+};
+
+/// Maps have five dimensions: 64 columns, heads, tokens, pieces of 64 columns, batch rows. A box is whole but for heads
+/// and batch rows: tokens of one tile.
+struct AttentionTmaParams {
+  AttentionParams node;
+  MapWords q, k, v;
+};
+
 struct AttentionGradParams {
   TileVisibility visibility;
   const void* q;     // [b,s,H,d]
@@ -188,6 +220,39 @@ struct AttentionGradParams {
   void* dq;          // [b,s,H,d]
   void* dk;          // [b,t,K,d]
   void* dv;          // [b,t,K,d]
+};
+
+/// Tiles of the backward kernel of tensor cores: two warpgroups with 64 keys each, and one that copies.
+template <int dim>
+struct GradTile {
+  static constexpr int kQueries = dim == 64 ? 128 : 64;
+  static constexpr int kKeys = 128;
+  static constexpr int kStages = 2;  // of queries, cotangents and scores in shared memory
+  static constexpr int kThreads = 384;
+  static constexpr int kKeyBytes = kKeys * dim * 2;
+  static constexpr int kQueryBytes = kQueries * dim * 2;
+  static constexpr int kScoreBytes = kQueries * kKeys * 2;
+  static constexpr int kSums = kQueries * dim;  // of dq, f32
+  static constexpr int kStatisticBytes = kQueries * 4;
+  static constexpr int kBarrierBytes = 256;
+  static constexpr int kSharedBytes = 2 * kKeyBytes + 2 * kStages * (kQueryBytes + kStatisticBytes) +
+                                      kStages * kScoreBytes + kSums * 4 + kBarrierBytes + 1024;  // + alignment
+
+  static constexpr int32_t query_tiles(int32_t queries) { return (queries + kQueries - 1) / kQueries; }
+  static constexpr int32_t key_tiles(int32_t keys) { return (keys + kKeys - 1) / kKeys; }
+};
+
+/// Key tiles add to dq one after the other, those of the last keys first: `turns` counts them for each query tile, so
+/// that the same bits come out. Blocks of threads take the tasks in the order of `ticket`, so that whom one waits for
+/// has begun. `lse` and `delta` of queries past the end are such that these have no weight.
+struct AttentionGradTmaParams {
+  AttentionGradParams node;
+  MapWords q, k, v, dout;
+  float* lse;       // [b, H, query tiles, queries of a tile], times log2 e
+  float* delta;     // the same, dout . out
+  float* dq_sums;   // [b, H, query tiles, warpgroup 2, 8, thread 128, 4]
+  int32_t* turns;   // [b, H, query tiles]
+  int32_t* ticket;  // [1]
 };
 
 }  // namespace megacpp::runtime::cuda

@@ -15,7 +15,6 @@ constexpr int64_t kMostAttentionBlocks = std::numeric_limits<int32_t>::max();
 constexpr int64_t kAttentionThreads = 256;
 
 int64_t attention_blocks(int64_t items, int64_t block) { return (items + block - 1) / block; }
-int64_t attention_bytes(int64_t bytes) { return attention_blocks(bytes, kAlignment) * kAlignment; }
 
 LaunchShape attention_launch(int64_t blocks) {
   return {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kAttentionThreads, 1, 1}};
@@ -40,11 +39,19 @@ int64_t blocks_of_launch(const AttentionShape& z, int64_t tokens, int64_t heads)
 int64_t attention_rows(const AttentionShape& z) { return int64_t{z.batch} * z.queries * z.heads; }
 int64_t blocks_of_rows(const AttentionShape& z) { return attention_blocks(attention_rows(z), kAttentionThreads / 32); }
 
+// Scores are compared before they are scaled, so that scale must be positive; tensor maps have no empty dimensions.
+bool suits_tensor_cores(const ops::NodeView& view, const AttentionShape& z) {
+  const bool has_elements = z.batch > 0 && z.queries > 0 && z.keys > 0;
+  return view.operands[0].dtype == ir::DType::bf16 && (z.dim == 64 || z.dim == 128) && z.scale > 0 && has_elements;
+}
+
 int64_t token_blocks(const AttentionShape& z) {
   return int64_t{z.batch} * (blocks_of_tokens(z.queries) + blocks_of_tokens(z.keys));
 }
 
 }  // namespace
+
+int64_t aligned_bytes(int64_t bytes) { return attention_blocks(bytes, kAlignment) * kAlignment; }
 
 TileMask tile_mask(const ops::AttentionMask& mask) {
   const auto narrow = [](int64_t value) {
@@ -61,14 +68,15 @@ AttentionPlan::AttentionPlan(const ops::NodeView& view, size_t first_token_opera
     : shape_(attention_shape(view)),
       mask_(tile_mask(ops::AttentionMask::from(view.attrs))),
       tokens_(ops::TokenOperands::behind(first_token_operand, view.attrs)),
-      dtype_(ir::dtype_name(view.operands[0].dtype)) {}
+      dtype_(ir::dtype_name(view.operands[0].dtype)),
+      uses_tensor_cores_(suits_tensor_cores(view, shape_)) {}
 
 int64_t AttentionPlan::token_range_bytes() const {
-  return has_token_ranges() ? attention_bytes(token_blocks(shape_) * static_cast<int64_t>(sizeof(TokenRange))) : 0;
+  return has_token_ranges() ? aligned_bytes(token_blocks(shape_) * static_cast<int64_t>(sizeof(TokenRange))) : 0;
 }
 
 int64_t AttentionPlan::row_statistic_bytes() const {
-  return attention_bytes(attention_rows(shape_) * static_cast<int64_t>(sizeof(float)));
+  return aligned_bytes(attention_rows(shape_) * static_cast<int64_t>(sizeof(float)));
 }
 
 TileVisibility AttentionPlan::visibility(std::span<const Address> operands, Address ranges) const {
@@ -98,6 +106,29 @@ LaunchShape AttentionPlan::key_launch() const {
   return attention_launch(blocks_of_launch(shape_, shape_.keys, shape_.kv_heads));
 }
 LaunchShape AttentionPlan::row_launch() const { return attention_launch(blocks_of_rows(shape_)); }
+
+AttentionParams attention_params(const AttentionPlan& plan, const Launch& launch) {
+  return {.visibility = plan.visibility(launch.operands, launch.workspace),
+          .q = device_pointer<>(launch.operands[0]),
+          .k = device_pointer<>(launch.operands[1]),
+          .v = device_pointer<>(launch.operands[2]),
+          .out = device_pointer<>(launch.results[0]),
+          .lse = device_pointer<float>(launch.results[1])};
+}
+
+AttentionGradParams attention_grad_params(const AttentionPlan& plan, const Launch& launch) {
+  return {.visibility = plan.visibility(launch.operands, launch.workspace),
+          .q = device_pointer<>(launch.operands[0]),
+          .k = device_pointer<>(launch.operands[1]),
+          .v = device_pointer<>(launch.operands[2]),
+          .out = device_pointer<>(launch.operands[3]),
+          .lse = device_pointer<const float>(launch.operands[4]),
+          .dout = device_pointer<>(launch.operands[5]),
+          .delta = nullptr,
+          .dq = device_pointer<>(launch.results[0]),
+          .dk = device_pointer<>(launch.results[1]),
+          .dv = device_pointer<>(launch.results[2])};
+}
 
 base::Decision supports_attention(const ops::NodeView& view) {
   for (const size_t operand : {size_t{0}, size_t{1}})

@@ -20,6 +20,11 @@ class AttentionPlan {
   /// "f32" or "bf16": the end of the names of device functions.
   const std::string& dtype() const { return dtype_; }
 
+  /// bf16 of a head width that the kernels of tensor cores are made for.
+  bool uses_tensor_cores() const { return uses_tensor_cores_; }
+  /// Queries and keys stand in order, and a query sees a band of keys.
+  bool is_band() const { return !has_token_ranges() && mask_.sparse_block == 0; }
+
   bool has_token_ranges() const { return tokens_.documents || tokens_.placed; }
   /// Workspace for the ranges of token blocks, a multiple of kAlignment.
   int64_t token_range_bytes() const;
@@ -41,10 +46,19 @@ class AttentionPlan {
   TileMask mask_;
   ops::TokenOperands tokens_;
   std::string dtype_;
+  bool uses_tensor_cores_;
 };
+
+/// Of a node's operands and results; the workspace begins with the ranges of token blocks.
+AttentionParams attention_params(const AttentionPlan& plan, const Launch& launch);
+/// The same, without delta.
+AttentionGradParams attention_grad_params(const AttentionPlan& plan, const Launch& launch);
 
 /// Sizes are counted in 32 bits on the device.
 base::Decision supports_attention(const ops::NodeView& view);
+
+/// `bytes` up to the next multiple of kAlignment.
+int64_t aligned_bytes(int64_t bytes);
 
 template <typename T = void>
 T* device_pointer(Address address) {

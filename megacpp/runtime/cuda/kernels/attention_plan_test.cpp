@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "megacpp/runtime/cuda/kernels/attention_wgmma.h"
+
 namespace megacpp::runtime::cuda {
 namespace {
 
@@ -117,6 +119,49 @@ TEST(AttentionPlanTest, LaunchesCoverTokensHeadsAndColumns) {
   EXPECT_EQ(plan.query_launch().grid[0], 3U * 3U * 4U * 2U);  // blocks, batch rows, heads, chunks of 64 columns
   EXPECT_EQ(plan.key_launch().grid[0], 3U * 3U * 2U * 2U);
   EXPECT_EQ(plan.row_launch().grid[0], 3U * 130U * 4U / 8U);
+}
+
+TEST(AttentionPlanTest, TensorCoresTakeTheirHeadWidths) {
+  const auto plan = [](const Node& node) { return AttentionPlan(node.view(), ops::kAttentionOperands); };
+  EXPECT_TRUE(plan(Node(1, 100, 64)).uses_tensor_cores());
+  EXPECT_TRUE(plan(Node(1, 100, 128)).uses_tensor_cores());
+  EXPECT_FALSE(plan(Node(1, 100, 96)).uses_tensor_cores());
+  EXPECT_FALSE(plan(Node(1, 0, 64)).uses_tensor_cores());
+  Node single(1, 100, 64), negative(1, 100, 64);
+  for (ir::TensorType& type : single.operands) type.dtype = ir::DType::f32;
+  negative.attrs.set("scale", -1.0);
+  EXPECT_FALSE(plan(single).uses_tensor_cores());
+  EXPECT_FALSE(plan(negative).uses_tensor_cores());
+  EXPECT_TRUE(plan(Node(1, 100, 64, {{"window", int64_t{3}}})).is_band());
+  EXPECT_FALSE(plan(Node(1, 100, 64, {{"sparse_block", int64_t{3}}})).is_band());
+  EXPECT_FALSE(plan(Node(1, 100, 64, {{"documents", int64_t{1}}})).is_band());
+}
+
+// Statistics and sums of whole tiles of queries, 128 of 64 columns or 64 of 128.
+TEST(AttentionPlanTest, GradientBooksSumsOfWholeTiles) {
+  const auto bytes = [](const Node& node) {
+    return attention_grad_wgmma_bytes(AttentionPlan(node.view(), ops::kAttentionGradOperands));
+  };
+  const int64_t rows = 2 * 4 * 256, counters = 2 * kAlignment;
+  EXPECT_EQ(bytes(Node(2, 130, 64)), rows * 4 * (2 + 64) + counters);
+  EXPECT_EQ(bytes(Node(2, 200, 128)), rows * 4 * (2 + 128) + counters);
+}
+
+TEST(AttentionPlanTest, TilesOfHeadsAreBoxesOfRows) {
+  const TiledTensor map =
+      tiled_heads({.address = 4096, .batch = 3, .tokens = 500, .heads = 4, .dim = 128, .tile = 192});
+  EXPECT_EQ(map.shape, (std::vector<uint64_t>{64, 4, 500, 2, 3}));
+  EXPECT_EQ(map.strides, (std::vector<uint64_t>{256, 1024, 128, 512000}));
+  EXPECT_EQ(map.box, (std::vector<uint32_t>{64, 1, 192, 2, 1}));
+}
+
+// What one block of threads may have on Hopper.
+TEST(AttentionPlanTest, TilesFitSharedMemory) {
+  constexpr int kMostShared = 232448;
+  EXPECT_LE(ForwardTile<64>::kSharedBytes, kMostShared);
+  EXPECT_LE(ForwardTile<128>::kSharedBytes, kMostShared);
+  EXPECT_LE(GradTile<64>::kSharedBytes, kMostShared);
+  EXPECT_LE(GradTile<128>::kSharedBytes, kMostShared);
 }
 
 TEST(AttentionPlanTest, RefusesWhatPassesThirtyTwoBits) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention and its gradient on Hopper's tensor cores, for plans that use them.
+#pragma once
+
+#include "megacpp/runtime/cuda/kernels/attention_plan.h"
+#include "megacpp/runtime/cuda/tensor_map.h"
+
+namespace megacpp::runtime::cuda {
+
+Prepared prepare_attention_wgmma(const AttentionPlan& plan, Toolbox& toolbox);
+
+/// Workspace behind the ranges of token blocks: statistics of queries, sums of dq in f32, and counters.
+int64_t attention_grad_wgmma_bytes(const AttentionPlan& plan);
+Prepared prepare_attention_grad_wgmma(const AttentionPlan& plan, Toolbox& toolbox);
+
+/// bf16 [batch, tokens, heads, dim], copied by tiles of `tile` tokens of one head: rows of 64 columns, in pieces where
+/// there are more.
+struct HeadTensor {
+  Address address;
+  int64_t batch, tokens, heads, dim, tile;
+};
+TiledTensor tiled_heads(const HeadTensor& tensor);
+
+}  // namespace megacpp::runtime::cuda
