@@ -27,4 +27,45 @@ __device__ inline float exp2_of(float x) {
   return y;
 }
 
+// ---- Tensor cores. A warp calls these together. `row` is where this lane's row of 8 bf16 begins in shared memory:
+// lanes 8 i to 8 i + 7 name the rows of matrix i of four.
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void load_matrices(uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+__device__ inline void load_matrices_transposed(uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// sum [16, 8] += a [16, 16] b [16, 8], bf16 with f32 sums.
+__device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// ---- Copies to shared memory that go on beside the work
+
+/// 16 bytes, or zeros where nothing is there.
+__device__ inline void start_copy(void* shared, const void* global, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+}
+/// Of this thread; a barrier makes them everyone's.
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 }  // namespace megacpp::runtime::cuda

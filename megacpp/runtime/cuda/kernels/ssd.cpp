@@ -8,16 +8,29 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-Prepared prepare_ssd(const ops::NodeView& view, Toolbox& toolbox) {
-  const SsdNode node = ssd_node(view);
-  const Floats y = floats_at(view.results, 0);
+Prepared prepare_ssd_mma(const SsdNode& node, const Floats& y, Toolbox& toolbox) {
+  const SsdSizes& z = node.sizes;
+  const int heads = z.heads / z.groups % 2 == 0 ? 2 : 1;  // of a block: they share B and C
+  const Function forward = toolbox.function("ssd_mma", "ssd_forward_" + std::to_string(heads));
+  const int64_t blocks = node.is_empty() ? 0 : z.batch * z.heads / heads;
+  const LaunchShape shape = {.grid = {static_cast<uint32_t>(blocks), 1, 1},
+                             .block = {static_cast<uint32_t>(heads * kSsdHeadWarps * 32), 1, 1},
+                             .shared_bytes = static_cast<uint32_t>(ssd_forward_shared_bytes(heads))};
+  return {[=](const Launch& l) { launch(forward, shape, l.stream, node.params(l, y.of(l.results))); }};
+}
+
+Prepared prepare_ssd_plain(const SsdNode& node, const Floats& y, Toolbox& toolbox) {
   const SsdSizes& z = node.sizes;
   const Function scan = toolbox.function("ssd_plain", "ssd_scan_" + std::to_string(ssd_lane_elements(z)));
   const int64_t blocks = node.is_empty() ? 0 : ceil_div(z.batch * z.heads * z.head_dim, kSsdWarps);
-  return {[=](const Launch& l) {
-    launch(scan, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kSsdWarps * 32, 1, 1}}, l.stream,
-           node.params(l, y.of(l.results)));
-  }};
+  const LaunchShape shape = {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kSsdWarps * 32, 1, 1}};
+  return {[=](const Launch& l) { launch(scan, shape, l.stream, node.params(l, y.of(l.results))); }};
+}
+
+Prepared prepare_ssd(const ops::NodeView& view, Toolbox& toolbox) {
+  const SsdNode node = ssd_node(view);
+  const Floats y = floats_at(view.results, 0);
+  return node.is_for_tensor_cores() ? prepare_ssd_mma(node, y, toolbox) : prepare_ssd_plain(node, y, toolbox);
 }
 
 }  // namespace

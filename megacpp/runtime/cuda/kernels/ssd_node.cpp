@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "megacpp/ops/ssd_chunks.h"
 
@@ -27,6 +28,17 @@ SsdNode ssd_node(const ops::NodeView& view) {
   const size_t operands = view.results.size() == 1 ? ops::kSsdOperands : ops::kSsdGradOperands;
   if (view.operands.size() > operands) node.positions = operands;
   return node;
+}
+
+SsdGradNode ssd_grad_node(const ops::NodeView& view) {
+  const auto result = [&](size_t i) { return floats_at(view.results, i); };
+  return {.forward = ssd_node(view),
+          .dy = floats_at(view.operands, SsdNode::kDy),
+          .dx = result(0),
+          .ddt = result(1),
+          .da = result(2),
+          .db = result(3),
+          .dc = result(4)};
 }
 
 base::Decision supports_ssd(const ops::NodeView& view) {

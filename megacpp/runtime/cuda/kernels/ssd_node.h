@@ -30,9 +30,25 @@ struct SsdNode {
   }
   int64_t rows() const { return sizes.batch * sizes.seq; }
   bool is_empty() const { return rows() * sizes.heads * sizes.head_dim == 0; }
+  /// Whether ssd_mma.cu takes it.
+  bool is_for_tensor_cores() const {
+    return x.is_bf16 && b.is_bf16 && c.is_bf16 && sizes.head_dim == kSsdHeadDim && sizes.state == kSsdState &&
+           !is_empty();
+  }
 };
 
 SsdNode ssd_node(const ops::NodeView& view);
+
+/// Of ssd_grad: dy, and the results.
+struct SsdGradNode {
+  SsdNode forward;
+  Floats dy;
+  Floats dx, ddt, da, db, dc;
+
+  bool is_for_tensor_cores() const { return forward.is_for_tensor_cores() && dy.is_bf16; }
+};
+
+SsdGradNode ssd_grad_node(const ops::NodeView& view);
 
 /// Larger states are left to the decomposition.
 base::Decision supports_ssd(const ops::NodeView& view);

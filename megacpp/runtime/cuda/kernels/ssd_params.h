@@ -45,11 +45,43 @@ struct SsdGroupSumParams {
   int64_t rows, heads, groups, state;
 };
 
-/// da [heads] = sums of its parts [parts, heads], in their order.
+/// da [heads] = sums of its parts [parts, heads], always in the same order.
 struct SsdRateSumParams {
   uint64_t of_parts;  // f32
   FloatArray da;
   int64_t parts, heads;
+};
+
+// ---- By tensor cores: x, B, C and dy in bf16, heads of kSsdHeadDim and states of kSsdState
+
+inline constexpr int kSsdChunk = 64;  // positions
+inline constexpr int kSsdHeadDim = 64, kSsdState = 128;
+inline constexpr int kSsdHeadWarps = 4;   // of a block that walks heads, for each of them
+inline constexpr int kSsdChunkWarps = 8;  // of a block that takes a chunk
+
+// Shared memory of a block; the device code checks these.
+inline constexpr int kSsdTileBytes = kSsdChunk * kSsdHeadDim * 2;  // x, y, pairs
+inline constexpr int kSsdRowsBytes = kSsdChunk * kSsdState * 2;    // B, C, a state
+inline constexpr int kSsdDecayBytes = 6 * kSsdChunk * 4;
+inline constexpr int ssd_forward_shared_bytes(int heads) {
+  return 4 * kSsdRowsBytes + heads * (3 * kSsdTileBytes + kSsdRowsBytes + 2 * kSsdDecayBytes);
+}
+inline constexpr int kSsdStatesSharedBytes = 3 * kSsdRowsBytes + 2 * kSsdTileBytes + 2 * kSsdDecayBytes;
+inline constexpr int kSsdChunksSharedBytes =
+    6 * kSsdRowsBytes + 6 * kSsdTileBytes + 3 * kSsdDecayBytes + 2 * (12 * kSsdChunk + kSsdChunkWarps) * 4;
+
+/// States of all heads between chunks, as bf16 [batch, heads, chunks, head_dim, state].
+struct SsdStatesParams {
+  SsdParams forward;  // y is dy
+  uint64_t states;    // at the start of each chunk
+  uint64_t dstates;   // their cotangents at the end of each
+};
+
+struct SsdChunksParams {
+  SsdStatesParams states;
+  FloatArray dx, ddt;  // as x, dt
+  FloatArray db, dc;   // as B, C
+  uint64_t da;         // f32 [batch, chunks, heads]
 };
 
 }  // namespace megacpp::runtime::cuda

@@ -248,13 +248,15 @@ extern "C" __global__ void ssd_group_sum(const __grid_constant__ SsdGroupSumPara
   store_one(sum, p.sums, index);
 }
 
+// A warp takes a head.
 extern "C" __global__ void ssd_rate_sum(const __grid_constant__ SsdRateSumParams p) {
-  const int64_t head = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t head = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
   if (head >= p.heads) return;
   float sum = 0.0F;
-  for (int64_t part = 0; part < p.parts; ++part)
+  for (int64_t part = threadIdx.x % 32; part < p.parts; part += 32)
     sum += reinterpret_cast<const float*>(p.of_parts)[part * p.heads + head];
-  store_one(sum, p.da, head);
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) store_one(sum, p.da, head);
 }
 
 }  // namespace megacpp::runtime::cuda
