@@ -12,8 +12,8 @@ namespace megacpp::runtime::cuda {
 SsdNode ssd_node(const ops::NodeView& view) {
   const ir::TensorType& x = view.operands[SsdNode::kX];
   const ir::TensorType& b = view.operands[SsdNode::kB];
-  const int64_t per_sequence = x.dim(-3) * x.dim(-2) * x.dim(-1);
-  SsdNode node = {.sizes = {.batch = x.elements() / std::max<int64_t>(1, per_sequence),
+  const ir::Shape leading = {x.shape.begin(), x.shape.end() - 3};
+  SsdNode node = {.sizes = {.batch = ir::num_elements(leading),
                             .seq = x.dim(-3),
                             .heads = x.dim(-2),
                             .head_dim = x.dim(-1),
