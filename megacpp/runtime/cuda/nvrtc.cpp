@@ -2,6 +2,8 @@
 #include "megacpp/runtime/cuda/nvrtc.h"
 
 #include <array>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -13,14 +15,24 @@ using NvrtcProgram = void*;
 constexpr int kNvrtcSuccess = 0;
 constexpr size_t kMostLogBytes = 4000;  // of an error message: the first complaints are the ones that count
 
+// A version has many builds; size and time of the file tell them apart. The loader may have found it by its name alone.
+std::string library_stamp(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(file, error);
+  if (error) return file.string();
+  const auto time = std::filesystem::last_write_time(file, error);
+  return std::to_string(bytes) + " " + std::to_string(time.time_since_epoch().count());
+}
+
 }  // namespace
 
 struct Nvrtc::Functions {
   explicit Functions(const Library& library)
       : get_version(library.function<int(int*, int*)>("nvrtcVersion")),
         error_text(library.function<const char*(int)>("nvrtcGetErrorString")),
-        create(library.function<int(NvrtcProgram*, const char*, const char*, int, const char* const*,
-                                    const char* const*)>("nvrtcCreateProgram")),
+        create(
+            library.function<int(NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)>(
+                "nvrtcCreateProgram")),
         destroy(library.function<int(NvrtcProgram*)>("nvrtcDestroyProgram")),
         compile(library.function<int(NvrtcProgram, int, const char* const*)>("nvrtcCompileProgram")),
         cubin_size(library.function<int(NvrtcProgram, size_t*)>("nvrtcGetCUBINSize")),
@@ -49,11 +61,12 @@ struct Nvrtc::Program {
   NvrtcProgram handle = nullptr;
 };
 
-Nvrtc::Nvrtc(const Library& library, std::string architecture)
+Nvrtc::Nvrtc(const Library& library, std::string architecture, const std::filesystem::path& folder)
     : functions_(std::make_unique<const Functions>(library)), architecture_(std::move(architecture)) {
   int major = 0, minor = 0;
   check("nvrtcVersion", functions_->get_version(&major, &minor));
   version_ = std::to_string(major) + "." + std::to_string(minor);
+  cache_ = std::make_unique<CubinCache>(folder, version_ + " " + architecture_ + " " + library_stamp(library.file()));
 }
 
 Nvrtc::~Nvrtc() = default;
@@ -74,10 +87,16 @@ std::string Nvrtc::log_of(const Program& program) const {
   return log.size() <= kMostLogBytes ? log : log.substr(0, kMostLogBytes) + " ..";
 }
 
-std::vector<char> Nvrtc::cubin(const std::string& source) const {
+std::vector<char> Nvrtc::cubin(const std::string& source) {
+  if (std::optional<std::vector<char>> kept = cache_->find(source)) return std::move(*kept);
+  std::vector<char> made = compiled(source);
+  cache_->keep(source, made);
+  return made;
+}
+
+std::vector<char> Nvrtc::compiled(const std::string& source) const {
   Program program(*functions_);
-  check("nvrtcCreateProgram",
-        functions_->create(&program.handle, source.c_str(), "generated.cu", 0, nullptr, nullptr));
+  check("nvrtcCreateProgram", functions_->create(&program.handle, source.c_str(), "generated.cu", 0, nullptr, nullptr));
   const std::string target = "--gpu-architecture=" + architecture_;
   const std::array<const char*, 2> options = {target.c_str(), "--std=c++17"};
   const int result = functions_->compile(program.handle, static_cast<int>(options.size()), options.data());

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's run-time compiler: from CUDA C++ text that needs no header to a cubin. It needs no GPU.
+// NVIDIA's run-time compiler: from CUDA C++ text that needs no header to a cubin. It needs no GPU. What was compiled
+// before, by any run, is taken from disk.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "megacpp/runtime/cuda/cubin_cache.h"
 #include "megacpp/runtime/cuda/library.h"
 
 namespace megacpp::runtime::cuda {
 
 class Nvrtc {
  public:
-  /// `architecture`: "sm_90a". E1502 where the library lacks a function.
-  Nvrtc(const Library& library, std::string architecture);
+  /// `architecture`: "sm_90a"; `folder`: where cubins are kept. E1502 where the library lacks a function.
+  Nvrtc(const Library& library, std::string architecture, const std::filesystem::path& folder = cubin_folder());
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
@@ -23,18 +26,20 @@ class Nvrtc {
   const std::string& version() const { return version_; }
 
   /// E3204 with what the compiler says where it refuses the text or the architecture.
-  std::vector<char> cubin(const std::string& source) const;
+  std::vector<char> cubin(const std::string& source);
 
  private:
   struct Functions;
   struct Program;
 
+  std::vector<char> compiled(const std::string& source) const;
   void check(const char* call, int result) const;
   std::string log_of(const Program& program) const;
 
   std::unique_ptr<const Functions> functions_;
   std::string architecture_;
   std::string version_;
+  std::unique_ptr<CubinCache> cache_;
 };
 
 }  // namespace megacpp::runtime::cuda

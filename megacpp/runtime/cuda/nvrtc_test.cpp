@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/runtime/cuda/tile_source.h"
 #include "tests/support/errors.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/text.h"
 
 namespace megacpp::runtime::cuda {
@@ -32,6 +34,7 @@ class NvrtcTest : public testing::Test {
     if (!library_) GTEST_SKIP() << "NVRTC is not installed";
   }
   std::optional<Library> library_ = nvrtc_library();
+  testing_support::TemporaryFolder folder_;
 };
 
 TEST_F(NvrtcTest, CompilesATileProgramToACubin) {
@@ -41,15 +44,18 @@ TEST_F(NvrtcTest, CompilesATileProgramToACubin) {
                            {"dtypes", std::string("bf16 f32")}};
   const ops::Types results = ops::op_def("fused").infer(operands, attrs);
   const ops::NodeView view{operands, results, attrs};
-  const Nvrtc compiler(*library_, "sm_90a");
+  const std::string source = tile_source(plan_tiles(view), view);
+  Nvrtc compiler(*library_, "sm_90a", folder_.path());
   EXPECT_TRUE(has(compiler.version(), ".")) << compiler.version();
-  const std::vector<char> cubin = compiler.cubin(tile_source(plan_tiles(view), view));
+  const std::vector<char> cubin = compiler.cubin(source);
   ASSERT_GE(cubin.size(), 4U);
   EXPECT_EQ(std::string(cubin.data() + 1, 3), "ELF");
+  EXPECT_EQ(base::list_folder(folder_.path()).size(), 1U) << "kept for the next run";
+  EXPECT_EQ(Nvrtc(*library_, "sm_90a", folder_.path()).cubin(source), cubin);
 }
 
 TEST_F(NvrtcTest, AnErrorHasTheCompilersWords) {
-  const Nvrtc compiler(*library_, "sm_90a");
+  Nvrtc compiler(*library_, "sm_90a", folder_.path());
   const base::Problem problem =
       problem_of(base::Code::E3204, [&] { compiler.cubin("extern \"C\" __global__ void f() { unknown_name = 1; }"); });
   EXPECT_TRUE(has(problem.got, "unknown_name")) << problem.got;
@@ -57,7 +63,7 @@ TEST_F(NvrtcTest, AnErrorHasTheCompilersWords) {
 }
 
 TEST_F(NvrtcTest, AnUnknownArchitectureIsNamed) {
-  const Nvrtc compiler(*library_, "sm_1");
+  Nvrtc compiler(*library_, "sm_1", folder_.path());
   const base::Problem problem =
       problem_of(base::Code::E3204, [&] { compiler.cubin("extern \"C\" __global__ void f() {}"); });
   EXPECT_TRUE(has(problem.where, "sm_1"));
