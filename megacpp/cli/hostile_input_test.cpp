@@ -74,6 +74,7 @@ std::vector<std::vector<std::string>> commands_with_path(const std::string& path
       {"runs", "show", path},
       {"runs", "export", path, "--csv", path},
       {"receipt", "show", path},
+      {"flight", "show", path},
       {"compare", path, path},
       {"ceilings", "probe", recipe, "--dir", path},
       {"doctor", "--only", "machine", "--lock", path},

@@ -59,6 +59,7 @@ class EveryCommand {
             {"receipt", "show", run},
             {"receipt", "show", run, "--json"},
             {"receipt", "schema"},
+            {"flight", "--help"},
             {"checkpoint", "show", run},
             {"checkpoint", "verify", run},
             {"checkpoint", "convert", run, "--to", at("converted")},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/train/train.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -184,6 +186,12 @@ struct Running {
   std::optional<base::StopRequest> stop = {};  // none before: planning and loading are stopped at once
 };
 
+// Threads of chips that hang cannot be ended alone, and nothing that waits for them would end.
+void end_process(const base::Error& error) {
+  print_err("error {}\n", error.what());
+  ::_exit(error.exit_status());
+}
+
 int64_t traced_steps(const TrainFlags& flags) { return flags.trace.empty() ? 0 : train::kTracedSteps; }
 
 launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source,
@@ -191,6 +199,7 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
                              .trace_steps = traced_steps(flags),
+                             .on_hang = end_process,
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
                                    if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
@@ -305,6 +314,7 @@ int follow_first(const TrainFlags& flags, const Request& request) {
     if (!stop) stop.emplace();
   };
   options.start.trace_steps = traced_steps(flags);
+  options.start.on_hang = end_process;
   options.check_nans = flags.check_nans;
   options.should_stop = [&stop] { return stop->has_come(); };
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;

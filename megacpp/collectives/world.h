@@ -56,6 +56,11 @@ class World {
   /// As Communicator::abort of a local chip, from any thread.
   virtual void abort(int64_t chip, const std::string& reason) = 0;
 
+  /// Whether a chip of any process has failed, as far as this one knows; from any thread.
+  virtual bool has_failed() = 0;
+
+  /// This process's number, from 0.
+  virtual int64_t process() const { return 0; }
   /// The machine of every process, by process; empty where that is not known.
   virtual const std::vector<std::string>& hosts() const;
 

@@ -53,6 +53,8 @@ class Agreement {
   /// Exactly one process is; it alone reads and writes the catalog.
   bool is_coordinator() const { return start_->is_coordinator(); }
 
+  /// This process's number.
+  int64_t process() const { return start_->process(); }
   /// Whether there is no other process.
   bool is_alone() const { return start_->has_all_chips(); }
   /// The chips of this process.

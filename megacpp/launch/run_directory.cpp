@@ -96,8 +96,6 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
   base::fail_writing(parent / stem, "cannot create the folder", EEXIST);
 }
 
-checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
-
 /// The whole lines of steps before `first_step`.
 std::string lines_before(const std::string& text, int64_t first_step) {
   std::string kept;
@@ -187,6 +185,8 @@ std::filesystem::path runs_folder() {
 }
 
 std::filesystem::path recipe_file_of(const std::filesystem::path& run) { return run / "recipe.yaml"; }
+
+checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
 
 bool is_run(const std::filesystem::path& folder) {
   std::error_code ignored;

@@ -18,6 +18,7 @@ namespace megacpp::launch {
 
 /// Of a run directory.
 std::filesystem::path recipe_file_of(const std::filesystem::path& run);
+checkpoint::Store checkpoints_of(const std::filesystem::path& run);
 
 class RunDirectory {
  public:

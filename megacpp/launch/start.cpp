@@ -27,6 +27,8 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.trace_steps = options.trace_steps;
   load.transport = mesh.transport;
   load.should_stop_in_step = options.should_stop_in_step;
+  load.on_hang = options.on_hang;
+  if (options.flight) load.flight = options.flight();
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
   try {

@@ -23,7 +23,10 @@ struct StartOptions {
   int64_t trace_steps = 0;                // record when every node ran, in so many first steps
   /// That the estimate was compiled for, and programs of the run's own are; nothing: all chips in this process.
   std::optional<runtime::TargetMesh> mesh = {};
-  std::function<bool()> should_stop_in_step = {};  // as runtime::LoadOptions
+  std::function<bool()> should_stop_in_step = {};              // as runtime::LoadOptions
+  std::function<void(const base::Error& error)> on_hang = {};  // the same
+  /// The record of the run's calls, or none; asked for once before_load has ended.
+  std::function<std::shared_ptr<collectives::FlightRecorder>()> flight = {};
   /// The state to start with, in place of weights that are drawn.
   std::function<void(const compile::Compiled&, runtime::Executable&)> fill_state = {};
   std::function<void(const compile::Compiled&)> before_load = {};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/training.h"
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,9 +13,11 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
+#include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
 #include "megacpp/launch/shared_facts.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/train/load_state.h"
 #include "megacpp/train/merge_reports.h"
 #include "megacpp/train/pace.h"
@@ -42,9 +46,11 @@ class Attempt {
     own.mesh = launch_.mesh();
     own.before_load = [this](const compile::Compiled& compiled) {
       launch_.agreement().same_programs(compiled, options_.start.without);
-      agree_where_to_save();
+      agree_on_directory();
+      if (compiled.mesh.chips() > 1) start_flight_record();
       if (options_.start.before_load) options_.start.before_load(compiled);
     };
+    own.flight = [this] { return flight_; };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
     if (options_.checkpoint != nullptr) {
       trained_.first_step = options_.checkpoint->manifest().position.step;
@@ -79,30 +85,62 @@ class Attempt {
     trained_.started.run.reset();
   }
 
+  /// The next rung has a record of its own.
+  void drop_flight() {
+    if (flight_) flight_->drop();
+  }
+
  private:
   // The coordinator has the run's directory; every process saves the state of its own chips there. Before anything is
   // loaded: later one process may be on its way to the next rung.
-  void agree_where_to_save() {
+  void agree_on_directory() {
     Agreement& agreement = launch_.agreement();
-    const std::string folder = agreement.from_coordinator("folder of checkpoints", [this] {
-      return options_.directory == nullptr ? "" : base::absolute(options_.directory->checkpoints().folder()).string();
+    run_folder_ = agreement.from_coordinator("run directory", [this]() -> std::string {
+      if (options_.directory == nullptr) return "";
+      set_flight_aside(options_.directory->path());
+      return base::absolute(options_.directory->path()).string();
     });
-    if (folder.empty()) return;
-    store_ = options_.directory != nullptr ? options_.directory->checkpoints() : checkpoint::Store(folder);
+    if (run_folder_.empty()) return;
+    if (options_.directory != nullptr) run_folder_ = options_.directory->path();  // as messages have named it
     if (!agreement.is_alone()) saving_ = agreement.make_world();
+  }
+
+  // A run that failed before, and is tried again, keeps what its chips did last.
+  static void set_flight_aside(const std::filesystem::path& run) {
+    std::error_code ignored;
+    const std::filesystem::path last = run / collectives::kFlightFolder,
+                                before = run / collectives::kFlightFolderBefore;
+    if (!std::filesystem::exists(last, ignored)) return;
+    std::filesystem::remove_all(before, ignored);
+    std::filesystem::rename(last, before, ignored);
+  }
+
+  // A run without one is as good while nothing fails.
+  void start_flight_record() {
+    if (run_folder_.empty()) return;
+    Agreement& agreement = launch_.agreement();
+    try {
+      flight_ = std::make_shared<collectives::FlightRecorder>(
+          collectives::FlightRecorder::Options{.file = collectives::flight_file(run_folder_, agreement.process()),
+                                               .process = agreement.process(),
+                                               .host = runtime::host_name(),
+                                               .chips = agreement.local_chips()});
+    } catch (const base::Error& error) {
+      launch_.log({.topic = "flight", .text = "no record of calls is kept: " + error.problem().got});
+    }
   }
 
   void start_saving() {
     const recipe::Recipe& recipe = launch_.recipe();
     if (options_.directory != nullptr) options_.directory->begin_log(trained_.first_step);
-    if (!store_) return;
+    if (run_folder_.empty()) return;
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
     header.position.step = trained_.first_step;
     header.position.samples_consumed = samples_before();
     saver_.emplace(*trained_.started.compiled, *trained_.started.run,
                    train::SaveOptions{
-                       .store = *store_,
+                       .store = checkpoints_of(run_folder_),
                        .header = std::move(header),
                        .samples_per_step = recipe.train.batch * recipe.train.micro_steps,
                        .keep = recipe.checkpoint.keep,
@@ -225,9 +263,10 @@ class Attempt {
   const TrainingOptions& options_;
   LadderWindow window_;
   Trained trained_{};
-  std::optional<checkpoint::Store> store_;      // none: nothing is saved
-  std::unique_ptr<collectives::World> saving_;  // where processes save together; none: this one alone
-  std::optional<train::StateSaver> saver_;      // ends before what it reads
+  std::filesystem::path run_folder_;                     // empty: nothing is saved
+  std::shared_ptr<collectives::FlightRecorder> flight_;  // shared with the run
+  std::unique_ptr<collectives::World> saving_;           // where processes save together; none: this one alone
+  std::optional<train::StateSaver> saver_;               // ends before what it reads
   bool log_failed_ = false;
   ProgramCounts made_by_first_step_;  // and by loading before it
   bool is_start_recorded_ = false;
@@ -270,9 +309,11 @@ Trained run_training(Launch& launch, const data::TokenSource& source, const Trai
       const bool is_in_window = attempt.window_contains(failure.facts());
       attempt.abort(failure.what());
       if (!is_in_window) launch.end_with(failure);
+      attempt.drop_flight();
       launch.step_down(failure);
     } catch (const RanOutElsewhere&) {
       attempt.abort("memory ran out on another process");
+      attempt.drop_flight();
       launch.follow_down();
     } catch (const FailedElsewhere&) {
       launch.follow_end();
@@ -284,6 +325,7 @@ Trained run_training(Launch& launch, const data::TokenSource& source, const Trai
         launch.agreement().abort(error.what());
         throw;
       }
+      attempt.drop_flight();
       launch.follow_down();
     }
   }

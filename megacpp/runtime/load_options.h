@@ -5,9 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
+#include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/runtime/fault_injection.h"
 
@@ -20,6 +23,11 @@ struct LoadOptions {
   std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
   /// Makes the world of the run, where chips are not a plugin's; programs were compiled for the same.
   collectives::Transport transport = collectives::inproc_transport();
+  /// Keeps the last calls of local chips, by backends whose chips call a transport; none: nobody does.
+  std::shared_ptr<collectives::FlightRecorder> flight = {};
+  /// Called on a thread of its own where a step does not end although the run has failed, because a chip hangs outside
+  /// a call: to say so and end the process. None: nobody watches.
+  std::function<void(const base::Error& error)> on_hang = {};
   /// Called on the threads of chips before each micro-step, by backends that run them one by one; true: run_step() ends
   /// with StoppedInStep. What runs a step as one program does not call it.
   std::function<bool()> should_stop_in_step = {};

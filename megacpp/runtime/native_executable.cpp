@@ -14,9 +14,14 @@ NativeExecutable::NativeExecutable(const compile::Compiled& compiled, const Load
       faults_(options.faults),
       should_stop_(options.should_stop_in_step),
       threads_(backend_.world->local_chips(), [this](int64_t chip, const std::string& what) {
+        keep_flight();
         backend_.world->abort(chip, what);  // so that nobody waits for it
       }) {
   const auto start = std::chrono::steady_clock::now();
+  if (compiled.mesh.chips() > 1 && options.on_hang)
+    watch_.emplace(HangWatch::Options{.has_failed = [world = backend_.world] { return world->has_failed(); },
+                                      .limit = hang_limit(options.wait_limit),
+                                      .on_hang = [this, say = options.on_hang] { say(hang_error()); }});
   for (const int64_t chip : local_chips()) {
     fail_if_injected({.chip = chip, .cls = memory::OomClass::load});
     const NativeChip::Options own{
@@ -40,7 +45,13 @@ void NativeExecutable::run_step(StepMode mode) {
   if (waits_for_steps()) counters_.host_syncs += 1;
   const auto start = std::chrono::steady_clock::now();
   is_in_step_ = true;
-  threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
+  try {
+    const HangWatch::Step watched(watch_ ? &*watch_ : nullptr);
+    threads_.run([this, step, mode](int64_t chip) { run_chip(chip, step, mode); });
+  } catch (const StoppedInStep&) {
+    if (backend_.flight) backend_.flight->drop();
+    throw;
+  }
   is_in_step_ = false;
   if (step > 0) {
     warm_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -49,7 +60,20 @@ void NativeExecutable::run_step(StepMode mode) {
   for (const auto& [number, chip] : chips_) chip->timer().clear_parts();
 }
 
-void NativeExecutable::abort(const std::string& reason) { backend_.world->abort(local_chips().front(), reason); }
+base::Error NativeExecutable::hang_error() const {
+  std::string chips;
+  for (const int64_t chip : local_chips()) chips += (chips.empty() ? "" : ", ") + std::to_string(chip);
+  return {base::Code::E3102,
+          {.where = "chips " + chips + " on " + host_name(),
+           .got = "a step that has not ended since the run failed",
+           .wanted = "every chip to come back from its work",
+           .next = "see what they did last: megacpp flight show RUN; this process is ended"}};
+}
+
+void NativeExecutable::abort(const std::string& reason) {
+  keep_flight();
+  backend_.world->abort(local_chips().front(), reason);
+}
 
 std::optional<StepParts> NativeExecutable::step_parts() const {
   if (steps_ < 2 || is_in_step_ || !waits_for_steps()) return std::nullopt;

@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/collectives/world.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/chip_threads.h"
 #include "megacpp/runtime/executable.h"
+#include "megacpp/runtime/hang_watch.h"
 #include "megacpp/runtime/load_options.h"
 #include "megacpp/runtime/native_chip.h"
 
@@ -29,6 +31,7 @@ struct NativeBackend {
   std::shared_ptr<collectives::World> world;
   /// Obtains the memory of a local chip.
   std::function<std::unique_ptr<ChipDevice>(int64_t chip)> device;
+  std::shared_ptr<collectives::FlightRecorder> flight = {};  // of the devices' calls; none: nobody keeps them
   std::map<int64_t, int64_t> limits = {};  // bytes by local chip, for reports: plans were held against them before
 };
 
@@ -61,6 +64,10 @@ class NativeExecutable : public Executable {
   void run_chip(int64_t chip, int64_t step, StepMode mode);
   void run_actions(int64_t chip, const Fault& moment, StepMode mode);
   void stop_if_requested() const;
+  base::Error hang_error() const;
+  void keep_flight() const {
+    if (backend_.flight) backend_.flight->keep();
+  }
   void count_upload(size_t bytes);
   void count_download(size_t bytes) const;
 
@@ -72,6 +79,7 @@ class NativeExecutable : public Executable {
   double warm_seconds_ = 0;                               // in all of these but the first
   mutable Counters counters_;                             // changed by the host's thread only
   std::map<int64_t, std::unique_ptr<NativeChip>> chips_;  // by local chip
+  std::optional<HangWatch> watch_;  // of a mesh, where somebody asks for it: for one chip nobody waits
   ChipThreads threads_;
 };
 

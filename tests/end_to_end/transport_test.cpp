@@ -82,6 +82,7 @@ class WorkingWorld final : public collectives::World {
     return *communicators_.at(static_cast<size_t>(chip));
   }
   void abort(int64_t chip, const std::string& reason) override { inner_.abort(chip, reason); }
+  bool has_failed() override { return inner_.has_failed(); }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override { return {own}; }

@@ -66,6 +66,7 @@ class Fleet final : public collectives::World {
   const std::vector<int64_t>& local_chips() const override { return chips_; }
   collectives::Communicator& communicator(int64_t chip) override { return world_of(chip).communicator(chip); }
   void abort(int64_t chip, const std::string& reason) override { world_of(chip).abort(chip, reason); }
+  bool has_failed() override { return worlds_.front()->has_failed(); }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override { return {own}; }

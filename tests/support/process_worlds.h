@@ -75,6 +75,8 @@ class ProcessWorld final : public collectives::World {
     return shared_->chips.communicator(chip);
   }
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
+  bool has_failed() override { return shared_->chips.has_failed(); }
+  int64_t process() const override { return static_cast<int64_t>(process_); }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override { return shared_->gather(process_, own); }

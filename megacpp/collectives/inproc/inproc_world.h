@@ -20,6 +20,10 @@ class InprocWorld final : public World {
   const std::vector<int64_t>& local_chips() const override { return chips_.local(); }
   Communicator& communicator(int64_t chip) override { return chips_.communicator(chip); }
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
+  bool has_failed() override {
+    const LocalChips::Lock lock(chips_.mutex);
+    return chips_.has_failed();
+  }
 
  protected:
   /// One process is all there are.

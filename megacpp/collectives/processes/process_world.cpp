@@ -24,6 +24,7 @@ LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64
 
 ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint)
     : properties_(options.properties),
+      process_(endpoint->process()),
       chips_(chips_of_process(options, endpoint->process())),
       hosts_({endpoint->host()}),
       crossings_(chips_, std::move(endpoint), options.owners) {

@@ -31,6 +31,11 @@ class ProcessWorld final : public World {
   const std::vector<int64_t>& local_chips() const override { return chips_.local(); }
   Communicator& communicator(int64_t chip) override { return chips_.communicator(chip); }
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
+  bool has_failed() override {
+    const LocalChips::Lock lock(chips_.mutex);
+    return chips_.has_failed();
+  }
+  int64_t process() const override { return process_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
 
  protected:
@@ -40,6 +45,7 @@ class ProcessWorld final : public World {
 
  private:
   const Properties properties_;
+  const int64_t process_;
   LocalChips chips_;
   std::vector<std::string> hosts_;
   Crossings crossings_;  // ends before the chips whose buffers it moves

@@ -96,10 +96,11 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                               .order = collectives::dealing_order(compiled.mesh)});
   try {
     const int threads = agreed_threads(*world, options.threads);
-    const auto device = [&compiled, world, threads,
+    const auto device = [&compiled, world, threads, flight = options.flight,
                          transport = options.transport](int64_t chip) -> std::unique_ptr<ChipDevice> {
+      collectives::Communicator& own = world->communicator(chip);
       return std::make_unique<CpuDevice>(
-          Link{compiled.mesh, chip, world->communicator(chip)},
+          Link{compiled.mesh, chip, flight ? flight->recorded(own) : own},
           CpuDevice::Options{.arena_bytes = compiled.programs_of(chip).memory.total_bytes,
                              .threads = threads,
                              .transport = transport});
@@ -107,7 +108,9 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
     return std::make_unique<NativeExecutable>(
-        compiled, options, NativeBackend{.path = "cpu", .world = world, .device = device, .limits = limits_of(fit)});
+        compiled, options,
+        NativeBackend{
+            .path = "cpu", .world = world, .device = device, .flight = options.flight, .limits = limits_of(fit)});
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;

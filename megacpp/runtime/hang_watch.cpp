@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/hang_watch.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace megacpp::runtime {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kLeastLimit = std::chrono::seconds(5), kMostLimit = std::chrono::seconds(60);
+
+}  // namespace
+
+HangWatch::HangWatch(Options options) : options_(std::move(options)) {
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {
+    return;  // a run without is as good while nothing fails
+  }
+}
+
+HangWatch::~HangWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ended_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HangWatch::watch() {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::milliseconds look = std::min(kLookEvery, options_.limit / 4);
+  std::optional<Clock::time_point> failed;  // seen first, in this step
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, look, [this] { return is_ending_; })) {
+    const bool is_in_step = is_in_step_;
+    lock.unlock();
+    const bool waits = is_in_step && options_.has_failed();
+    if (!waits)
+      failed.reset();
+    else if (!failed)
+      failed = Clock::now();
+    const bool hangs = failed && Clock::now() - *failed >= options_.limit;
+    if (hangs) options_.on_hang();
+    lock.lock();
+    if (hangs) return;
+  }
+}
+
+std::chrono::milliseconds hang_limit(std::chrono::milliseconds wait_limit) {
+  return std::clamp(wait_limit, kLeastLimit, kMostLimit);
+}
+
+}  // namespace megacpp::runtime
