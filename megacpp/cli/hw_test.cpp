@@ -61,8 +61,9 @@ TEST_F(HwCommandTest, ListsEveryChipAndThisMachine) {
 
 TEST_F(HwCommandTest, ListsBackendsWithWhereTheyRun) {
   const Result text = hw({});
-  for (const char* part : {"backend cpu: our own kernels", "backend xla: XLA", "backend cuda: our own kernels",
-                           "runs on    host\n", "runs on    host, gpu, tpu", "runs on    gpu\n", "inproc, sums in a fixed order, ordered on the host"})
+  for (const char* part :
+       {"backend cpu: our own kernels", "backend xla: XLA", "backend cuda: our own kernels", "runs on    host\n",
+        "runs on    host, gpu, tpu", "runs on    gpu\n", "inproc, sums in a fixed order, ordered on the host"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const Json backends = hw_json({})["backends"];
   ASSERT_EQ(backends.size(), 3U);

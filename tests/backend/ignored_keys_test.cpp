@@ -107,9 +107,7 @@ std::vector<Row> ignored_by_cpu() {
   return {{"cpu", {}, "xla.placement=xla"}, {"cpu", kData, "hardware.target=v6e:2x2"}};
 }
 
-std::vector<Row> ignored_by_cuda() {
-  return {{"cuda", {}, "xla.placement=xla"}, {"cuda", kData, "train.threads=3"}};
-}
+std::vector<Row> ignored_by_cuda() { return {{"cuda", {}, "xla.placement=xla"}, {"cuda", kData, "train.threads=3"}}; }
 
 // Without an effect on either placement.
 std::vector<Row> ignored_by_xla() {

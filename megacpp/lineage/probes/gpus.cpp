@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA GPUs, their driver and the libraries that kernels on them load: as the driver shows them under /proc, or where a
-// container hides that, as libcuda says. It and the libraries are loaded in a child process: a driver that is broken may
-// hang.
+// NVIDIA GPUs, their driver and the libraries that kernels on them load: as the driver shows them under /proc, or where
+// a container hides that, as libcuda says. It and the libraries are loaded in a child process: a driver that is broken
+// may hang.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -83,8 +83,7 @@ std::string driver_here(const Subject& subject) {
   const std::string version =
       runtime::plugins::driver_version(text_of(subject.surroundings.root / kDriverFolder / "version"));
   if (!version.empty()) return version;
-  return by_libcuda(subject,
-                    [](const cuda::Driver& driver) { return "CUDA " + cuda::version_text(driver.version); });
+  return by_libcuda(subject, [](const cuda::Driver& driver) { return "CUDA " + cuda::version_text(driver.version); });
 }
 
 /// "13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13", of one that kernels on the devices here would load.
