@@ -170,6 +170,11 @@ void VirtualChips::fail(const collectives::Failure& failure) {
   for (const std::unique_ptr<Chip>& chip : chips_) options_.driver.stream_synchronize.attempt(chip->messages());
 }
 
+bool VirtualChips::has_failed() {
+  const Lock lock(mutex_);
+  return failure_.has_value();
+}
+
 void VirtualChips::check_alive(int64_t chip, const std::string& where) const {
   if (failure_) base::raise(base::Code::E3101, collectives::other_chip_failed(chip, where, *failure_, ""));
 }

@@ -47,6 +47,7 @@ class VirtualChips final : public collectives::World {
   const std::vector<int64_t>& local_chips() const override { return options_.control->local_chips(); }
   collectives::Communicator& communicator(int64_t chip) override;
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
+  bool has_failed() override;
 
  protected:
   std::vector<std::string> gather(const std::string& own) override;
