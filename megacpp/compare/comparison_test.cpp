@@ -39,8 +39,10 @@ TEST(ComparisonTest, TheSameRunTwiceHasNoDifference) {
 }
 
 TEST(ComparisonTest, OneAxisGivesAResultAndFieldsThatFollowFromItAreNoAxes) {
-  const Receipt before = seeded_receipt({.name = "a"});
-  const Receipt after = seeded_receipt({.name = "b", .overrides = {"layout.tensor_parallel=2"}, .arithmetic = 0.05});
+  Receipt before = seeded_receipt({.name = "a"});
+  Receipt after = seeded_receipt({.name = "b", .overrides = {"layout.tensor_parallel=2"}, .arithmetic = 0.05});
+  before.header.hardware.chips = 1;
+  after.header.hardware.chips = 2;
   const Comparison comparison = compare_two(before, after);
   require_result(comparison);
   ASSERT_EQ(comparison.differences.axes.size(), 1U);

@@ -23,6 +23,7 @@ struct Origin {
 // The first line that fits a field counts. Fields without a key come from the machine and the program.
 const std::vector<Origin>& origins() {
   static const std::vector<Origin> table = {
+      {"hardware.chips", {"layout.", "hardware.", "backend", "xla.plugin"}},
       {"hardware.chip", {"hardware.", "backend", "xla.plugin"}},
       {"hardware.processor", {"hardware.", "backend", "xla.plugin"}},
       {"hardware.threads", {"layout.", "train.threads", "backend", "lineage.cores"}},

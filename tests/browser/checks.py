@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of the dashboard in a browser. Each check is a function of a Room; what it returns is said beside its
 name, and an exception is its failure."""
+import contextlib
 import json
 import shutil
 import subprocess
@@ -26,8 +27,14 @@ class Room:
         path.mkdir(parents=True)
         return path
 
+    @contextlib.contextmanager
     def serve(self, runs):
-        return Serve(self.program, runs, self.work)
+        """The page leaves before the server does: one without its server complains."""
+        with Serve(self.program, runs, self.work) as server:
+            try:
+                yield server
+            finally:
+                self.page.goto("about:blank")
 
 
 def require(condition, why):
