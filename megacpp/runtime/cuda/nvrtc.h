@@ -16,7 +16,7 @@ namespace megacpp::runtime::cuda {
 
 class Nvrtc {
  public:
-  /// `architecture`: "sm_90a"; `folder`: where cubins are kept. E1502 where the library lacks a function.
+  /// `architecture`: "sm_90a"; `folder`: where cubins are kept. E1509 where the library lacks a function.
   Nvrtc(const Library& library, std::string architecture, const std::filesystem::path& folder = cubin_folder());
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;

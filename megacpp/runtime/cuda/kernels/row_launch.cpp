@@ -17,9 +17,9 @@ LaunchShape row_launch(int64_t rows, int64_t units) {
   constexpr int64_t kMostBlocksDown = 65'535;
   const uint32_t across = std::bit_ceil(static_cast<uint32_t>(std::clamp<int64_t>(units, 1, kRowThreads)));
   const uint32_t down = static_cast<uint32_t>(kRowThreads) / across;
+  const int64_t over = units == 0 ? 0 : (rows + down - 1) / down;
   const int64_t along = std::min((units + across - 1) / across, kMostBlocksDown);
-  return {.grid = {static_cast<uint32_t>((rows + down - 1) / down), static_cast<uint32_t>(along), 1},
-          .block = {across, down, 1}};
+  return {.grid = {static_cast<uint32_t>(over), static_cast<uint32_t>(along), 1}, .block = {across, down, 1}};
 }
 
 LaunchShape flat_launch(int64_t threads) {

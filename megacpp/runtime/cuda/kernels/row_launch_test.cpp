@@ -27,7 +27,7 @@ TEST(RowLaunchTest, BlocksCoverRowsAndTheirUnits) {
 
 TEST(RowLaunchTest, NothingToDoIsAnEmptyGrid) {
   EXPECT_EQ(row_launch(0, 8).grid[0], 0U);
-  EXPECT_EQ(row_launch(8, 0).grid[1], 0U);
+  EXPECT_EQ(row_launch(8, 0).grid[0], 0U);
   EXPECT_EQ(flat_launch(0).grid[0], 0U);
 }
 
