@@ -119,24 +119,24 @@ LtChoice searched(Toolbox& toolbox, const LtProduct& product, const std::vector<
                   const std::string& cause) {
   const Trial trial(toolbox, product);
   if (!trial.is_possible())
-    return {.algorithm = proposals.front(), .origin = "first proposal: no memory left to search, and " + cause};
+    return {.algorithm = proposals.front(),
+            .origin = LtOrigin::unsearched,
+            .cause = cause + ", and no memory was left to search"};
   const Timed best = fastest(trial, proposals);
-  return {.algorithm = best.algorithm,
-          .origin = "searched among " + std::to_string(proposals.size()) + ": " + cause,
-          .seconds = best.seconds};
+  return {.algorithm = best.algorithm, .origin = LtOrigin::searched, .cause = cause, .seconds = best.seconds};
 }
 
 std::optional<LtChoice> fresh_choice(Toolbox& toolbox, const LtProduct& product) {
   if (product.problem().flops() < kSearchedFlops) {
     const std::vector<LtAlgorithm> first = product.proposals(1);
     if (first.empty()) return std::nullopt;
-    return LtChoice{.algorithm = first.front(), .origin = "first proposal: a small product"};
+    return LtChoice{.algorithm = first.front(), .origin = LtOrigin::small};
   }
   const AlgorithmCache cache(algorithm_folder());
   const std::string key = algorithm_key(setting_of(toolbox), product.problem());
   CacheAnswer answer = cache.find(key);
   if (answer.kept && product.serves(answer.kept->algorithm))
-    return LtChoice{.algorithm = answer.kept->algorithm, .origin = "kept", .seconds = answer.kept->seconds};
+    return LtChoice{.algorithm = answer.kept->algorithm, .origin = LtOrigin::kept, .seconds = answer.kept->seconds};
   if (answer.kept) answer.cause = "the library no longer takes what is kept";
   const std::vector<LtAlgorithm> found = product.proposals(kProposals);
   if (found.empty()) return std::nullopt;
@@ -157,12 +157,12 @@ std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& prod
   return choice;
 }
 
-std::string choices_text(const CublasLt& library) {
-  std::map<std::string, int64_t> ways;  // by the first words of their origin
-  for (const auto& [problem, choice] : library.choices()) ways[choice.origin.substr(0, choice.origin.find(':'))] += 1;
-  std::string text;
-  for (const auto& [way, count] : ways) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + way;
-  return text.empty() ? text : std::to_string(library.choices().size()) + " products: " + text;
+void count_choices(const std::map<std::string, LtChoice>& choices, Counters& counters) {
+  for (const auto& [problem, choice] : choices) {
+    if (choice.origin == LtOrigin::kept) counters.cache_hits += 1;
+    if (choice.origin == LtOrigin::searched) counters.compiles["product searched: " + choice.cause] += 1;
+    if (choice.origin == LtOrigin::unsearched) counters.compiles["product not searched: " + choice.cause] += 1;
+  }
 }
 
 }  // namespace megacpp::runtime::cuda

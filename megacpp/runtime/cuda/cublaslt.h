@@ -67,10 +67,19 @@ struct LtAddresses {
 };
 
 /// How the algorithm of a problem was found.
+enum class LtOrigin {
+  kept,        // by an earlier load
+  searched,    // now
+  unsearched,  // the library's first proposal, where a search was wanted
+  small,       // the library's first proposal for a product that is not worth a search
+};
+
 struct LtChoice {
   LtAlgorithm algorithm = {};
-  std::string origin = {};  // "searched among 32", "kept", or why it is only the library's first proposal
-  double seconds = 0;       // of one product where it was measured, now or when it was kept
+  LtOrigin origin = LtOrigin::small;
+  std::string cause =
+      {};              // why none that was kept serves, and why it was not searched; empty where that is no question
+  double seconds = 0;  // of one product where it was measured, now or when it was kept
 };
 
 struct LtEntries;
@@ -85,7 +94,7 @@ class CublasLt {
 
   std::string version() const;  // "13.1.0"
 
-  /// By to_string of their problems: filled by choose_algorithm (algorithm_search.h).
+  /// By to_string of their problems: filled by choose_algorithm, counted by count_choices (algorithm_search.h).
   std::map<std::string, LtChoice>& choices() { return choices_; }
   const std::map<std::string, LtChoice>& choices() const { return choices_; }
 
