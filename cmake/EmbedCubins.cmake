@@ -75,5 +75,5 @@ ${rows}  };
 ")
   set_source_files_properties("${output}" PROPERTIES
     GENERATED ON OBJECT_DEPENDS "${cubins}" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
-  target_sources(${target} PRIVATE "${output}")
+  target_sources(${target} PRIVATE "${output}" ${cubins})
 endfunction()

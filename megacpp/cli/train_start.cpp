@@ -89,9 +89,10 @@ std::string verbose_text(const launch::Launch& launch, const compile::Compiled& 
 }
 
 std::string loaded_text(const recipe::Recipe& recipe, const runtime::Executable& run) {
-  if (!is_compiled_by_xla(recipe)) return "";
-  const runtime::Counters counters = run.counters();
   std::string text;
+  for (const std::string& note : run.load_notes()) text += fmt::format("{:<10} {}\n", recipe.backend, note);
+  if (!is_compiled_by_xla(recipe)) return text;
+  const runtime::Counters counters = run.counters();
   for (const auto& [cause, count] : counters.compiles)
     text += fmt::format("{:<10} compiled in {:.1f} s ({})\n", recipe.backend, counters.compile_seconds, cause);
   if (counters.cache_hits > 0) text += fmt::format("{:<10} compiled before, loaded from the cache\n", recipe.backend);

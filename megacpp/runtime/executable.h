@@ -128,6 +128,8 @@ class Executable {
   virtual ChipMemory memory(int64_t chip = 0) const = 0;
   /// What runs the programs: "cpu", or a plugin and the versions it names. Two runs compare only on the same path.
   virtual std::string path() const = 0;
+  /// What loading found or chose and a user should see, a line each: "18 products: 15 searched, 3 kept".
+  virtual std::vector<std::string> load_notes() const { return {}; }
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
   /// As Counters::programs_made(). Asked after every step: allocates nothing.

@@ -33,6 +33,7 @@ struct NativeBackend {
   std::function<std::unique_ptr<ChipDevice>(int64_t chip)> device;
   std::shared_ptr<collectives::FlightRecorder> flight = {};  // of the devices' calls; none: nobody keeps them
   std::map<int64_t, int64_t> limits = {};  // bytes by local chip, for reports: plans were held against them before
+  std::function<std::vector<std::string>()> notes = {};  // as Executable::load_notes; empty: none
 };
 
 class NativeExecutable : public Executable {
@@ -46,6 +47,9 @@ class NativeExecutable : public Executable {
   void abort(const std::string& reason) override;
   ChipMemory memory(int64_t chip) const override { return at(chip).memory(); }
   std::string path() const override { return backend_.path; }
+  std::vector<std::string> load_notes() const override {
+    return backend_.notes ? backend_.notes() : std::vector<std::string>();
+  }
   Counters counters() const override { return counters_; }
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;

@@ -27,9 +27,10 @@ using testing_support::problem_of;
 using testing_support::StandInGpu;
 using testing_support::TemporaryFolder;
 
-std::vector<std::byte> counted_bytes(size_t count) {
-  std::vector<std::byte> bytes(count);
-  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
+/// Filled with a byte; every 512 bytes begin with their offset.
+std::vector<std::byte> counted_bytes(size_t count, std::byte fill) {
+  std::vector<std::byte> bytes(count, fill);
+  for (size_t i = 0; i + sizeof i <= count; i += 512) std::memcpy(bytes.data() + i, &i, sizeof i);
   return bytes;
 }
 
@@ -179,13 +180,13 @@ TEST(CudaUploadRingTest, AnyNumberOfBytesArrivesInOrder) {
   const StandInGpu stand_in;
   const std::shared_ptr<Gpu> gpu = stand_in.open();
   UploadRing ring(gpu->driver());
-  const std::vector<std::byte> large = counted_bytes(UploadRing::kBytes + UploadRing::kBytes / 3);
+  const std::vector<std::byte> large = counted_bytes(UploadRing::kBytes + UploadRing::kBytes / 3, std::byte{0x5A});
   const std::unique_ptr<Borrowed> memory = gpu->toolbox().borrow(static_cast<int64_t>(large.size()));
   ASSERT_NE(memory, nullptr);
   stand_in.machine().is_loaded = true;
   ring.upload(memory->address(), large, gpu->toolbox().stream());
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(memory->address()), large.data(), large.size()), 0);
-  const std::vector<std::byte> small = counted_bytes(100);
+  const std::vector<std::byte> small = counted_bytes(100, std::byte{0x3D});
   for (size_t i = 0; i < UploadRing::kPieces * 2; ++i)
     ring.upload(memory->address() + i * 128, small, gpu->toolbox().stream());
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(memory->address() + 128), small.data(), small.size()), 0);
@@ -201,7 +202,7 @@ TEST(CudaDeviceTest, BeginsAsZerosAndMovesBytesBothWays) {
     std::vector<std::byte> read(1024, std::byte{1});
     device.download(read, device.at(0));
     EXPECT_TRUE(std::ranges::all_of(read, [](std::byte each) { return each == std::byte{0}; }));
-    const std::vector<std::byte> written = counted_bytes(512);
+    const std::vector<std::byte> written = counted_bytes(512, std::byte{0x3D});
     device.upload(device.at(0), written);
     device.copy(device.at(512), device.at(0), 512);
     read.resize(512);

@@ -230,6 +230,9 @@ TEST(CudaHostPathTest, TheArenaIsThePlanAndTheRestIsSmall) {
   for (const auto& [address, bytes] : run.machine().allocated)
     if (address != run.arena()) beside += bytes;
   EXPECT_LT(beside, size_t{1} << 20) << "staged batches and fetched outputs";
+  const std::vector<std::string> notes = run.executable().load_notes();
+  ASSERT_FALSE(notes.empty());
+  EXPECT_NE(notes[0].find("planned on NVIDIA H200"), std::string::npos) << notes[0];
 }
 
 TEST(CudaHostPathTest, StateIsWrittenAndReadByTheTable) {

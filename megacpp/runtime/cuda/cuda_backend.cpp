@@ -11,7 +11,9 @@
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/placement.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/memory/report.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/cuda_device.h"
 #include "megacpp/runtime/cuda/device_link.h"
 #include "megacpp/runtime/cuda/device_world.h"
@@ -51,6 +53,20 @@ Connection connect_chip(std::shared_ptr<DeviceLink> link) {
 
 std::string path_on(const Gpu& gpu) {
   return fmt::format("cuda, {}, driver for CUDA {}", gpu.properties().name, version_text(gpu.driver().version));
+}
+
+// What lies on the card beside the plans is the driver's and other programs'; how products are computed may differ
+// between runs that searched and runs that kept.
+std::vector<std::string> notes_on(const Gpu& gpu, int64_t planned) {
+  gpu.attach();
+  const int64_t used = gpu.properties().memory_bytes - gpu.free_bytes();
+  std::vector<std::string> notes = {fmt::format("{} planned on {}, {} beside it: context, code and other programs",
+                                                memory::human_bytes(planned), gpu.properties().name,
+                                                memory::human_bytes(used - planned))};
+  const CublasLt* const products = gpu.toolbox().loaded_products();
+  if (std::string text = products == nullptr ? "" : choices_text(*products); !text.empty())
+    notes.push_back(std::move(text));
+  return notes;
 }
 
 struct Placed {
@@ -125,7 +141,11 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     };
     return std::make_unique<NativeExecutable>(
         compiled, options,
-        NativeBackend{.path = path_on(*gpu), .world = world, .device = device, .limits = limits_on(fit)});
+        NativeBackend{.path = path_on(*gpu),
+                      .world = world,
+                      .device = device,
+                      .limits = limits_on(fit),
+                      .notes = [gpu, planned = fit.total_bytes] { return notes_on(*gpu, planned); }});
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;

@@ -71,6 +71,8 @@ class Toolbox {
   Function generated(const std::string& source, std::string_view name);
   /// Loaded at the first call.
   CublasLt& products();
+  /// Null where nothing needed it.
+  const CublasLt* loaded_products() const { return products_.get(); }
   /// E1509 where it is not here.
   Library library(LibraryKind kind) const { return open_library(kind, options_.libraries); }
 
