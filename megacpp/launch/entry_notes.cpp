@@ -98,8 +98,11 @@ void check_features(const std::string& features, Notes& notes) {
 
 std::vector<runtime::Platform> all_platforms() {
   std::vector<runtime::Platform> all;
-  for (const runtime::Backend& backend : runtime::all_backends())
+  for (const runtime::Backend& backend : runtime::all_backends()) {
     all.insert(all.end(), backend.platforms.begin(), backend.platforms.end());
+    if (backend.platforms.empty() && backend.device_name)  // devices of its own, with a driver and libraries below it
+      all.push_back({.name = backend.name, .identity = [&backend] { return backend.identity({}); }});
+  }
   return all;
 }
 

@@ -140,7 +140,7 @@ Backend cuda_backend() {
           .device_name = cuda::device_name,
           .find_hardware = cuda::find_hardware,
           .identity = cuda::identity,
-          .settings = [](const Recipe&) { return RunSettings{.text = "a step as one graph"}; }};
+          .settings = [](const Recipe&) { return RunSettings{.text = "kernels for sm_90a"}; }};
 }
 
 }  // namespace megacpp::runtime
