@@ -118,7 +118,7 @@ TEST_F(AnswerTest, ARunHasItsChartsItsMemoryAndItsAnswers) {
   write_two_runs();
   const std::string page = get("/runs/a").body;
   for (const char* part :
-       {"comparable", "205 of 205 steps", "aria-label=\"loss over steps\"", "Five answers", "Parts of a step",
+       {"comparable", "205 of 205 steps", "<figcaption>loss over steps</figcaption>", "Five answers", "Parts of a step",
         "Memory of each chip", "weight", "all_gather", "the recipe", "data-events=\"/runs/a/events?stamp="})
     EXPECT_TRUE(has(page, part)) << part;
   base::write_file_atomically(folder_ / "b" / "receipt.json", "{");

@@ -20,8 +20,7 @@ input, select, button { font: inherit; color: inherit; background: var(--shade);
   border-radius: .25rem; padding: .35rem .6rem; } input[type=checkbox] { width: 1.1rem; height: 1.1rem; }
 button { cursor: pointer; } caption { text-align: left; color: var(--soft); padding: .2rem 0; }
 progress { width: 100%; height: 1rem; accent-color: var(--s0); } pre { overflow-x: auto; font-size: .85rem; }
-tbody tr:hover { background: var(--shade); } .problem { color: var(--bad); white-space: normal; }
-svg .line { fill: none; stroke-width: 1.8; } svg .line.s0 { stroke: var(--s0); }
+tbody tr:hover { background: var(--shade); } .problem { color: var(--bad); white-space: normal; display: inline-block; min-width: 16rem; }
 @media (max-width: 40rem) { body { margin: .5rem auto; padding: 0 .6rem; } h1 { font-size: 1.25rem; }
   th, td { padding: .3rem .5rem; } }
 )css";

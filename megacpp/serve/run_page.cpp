@@ -12,8 +12,8 @@
 #include "megacpp/http/request.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/receipt/text.h"
+#include "megacpp/report/line_chart.h"
 #include "megacpp/report/svg.h"
-#include "megacpp/serve/line_chart.h"
 #include "megacpp/serve/memory_map.h"
 
 namespace megacpp::serve {
@@ -21,6 +21,8 @@ namespace {
 
 using receipt::EndingKind;
 using receipt::Receipt;
+
+constexpr size_t kMostDrawnPoints = 150;  // of a metric: charts are sent again at every log
 
 bool is_running(const Receipt& receipt) { return receipt.ending.kind == EndingKind::running; }
 
@@ -63,16 +65,18 @@ struct Metric {
 };
 
 std::string metric_chart(const std::vector<LogPoint>& points, const Metric& metric) {
-  LineChart chart{.title = metric.name + " over steps",
-                  .x_title = "step",
-                  .y_title = metric.name,
-                  .x_text = [](double step) { return fmt::format("{:.0f}", step); },
-                  .y_text = metric.text,
-                  .points = {}};
+  std::vector<report::CurvePoint> curve;
   for (const LogPoint& point : points)
     if (const std::optional<double> value = metric.value(point))
-      chart.points.push_back({static_cast<double>(point.step), *value});
-  return chart.points.empty() ? "" : line_chart(chart);
+      curve.push_back({static_cast<double>(point.step), *value});
+  if (curve.empty()) return "";
+  report::LineChart chart{.x_title = "step",
+                          .y_title = metric.name,
+                          .x_text = [](double step) { return fmt::format("{:.0f}", step); },
+                          .y_text = metric.text,
+                          .curves = {}};
+  chart.curves.push_back({.name = metric.name, .points = report::thinned(curve, kMostDrawnPoints)});
+  return figure(report::lines(chart), metric.name + " over steps");
 }
 
 std::string answers_html(const receipt::Answers& answers) {
