@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of the dashboard in a browser. Each check is a function of a Room; what it returns is said beside its
 name, and an exception is its failure."""
-import contextlib
 import json
 import shutil
 import subprocess
@@ -27,14 +26,11 @@ class Room:
         path.mkdir(parents=True)
         return path
 
-    @contextlib.contextmanager
     def serve(self, runs):
-        """The page leaves before the server does: one without its server complains."""
-        with Serve(self.program, runs, self.work) as server:
-            try:
-                yield server
-            finally:
-                self.page.goto("about:blank")
+        """From an empty tab on: the page before still looks for its own server."""
+        self.page.goto("about:blank")
+        self.page.errors()
+        return Serve(self.program, runs, self.work)
 
 
 def require(condition, why):
@@ -197,19 +193,20 @@ def thousand_runs(room):
         if number % 100 == 7:  # some are damaged
             receipt = runs / f"run-{number:04}" / "receipt.json"
             receipt.write_bytes(receipt.read_bytes()[:900])
-    paints = []
+    paints, answers = [], []
     with room.serve(runs) as server:
         for _ in range(3):
             page.goto(server.url)
             paints.append(page.wait_for("(performance.getEntriesByName('first-contentful-paint')[0] || {}).startTime",
                                         "the first paint"))
+            answers.append(page.evaluate("performance.getEntriesByType('navigation')[0].responseEnd"))
         require_text(page, [f"{MANY_RUNS} of {MANY_RUNS} runs", "older"], "#runs")
         page.wait_for("!document.querySelector('#runs caption').innerText.includes('not read yet')",
                       "all receipts to be read", 60)
         page.goto(server.url + "?q=E1801")
         require_text(page, [f"{MANY_RUNS // 100} of {MANY_RUNS} runs", "E1801"], "#runs")
         require_no_errors(page, "many runs")
-    said = ", ".join(f"{paint:.0f} ms" for paint in paints)
+    said = ", ".join(f"{paint:.0f} ms (answered after {answer:.0f})" for paint, answer in zip(paints, answers))
     require(max(paints) < MOST_PAINT_MS, f"first paint after {said}, wanted: under {MOST_PAINT_MS:.0f} ms each")
     return f"first paint after {said}"
 
@@ -261,6 +258,8 @@ def report_offline(room):
     done = subprocess.run([room.program, "report", str(room.runs / "one"), str(room.runs / "two"), "--out", str(file)],
                           capture_output=True, text=True, check=False, cwd=ROOT)
     require(done.returncode == 0, f"megacpp report: exit status {done.returncode}\n{done.stderr[-1500:]}")
+    page.goto("about:blank")
+    page.errors()
     page.goto(file.as_uri())
     require(page.evaluate("document.querySelectorAll('svg').length") >= 3, "fewer than three pictures")
     loaded = page.evaluate("performance.getEntriesByType('resource').map(r => r.name)")
