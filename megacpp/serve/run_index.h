@@ -55,7 +55,7 @@ struct RunList {
 };
 
 /// For how long a page waits for receipts that were never read, or changed.
-inline constexpr std::chrono::milliseconds kReadBudget{300};
+inline constexpr std::chrono::milliseconds kReadBudget{150};
 
 class RunIndex {
  public:
