@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "megacpp/base/error.h"
 
@@ -59,8 +60,10 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  if (run.streams == Streams::kept) {
+    ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  }
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   sigset_t ours;  // what this process ignores is the program's to be ended by
@@ -68,7 +71,9 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   ::sigaddset(&ours, SIGINT);
   ::sigaddset(&ours, SIGPIPE);
   ::posix_spawnattr_setsigdefault(&attributes, &ours);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  const bool is_apart = run.streams == Streams::shared;  // from the terminal's group: it is stopped once, by us
+  ::posix_spawnattr_setflags(&attributes,
+                             static_cast<short>(POSIX_SPAWN_SETSIGDEF | (is_apart ? POSIX_SPAWN_SETPGROUP : 0)));
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, words[0].c_str(), &actions, &attributes, pointers_to(words).data(),
                                    pointers_to(entries).data());
@@ -120,11 +125,24 @@ std::string read_until_closed(int input, Ticks ticks) {
   }
 }
 
+int exit_status_in(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
 int status_of(pid_t pid) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return exit_status_in(status);
+}
+
+/// Of a program whose streams nobody reads: what it starts itself may outlive it and keep them open.
+int status_with_ticks(pid_t pid, Ticks ticks) {
+  constexpr int kLookEvery = 20;  // milliseconds
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
+    ::poll(nullptr, 0, std::min(kLookEvery, ticks.milliseconds_left()));
+    ticks.tick_if_due();
+  }
+  return exit_status_in(status);
 }
 
 }  // namespace
@@ -137,12 +155,15 @@ ProgramEnd run_program(const ProgramRun& run) {
                    .got = std::string("no pipe: ") + std::strerror(errno),
                    .wanted = "a pipe to the program",
                    .next = "close other programs and try again"});
-  const InterruptsIgnored ours;
+  std::optional<InterruptsIgnored> ours;
+  if (run.streams == Streams::kept) ours.emplace();
   const auto [pid, error] = start(run, ends[1]);
   ::close(ends[1]);
   ProgramEnd end;
   if (pid == 0) {
     end = {127, run.words[0] + ": " + std::strerror(error)};
+  } else if (run.streams == Streams::shared) {
+    end.status = status_with_ticks(pid, Ticks(run, pid));
   } else {
     end.output = read_until_closed(ends[0], Ticks(run, pid));
     end.status = status_of(pid);

@@ -4,6 +4,7 @@
 // the caller lives to clean up behind it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -11,9 +12,16 @@
 
 namespace megacpp::base {
 
+/// What becomes of what a program prints.
+enum class Streams : uint8_t {
+  kept,    // both, in ProgramEnd::output
+  shared,  // it writes where this process does; interrupts from the terminal are then the caller's, for should_stop
+};
+
 struct ProgramRun {
   std::vector<std::string> words;                                   // the program, searched on PATH, and its arguments
   std::vector<std::pair<std::string, std::string>> variables = {};  // added to its environment
+  Streams streams = Streams::kept;
   /// Called about once a second while it runs.
   std::function<void()> on_tick = [] {};
   /// Asked as often; once it says yes, the program gets a SIGTERM and is waited for.
@@ -22,7 +30,7 @@ struct ProgramRun {
 
 struct ProgramEnd {
   int status = 0;      // exit status; 128 + signal when a signal ended it; 127 when it could not be started
-  std::string output;  // both streams, in the order written
+  std::string output;  // both streams, in the order written; of shared ones why it could not be started
 };
 
 ProgramEnd run_program(const ProgramRun& run);

@@ -32,6 +32,19 @@ TEST(ProcessTest, AMissingProgramAndASignalAreStatuses) {
   EXPECT_EQ(run_program({.words = {"sh", "-c", "kill -TERM $$"}}).status, 128 + SIGTERM);
 }
 
+TEST(ProcessTest, AProgramMayWriteWhereWeDo) {
+  const auto shared = [](const std::string& script) {
+    return run_program({.words = {"sh", "-c", script}, .streams = Streams::shared});
+  };
+  EXPECT_EQ(shared("exit 3").status, 3);
+  EXPECT_EQ(shared("kill -KILL $$").status, 128 + SIGKILL);
+  EXPECT_EQ(shared("exit 0").output, "");
+  EXPECT_EQ(run_program({.words = {"no-such-program-of-megacpp"}, .streams = Streams::shared}).status, 127);
+  const ProgramEnd stopped =
+      run_program({.words = {"sleep", "60"}, .streams = Streams::shared, .should_stop = [] { return true; }});
+  EXPECT_EQ(stopped.status, 128 + SIGTERM);
+}
+
 TEST(ProcessTest, AnInterruptEndsTheProgramAndNotTheCaller) {
   const ProgramEnd end = run_program({.words = {"sh", "-c", "kill -INT $PPID; kill -INT $$; echo unreached"}});
   EXPECT_EQ(end.status, 128 + SIGINT);

@@ -60,6 +60,7 @@ class EveryCommand {
             {"receipt", "show", run, "--json"},
             {"receipt", "schema"},
             {"flight", "--help"},
+            {"run", "--help"},
             {"checkpoint", "show", run},
             {"checkpoint", "verify", run},
             {"checkpoint", "convert", run, "--to", at("converted")},

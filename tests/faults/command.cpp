@@ -30,6 +30,7 @@ const std::vector<Command>& all_commands() {
       {"receipt", "receipt show {shared}/runs/first"},
       {"receipt-json", "receipt show {shared}/runs/first --json", true},
       {"flight", "flight --help"},
+      {"run", "run --help"},
       {"checkpoint", "checkpoint verify {shared}/runs/first"},
       {"checkpoint-json", "checkpoint show {shared}/runs/first --json", true},
       {"checkpoint-convert", "checkpoint convert {shared}/runs/first --to {case}/converted --type bf16"},
