@@ -194,8 +194,16 @@ void end_process(const base::Error& error) {
 
 int64_t traced_steps(const TrainFlags& flags) { return flags.trace.empty() ? 0 : train::kTracedSteps; }
 
-launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source,
-                                    const launch::Launch& launch, Running& running) {
+// Nothing of a process alone.
+std::string places_text(launch::Launch& launch, const ir::Mesh& mesh) {
+  const std::string processes = launch::processes_text(mesh);
+  if (processes.empty()) return "";
+  return fmt::format("processes  {}\nhosts      {}\n", processes,
+                     launch::hosts_text(launch::process_places(mesh, launch.agreement().hosts())));
+}
+
+launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source, launch::Launch& launch,
+                                    Running& running) {
   launch::StartOptions start{.without = flags.without,
                              .profile = flags.profile,
                              .trace_steps = traced_steps(flags),
@@ -204,8 +212,7 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                                  [&](const compile::Compiled& compiled) {
                                    if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
                                    print_err("{}", start_text(launch, compiled, source));
-                                   if (const std::string text = launch::processes_text(compiled.mesh); !text.empty())
-                                     print_err("processes  {}\n", text);
+                                   print_err("{}", places_text(launch, compiled.mesh));
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
@@ -235,7 +242,7 @@ void open_directory(Request& request, const TrainFlags& flags, const launch::Lau
 }
 
 // What runs, at the rung where it runs; a run that cannot go on leaves the files of its directory as they are.
-void write_what_runs(const Request& request, const launch::Launch& launch) {
+void write_what_runs(const Request& request, launch::Launch& launch) {
   const launch::RunDirectory& directory = *request.directory;
   if (request.from) checkpoint::copy_tokenizer_files(request.from->folder, directory.path());
   directory.write_recipe(recipe::print(launch.recipe()));

@@ -16,6 +16,7 @@
 #include "megacpp/compile/state_table.h"
 #include "megacpp/fit/regime.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/regime.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/print.h"
@@ -67,6 +68,14 @@ Json experts_json(const std::vector<train::StepReport>& reports) {
     steps.push_back(std::move(blocks));
   }
   return steps;
+}
+
+// Which chips each process of a run over several has; empty for one.
+Json places_json(const ir::Mesh& mesh, const std::vector<std::string>& hosts) {
+  Json places = Json::array();
+  for (const launch::ProcessPlace& place : launch::process_places(mesh, hosts))
+    places.push_back({{"process", place.process}, {"host", place.host}, {"chips", place.chips}});
+  return places;
 }
 
 std::string prediction_text(const fit::Estimate& estimate, double seconds) {
@@ -189,7 +198,7 @@ Json train_json(const TrainedRun& trained) {
   return summary;
 }
 
-Json run_plan_json(const launch::Launch& launch) {
+Json run_plan_json(launch::Launch& launch) {
   const fit::Estimate& estimate = launch.estimate();
   Json groups = Json::array();
   for (const fit::ChipGroup& group : estimate.fit.groups) {
@@ -207,6 +216,7 @@ Json run_plan_json(const launch::Launch& launch) {
   return {{"name", estimate.recipe.name},
           {"hardware", estimate.fit.hardware},
           {"mesh", ir::to_string(estimate.plan.parallel.mesh)},
+          {"processes", places_json(estimate.plan.parallel.mesh, launch.agreement().hosts())},
           {"layout", plan::layout_line(estimate.plan)},
           {"rung", static_cast<int64_t>(launch.rung())},
           {"changes", fit::to_text(launch.changes())},

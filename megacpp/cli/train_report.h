@@ -34,6 +34,6 @@ std::string train_text(const TrainedRun& trained);
 Json train_json(const TrainedRun& trained);
 
 /// What a run directory keeps of the plan it runs by.
-Json run_plan_json(const launch::Launch& launch);
+Json run_plan_json(launch::Launch& launch);
 
 }  // namespace megacpp::cli

@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 
 #include "megacpp/fit/ladder.h"
+#include "megacpp/launch/core_share.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
 namespace {
@@ -69,6 +71,14 @@ int64_t Agreement::chips_of_a_machine() {
     chips[process.substr(space + 1)] += std::stoll(process.substr(0, space));
   }
   return std::ranges::max_element(chips, {}, [](const auto& machine) { return machine.second; })->second;
+}
+
+int Agreement::core_share() {
+  if (is_alone()) return runtime::available_threads();
+  const CoreUser own{.machine = options_.machine(), .cores = runtime::available_cores()};
+  std::vector<CoreUser> users;
+  for (const std::string& text : world().share("cores", to_text(own))) users.push_back(core_user_of(text));
+  return launch::core_share(users, static_cast<size_t>(process()));
 }
 
 std::string Agreement::from_coordinator(std::string_view subject, const std::function<std::string()>& make) {

@@ -59,6 +59,10 @@ class Agreement {
   bool is_alone() const { return start_->has_all_chips(); }
   /// The chips of this process.
   int64_t local_chips() const { return static_cast<int64_t>(start_->local_chips().size()); }
+  /// Threads for this process, where its recipe does not say: its share of the cores of its machine.
+  int core_share();
+  /// The machine of every process; empty where that is not known.
+  const std::vector<std::string>& hosts() const { return start_->hosts(); }
   /// Of all processes on one machine, whose memory they share; of the machine that has the most.
   int64_t chips_of_a_machine();
   /// The least of all processes.

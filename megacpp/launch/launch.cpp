@@ -42,9 +42,11 @@ runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Bac
 }
 
 runtime::TargetMesh agreed_mesh(const recipe::Recipe& recipe, Agreement& agreement) {
-  const int threads = runtime::threads_per_chip(runtime::threads_for(recipe), agreement.local_chips());
+  const int all = recipe.train.threads > 0 ? static_cast<int>(recipe.train.threads) : agreement.core_share();
+  const int threads = runtime::threads_per_chip(all, agreement.local_chips());
   return {.chips = recipe::chips_of(recipe.layout),
           .threads = static_cast<int>(agreement.least(runtime::kThreadsOfAChip, threads)),
+          .local_chips = agreement.local_chips(),
           .transport = agreement.transport()};
 }
 

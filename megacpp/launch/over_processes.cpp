@@ -5,9 +5,11 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
@@ -46,6 +48,34 @@ void require_over_processes(const recipe::Recipe& recipe) {
                     .got = fmt::format("{} processes for backend {}, which has one", launch->processes, recipe.backend),
                     .wanted = "a backend whose chips may be those of several processes",
                     .next = "set backend: cpu, or start megacpp alone"}));
+}
+
+std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector<std::string>& hosts) {
+  std::vector<ProcessPlace> places;
+  for (const std::string& host : hosts)
+    places.push_back({.process = static_cast<int64_t>(places.size()), .host = host, .chips = {}});
+  if (places.empty()) return places;
+  const std::vector<int64_t> owners = collectives::owners_of({.chips = mesh.chips(),
+                                                              .processes = static_cast<int64_t>(hosts.size()),
+                                                              .order = collectives::dealing_order(mesh)});
+  for (size_t chip = 0; chip < owners.size(); ++chip)
+    places[static_cast<size_t>(owners[chip])].chips.push_back(static_cast<int64_t>(chip));
+  return places;
+}
+
+std::string hosts_text(const std::vector<ProcessPlace>& places) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> hosts;  // in the order of processes
+  for (const ProcessPlace& place : places) {
+    auto host = std::ranges::find(hosts, place.host, &std::pair<std::string, std::vector<int64_t>>::first);
+    if (host == hosts.end()) host = hosts.emplace(hosts.end(), place.host, std::vector<int64_t>());
+    host->second.insert(host->second.end(), place.chips.begin(), place.chips.end());
+  }
+  std::string text;
+  for (auto& [host, chips] : hosts) {
+    std::ranges::sort(chips);
+    text += fmt::format("{}{}: chips {}", text.empty() ? "" : "; ", host, fmt::join(chips, ", "));
+  }
+  return text;
 }
 
 std::string processes_text(const ir::Mesh& mesh) {

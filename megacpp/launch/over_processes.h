@@ -3,9 +3,11 @@
 // chips are placed. For a process that was started alone nothing changes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
@@ -21,6 +23,17 @@ std::string from_first_process(std::string_view subject, const std::function<std
 
 /// E1505 where the backend has no transport between processes.
 void require_over_processes(const recipe::Recipe& recipe);
+
+/// The chips of one process.
+struct ProcessPlace {
+  int64_t process = 0;
+  std::string host;
+  std::vector<int64_t> chips;
+};
+/// By process; `hosts` as World::hosts(): nothing where they are not known.
+std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector<std::string>& hosts);
+/// "node7: chips 0, 1, 2, 3; node8: chips 4, 5, 6, 7"
+std::string hosts_text(const std::vector<ProcessPlace>& places);
 
 /// "4, started by mpirun of OpenMPI; model inside a process; data across". Empty for a process alone.
 std::string processes_text(const ir::Mesh& mesh);

@@ -44,6 +44,16 @@ TEST_F(OverProcessesTest, TheFirstOfSeveralSpeaks) {
   EXPECT_NO_THROW(require_over_processes(recipe_));
 }
 
+TEST_F(OverProcessesTest, ChipsArePlacedOnHosts) {
+  const std::vector<ProcessPlace> places = process_places(mesh_, {"node7", "node8"});
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[1].host, "node8");
+  EXPECT_EQ(places[1].chips, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(hosts_text(places), "node7: chips 0, 1; node8: chips 2, 3");
+  EXPECT_EQ(hosts_text(process_places(mesh_, {"a", "a", "b", "b"})), "a: chips 0, 1; b: chips 2, 3");
+  EXPECT_TRUE(process_places(mesh_, {}).empty());
+}
+
 TEST_F(OverProcessesTest, ABackendOfOneProcessIsRefused) {
   set_launcher("0", "2");
   recipe_.backend = "xla";

@@ -26,6 +26,8 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = mesh.transport;
+  const bool is_part = mesh.local_chips > 0 && mesh.local_chips < mesh.chips;
+  if (is_part) load.threads = mesh.threads * static_cast<int>(mesh.local_chips);  // as it was agreed
   load.should_stop_in_step = options.should_stop_in_step;
   load.on_hang = options.on_hang;
   if (options.flight) load.flight = options.flight();

@@ -30,7 +30,8 @@ namespace megacpp::runtime {
 /// The mesh that programs are compiled for, as far as kernels and collectives depend on it.
 struct TargetMesh {
   int64_t chips = 1;
-  int threads = 1;  // of each chip
+  int threads = 1;          // of each chip
+  int64_t local_chips = 0;  // of this process; 0: all
   collectives::Transport transport = collectives::inproc_transport();
 };
 

@@ -30,11 +30,17 @@ std::string Processor::name() const {
   return part.empty() ? "" : "Arm implementer " + field("CPU implementer") + " part " + part;
 }
 
-int available_threads() {
+std::vector<int> available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
 }
+
+int available_threads() { return std::max(1, static_cast<int>(available_cores().size())); }
 
 Processor this_processor() {
   std::ifstream cpuinfo("/proc/cpuinfo");

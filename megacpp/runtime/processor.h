@@ -5,6 +5,7 @@
 #include <istream>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace megacpp::runtime {
 
@@ -22,7 +23,9 @@ class Processor {
   std::map<std::string, std::string> fields_;
 };
 
-/// Threads available to this process.
+/// The cores that this process may run on, ascending.
+std::vector<int> available_cores();
+/// As many; at least one.
 int available_threads();
 
 /// Of this machine; without fields where there is no such file.
