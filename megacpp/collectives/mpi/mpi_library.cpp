@@ -22,7 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPluginFile = "libmegacpp_mpi.so";
-constexpr std::chrono::seconds kFinishLimit(10);
+// For the other processes at the end: the first one may still write what a run leaves; after a failure nobody is
+// worth waiting for.
+constexpr std::chrono::seconds kFinishLimit(600), kFailedLimit(1);
 
 [[noreturn]] void no_mpi(const MpiLaunch& launch, const std::string& where, const std::string& got) {
   base::raise(base::Code::E3104, {.where = where,
@@ -61,7 +63,7 @@ const MegacppMpi& loaded_table(const MpiLaunch& launch) {
 void finish_mpi(int status, void* table) {
   static std::atomic<bool> is_finished = false;
   std::thread([status] {
-    std::this_thread::sleep_for(kFinishLimit);
+    std::this_thread::sleep_for(status == 0 ? kFinishLimit : kFailedLimit);
     if (!is_finished) ::_exit(status);
   }).detach();
   static_cast<const MegacppMpi*>(table)->finish();
