@@ -53,6 +53,7 @@ class TrainingTogetherTest : public testing::Test {
     RunMeasures measures;
     int64_t saves = 0;
     std::set<int64_t> samples;
+    std::string path;
   };
 
   // As many threads for a chip in one process as in two: the same sums.
@@ -74,7 +75,7 @@ class TrainingTogetherTest : public testing::Test {
     const Trained trained = run_training(
         launch, source,
         {.directory = directory ? &*directory : nullptr, .checkpoint = checkpoint ? &*checkpoint : nullptr});
-    return {trained.reports, trained.measures, trained.saves, source.samples()};
+    return {trained.reports, trained.measures, trained.saves, source.samples(), trained.started.run->path()};
   }
 
   Run train_alone(const std::string& folder, const std::string& layout = "layout.data_parallel=2") const {
@@ -119,6 +120,7 @@ TEST_F(TrainingTogetherTest, CheckpointsLossesAndMemoryAreThoseOfOneProcess) {
   for (const int64_t step : {2, 4}) expect_same_checkpoint("together", "alone", step);
   for (const Run& process : together) {
     EXPECT_EQ(process.saves, 2);
+    EXPECT_EQ(process.path, "cpu, 2 processes over inproc, exact sums");
     ASSERT_EQ(process.reports.size(), alone.reports.size());
     for (size_t i = 0; i < alone.reports.size(); ++i) {
       EXPECT_EQ(process.reports[i].loss, alone.reports[i].loss);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -42,6 +43,15 @@ memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives:
   std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
   for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
   return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
+}
+
+// Runs compare on the same path alone: between processes tensors take another, and sums may have another order.
+std::string path_of(const collectives::World& world) {
+  if (world.has_all_chips()) return "cpu";
+  const collectives::Properties& transport = world.properties();
+  const int64_t processes = world.chips() / static_cast<int64_t>(world.local_chips().size());
+  return "cpu, " + std::to_string(processes) + " processes over " + std::string(transport.name) +
+         (transport.has_fixed_order_sums ? ", exact sums" : ", sums in any order");
 }
 
 }  // namespace
@@ -107,10 +117,13 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     };
     const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
-    return std::make_unique<NativeExecutable>(
-        compiled, options,
-        NativeBackend{
-            .path = "cpu", .world = world, .device = device, .flight = options.flight, .limits = limits_of(fit)});
+    NativeBackend own;
+    own.path = path_of(*world);
+    own.world = world;
+    own.device = device;
+    own.flight = options.flight;
+    own.limits = limits_of(fit);
+    return std::make_unique<NativeExecutable>(compiled, options, std::move(own));
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;
