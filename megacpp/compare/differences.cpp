@@ -39,8 +39,8 @@ const std::vector<Origin>& origins() {
       // What is left to planning follows from all that decides how much memory there is.
       {"program.recompute", {"train.recompute", "train.batch", "train.sequence", "layout.", "hardware.", "model."}},
       {"program.optimizer", {"optimizer."}},
-      {"program.overlap", {"layout."}},
-      {"program.buckets", {"layout."}},
+      {"program.overlap", {"layout.", "backend", "xla."}},
+      {"program.buckets", {"layout.", "backend", "xla."}},
       {"program.features", {"model.", "lora.", "optimizer.", "backend", "xla."}},
       {"program.flags", {"backend", "xla."}},
       {"versions.platform", {"backend", "xla.plugin"}},
