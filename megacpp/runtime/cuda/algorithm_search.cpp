@@ -145,6 +145,20 @@ std::optional<LtChoice> fresh_choice(Toolbox& toolbox, const LtProduct& product)
   return choice;
 }
 
+std::string way_of(const LtChoice& choice) {
+  switch (choice.origin) {
+    case LtOrigin::kept:
+      return "kept";
+    case LtOrigin::searched:
+      return "searched, since " + choice.cause;
+    case LtOrigin::unsearched:
+      return "not searched, since " + choice.cause;
+    case LtOrigin::small:
+      return "too small to search";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& product) {
@@ -157,12 +171,14 @@ std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& prod
   return choice;
 }
 
-void count_choices(const std::map<std::string, LtChoice>& choices, Counters& counters) {
-  for (const auto& [problem, choice] : choices) {
-    if (choice.origin == LtOrigin::kept) counters.cache_hits += 1;
-    if (choice.origin == LtOrigin::searched) counters.compiles["product searched: " + choice.cause] += 1;
-    if (choice.origin == LtOrigin::unsearched) counters.compiles["product not searched: " + choice.cause] += 1;
-  }
+std::string choices_text(const std::map<std::string, LtChoice>& choices) {
+  std::map<std::string, int64_t> ways;
+  for (const auto& [problem, choice] : choices) ways[way_of(choice)] += 1;
+  std::string text;
+  for (const auto& [way, count] : ways) text += (text.empty() ? "" : "; ") + std::to_string(count) + " " + way;
+  return text.empty() ? text : "algorithms of products: " + text;
 }
+
+std::string choices_text(const CublasLt& library) { return choices_text(library.choices()); }
 
 }  // namespace megacpp::runtime::cuda

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/cuda/cublaslt.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -17,8 +16,9 @@ namespace megacpp::runtime::cuda {
 /// Nothing where the library has no algorithm for the problem.
 std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& product);
 
-/// As a run counts what it made ready: kept algorithms are cache hits, all others that are worth it are compiles, with
-/// their cause.
-void count_choices(const std::map<std::string, LtChoice>& choices, Counters& counters);
+/// How many products took which way, and why: "algorithms of products: 3 kept; 15 searched, since none is kept". Empty
+/// without any.
+std::string choices_text(const CublasLt& library);
+std::string choices_text(const std::map<std::string, LtChoice>& choices);
 
 }  // namespace megacpp::runtime::cuda

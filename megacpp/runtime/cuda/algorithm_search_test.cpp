@@ -6,19 +6,19 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-TEST(AlgorithmSearchTest, RunsCountHowTheirProductsWereFound) {
+TEST(AlgorithmSearchTest, RunsSayHowTheirProductsWereFound) {
   std::map<std::string, LtChoice> choices;
-  choices["a"] = {.origin = LtOrigin::kept, .seconds = 1};
-  choices["b"] = {.origin = LtOrigin::searched, .cause = "none is kept", .seconds = 1};
-  choices["c"] = {.origin = LtOrigin::searched, .cause = "none is kept", .seconds = 1};
-  choices["d"] = {.origin = LtOrigin::unsearched, .cause = "none is kept, and no memory was left to search"};
-  choices["e"] = {.origin = LtOrigin::small};
-  Counters counters;
-  count_choices(choices, counters);
-  EXPECT_EQ(counters.cache_hits, 1);
-  EXPECT_EQ(counters.compiles, (std::map<std::string, int64_t>{
-                                   {"product searched: none is kept", 2},
-                                   {"product not searched: none is kept, and no memory was left to search", 1}}));
+  EXPECT_EQ(choices_text(choices), "");
+  choices["a"].origin = LtOrigin::kept;
+  choices["b"].origin = LtOrigin::searched;
+  choices["b"].cause = "none is kept";
+  choices["c"] = choices["b"];
+  choices["d"].origin = LtOrigin::unsearched;
+  choices["d"].cause = "none is kept, and no memory was left to search";
+  choices["e"].origin = LtOrigin::small;
+  EXPECT_EQ(choices_text(choices),
+            "algorithms of products: 1 kept; 1 not searched, since none is kept, and no memory was left to search; "
+            "2 searched, since none is kept; 1 too small to search");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ class CublasLt {
 
   std::string version() const;  // "13.1.0"
 
-  /// By to_string of their problems: filled by choose_algorithm, counted by count_choices (algorithm_search.h).
+  /// By to_string of their problems: filled by choose_algorithm (algorithm_search.h).
   std::map<std::string, LtChoice>& choices() { return choices_; }
   const std::map<std::string, LtChoice>& choices() const { return choices_; }
 
