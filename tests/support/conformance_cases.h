@@ -10,6 +10,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/sample_values.h"
 #include "megacpp/ops/verify.h"
