@@ -393,16 +393,15 @@ int cuFuncSetAttribute(void*, int, int) {
 }
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
   CALL(cuLaunchKernelEx);
-  if (parameters != nullptr || extra == nullptr || extra[0] != reinterpret_cast<void*>(1) ||
-      extra[2] != reinterpret_cast<void*>(2) || extra[4] != nullptr) {
-    breach("cuLaunchKernelEx without a buffer of parameters");
+  if (parameters == nullptr || extra != nullptr) {
+    breach("cuLaunchKernelEx without its parameter and the size of it");
     return kInvalidValue;
   }
   for (const unsigned size :
        {config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1], config->block[2]})
     if (size == 0) return kInvalidValue;
   if (config->block[0] * config->block[1] * config->block[2] > 1024) return kInvalidValue;
-  const std::vector<Range> ranges = pointers_in(extra[1], *static_cast<const size_t*>(extra[3]));
+  const std::vector<Range> ranges = pointers_in(parameters[0], *static_cast<const size_t*>(parameters[1]));
   enqueue(config->stream,
           {{.kind = Kind::kernel, .name = static_cast<FunctionState*>(function)->name, .ranges = ranges}, {}});
   return 0;

@@ -27,11 +27,11 @@ void launch_with(const Function& function, const LaunchShape& shape, Stream* str
       .stream = stream,
       .attributes = &cluster,
       .attribute_count = sizes[0] * sizes[1] * sizes[2] == 1 ? 0U : 1U};
-  // One buffer with its size: CU_LAUNCH_PARAM_BUFFER_POINTER, ..._BUFFER_SIZE and their end.
+  // The driver knows how many parameters a function has (one) and at which alignment it wants them: structs with tensor
+  // maps do not begin where a buffer of parameters does. Recorders of launches find the size behind it.
   size_t bytes = parameters.size();
-  void* buffer[] = {reinterpret_cast<void*>(1), const_cast<std::byte*>(parameters.data()), reinterpret_cast<void*>(2),
-                    &bytes, nullptr};
-  function.driver->launch_kernel(&config, function.handle, nullptr, buffer);
+  void* arguments[] = {const_cast<std::byte*>(parameters.data()), &bytes};
+  function.driver->launch_kernel(&config, function.handle, arguments, nullptr);
 }
 
 }  // namespace megacpp::runtime::cuda
