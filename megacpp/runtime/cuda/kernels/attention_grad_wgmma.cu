@@ -65,11 +65,10 @@ struct KeyTile {
   int32_t b, kv_head, block;
 };
 
-// Tasks are ordered by batch row, key head and tile, the last tiles first.
-template <int dim>
+// Tasks are ordered by tile, then batch row and key head: a causal mask leaves most work to the first keys.
 __device__ KeyTile key_tile(const AttentionShape& z, int32_t task) {
-  const int32_t tiles = GradTile<dim>::key_tiles(z.keys), row = task / tiles;
-  return {row / z.kv_heads, row % z.kv_heads, tiles - 1 - task % tiles};
+  const int32_t rows = z.batch * z.kv_heads, row = task % rows;
+  return {row / z.kv_heads, row % z.kv_heads, task / rows};
 }
 
 template <int dim>
@@ -81,31 +80,33 @@ __device__ TokenSpan key_span(const AttentionShape& z, int32_t block) {
   return span_of(block * GradTile<dim>::kKeys, GradTile<dim>::kKeys, z.keys);
 }
 
-// The tiles of queries that see some of a tile of keys: of each query head of the group, by ascending queries.
+// The tiles of queries that see some of a tile of keys: by descending queries, each of all query heads of the group. In
+// this order blocks of threads that began together come to a tile together, and wait little for their turn to add.
 template <int dim, bool any_mask>
 class QueryTiles {
  public:
   __device__ QueryTiles(const TileVisibility& visibility, const KeyTile& keys)
-      : visibility_(visibility), keys_(keys), head_(keys.kv_head * visibility.shape.group()) {
+      : visibility_(visibility), keys_(keys), group_(visibility.shape.group()) {
     const TokenSpan span = key_span<dim>(visibility.shape, keys.block);
-    blocks_ = visibility.query_blocks(span.begin, span.end, GradTile<dim>::kQueries);
-    at_ = blocks_.begin - 1;
+    const BlockRange blocks = visibility.query_blocks(span.begin, span.end, GradTile<dim>::kQueries);
+    begin_ = blocks.begin;
+    at_ = blocks.end;
   }
 
   __device__ bool next() {
-    const AttentionShape& z = visibility_.shape;
-    for (; head_ < (keys_.kv_head + 1) * z.group(); ++head_, at_ = blocks_.begin - 1)
-      while (++at_ < blocks_.end)
-        if (!any_mask || cover(key_span<dim>(z, keys_.block)) != TileCover::none) return true;
+    if (--heads_left_ > 0) return true;
+    heads_left_ = group_;
+    while (--at_ >= begin_)
+      if (!any_mask || cover(key_span<dim>(visibility_.shape, keys_.block)) != TileCover::none) return true;
     return false;
   }
-  __device__ int32_t head() const { return head_; }
+  __device__ int32_t head() const { return (keys_.kv_head + 1) * group_ - heads_left_; }
   __device__ int32_t block() const { return at_; }
   __device__ int32_t first_query() const { return at_ * GradTile<dim>::kQueries; }
   // Of the tile in [b, H, query tiles].
   __device__ int64_t index() const {
     const AttentionShape& z = visibility_.shape;
-    return (static_cast<int64_t>(keys_.b) * z.heads + head_) * GradTile<dim>::query_tiles(z.queries) + at_;
+    return (static_cast<int64_t>(keys_.b) * z.heads + head()) * GradTile<dim>::query_tiles(z.queries) + at_;
   }
   // Of the current tile and some of the keys.
   __device__ TileCover cover(TokenSpan keys) const {
@@ -115,8 +116,8 @@ class QueryTiles {
  private:
   const TileVisibility& visibility_;
   const KeyTile& keys_;
-  BlockRange blocks_;
-  int32_t head_, at_;
+  int32_t group_, begin_, at_;
+  int32_t heads_left_ = 0;
 };
 
 // One thread: copies what the other warpgroups read.
@@ -148,17 +149,17 @@ __device__ void copy_tiles(const AttentionGradTmaParams& p, const SharedMemory<d
   }
 }
 
-// How many tiles of later keys add to the query tile before this one does; asked by a whole warp.
+// How many tiles of earlier keys add to the query tile before this one does; asked by a whole warp.
 template <int dim, bool any_mask>
 __device__ int32_t turn_of(const TileVisibility& visibility, const KeyTile& keys, int32_t query_block) {
   const TokenSpan queries = query_span<dim>(visibility.shape, query_block);
   const BlockRange blocks = visibility.key_blocks(queries.begin, queries.end, GradTile<dim>::kKeys);
-  if (!any_mask) return blocks.end - 1 - keys.block;
+  if (!any_mask) return keys.block - blocks.begin;
   int32_t turn = 0;
-  for (int32_t base = keys.block + 1; base < blocks.end; base += 32) {
+  for (int32_t base = blocks.begin; base < keys.block; base += 32) {
     const int32_t block = base + static_cast<int32_t>(threadIdx.x % 32);
     const bool is_seen =
-        block < blocks.end &&
+        block < keys.block &&
         cover_of<any_mask>(visibility, keys.b, queries, key_span<dim>(visibility.shape, block)) != TileCover::none;
     turn += __popc(__ballot_sync(0xffffffffU, is_seen));
   }
@@ -204,10 +205,21 @@ __device__ uint32_t seeing_columns(const TileVisibility& visibility, int32_t b, 
   return seeing;
 }
 
-// Scores that are hidden become so low that their weight is zero. `key` is that of the thread's first row, `query` that
-// of its first column. Without `any_mask` a key is seen by a band of queries.
-template <bool any_mask, int n>
-__device__ void hide(const TileVisibility& visibility, int32_t b, int32_t query, int32_t key, float (&scores)[n]) {
+// Scores that are hidden become so low that their weight is zero. Of a thread's two rows, either a bit says for each
+// column whether it is seen, or a band of queries sees it: `key` is that of the first row, `query` that of the first
+// column.
+template <int n>
+__device__ void hide_unseen(const uint32_t (&seen)[2], float (&scores)[n]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+      score = (seen[half] >> i & 1U) != 0 ? score : -INFINITY;
+    }
+}
+template <int n>
+__device__ void hide_outside_band(const TileVisibility& visibility, int32_t query, int32_t key, float (&scores)[n]) {
   const TileMask& mask = visibility.mask;
   const int32_t queries = visibility.shape.queries;
 #pragma unroll
@@ -216,13 +228,11 @@ __device__ void hide(const TileVisibility& visibility, int32_t b, int32_t query,
     const int32_t low = (mask.causal != 0 ? row : 0) - query;
     const int32_t last = mask.window > 0 && mask.window < queries ? row + mask.window - 1 : queries;
     const int32_t high = row < visibility.shape.keys ? last - query : -1;
-    const uint32_t columns = any_mask ? seeing_columns<2 * n>(visibility, b, query, row) : 0U;
 #pragma unroll
     for (int i = 0; i < n / 2; ++i) {
       const int32_t column = i / 2 * 8 + i % 2;
-      const bool seen = any_mask ? (columns >> i & 1U) != 0 : column >= low && column <= high;
       float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-      score = seen ? score : -INFINITY;
+      score = column >= low && column <= high ? score : -INFINITY;
     }
   }
 }
@@ -252,15 +262,10 @@ class Consumer {
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int i = 0; i < 32; ++i) dk[piece][i] = dv[piece][i] = 0.0F;
-    const TokenSpan mine = span_of(keys_.block * Tile::kKeys + 64 * index_, 64, visibility_.shape.keys);
-    const bool has_all = mine.begin + 64 <= mine.end;
-    const int32_t key = mine.begin + first_row(thread_);
     hopper::wait(barriers_.keys_full, 0);
     for (QueryTiles<dim, any_mask> tiles(visibility_, keys_); tiles.next(); ring_.advance()) {
-      const bool is_masked = !has_all || tiles.cover(mine) != TileCover::all;
-      const int32_t query = tiles.first_query() + thread_ % 4 * 2;
       uint32_t weights[kQuerySteps][4], cotangents[kQuerySteps][4];
-      weigh(is_masked, query, key, weights, cotangents);
+      weigh(tiles, weights, cotangents);
       start_products(dv, weights, stage_of(shared_.dout));
       share(cotangents);
       float dq[32];
@@ -279,8 +284,8 @@ class Consumer {
       hopper::pin(dk[piece]);
       hopper::pin(dv[piece]);
     }
-    finish(key, visibility_.shape.scale, dk, static_cast<__nv_bfloat16*>(p_.node.dk));
-    finish(key, 1.0F, dv, static_cast<__nv_bfloat16*>(p_.node.dv));
+    finish(visibility_.shape.scale, dk, static_cast<__nv_bfloat16*>(p_.node.dk));
+    finish(1.0F, dv, static_cast<__nv_bfloat16*>(p_.node.dv));
   }
 
  private:
@@ -309,16 +314,23 @@ class Consumer {
   }
 
   // Weights p = exp(scale q k^T - lse), and ds = p (dout v^T - delta) before scaling, both transposed.
-  __device__ void weigh(bool is_masked, int32_t query, int32_t key, uint32_t (&weights)[kQuerySteps][4],
+  __device__ void weigh(const QueryTiles<dim, any_mask>& tiles, uint32_t (&weights)[kQuerySteps][4],
                         uint32_t (&cotangents)[kQuerySteps][4]) const {
     float scores[kScores], changes[kScores];
+    const int32_t query = tiles.first_query() + thread_ % 4 * 2, key = first_key() + first_row(thread_);
+    const bool masked = is_masked(tiles);
+    uint32_t seen[2];
+    if (any_mask && masked)
+      for (int half = 0; half < 2; ++half)
+        seen[half] = seeing_columns<Tile::kQueries>(visibility_, keys_.b, query, key + 8 * half);
     hopper::wait(barriers_.q_full[ring_.stage()], ring_.phase());
     start_scores(scores, shared_.k, stage_of(shared_.q));
     hopper::wait(barriers_.dout_full[ring_.stage()], ring_.phase());
     start_scores(changes, shared_.v, stage_of(shared_.dout));
     hopper::wait_for_products<1>();
     hopper::pin(scores);
-    if (is_masked) hide<any_mask>(visibility_, keys_.b, query, key, scores);
+    if (any_mask && masked) hide_unseen(seen, scores);
+    if (!any_mask && masked) hide_outside_band(visibility_, query, key, scores);
     const float scale = visibility_.shape.scale * kLog2e;
     const float2* lse = statistics(shared_.lse);
 #pragma unroll
@@ -346,6 +358,14 @@ class Consumer {
       }
     }
     pack_operand(changes, cotangents);
+  }
+
+  __device__ int32_t first_key() const { return keys_.block * Tile::kKeys + 64 * index_; }
+
+  // Whether some pair of own keys and the tile of queries is hidden; keys past the end are.
+  __device__ bool is_masked(const QueryTiles<dim, any_mask>& tiles) const {
+    const TokenSpan own{first_key(), first_key() + 64};
+    return own.end > visibility_.shape.keys || tiles.cover(own) != TileCover::all;
   }
 
   // Of the thread's first columns; the next ones are four further each.
@@ -408,11 +428,11 @@ class Consumer {
     release(barriers_.sums_full);
   }
 
-  __device__ void finish(int32_t key, float factor, const float (&sums)[kPieces][32], __nv_bfloat16* to) const {
+  __device__ void finish(float factor, const float (&sums)[kPieces][32], __nv_bfloat16* to) const {
     const AttentionShape& z = visibility_.shape;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int32_t row = key + 8 * half;
+      const int32_t row = first_key() + first_row(thread_) + 8 * half;
       if (row >= z.keys) continue;
       store_row(sums, half, factor, to + z.key_at(keys_.b, keys_.kv_head, row));
     }
@@ -435,15 +455,15 @@ __device__ void go_back(const AttentionGradTmaParams& p) {
     shared.barriers->task = atomicAdd(p.ticket, 1);
   }
   __syncthreads();
-  const KeyTile keys = key_tile<dim>(p.node.visibility.shape, shared.barriers->task);
+  const KeyTile keys = key_tile(p.node.visibility.shape, shared.barriers->task);
   const int warp = hopper::uniform(static_cast<int>(threadIdx.x) / 32);
   // 168 registers a thread are what the block starts with, and all that its warpgroups may share.
   if (warp < 4) {
-    hopper::give_registers<40>();
+    hopper::give_registers<any_mask ? 56 : 40>();
     if (warp == kCopyWarp && threadIdx.x % 32 == 0) copy_tiles<dim, any_mask>(p, shared, keys);
     if (warp == kSumWarp) add_sums<dim, any_mask>(p, shared, keys);
   } else {
-    hopper::take_registers<232>();
+    hopper::take_registers<any_mask ? 224 : 232>();
     Consumer<dim, any_mask>(p, shared, keys, warp / 4 - 1).run();
   }
 }

@@ -242,7 +242,7 @@ struct GradTile {
   static constexpr int32_t key_tiles(int32_t keys) { return (keys + kKeys - 1) / kKeys; }
 };
 
-/// Key tiles add to dq one after the other, those of the last keys first: `turns` counts them for each query tile, so
+/// Key tiles add to dq one after the other, those of the first keys first: `turns` counts them for each query tile, so
 /// that the same bits come out. Blocks of threads take the tasks in the order of `ticket`, so that whom one waits for
 /// has begun. `lse` and `delta` of queries past the end are such that these have no weight.
 struct AttentionGradTmaParams {

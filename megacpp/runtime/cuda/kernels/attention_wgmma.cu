@@ -215,9 +215,6 @@ class Consumer {
 
  private:
   __device__ void attend(const QueryTile& tile) {
-    const TokenSpan mine = span_of(tile.first + 64 * index_, 64, tile.end);
-    const bool has_queries = mine.begin < mine.end;
-    const int32_t query = mine.begin + first_row(thread_);
     float out[kPieces][32];
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
@@ -228,7 +225,7 @@ class Consumer {
     hopper::wait(barriers_.q_full, queries_.phase());
     bool more = tiles.next();
     // What only later queries of the tile see.
-    for (; more && (!has_queries || tiles.cover(mine) == TileCover::none); more = tiles.next()) pass();
+    for (; more && sees_nothing(tile, tiles); more = tiles.next()) pass();
     if (more) {
       float scores[64];
       uint32_t weights[8][4];
@@ -239,7 +236,7 @@ class Consumer {
       hopper::wait_for_products<0>();
       hopper::pin(scores);
       release(barriers_.k_empty[keys_.stage()]);
-      weigh(tiles, mine, tile.b, query, scores, rows, factors);
+      weigh(tile, tiles, scores, rows, factors);
       pack_operand(scores, weights);
       while (tiles.next()) {
         const Ring<Tile::kStages> last = keys_;
@@ -252,7 +249,7 @@ class Consumer {
         hopper::wait_for_products<1>();
         hopper::pin(scores);
         release(barriers_.k_empty[keys_.stage()]);
-        weigh(tiles, mine, tile.b, query, scores, rows, factors);
+        weigh(tile, tiles, scores, rows, factors);
         hopper::wait_for_products<0>();
         release(barriers_.v_empty[last.stage()]);
 #pragma unroll
@@ -275,7 +272,7 @@ class Consumer {
       release(barriers_.q_empty);
     }
     queries_.advance();
-    finish(tile, query, rows, out);
+    finish(tile, rows, out);
   }
 
   // A tile of keys of which these queries see nothing.
@@ -330,22 +327,31 @@ class Consumer {
     hopper::commit_products();
   }
 
-  __device__ void weigh(const KeyTiles<dim, any_mask>& tiles, TokenSpan mine, int32_t b, int32_t query,
-                        float (&scores)[64], RowStatistics& rows, float (&factors)[2]) const {
-    if (tiles.cover(mine) != TileCover::all)
-      hide<any_mask>(visibility_, b, query, tiles.first_key() + thread_ % 4 * 2, scores);
+  __device__ TokenSpan own_queries(const QueryTile& tile) const {
+    return span_of(tile.first + 64 * index_, 64, tile.end);
+  }
+  __device__ int32_t first_query(const QueryTile& tile) const { return tile.first + 64 * index_ + first_row(thread_); }
+
+  __device__ bool sees_nothing(const QueryTile& tile, const KeyTiles<dim, any_mask>& tiles) const {
+    const TokenSpan own = own_queries(tile);
+    return own.begin >= own.end || tiles.cover(own) == TileCover::none;
+  }
+
+  __device__ void weigh(const QueryTile& tile, const KeyTiles<dim, any_mask>& tiles, float (&scores)[64],
+                        RowStatistics& rows, float (&factors)[2]) const {
+    if (tiles.cover(own_queries(tile)) != TileCover::all)
+      hide<any_mask>(visibility_, tile.b, first_query(tile), tiles.first_key() + thread_ % 4 * 2, scores);
     soften(scores, visibility_.shape.scale * kLog2e, rows, factors);
   }
 
-  __device__ void finish(const QueryTile& tile, int32_t query, const RowStatistics& rows,
-                         const float (&out)[kPieces][32]) const {
+  __device__ void finish(const QueryTile& tile, const RowStatistics& rows, const float (&out)[kPieces][32]) const {
     const AttentionShape& z = visibility_.shape;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float sum = rows.sum[half];
       sum += __shfl_xor_sync(0xffffffffU, sum, 1);
       sum += __shfl_xor_sync(0xffffffffU, sum, 2);
-      const int32_t row = query + 8 * half;
+      const int32_t row = first_query(tile) + 8 * half;
       if (row >= tile.end) continue;
       const bool saw_any = sum != 0.0F;
       const float factor = saw_any ? 1.0F / sum : 1.0F;
