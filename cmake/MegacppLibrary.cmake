@@ -6,8 +6,10 @@
 #   MEGACPP_HAS_<NAME> for everyone who uses the library. ONE_BY_ONE: MEGACPP_UNITY does not apply, as where files are
 #   alike and call their parts by the same names. ROWS_TOGETHER: the rows of a table of tests share a process, as where they
 #   are hundreds of quick ones or compare with the same run; see ListTests.cmake.
-# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER])
+# megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER]
+#              [REPLACES_PARTS])
 #   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
+#   REPLACES_PARTS: it defines functions of a library itself, in place of the library's.
 # megacpp_bench(SOURCES ... [DEPS folder...])
 #   The benchmark program megacpp_bench.
 # DEPS are folders above this one in MEGACPP_FOLDERS. LIBS are names of MegacppDependencies.cmake.
@@ -68,6 +70,40 @@ function(megacpp_compile_in_batches target)
   endif()
 endfunction()
 
+# The archives of a library and of all below it, for megacpp_prefer_archives.
+function(megacpp_note_archives target)
+  set(archives "")
+  foreach(dep IN LISTS ARGN)
+    string(REPLACE "::" "_" dep ${dep})
+    get_property(below GLOBAL PROPERTY MEGACPP_ARCHIVES_${dep})
+    list(APPEND archives ${below})
+  endforeach()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL STATIC_LIBRARY)
+    list(APPEND archives $<TARGET_FILE:${target}>)
+  endif()
+  list(REMOVE_DUPLICATES archives)
+  set_property(GLOBAL PROPERTY MEGACPP_ARCHIVES_${target} ${archives})
+endfunction()
+
+# Inline functions that both a test and the libraries hold are taken from whoever the linker sees first. Seen after its
+# tests, which are not optimized, the code under test would run through theirs: plans took a third longer.
+function(megacpp_prefer_archives target)
+  if(APPLE OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    return()
+  endif()
+  set(archives "")
+  foreach(library IN LISTS ARGN)
+    string(REPLACE "::" "_" library ${library})
+    get_property(below GLOBAL PROPERTY MEGACPP_ARCHIVES_${library})
+    list(APPEND archives ${below})
+  endforeach()
+  list(REMOVE_DUPLICATES archives)
+  if(archives)
+    target_link_options(${target} PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive)
+  endif()
+endfunction()
+
 function(megacpp_library)
   cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
@@ -95,6 +131,7 @@ function(megacpp_library)
   target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
   target_link_libraries(${target} ${scope} ${arg_DEPS} ${arg_LIBS} Threads::Threads)
   set_property(GLOBAL APPEND PROPERTY MEGACPP_LIBRARIES ${target})
+  megacpp_note_archives(${target} ${arg_DEPS})
   foreach(optional IN LISTS arg_OPTIONAL)
     string(TOUPPER ${optional} upper)
     target_compile_definitions(${target} PUBLIC MEGACPP_HAS_${upper})
@@ -112,6 +149,7 @@ function(megacpp_library)
       megacpp_compile_in_batches(${arg_NAME}_test)
     endif()
     target_link_libraries(${arg_NAME}_test PRIVATE ${target})
+    megacpp_prefer_archives(${arg_NAME}_test ${target})
     set_target_properties(${arg_NAME}_test PROPERTIES MEGACPP_ROWS_TOGETHER ${arg_ROWS_TOGETHER})
     foreach(optional IN LISTS arg_OPTIONAL)
       target_link_libraries(${arg_NAME}_test PRIVATE megacpp_external::${optional})
@@ -120,7 +158,7 @@ function(megacpp_library)
 endfunction()
 
 function(megacpp_test)
-  cmake_parse_arguments(arg "ROWS_TOGETHER" "NAME;LABEL" "SOURCES;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ROWS_TOGETHER;REPLACES_PARTS" "NAME;LABEL" "SOURCES;DEPS;LIBS;OPTIONAL" ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -135,6 +173,9 @@ function(megacpp_test)
   megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})
   megacpp_compile_in_batches(${arg_NAME}_test)
   target_link_libraries(${arg_NAME}_test PRIVATE ${arg_DEPS} ${arg_LIBS})
+  if(NOT arg_REPLACES_PARTS)
+    megacpp_prefer_archives(${arg_NAME}_test ${arg_DEPS})
+  endif()
   set_target_properties(${arg_NAME}_test PROPERTIES MEGACPP_ROWS_TOGETHER ${arg_ROWS_TOGETHER})
 endfunction()
 
