@@ -19,6 +19,7 @@
 #include "megacpp/launch/regime.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/memory/step_memory.h"
 #include "megacpp/receipt/recipe_header.h"
 #include "megacpp/receipt/steps.h"
 #include "megacpp/recipe/print.h"
@@ -122,6 +123,20 @@ std::vector<ChipGroup> planned_memory(const fit::Estimate& estimate) {
   return groups;
 }
 
+constexpr size_t kPartsOfStep = 96;  // as many as a picture can show
+
+std::vector<FamilyMemory> memory_along_step(const launch::Launch& launch) {
+  const fit::Estimate& estimate = launch.estimate();
+  std::vector<const ir::Graph*> programs;
+  for (const compile::Program& program : estimate.compiled.stages[estimate.fit.worst().stage].programs)
+    programs.push_back(&program.graph);
+  std::vector<FamilyMemory> families;
+  for (memory::LetterMemory& letter :
+       memory::memory_along_step(programs, fit::target_on(launch.assumptions()), kPartsOfStep))
+    families.push_back({.family = std::move(letter.letter), .bytes = std::move(letter.bytes)});
+  return families;
+}
+
 /// Absent where the backend's compiler places them: our program of several chips then has none.
 std::optional<std::vector<Collective>> collectives_of(const compile::Compiled& compiled) {
   std::vector<Collective> collectives;
@@ -222,6 +237,7 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   if (estimate.time.seconds() > 0) receipt.times.predicted_step_seconds = estimate.time.seconds();
   receipt.mfu = planned_mfu(launch);
   receipt.memory.planned = planned_memory(estimate);
+  receipt.memory.along_step = memory_along_step(launch);
   // Where the backend has a compiler of its own, estimates are of other programs than those that run.
   if (!backend_of(launch).emits_stablehlo) {
     receipt.counters.fallbacks = fallbacks_of(estimate.compiled);

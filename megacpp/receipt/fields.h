@@ -274,9 +274,17 @@ void visit_fields(const Visit& visit, Self& chip) {
   visit("limit_bytes", chip.limit_bytes);
 }
 
+template <typename Visit, Is<FamilyMemory> Self>
+void visit_fields(const Visit& visit, Self& memory) {
+  visit("family", memory.family, "letter of the block; empty: outside blocks");
+  visit("bytes", memory.bytes, "by part of the step, in order; of each part where most bytes are alive");
+}
+
 template <typename Visit, Is<Memory> Self>
 void visit_fields(const Visit& visit, Self& memory) {
   visit("planned", memory.planned, "chips that are planned alike, least free bytes first");
+  visit("along_step", memory.along_step,
+        "planned bytes of the first of these from the first node of a step to the last");
   visit("measured", memory.measured, "each chip of this process");
 }
 

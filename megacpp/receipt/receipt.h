@@ -290,9 +290,15 @@ struct ChipPeak {
   std::optional<int64_t> limit_bytes = {};
 };
 
+/// Planned bytes of a family along a step: its nodes in equal parts, each where most bytes are alive; padding left out.
+struct FamilyMemory {
+  std::string family = {};  // letter of the block; empty: outside blocks
+  std::vector<int64_t> bytes = {};
+};
 struct Memory {
-  std::vector<ChipGroup> planned = {};  // least free bytes first
-  std::vector<ChipPeak> measured = {};  // the same; empty: nothing was measured
+  std::vector<ChipGroup> planned = {};        // least free bytes first
+  std::vector<FamilyMemory> along_step = {};  // of the first of these; empty: not known
+  std::vector<ChipPeak> measured = {};        // the same; empty: nothing was measured
 };
 
 /// What a chip of a pipeline stage sends in one step.

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/memory/report.h"
+#include "megacpp/report/line_chart.h"
 #include "megacpp/report/svg.h"
 
 namespace megacpp::report {
@@ -88,6 +89,42 @@ void add_worst_chip(Page& page, const ChipGroup& worst) {
   page.folded_table("The chip with the least free memory, by role and family: " + worst.place, table);
 }
 
+/// The sum of all families on top, then those that need the most at once.
+std::vector<Curve> curves_along_step(const std::vector<receipt::FamilyMemory>& families) {
+  std::vector<Curve> curves;
+  Curve all{.name = "all", .colour = Colour::blue, .points = {}};
+  for (const receipt::FamilyMemory& family : families) {
+    Curve curve{.name = family.family.empty() ? "outside blocks" : family.family, .points = {}};
+    const auto parts = static_cast<double>(family.bytes.size());
+    for (size_t part = 0; part < family.bytes.size(); ++part) {
+      const double x = 100 * (static_cast<double>(part) + 0.5) / parts, y = bar_bytes(family.bytes[part]);
+      curve.points.push_back({x, y});
+      if (part == all.points.size()) all.points.push_back({x, 0});
+      all.points[part].y += y;
+    }
+    curves.push_back(std::move(curve));
+  }
+  const auto most = [](const Curve& curve) {
+    return curve.points.empty() ? 0 : std::ranges::max(curve.points, {}, &CurvePoint::y).y;
+  };
+  std::ranges::stable_sort(curves, std::ranges::greater{}, most);
+  curves.insert(curves.begin(), std::move(all));
+  curves.resize(std::min(curves.size(), kSeriesColours));
+  for (size_t i = 0; i < curves.size(); ++i) curves[i].colour = colour_of(i);
+  return curves;
+}
+
+void add_along_step(Page& page, const receipt::Memory& memory) {
+  if (memory.along_step.empty()) return page.paragraph("The plan does not say how memory is used along a step.");
+  const LineChart chart{.x_title = "part of the step, %",
+                        .y_title = "bytes",
+                        .x_text = [](double share) { return fmt::format("{:.0f}", share); },
+                        .y_text = bytes_text,
+                        .curves = curves_along_step(memory.along_step)};
+  page.figure(lines(chart), "Planned bytes along a step by family, of " + memory.planned.front().place +
+                                ": from its first node to the last, the update included.");
+}
+
 void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
   if (measured.empty()) return page.paragraph("No peak was measured.");
   Table table{.headings = {"chip", ">planned", ">measured", ">limit"}, .rows = {}};
@@ -103,16 +140,16 @@ void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
 std::string bytes_text(double bytes) { return human_bytes(std::llround(bytes)); }
 
 void add_memory(Page& page, const receipt::Memory& memory) {
-  page.subheading("Memory by chip and family");
+  page.subheading("Memory by chip, family and time");
   if (memory.planned.empty()) {
     page.paragraph("The run left no plan of its memory.");
   } else {
     page.figure(
         chips_picture(memory),
-        "Bytes at the peak of the run by family, against the limit; the chips with the least free memory first. "
-        "Runs do not log memory by step.");
+        "Bytes at the peak of the run by family, against the limit; the chips with the least free memory first.");
     add_chips(page, memory.planned);
     add_worst_chip(page, memory.planned.front());
+    add_along_step(page, memory);
   }
   add_measured(page, memory.measured);
 }

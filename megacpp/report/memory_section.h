@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a page about the memory of a run: every chip against its limit by family, the worst one by role, planned
-// against measured.
+// against measured, and the worst along a step.
 #pragma once
 
 #include <string>

@@ -89,12 +89,15 @@ TEST_F(RunPageTest, AFinishedRunHasItsPicturesAndItsReceipt) {
                       "<h2>Throughput</h2>",
                       "done: step 1, tokens/s 204800",
                       "arithmetic 6.00 ms",
-                      "Memory by chip and family",
+                      "Memory by chip, family and time",
                       "chip 0: data 0 and 1 alike",
                       "limit 8.00 KiB",
                       "measured 3.94 KiB",
                       "A 512 B",
                       "padding 3.50 KiB",
+                      "Planned bytes along a step by family, of chip 0: data 0",
+                      "all: part of the step, % 75, bytes 4.00 KiB",
+                      "A: part of the step, % 25, bytes 512 B",
                       "Collectives",
                       "over data",
                       "all_reduce 2.00 KiB",
@@ -140,7 +143,7 @@ TEST_F(RunPageTest, ARunWithoutEnoughMemorySaysWhatWasWantedAndTried) {
   const std::string page = page_of({run("full", receipt, "")});
   expect_parts(page, {"out of memory after 0 of 150 steps", "E2004 (runtime allocation) loading: too little memory",
                       "chip 3: data 1", "12.00 GiB", "8.00 GiB", "not enough", "No step with a loss was logged",
-                      "No run measured the parts", "Memory by chip and family"});
+                      "No run measured the parts", "Memory by chip, family and time"});
   EXPECT_FALSE(has(page, "could not be read")) << "no step was made, so no log is missing";
 }
 

@@ -47,6 +47,7 @@ inline receipt::Receipt clean_receipt(int64_t steps = 150) {
                              .state_bytes = 1024,
                              .limit_bytes = 8192,
                              .items = {{.role = "weight", .family = "A", .bytes = 512}}}};
+  receipt.memory.along_step = {{.family = "", .bytes = {1024, 1024}}, {.family = "A", .bytes = {512, 3072}}};
   receipt.memory.measured = {{.place = "chip 0: data 0", .planned_bytes = 4096, .measured_bytes = 4032}};
   receipt.collectives = {{{.axes = "data", .kind = "all_reduce", .calls = 3, .bytes = 2048}}};
   receipt.ladder.tried = {{.rung = 1, .name = "batch", .outcome = "skipped", .reason = "needs no less"}};
