@@ -15,6 +15,7 @@
 #include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "tests/cuda/tensor_core_cases.h"
 #include "tests/support/conformance_cases.h"
 #include "tests/support/sample_cases.h"
 #include "tests/support/tensors.h"
@@ -201,6 +202,9 @@ INSTANTIATE_TEST_SUITE_P(Ops, CudaOpSamplesTest,
                          testing::ValuesIn(testing_support::conformance_cases(kSampleTolerance)),
                          testing_support::sample_case_name<ConformanceCase>);
 
+INSTANTIATE_TEST_SUITE_P(TensorCores, CudaOpSamplesTest, testing::ValuesIn(testing_support::tensor_core_cases()),
+                         testing_support::sample_case_name<ConformanceCase>);
+
 TEST_P(CudaOpSamplesTest, OwnKernelEqualsReference) {
   const ConformanceCase& c = GetParam();
   const Kernel* const kernel = find_kernel(c.op->name);
@@ -236,7 +240,9 @@ TEST_P(CudaOpSamplesTest, ResultMayTakeOverItsOperand) {
 
 // Without a GPU too: every op of the table is run, by a kernel or taken apart into ops that have one.
 TEST(CudaOpCoverageTest, EverySampleLowersToOpsWithKernels) {
-  for (const ConformanceCase& c : testing_support::conformance_cases(kSampleTolerance)) {
+  std::vector<ConformanceCase> cases = testing_support::conformance_cases(kSampleTolerance);
+  for (ConformanceCase& wide : testing_support::tensor_core_cases()) cases.push_back(std::move(wide));
+  for (const ConformanceCase& c : cases) {
     const ir::Graph graph = lowered_for(cuda_target(), c);
     for (const ir::Node& node : graph.nodes())
       EXPECT_TRUE(node.op == ir::kInputOp || node.op == "reshape" || find_kernel(node.op) != nullptr)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes in bf16 that are large enough for the kernels of tensor cores, which the samples of the ops are not: head
+// widths of attention and sizes of states that these kernels are made for, several tiles, ends that fill none.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megacpp/ops/attention_mask.h"
+#include "tests/support/conformance_cases.h"
+
+namespace megacpp::testing_support {
+
+inline constexpr double kTensorCoreTolerance = 2e-2;  // relative, as of all bf16
+
+inline ir::TensorType bf16(ir::Shape shape) { return {ir::DType::bf16, std::move(shape)}; }
+inline ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
+inline ir::TensorType i32(ir::Shape shape) { return {ir::DType::i32, std::move(shape)}; }
+
+struct WideAttention {
+  std::string name;
+  ir::Shape q;  // [b,s,H,d]
+  int64_t kv_heads;
+  ir::Attrs mask;
+  int64_t document = 0;  // tokens of each; 0: one
+};
+
+inline std::vector<WideAttention> wide_attention() {
+  const ir::Attrs causal = {{"causal", int64_t{1}}};
+  const ir::Attrs window = {{"causal", int64_t{1}}, {"window", int64_t{100}}};
+  const ir::Attrs sparse = {{"causal", int64_t{1}},
+                            {"sparse_block", int64_t{32}},
+                            {"sparse_global", int64_t{1}},
+                            {"sparse_local", int64_t{2}}};
+  return {{.name = "causal_64", .q = {2, 300, 4, 64}, .kv_heads = 2, .mask = causal},
+          {.name = "causal_128", .q = {1, 300, 4, 128}, .kv_heads = 1, .mask = causal},
+          {.name = "full_64", .q = {1, 200, 2, 64}, .kv_heads = 2, .mask = {}},
+          {.name = "window_64", .q = {1, 400, 2, 64}, .kv_heads = 1, .mask = window},
+          {.name = "window_128", .q = {1, 300, 2, 128}, .kv_heads = 2, .mask = window},
+          {.name = "sparse_64", .q = {1, 300, 2, 64}, .kv_heads = 1, .mask = sparse},
+          {.name = "documents_64", .q = {2, 300, 2, 64}, .kv_heads = 2, .mask = causal, .document = 70},
+          {.name = "documents_128", .q = {1, 260, 2, 128}, .kv_heads = 1, .mask = causal, .document = 70}};
+}
+
+inline ops::Sample wide_attention_sample(const WideAttention& one, bool is_gradient) {
+  const ir::TensorType q = bf16(one.q), k = bf16({one.q[0], one.q[1], one.kv_heads, one.q[3]});
+  ops::Sample sample{.name = one.name, .operands = {q, k, k}, .attrs = one.mask};
+  sample.attrs.set("scale", 1.0 / std::sqrt(static_cast<double>(one.q[3])));
+  if (is_gradient)
+    for (const ir::TensorType& type : {q, f32({one.q[0], one.q[2], one.q[1]}), q}) sample.operands.push_back(type);
+  // The log of the sum of as many weights: the weights of a row then sum to about 1.
+  const size_t lse = 4, segments = sample.operands.size();
+  if (one.document > 0) {
+    sample.attrs.set("documents", int64_t{1});
+    for (int i = 0; i < 2; ++i) sample.operands.push_back(i32({one.q[0], one.q[1]}));
+  }
+  const double keys = static_cast<double>(one.document > 0 ? one.document : one.q[1]);
+  sample.fill = [=, tokens = one.q[1], document = one.document](std::vector<ops::Tensor>& operands) {
+    if (is_gradient)
+      for (int64_t i = 0; i < operands[lse].elements(); ++i) operands[lse][i] += std::log(keys);
+    for (size_t at = segments; at < operands.size(); ++at)
+      for (int64_t i = 0; i < operands[at].elements(); ++i)
+        operands[at][i] = static_cast<double>(i % tokens / document);
+  };
+  return sample;
+}
+
+/// Heads of width 64 with 128 states, as the kernel has them; steps above 0 and rates below.
+inline ops::Sample wide_ssd_sample(std::string name, const ir::Shape& sizes, bool is_gradient) {
+  const int64_t batch = sizes[0], tokens = sizes[1], heads = sizes[2], groups = sizes[3];
+  const ir::TensorType x = bf16({batch, tokens, heads, 64}), states = bf16({batch, tokens, groups, 128});
+  ops::Sample sample{.name = std::move(name),
+                     .operands = {x, f32({batch, tokens, heads}), f32({heads}), states, states},
+                     .attrs = {{"chunk", int64_t{64}}}};
+  if (is_gradient) sample.operands.push_back(x);
+  sample.fill = [](std::vector<ops::Tensor>& operands) {
+    for (double& step : operands[1].data) step = 0.05 + 0.1 * std::abs(step);
+    for (double& rate : operands[2].data) rate = -0.5 - std::abs(rate);
+  };
+  return sample;
+}
+
+inline ops::Sample wide_experts_sample(std::string name, ops::Types operands, int64_t transpose_w) {
+  return {.name = std::move(name),
+          .operands = std::move(operands),
+          .attrs = {{"transpose_w", transpose_w}},
+          .fill = [](std::vector<ops::Tensor>& all) {
+            const std::vector<double> counts = {130, 0, 257, 64};
+            for (int64_t i = 0; i < all[2].elements(); ++i) all[2][i] = counts[static_cast<size_t>(i % 4)];
+          }};
+}
+
+inline std::vector<ConformanceCase> tensor_core_cases() {
+  std::vector<ConformanceCase> cases;
+  const auto add = [&](const char* op, ops::Sample sample) {
+    cases.push_back({&ops::op_def(op), std::move(sample), kTensorCoreTolerance});
+  };
+  for (const WideAttention& one : wide_attention()) {
+    add("attention", wide_attention_sample(one, false));
+    add("attention_grad", wide_attention_sample(one, true));
+  }
+  for (const bool is_gradient : {false, true}) {
+    const char* const op = is_gradient ? "ssd_grad" : "ssd";
+    add(op, wide_ssd_sample("whole_chunks", {2, 128, 2, 1}, is_gradient));
+    add(op, wide_ssd_sample("ragged_end", {1, 150, 4, 2}, is_gradient));
+  }
+  const ir::TensorType counts = i32({2, 1, 4}), rows = bf16({2, 1, 512, 136}), wider = bf16({2, 1, 512, 200});
+  add("ragged_dot", wide_experts_sample("packed", {rows, bf16({4, 136, 200}), counts}, 0));
+  add("ragged_dot", wide_experts_sample("packed_transposed", {rows, bf16({4, 200, 136}), counts}, 1));
+  add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
+  add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
+  return cases;
+}
+
+}  // namespace megacpp::testing_support
