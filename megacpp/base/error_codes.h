@@ -24,7 +24,7 @@
   X(E1203, user,        "tensor is missing or misshapen")                           \
   X(E1204, user,        "checkpoint is damaged or incomplete")                      \
   X(E1205, user,        "checkpoint is of another model")                           \
-  X(E1206, user,        "there is no run to resume")                                \
+  X(E1206, user,        "no run or checkpoint is here")                             \
   X(E1301, user,        "program text or node is not valid")                        \
   X(E1302, user,        "loss is not finite")                                       \
   X(E1303, user,        "results differ from golden file")                          \
