@@ -15,12 +15,16 @@ namespace {
 Prepared prepare_reduce(const ops::NodeView& view, Toolbox& toolbox) {
   const ReducePlan plan = plan_reduce(view);
   const std::string variant = view.attrs.text("kind") + "_" + std::string(ir::dtype_name(view.operands[0].dtype));
-  const Function first = toolbox.function("reduce", (plan.folds_rows ? "reduce_rows_" : "reduce_columns_") + variant);
+  const std::string spread = plan.vector > 1 ? "_vector" : "_single";
+  const Function first =
+      toolbox.function("reduce", (plan.folds_rows ? "reduce_rows_" : "reduce_columns_") + variant + spread);
   const Function second = toolbox.function("reduce", "reduce_combine_" + variant);
   const LaunchShape first_shape{
       .grid = {static_cast<uint32_t>(plan.blocks), static_cast<uint32_t>(plan.params.parts), 1},
-      .block = {kReduceColumns, kReduceRows, 1}};
-  const LaunchShape second_shape = flat_launch(static_cast<int64_t>(plan.params.kept));
+      .block = {kReduceThreads, 1, 1}};
+  const int64_t columns = (static_cast<int64_t>(plan.params.kept) + kReduceColumns - 1) / kReduceColumns;
+  const LaunchShape second_shape{.grid = {static_cast<uint32_t>(columns), 1, 1},
+                                 .block = {kReduceColumns, kReduceRows, 1}};
   return {.run = [=](const Launch& launched) {
     ReduceParams params = plan.params;
     params.x = launched.operands[0];

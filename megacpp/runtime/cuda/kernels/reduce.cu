@@ -11,7 +11,8 @@ using namespace megacpp::runtime::cuda;
 
 namespace {
 
-constexpr int kThreads = kReduceColumns * kReduceRows;
+constexpr int kThreads = kReduceThreads;
+constexpr int kAtOnce = 4;  // accesses of a thread, so that their loads overlap
 
 struct Sum {
   template <typename Number>
@@ -38,14 +39,72 @@ struct Max {
   }
 };
 
-__device__ __forceinline__ int64_t offset_of(uint64_t index, const ReduceDims& dims) {
+// Of the first `count` dimensions.
+__device__ __forceinline__ int64_t offset_of(uint64_t index, const ReduceDims& dims, int count) {
   int64_t offset = 0;
-  for (int d = dims.dims - 1; d > 0; --d) {
+  for (int d = count - 1; d > 0; --d) {
     const Quotient quotient = divided(index, dims.sizes[d]);
     offset += quotient.rest * dims.strides[d];
     index = quotient.whole;
   }
-  return dims.dims == 0 ? 0 : offset + static_cast<int64_t>(index) * dims.strides[0];
+  return count == 0 ? 0 : offset + static_cast<int64_t>(index) * dims.strides[0];
+}
+
+// Goes through folded accesses, every step-th, without a division for each: along the last dimension, and on to the
+// next index of those before it where that ends.
+struct FoldWalk {
+  const ReduceDims& dims;
+  uint32_t size, inner;  // of the last dimension
+  uint64_t outer;
+  uint32_t step_inner;
+  uint64_t step_outer;
+
+  __device__ FoldWalk(const ReduceDims& folded, uint64_t first, uint32_t step)
+      : dims(folded), size(folded.dims == 0 ? 1 : folded.sizes[folded.dims - 1]) {
+    const Quotient at = divided(first, size), by = divided(step, size);
+    inner = at.rest;
+    outer = at.whole;
+    step_inner = by.rest;
+    step_outer = by.whole;
+  }
+  // Of where it stands; then goes a step.
+  __device__ __forceinline__ int64_t next() {
+    const int64_t offset =
+        dims.dims == 0 ? 0 : offset_of(outer, dims, dims.dims - 1) + inner * dims.strides[dims.dims - 1];
+    inner += step_inner;
+    outer += step_outer;
+    if (inner >= size) {
+      inner -= size;
+      ++outer;
+    }
+    return offset;
+  }
+};
+
+// Element by element of vectors, over the accesses first, first + step, ... before `end`.
+template <typename T, typename Fold, int V>
+__device__ __forceinline__ void fold_accesses(const T* x, const ReduceDims& dims, uint64_t first, uint64_t end,
+                                              uint32_t step, typename Storage<T>::Number (&folded)[V]) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) folded[v] = Fold::template nothing<typename Storage<T>::Number>();
+  if (first >= end) return;
+  FoldWalk walk(dims, first, step);
+  uint64_t i = first;
+  for (; i + (kAtOnce - 1) * step < end; i += kAtOnce * step) {
+    typename Storage<T>::Number each[kAtOnce][V];
+#pragma unroll
+    for (int a = 0; a < kAtOnce; ++a) load<V>(x + walk.next(), each[a]);
+#pragma unroll
+    for (int a = 0; a < kAtOnce; ++a)
+#pragma unroll
+      for (int v = 0; v < V; ++v) folded[v] = Fold::of(folded[v], each[a][v]);
+  }
+  for (; i < end; i += step) {
+    typename Storage<T>::Number each[V];
+    load<V>(x + walk.next(), each);
+#pragma unroll
+    for (int v = 0; v < V; ++v) folded[v] = Fold::of(folded[v], each[v]);
+  }
 }
 
 template <typename T, typename Number>
@@ -56,19 +115,65 @@ __device__ __forceinline__ void keep(const ReduceParams& p, uint64_t kept, Numbe
     store_one(reinterpret_cast<T*>(p.y) + kept, folded);
 }
 
-// Threads of a warp have neighbouring kept elements, the warps of a block every kReduceRows-th folded one.
-template <typename T, typename Fold>
+// `lanes` threads have neighbouring vectors of kept elements, the others of a block further folded rows.
+template <typename T, typename Fold, int V>
 __device__ __forceinline__ void columns(const ReduceParams& p) {
+  using Number = typename Storage<T>::Number;
+  __shared__ Number shared[V][kThreads];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & (p.lanes - 1), row = thread / p.lanes;
+  const int rows = kThreads / p.lanes;
+  const uint64_t column = static_cast<uint64_t>(blockIdx.x) * p.lanes + lane;
+  const uint64_t begin = blockIdx.y * p.part, end = min(p.folded, begin + p.part);
+  const bool live = column < p.kept / V;
+  Number folded[V];
+  const T* x = reinterpret_cast<const T*>(p.x) + (live ? offset_of(column, p.kept_dims, p.kept_dims.dims) : 0);
+  fold_accesses<T, Fold>(x, p.folded_dims, live ? begin + row : end, end, rows, folded);
+#pragma unroll
+  for (int v = 0; v < V; ++v) shared[v][thread] = folded[v];
+  for (int half = rows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (row < half)
+#pragma unroll
+      for (int v = 0; v < V; ++v) shared[v][thread] = Fold::of(shared[v][thread], shared[v][thread + half * p.lanes]);
+  }
+  if (row != 0 || !live) return;
+#pragma unroll
+  for (int v = 0; v < V; ++v) keep<T>(p, column * V + v, shared[v][thread]);
+}
+
+// `lanes` threads for each kept element: neighbours in memory are folded.
+template <typename T, typename Fold, int V>
+__device__ __forceinline__ void rows(const ReduceParams& p) {
+  using Number = typename Storage<T>::Number;
+  __shared__ Number shared[kThreads];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & (p.lanes - 1);
+  const uint64_t kept = static_cast<uint64_t>(blockIdx.x) * (kThreads / p.lanes) + thread / p.lanes;
+  const uint64_t begin = blockIdx.y * p.part, end = min(p.folded, begin + p.part);
+  const bool live = kept < p.kept;
+  Number folded[V];
+  const T* x = reinterpret_cast<const T*>(p.x) + (live ? offset_of(kept, p.kept_dims, p.kept_dims.dims) : 0);
+  fold_accesses<T, Fold>(x, p.folded_dims, live ? begin + lane : end, end, p.lanes, folded);
+#pragma unroll
+  for (int v = 1; v < V; ++v) folded[0] = Fold::of(folded[0], folded[v]);
+  shared[thread] = folded[0];
+  for (int half = p.lanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half) shared[thread] = Fold::of(shared[thread], shared[thread + half]);
+  }
+  if (lane == 0 && live) keep<T>(p, kept, shared[thread]);
+}
+
+// A thread for each kept element and each of kReduceRows runs of parts.
+template <typename T, typename Fold>
+__device__ __forceinline__ void combine(const ReduceParams& p) {
   using Number = typename Storage<T>::Number;
   __shared__ Number shared[kReduceRows][kReduceColumns];
   const uint64_t kept = static_cast<uint64_t>(blockIdx.x) * kReduceColumns + threadIdx.x;
-  const uint64_t begin = blockIdx.y * p.part, end = min(p.folded, begin + p.part);
   Number folded = Fold::template nothing<Number>();
   if (kept < p.kept) {
-    const T* x = reinterpret_cast<const T*>(p.x) + offset_of(kept, p.kept_dims);
-#pragma unroll 4
-    for (uint64_t i = begin + threadIdx.y; i < end; i += kReduceRows)
-      folded = Fold::of(folded, load_one(x + offset_of(i, p.folded_dims)));
+#pragma unroll 8
+    for (int part = static_cast<int>(threadIdx.y); part < p.parts; part += kReduceRows)
+      folded = Fold::of(folded, reinterpret_cast<const Number*>(p.partials)[part * p.kept + kept]);
   }
   shared[threadIdx.y][threadIdx.x] = folded;
   for (int half = kReduceRows / 2; half > 0; half /= 2) {
@@ -77,39 +182,7 @@ __device__ __forceinline__ void columns(const ReduceParams& p) {
       shared[threadIdx.y][threadIdx.x] =
           Fold::of(shared[threadIdx.y][threadIdx.x], shared[threadIdx.y + half][threadIdx.x]);
   }
-  if (threadIdx.y == 0 && kept < p.kept) keep<T>(p, kept, shared[0][threadIdx.x]);
-}
-
-// A block for each kept element: neighbours in memory are folded.
-template <typename T, typename Fold>
-__device__ __forceinline__ void rows(const ReduceParams& p) {
-  using Number = typename Storage<T>::Number;
-  __shared__ Number shared[kThreads];
-  const int thread = static_cast<int>(threadIdx.y) * kReduceColumns + static_cast<int>(threadIdx.x);
-  const uint64_t begin = blockIdx.y * p.part, end = min(p.folded, begin + p.part);
-  const T* x = reinterpret_cast<const T*>(p.x) + offset_of(blockIdx.x, p.kept_dims);
-  Number folded = Fold::template nothing<Number>();
-#pragma unroll 4
-  for (uint64_t i = begin + thread; i < end; i += kThreads)
-    folded = Fold::of(folded, load_one(x + offset_of(i, p.folded_dims)));
-  shared[thread] = folded;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) shared[thread] = Fold::of(shared[thread], shared[thread + half]);
-  }
-  if (thread == 0) keep<T>(p, blockIdx.x, shared[0]);
-}
-
-template <typename T, typename Fold>
-__device__ __forceinline__ void combine(const ReduceParams& p) {
-  using Number = typename Storage<T>::Number;
-  const uint64_t kept = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (kept >= p.kept) return;
-  Number folded = Fold::template nothing<Number>();
-#pragma unroll 8
-  for (int part = 0; part < p.parts; ++part)
-    folded = Fold::of(folded, reinterpret_cast<const Number*>(p.partials)[part * p.kept + kept]);
-  store_one(reinterpret_cast<T*>(p.y) + kept, folded);
+  if (threadIdx.y == 0 && kept < p.kept) store_one(reinterpret_cast<T*>(p.y) + kept, shared[0][threadIdx.x]);
 }
 
 // A thread for each line; those of a warp read neighbours where lines have them.
@@ -155,16 +228,21 @@ __device__ __forceinline__ void running_sums_of_rows(const CumsumParams& p) {
 
 }  // namespace
 
+// Accesses of sixteen bytes, or of one element.
+#define MEGACPP_REDUCE_PASS(name, T, kind, Fold, spread, vector)                          \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                  \
+      reduce_columns_##kind##_##name##_##spread(const __grid_constant__ ReduceParams p) { \
+    columns<T, Fold, vector>(p);                                                          \
+  }                                                                                       \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                  \
+      reduce_rows_##kind##_##name##_##spread(const __grid_constant__ ReduceParams p) {    \
+    rows<T, Fold, vector>(p);                                                             \
+  }
+
 #define MEGACPP_REDUCE(name, T, kind, Fold)                                    \
-  extern "C" __global__ void __launch_bounds__(kThreads)                       \
-      reduce_columns_##kind##_##name(const __grid_constant__ ReduceParams p) { \
-    columns<T, Fold>(p);                                                       \
-  }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kThreads)                       \
-      reduce_rows_##kind##_##name(const __grid_constant__ ReduceParams p) {    \
-    rows<T, Fold>(p);                                                          \
-  }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kThreads)                       \
+  MEGACPP_REDUCE_PASS(name, T, kind, Fold, vector, 16 / sizeof(T))             \
+  MEGACPP_REDUCE_PASS(name, T, kind, Fold, single, 1)                          \
+  extern "C" __global__ void __launch_bounds__(kReduceColumns* kReduceRows)    \
       reduce_combine_##kind##_##name(const __grid_constant__ ReduceParams p) { \
     combine<T, Fold>(p);                                                       \
   }

@@ -15,18 +15,24 @@ struct ReduceDims {
 };
 
 /// First pass: from x to [parts, kept] partial results, or with one part to the result itself. Second: these to the
-/// result.
+/// result. Accesses are vectors of neighbours, or single elements.
 struct ReduceParams {
   uint64_t x, y, partials;
-  uint64_t kept, folded;  // elements
-  uint64_t part;          // folded elements of each part but perhaps the last
+  uint64_t kept;    // elements of the result
+  uint64_t folded;  // accesses that are folded into each of them
+  uint64_t part;    // of these in each part but perhaps the last
   int32_t parts;
-  ReduceDims kept_dims, folded_dims;
+  int32_t lanes;                      // a power of two: see kReduceThreads
+  ReduceDims kept_dims, folded_dims;  // of accesses; strides are in elements
 };
 
-/// Columns, and rows at once, of a block where kept elements are neighbours; else all its threads fold one element.
+/// Of a block of the first pass. Where kept elements are neighbours, `lanes` threads have neighbouring accesses and the
+/// others further rows of them; else `lanes` threads fold one element and the others further elements.
+inline constexpr int kReduceThreads = 256;
+
+/// Columns and rows of partial results that a block of the second pass folds.
 inline constexpr int kReduceColumns = 32;
-inline constexpr int kReduceRows = 8;
+inline constexpr int kReduceRows = 32;
 
 /// x and y are [outer, size, inner].
 struct CumsumParams {

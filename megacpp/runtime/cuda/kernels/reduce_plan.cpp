@@ -2,6 +2,7 @@
 #include "megacpp/runtime/cuda/kernels/reduce_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "megacpp/base/error.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int64_t kEnoughReduceBlocks = 1024;  // for all multiprocessors of any card, several times over
 constexpr int64_t kFoldsPerThread = 8;         // at least, before a fold is worth cutting into parts
+constexpr int64_t kMostReduceLanes = 32;       // of a row of kept elements: 512 bytes
 
 void append_reduce_dim(ReduceDims& dims, int64_t size, int64_t stride) {
   MEGACPP_CHECK(dims.dims < kMaxReduceDims) << "a reduction over more than " << kMaxReduceDims << " dimensions";
@@ -18,13 +20,45 @@ void append_reduce_dim(ReduceDims& dims, int64_t size, int64_t stride) {
   ++dims.dims;
 }
 
+// Accesses of as many neighbours as sixteen bytes have, where whole runs of neighbours are made of them.
+int64_t widen_accesses(ReduceDims& neighbours, ir::DType dtype) {
+  const int64_t vector = 16 / ir::dtype_bytes(dtype);
+  if (neighbours.dims == 0) return 1;
+  uint32_t& size = neighbours.sizes[neighbours.dims - 1];
+  if (size % vector != 0) return 1;
+  size /= static_cast<uint32_t>(vector);
+  neighbours.strides[neighbours.dims - 1] = vector;
+  return vector;
+}
+
+int32_t reduce_lanes(int64_t accesses, int64_t most) {
+  return static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(accesses, 1, most))));
+}
+
+// Few long folds are cut into parts, so that all multiprocessors work.
+void spread_reduce(ReducePlan& plan) {
+  ReduceParams& params = plan.params;
+  const int64_t kept = static_cast<int64_t>(params.kept), folded = static_cast<int64_t>(params.folded);
+  const int64_t columns = plan.folds_rows ? kept : kept / plan.vector;
+  params.lanes =
+      plan.folds_rows ? reduce_lanes((folded + 1) / 2, kReduceThreads) : reduce_lanes(columns, kMostReduceLanes);
+  const int64_t beside = kReduceThreads / params.lanes;  // kept elements, or rows, of a block
+  const int64_t columns_of_block = plan.folds_rows ? beside : params.lanes;
+  const int64_t folded_at_once = plan.folds_rows ? params.lanes : beside;
+  plan.blocks = (columns + columns_of_block - 1) / columns_of_block;
+  params.parts = static_cast<int32_t>(std::clamp<int64_t>(
+      std::min(kEnoughReduceBlocks / std::max<int64_t>(1, plan.blocks), folded / (folded_at_once * kFoldsPerThread)), 1,
+      kEnoughReduceBlocks));
+  params.part = (params.folded + static_cast<uint64_t>(params.parts) - 1) / static_cast<uint64_t>(params.parts);
+}
+
 }  // namespace
 
 ReducePlan plan_reduce(const ops::NodeView& view) {
   const ir::Shape& shape = view.operands[0].shape;
   const std::vector<int64_t>& folded = view.attrs.list("dims");
   const ir::Shape strides = ir::strides_of(shape);
-  ReducePlan plan{.params = {}, .folds_rows = false, .blocks = 0};
+  ReducePlan plan{.params = {}, .folds_rows = false, .vector = 1, .blocks = 0};
   ReduceParams& params = plan.params;
   params.kept = params.folded = 1;
   bool was_folded = false;
@@ -43,13 +77,9 @@ ReducePlan plan_reduce(const ops::NodeView& view) {
     was_folded = folds;
   }
   plan.folds_rows = was_folded;
-  const int64_t kept = static_cast<int64_t>(params.kept), folds = static_cast<int64_t>(params.folded);
-  plan.blocks = plan.folds_rows ? kept : (kept + kReduceColumns - 1) / kReduceColumns;
-  const int64_t at_once = plan.folds_rows ? kReduceColumns * kReduceRows : kReduceRows;
-  params.parts = static_cast<int32_t>(std::clamp<int64_t>(
-      std::min(kEnoughReduceBlocks / std::max<int64_t>(1, plan.blocks), folds / (at_once * kFoldsPerThread)), 1,
-      kEnoughReduceBlocks));
-  params.part = (params.folded + static_cast<uint64_t>(params.parts) - 1) / static_cast<uint64_t>(params.parts);
+  plan.vector = widen_accesses(plan.folds_rows ? params.folded_dims : params.kept_dims, view.operands[0].dtype);
+  if (plan.folds_rows) params.folded /= static_cast<uint64_t>(plan.vector);
+  spread_reduce(plan);
   return plan;
 }
 

@@ -12,6 +12,7 @@ namespace megacpp::runtime::cuda {
 struct ReducePlan {
   ReduceParams params;  // without addresses
   bool folds_rows;      // neighbours in memory are folded; else they are kept
+  int64_t vector;       // elements of an access
   int64_t blocks;       // of the first pass, for each part
 
   int64_t workspace_bytes() const {

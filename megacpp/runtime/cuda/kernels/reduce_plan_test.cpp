@@ -24,18 +24,33 @@ int64_t offset_along(const ReduceDims& dims, int64_t index) {
   return offset;
 }
 
+// Different ones that the accesses of all kept and folded indices read; the last of them is read too.
+size_t elements_seen(const ReducePlan& plan) {
+  const ReduceParams& params = plan.params;
+  const int64_t columns = static_cast<int64_t>(params.kept) / (plan.folds_rows ? 1 : plan.vector);
+  std::set<int64_t> seen;
+  for (int64_t k = 0; k < columns; ++k)
+    for (int64_t f = 0; f < static_cast<int64_t>(params.folded); ++f)
+      for (int64_t v = 0; v < plan.vector; ++v)
+        seen.insert(offset_along(params.kept_dims, k) + offset_along(params.folded_dims, f) + v);
+  return *seen.rbegin() + 1 == static_cast<int64_t>(seen.size()) ? seen.size() : 0;
+}
+
 TEST(ReducePlanTest, KeptAndFoldedElementsTogetherAreAllOfThem) {
   const ir::Shape shape = {3, 1, 4, 5};
   for (const std::vector<int64_t>& dims :
        std::vector<std::vector<int64_t>>{{}, {0}, {3}, {0, 3}, {1}, {2}, {0, 2}, {1, 2, 3}, {0, 1, 2, 3}}) {
-    const ReduceParams params = plan_for(shape, dims).params;
-    std::set<int64_t> seen;
-    for (int64_t k = 0; k < static_cast<int64_t>(params.kept); ++k)
-      for (int64_t f = 0; f < static_cast<int64_t>(params.folded); ++f)
-        seen.insert(offset_along(params.kept_dims, k) + offset_along(params.folded_dims, f));
-    EXPECT_EQ(seen.size(), 60U) << ir::to_string(dims);
-    EXPECT_EQ(*seen.rbegin(), 59) << ir::to_string(dims);
+    EXPECT_EQ(elements_seen(plan_for(shape, dims)), 60U) << ir::to_string(dims);
+    EXPECT_EQ(elements_seen(plan_for({3, 1, 4, 8}, dims)), 96U) << ir::to_string(dims);
   }
+}
+
+TEST(ReducePlanTest, AccessesHaveSixteenBytesWhereRunsOfNeighboursAreMadeOfThem) {
+  EXPECT_EQ(plan_for({6, 8}, {0}).vector, 4);
+  EXPECT_EQ(plan_for({6, 10}, {0}).vector, 1);
+  EXPECT_EQ(plan_for({6, 5, 2, 2}, {0, 2, 3}).vector, 4) << "neighbours are counted together";
+  EXPECT_EQ(plan_for({6, 8}, {1}).params.folded, 2U);
+  EXPECT_EQ(plan_for({6, 8}, {0}).params.kept, 8U);
 }
 
 TEST(ReducePlanTest, NeighboursInMemoryAreFoldedByABlockOrKeptByItsThreads) {
