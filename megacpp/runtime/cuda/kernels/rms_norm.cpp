@@ -54,6 +54,7 @@ Prepared prepare_rms_norm_grad(const ops::NodeView& view, Toolbox& toolbox) {
                              .rstd = launched.operands[2],
                              .dy = launched.operands[3],
                              .dx = launched.results[0],
+                             .addend = 0,
                              .partials = launched.workspace,
                              .rows = plan.rows,
                              .width = plan.width,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Root-mean-square norm and its gradient: each element is read once and stays in registers. The gradient's sum over
-// rows has two passes: every run of lanes keeps the sums of the rows that it reads, then these are added in their
-// order.
+// Root-mean-square norm and its gradient: each element is read once and stays in registers, as it was stored. The
+// gradient's sum over rows has two passes: every block keeps the sums of the rows that it reads, then these are added
+// in their order.
 #include "megacpp/runtime/cuda/kernels/elements.cuh"
 #include "megacpp/runtime/cuda/kernels/rms_norm_params.h"
 
@@ -24,106 +24,143 @@ struct Place {
         column(static_cast<int64_t>(blockIdx.y) * group) {}
 };
 
+// A vector of elements as they are stored.
+template <typename X, int kVector>
+struct Stored {
+  static constexpr int kBytes = kVector * static_cast<int>(sizeof(X));
+  uint32_t words[kBytes < 4 ? 1 : kBytes / 4];
+
+  __device__ __forceinline__ void read(const X* from) { read_words<kBytes>(from, words); }
+  __device__ __forceinline__ float operator[](int k) const { return Storage<X>::get(words, k); }
+};
+
 // A lane holds kHeld vectors of kVector elements; of longer groups the rest is read again.
 template <typename X, typename W, int kVector, int kHeld>
 __device__ __forceinline__ void norm(const RmsNormParams& p) {
   __shared__ float shared[kMostThreads / 32];
   const Place at(p.lanes, p.group);
   const bool live = at.row < p.rows;
-  const int vectors = p.group / kVector;
+  const int vectors = live ? p.group / kVector : 0;
   const int64_t first = at.row * p.width + at.column;
   const X* x = reinterpret_cast<const X*>(p.x) + first;
   const W* w = reinterpret_cast<const W*>(p.w) + at.column;
   X* y = reinterpret_cast<X*>(p.y) + first;
-  float held[kHeld][kVector];
+  Stored<X, kVector> held[kHeld];
   float squares = 0.0F;
+  const auto add_squares = [&](const Stored<X, kVector>& values) {
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int v = at.lane + h * p.lanes;
-    if (!live || v >= vectors) continue;
-    load<kVector>(x + v * kVector, held[h]);
+    for (int k = 0; k < kVector; ++k) squares += values[k] * values[k];
+  };
 #pragma unroll
-    for (int k = 0; k < kVector; ++k) squares += held[h][k] * held[h][k];
-  }
-  for (int v = at.lane + kHeld * p.lanes; live && v < vectors; v += p.lanes) {
-    float again[kVector];
-    load<kVector>(x + v * kVector, again);
-    for (int k = 0; k < kVector; ++k) squares += again[k] * again[k];
+  for (int h = 0; h < kHeld; ++h)
+    if (const int v = at.lane + h * p.lanes; v < vectors) held[h].read(x + v * kVector);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (at.lane + h * p.lanes < vectors) add_squares(held[h]);
+  for (int v = at.lane + kHeld * p.lanes; v < vectors; v += p.lanes) {
+    Stored<X, kVector> again;
+    again.read(x + v * kVector);
+    add_squares(again);
   }
   squares = sum_of_lanes(squares, p.lanes, shared);
-  if (!live) return;
   const float rstd = 1.0F / sqrtf(squares / static_cast<float>(p.group) + p.eps);
-  const auto write = [&](int v, float* values) {
-    float gain[kVector];
-    load<kVector>(w + v * kVector, gain);
+  const auto write = [&](int v, const Stored<X, kVector>& values) {
+    float scaled[kVector];
+    load<kVector>(w + v * kVector, scaled);
 #pragma unroll
-    for (int k = 0; k < kVector; ++k) values[k] = values[k] * rstd * (gain[k] + p.offset);
-    store<kVector>(y + v * kVector, values);
+    for (int k = 0; k < kVector; ++k) scaled[k] = values[k] * rstd * (scaled[k] + p.offset);
+    store<kVector>(y + v * kVector, scaled);
   };
 #pragma unroll
   for (int h = 0; h < kHeld; ++h)
     if (const int v = at.lane + h * p.lanes; v < vectors) write(v, held[h]);
   for (int v = at.lane + kHeld * p.lanes; v < vectors; v += p.lanes) {
-    float again[kVector];
-    load<kVector>(x + v * kVector, again);
+    Stored<X, kVector> again;
+    again.read(x + v * kVector);
     write(v, again);
   }
-  if (at.lane == 0) reinterpret_cast<float*>(p.rstd)[at.row * gridDim.y + blockIdx.y] = rstd;
+  if (live && at.lane == 0) reinterpret_cast<float*>(p.rstd)[at.row * gridDim.y + blockIdx.y] = rstd;
 }
 
-// dx = rstd (dy gain - x rstd^2 mean(dy gain x)); dw = sum over rows of dy x rstd. A group has at most kHeld vectors
-// for each lane. dx may be dy.
+// The block's sums of dw: over its rows at once, one after another.
+template <int kVector, int kHeld>
+__device__ __forceinline__ void keep_weights(const RmsNormGradParams& p, const Place& at, float (&dw)[kHeld][kVector]) {
+  // Blocks of several rows have at most 64 lanes for each.
+  __shared__ float sums[kHeld * kVector][kRmsNormSharedLanes];
+  const int rows = static_cast<int>(blockDim.x) / p.lanes, own = static_cast<int>(threadIdx.x) / p.lanes;
+  float* partial = reinterpret_cast<float*>(p.partials) + blockIdx.x * p.width + at.column;
+  for (int row = 0; row < rows; ++row) {
+    if (row > 0) __syncthreads();
+    if (row != own) continue;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int v = at.lane + h * p.lanes;
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) {
+        if (row > 0) dw[h][k] += sums[h * kVector + k][at.lane];
+        if (row + 1 < rows) sums[h * kVector + k][at.lane] = dw[h][k];
+      }
+      if (row + 1 == rows && v < p.group / kVector) store<kVector>(partial + v * kVector, dw[h]);
+    }
+  }
+}
+
+// dx = rstd (dy gain - x rstd^2 mean(dy gain x)) + addend; dw = sum over rows of dy x rstd. A group has at most kHeld
+// vectors for each lane. dx may be dy, or the addend.
 template <typename X, typename W, int kVector, int kHeld>
 __device__ __forceinline__ void norm_grad(const RmsNormGradParams& p) {
   __shared__ float shared[kMostThreads / 32];
   const Place at(p.lanes, p.group);
-  const int vectors = p.group / kVector, rows_of_block = static_cast<int>(blockDim.x) / p.lanes;
+  const int rows_of_block = static_cast<int>(blockDim.x) / p.lanes;
   const W* w = reinterpret_cast<const W*>(p.w) + at.column;
   float dw[kHeld][kVector] = {};
   for (int64_t row = at.row; row - at.row + static_cast<int64_t>(blockIdx.x) * rows_of_block < p.rows;
        row += static_cast<int64_t>(gridDim.x) * rows_of_block) {
     const bool live = row < p.rows;
+    const int vectors = live ? p.group / kVector : 0;
     const int64_t first = row * p.width + at.column;
     const X* x = reinterpret_cast<const X*>(p.x) + first;
     const X* dy = reinterpret_cast<const X*>(p.dy) + first;
+    const X* addend = p.addend == 0 ? nullptr : reinterpret_cast<const X*>(p.addend) + first;
     X* dx = reinterpret_cast<X*>(p.dx) + first;
     const float rstd = live ? reinterpret_cast<const float*>(p.rstd)[row * gridDim.y + blockIdx.y] : 0.0F;
-    float xs[kHeld][kVector], dys[kHeld][kVector];  // dys become dy gain
+    Stored<X, kVector> xs[kHeld], dys[kHeld];
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int v = at.lane + h * p.lanes;
+      if (v >= vectors) continue;
+      xs[h].read(x + v * kVector);
+      dys[h].read(dy + v * kVector);
+    }
     float along = 0.0F;
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       const int v = at.lane + h * p.lanes;
-      if (!live || v >= vectors) continue;
-      load<kVector>(x + v * kVector, xs[h]);
-      load<kVector>(dy + v * kVector, dys[h]);
-    }
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h) {
-      const int v = at.lane + h * p.lanes;
-      if (!live || v >= vectors) continue;
+      if (v >= vectors) continue;
       float gain[kVector];
       load<kVector>(w + v * kVector, gain);
 #pragma unroll
       for (int k = 0; k < kVector; ++k) {
-        dw[h][k] += dys[h][k] * xs[h][k] * rstd;
-        dys[h][k] *= gain[k] + p.offset;
-        along += dys[h][k] * xs[h][k];
+        const float product = dys[h][k] * xs[h][k];
+        dw[h][k] += product * rstd;
+        along += product * (gain[k] + p.offset);
       }
     }
     along = sum_of_lanes(along, p.lanes, shared) / static_cast<float>(p.group) * rstd * rstd;
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       const int v = at.lane + h * p.lanes;
-      if (!live || v >= vectors) continue;
+      if (v >= vectors) continue;
+      float gain[kVector], out[kVector], added[kVector] = {};
+      load<kVector>(w + v * kVector, gain);
+      if (addend != nullptr) load<kVector>(addend + v * kVector, added);
 #pragma unroll
-      for (int k = 0; k < kVector; ++k) dys[h][k] = rstd * (dys[h][k] - xs[h][k] * along);
-      store<kVector>(dx + v * kVector, dys[h]);
+      for (int k = 0; k < kVector; ++k)
+        out[k] = rstd * (dys[h][k] * (gain[k] + p.offset) - xs[h][k] * along) + added[k];
+      store<kVector>(dx + v * kVector, out);
     }
   }
-  float* partial = reinterpret_cast<float*>(p.partials) + at.row * p.width + at.column;
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h)
-    if (const int v = at.lane + h * p.lanes; v < vectors) store<kVector>(partial + v * kVector, dw[h]);
+  keep_weights(p, at, dw);
 }
 
 // A thread for each column and each of kRmsNormWeightRows runs of parts.
@@ -146,21 +183,23 @@ __device__ __forceinline__ void add_parts(const RmsNormWeightParams& p) {
 
 }  // namespace
 
-// Name of the storage of x and of w; x read in vectors of sixteen bytes, two or four to a lane, or one by one.
-#define MEGACPP_RMS_NORM(x_name, X, w_name, W, spread, vector, held)                              \
-  extern "C" __global__ void __launch_bounds__(kMostThreads)                                      \
+// Name of the storage of x and of w; x read in vectors of sixteen bytes, two, eight or four to a lane, or one by one.
+// Blocks have at most `threads`; a multiprocessor is to hold `blocks` of the gradient.
+#define MEGACPP_RMS_NORM(x_name, X, w_name, W, spread, vector, held, threads, blocks)             \
+  extern "C" __global__ void __launch_bounds__(threads)                                           \
       rms_norm_##x_name##_##w_name##_##spread(const __grid_constant__ RmsNormParams p) {          \
     norm<X, W, vector, held>(p);                                                                  \
   }                                                                                               \
-  extern "C" __global__ void __launch_bounds__(kMostThreads)                                      \
+  extern "C" __global__ void __launch_bounds__(threads, blocks)                                   \
       rms_norm_grad_##x_name##_##w_name##_##spread(const __grid_constant__ RmsNormGradParams p) { \
     norm_grad<X, W, vector, held>(p);                                                             \
   }
 
-#define MEGACPP_RMS_NORM_SPREADS(x_name, X, w_name, W, vector) \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, two, vector, 2)       \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, four, vector, 4)      \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, single, 1, 8)
+#define MEGACPP_RMS_NORM_SPREADS(x_name, X, w_name, W, vector)                 \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, two, vector, 2, kRmsNormThreads, 8)   \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, eight, vector, 8, kRmsNormThreads, 3) \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, four, vector, 4, kMostThreads, 1)     \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, single, 1, 8, kMostThreads, 1)
 
 MEGACPP_RMS_NORM_SPREADS(f32, float, f32, float, 4)
 MEGACPP_RMS_NORM_SPREADS(f32, float, bf16, bf16, 4)

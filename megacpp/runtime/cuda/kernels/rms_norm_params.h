@@ -16,7 +16,8 @@ struct RmsNormParams {
 
 struct RmsNormGradParams {
   uint64_t x, w, rstd, dy, dx;
-  uint64_t partials;  // f32 [parts, width]: of the rows that the lanes of one part read
+  uint64_t addend;    // [rows, width], added to dx; 0: none
+  uint64_t partials;  // f32 [parts, width]: of the rows that one block reads
   int64_t rows, width;
   int32_t group, lanes;
   float offset;
@@ -27,6 +28,11 @@ struct RmsNormWeightParams {
   int64_t width;
   int32_t parts;
 };
+
+/// Of a block, where a group needs no more.
+inline constexpr int kRmsNormThreads = 128;
+/// Most lanes where a block has several rows.
+inline constexpr int kRmsNormSharedLanes = kRmsNormThreads / 2;
 
 /// Columns and rows of partial sums that a block of the second pass adds up.
 inline constexpr int kRmsNormWeightColumns = 32;

@@ -3,19 +3,40 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <limits>
+
+#include "megacpp/runtime/cuda/kernels/rms_norm_params.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
 
-constexpr int64_t kNormThreads = 256;
 constexpr int64_t kMostNormLanes = 512;
 constexpr int64_t kMostNormGroups = 65'535;  // block rows of a grid
-constexpr int64_t kNormGradBlocks = 528;     // four for each multiprocessor of an H200
+// Threads of the gradient that run at once on an H200: its sums over rows are as many as its blocks.
+constexpr int64_t kNormGradThreads = 132 * 8 * kRmsNormThreads;
+constexpr int64_t kNormGradThreadsOfEight = 132 * 3 * kRmsNormThreads;  // with as many registers as eight vectors take
+
+// How lanes keep a group of so many vectors: a warp has a whole row where that fits.
+struct NormSpread {
+  int64_t most_vectors, held, least_lanes;
+  std::string_view name;
+};
+constexpr NormSpread kNormSpreads[] = {
+    {64, 2, 1, "two"}, {8 * kRmsNormThreads, 8, 32, "eight"}, {std::numeric_limits<int64_t>::max(), 4, 1, "four"}};
+constexpr NormSpread kSingleNormSpread = {std::numeric_limits<int64_t>::max(), 8, 1, "single"};
+
+NormSpread norm_spread(int64_t vectors, int64_t vector) {
+  if (vector == 1) return kSingleNormSpread;
+  return *std::find_if(std::begin(kNormSpreads), std::end(kNormSpreads),
+                       [vectors](const NormSpread& spread) { return vectors <= spread.most_vectors; });
+}
 
 }  // namespace
 
 int64_t RmsNormPlan::grad_blocks() const {
-  return std::clamp<int64_t>(row_blocks(), 1, std::max<int64_t>(1, kNormGradBlocks / groups));
+  const int64_t at_once = (spread == "eight" ? kNormGradThreadsOfEight : kNormGradThreads) / threads;
+  return std::clamp<int64_t>(row_blocks(), 1, std::max<int64_t>(1, at_once / groups));
 }
 
 RmsNormPlan plan_rms_norm(const ops::NodeView& view) {
@@ -23,24 +44,19 @@ RmsNormPlan plan_rms_norm(const ops::NodeView& view) {
   const int64_t size = view.attrs.integer("group_size", 0), width = x.dim(-1);
   const int64_t group = size == 0 ? width : size;
   const int64_t wide = 16 / ir::dtype_bytes(x.dtype);
+  const int64_t vector = group % wide == 0 ? wide : 1, vectors = group / vector;
+  const NormSpread spread = norm_spread(vectors, vector);
+  const int64_t lanes = std::clamp((vectors + spread.held - 1) / spread.held, spread.least_lanes, kMostNormLanes);
   RmsNormPlan plan{.rows = x.elements() / width,
                    .width = width,
                    .group = group,
                    .groups = width / group,
-                   .vector = group % wide == 0 ? wide : 1,
-                   .held = 8,
-                   .lanes = 1,
-                   .threads = kNormThreads,
-                   .spread = "single"};
-  const int64_t vectors = group / plan.vector;
-  if (plan.vector > 1) {
-    plan.held = vectors <= 2 * kMostNormLanes ? 2 : 4;
-    plan.spread = plan.held == 2 ? "two" : "four";
-  }
-  const int64_t lanes = (vectors + plan.held - 1) / plan.held;
-  plan.lanes =
-      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(lanes, 1, kMostNormLanes))));
-  plan.threads = std::max(kNormThreads, plan.lanes);
+                   .vector = vector,
+                   .held = spread.held,
+                   .lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes))),
+                   .threads = kRmsNormThreads,
+                   .spread = spread.name};
+  plan.threads = std::max(plan.threads, plan.lanes);
   return plan;
 }
 

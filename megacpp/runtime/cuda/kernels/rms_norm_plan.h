@@ -23,7 +23,7 @@ struct RmsNormPlan {
   /// Of the gradient, whose blocks walk through many rows each.
   int64_t grad_blocks() const;
   /// Partial sums of dw: f32 [parts, width].
-  int64_t parts() const { return grad_blocks() * rows_of_block(); }
+  int64_t parts() const { return grad_blocks(); }
   int64_t grad_workspace_bytes() const { return parts() * width * 4; }
 };
 

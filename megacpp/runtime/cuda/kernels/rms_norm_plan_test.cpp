@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/runtime/cuda/kernels/rms_norm_params.h"
+
 namespace megacpp::runtime::cuda {
 namespace {
 
@@ -27,8 +29,10 @@ TEST(RmsNormPlanTest, LanesHoldAGroupInRegisters) {
       EXPECT_GE(plan.lanes * plan.held * plan.vector, width);
       EXPECT_EQ(plan.threads % plan.lanes, 0);
       EXPECT_EQ(plan.lanes & (plan.lanes - 1), 0) << "a power of two";
+      EXPECT_TRUE(plan.rows_of_block() == 1 || plan.lanes <= kRmsNormSharedLanes) << width;
     }
   EXPECT_EQ(norm_plan(ir::DType::bf16, {64, 2048}).vector, 8);
+  EXPECT_EQ(norm_plan(ir::DType::bf16, {64, 2048}).lanes, 32) << "a warp has a row";
   EXPECT_EQ(norm_plan(ir::DType::bf16, {64, 2047}).vector, 1);
 }
 
