@@ -11,6 +11,11 @@ namespace {
 
 constexpr size_t kConvPositions = 2;  // operand, where present
 
+constexpr int64_t kMostConvSteps = 64;           // positions that a thread writes
+constexpr int64_t kMostConvWeightSteps = 128;    // positions that a thread sums
+constexpr int64_t kLeastConvSteps = 16;          // so that those before its first, read again, are few
+constexpr int64_t kEnoughConvThreads = 1 << 17;  // for all multiprocessors of any card, twice over
+
 ConvSizes conv_sizes(const ops::NodeView& view, int64_t width) {
   const ir::TensorType& x = view.operands[0];
   const int64_t seq = x.dim(-2), channels = x.dim(-1);
@@ -18,7 +23,8 @@ ConvSizes conv_sizes(const ops::NodeView& view, int64_t width) {
           .seq = seq,
           .channels = channels,
           .width = width,
-          .reverse = view.attrs.flag("reverse") ? 1 : 0};
+          .reverse = view.attrs.flag("reverse") ? 1 : 0,
+          .steps = 0};
 }
 
 // How a variant is named and how many channels its threads take: 16 bytes where rows are whole numbers of them.
@@ -33,19 +39,31 @@ ConvVariant conv_variant(std::string_view storage, const ConvSizes& sizes) {
   return {"_" + std::string(storage) + "_" + std::to_string(channels), channels};
 }
 
-LaunchShape conv_shape(const ConvSizes& sizes, int64_t steps, int64_t channels) {
-  const int64_t threads = sizes.batch * ceil_div(sizes.seq, steps) * (sizes.channels / channels);
-  return {.grid = {static_cast<uint32_t>(ceil_div(threads, kConvThreads)), 1, 1}, .block = {kConvThreads, 1, 1}};
+int64_t conv_threads(const ConvSizes& sizes, int64_t channels) {
+  return sizes.batch * ceil_div(sizes.seq, sizes.steps) * (sizes.channels / channels);
+}
+
+// With threads of fewer steps where there are few of them.
+ConvSizes conv_spread(ConvSizes sizes, int64_t most_steps, int64_t channels) {
+  sizes.steps = most_steps;
+  while (sizes.steps > kLeastConvSteps && conv_threads(sizes, channels) < kEnoughConvThreads) sizes.steps /= 2;
+  return sizes;
+}
+
+LaunchShape conv_shape(const ConvSizes& sizes, int64_t channels) {
+  return {.grid = {static_cast<uint32_t>(ceil_div(conv_threads(sizes, channels), kConvThreads)), 1, 1},
+          .block = {kConvThreads, 1, 1}};
 }
 
 Prepared prepare_causal_conv(const ops::NodeView& view, Toolbox& toolbox) {
-  const ConvSizes sizes = conv_sizes(view, view.operands[1].dim(1));
+  const ConvSizes whole = conv_sizes(view, view.operands[1].dim(1));
   const Floats x = floats_at(view.operands, 0), w = floats_at(view.operands, 1), y = floats_at(view.results, 0);
   const bool has_positions = view.operands.size() > kConvPositions;
-  const ConvVariant variant = conv_variant(storage_name({x, y}), sizes);
+  const ConvVariant variant = conv_variant(storage_name({x, y}), whole);
+  const ConvSizes sizes = conv_spread(whole, kMostConvSteps, variant.channels);
   const Function function = toolbox.function("causal_conv", "causal_conv" + variant.suffix);
   return {[=](const Launch& l) {
-    launch(function, conv_shape(sizes, kConvSteps, variant.channels), l.stream,
+    launch(function, conv_shape(sizes, variant.channels), l.stream,
            CausalConvParams{.x = x.of(l.operands),
                             .w = w.of(l.operands),
                             .y = y.of(l.results),
@@ -54,34 +72,46 @@ Prepared prepare_causal_conv(const ops::NodeView& view, Toolbox& toolbox) {
   }};
 }
 
-int64_t conv_weight_parts(const ConvSizes& sizes) { return sizes.batch * ceil_div(sizes.seq, kConvWeightSteps); }
+// How the weights' gradient is spread, and how many partial sums it has.
+struct ConvWeightPlan {
+  ConvVariant variant;
+  ConvSizes sizes;
+
+  int64_t parts() const { return sizes.batch * ceil_div(sizes.seq, sizes.steps); }
+};
+
+ConvWeightPlan conv_weight_plan(const ops::NodeView& view) {
+  const ConvSizes whole = conv_sizes(view, view.attrs.integer("width"));
+  const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1);
+  const ConvVariant variant = conv_variant(storage_name({x, dy}), whole);
+  return {.variant = variant, .sizes = conv_spread(whole, kMostConvWeightSteps, variant.channels)};
+}
 
 int64_t conv_weight_workspace(const ops::NodeView& view) {
-  const ConvSizes sizes = conv_sizes(view, view.attrs.integer("width"));
-  return conv_weight_parts(sizes) * sizes.width * sizes.channels * static_cast<int64_t>(sizeof(float));
+  const ConvWeightPlan weight = conv_weight_plan(view);
+  return weight.parts() * weight.sizes.width * weight.sizes.channels * static_cast<int64_t>(sizeof(float));
 }
 
 Prepared prepare_causal_conv_weight(const ops::NodeView& view, Toolbox& toolbox) {
-  const ConvSizes sizes = conv_sizes(view, view.attrs.integer("width"));
+  const ConvWeightPlan weight = conv_weight_plan(view);
   const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1), dw = floats_at(view.results, 0);
   const bool has_positions = view.operands.size() > kConvPositions;
-  const ConvVariant variant = conv_variant(storage_name({x, dy}), sizes);
-  const Function parts = toolbox.function("causal_conv", "causal_conv_weight" + variant.suffix);
+  const Function parts = toolbox.function("causal_conv", "causal_conv_weight" + weight.variant.suffix);
   const Function sum = toolbox.function("causal_conv", "causal_conv_weight_sum");
   return {[=](const Launch& l) {
-    launch(parts, conv_shape(sizes, kConvWeightSteps, variant.channels), l.stream,
+    launch(parts, conv_shape(weight.sizes, weight.variant.channels), l.stream,
            CausalConvWeightParams{.x = x.of(l.operands),
                                   .dy = dy.of(l.operands),
                                   .positions = has_positions ? l.operands[kConvPositions] : 0,
                                   .partial = l.workspace,
-                                  .sizes = sizes});
-    const int64_t blocks = ceil_div(sizes.channels * sizes.width, kConvThreads);
-    launch(sum, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kConvThreads, 1, 1}}, l.stream,
+                                  .sizes = weight.sizes});
+    const int64_t blocks = ceil_div(weight.sizes.channels * weight.sizes.width, kConvSumColumns);
+    launch(sum, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kConvSumColumns, kConvSumRows, 1}}, l.stream,
            CausalConvWeightSumParams{.partial = l.workspace,
                                      .dw = dw.of(l.results),
-                                     .parts = conv_weight_parts(sizes),
-                                     .channels = sizes.channels,
-                                     .width = sizes.width});
+                                     .parts = weight.parts(),
+                                     .channels = weight.sizes.channels,
+                                     .width = weight.sizes.width});
   }};
 }
 

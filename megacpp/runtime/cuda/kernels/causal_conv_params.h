@@ -8,13 +8,15 @@
 
 namespace megacpp::runtime::cuda {
 
-inline constexpr int64_t kConvSteps = 32;         // positions a thread writes
-inline constexpr int64_t kConvWeightSteps = 128;  // positions a thread sums
-inline constexpr int kConvThreads = 128;          // of a block
+inline constexpr int kConvThreads = 128;  // of a block
+/// Columns and rows of partial sums that a block of the second pass of the weights' gradient adds up.
+inline constexpr int kConvSumColumns = 32;
+inline constexpr int kConvSumRows = 16;
 
 struct ConvSizes {
   int64_t batch, seq, channels, width;  // batch: all leading dimensions
   int64_t reverse;                      // 1: positions after t instead of before
+  int64_t steps;                        // positions that a thread walks
 };
 
 struct CausalConvParams {
@@ -28,7 +30,7 @@ struct CausalConvParams {
 struct CausalConvWeightParams {
   FloatArray x, dy;    // [batch, seq, channels]
   uint64_t positions;  // i32 [batch, seq], or 0
-  uint64_t partial;    // f32 [batch, tiles of kConvWeightSteps, width, channels]
+  uint64_t partial;    // f32 [batch, tiles of `steps`, width, channels]
   ConvSizes sizes;
 };
 

@@ -100,6 +100,38 @@ __device__ void store(const float (&from)[V], const FloatArray& array, int64_t i
   }
 }
 
+/// V neighbours that wait in registers: as they stand in memory where that is known, which halves those of bf16.
+template <Storage S, int V>
+struct Waiting {
+  static constexpr bool kIsPacked = S == Storage::bf16;
+  uint32_t words[kIsPacked ? (V + 1) / 2 : V];
+
+  __device__ void read(const FloatArray& array, int64_t index) {
+    if constexpr (!kIsPacked) {
+      float values[V];
+      load<S>(array, index, values);
+      for (int v = 0; v < V; ++v) words[v] = __float_as_uint(values[v]);
+    } else if constexpr (V % 8 == 0) {
+      for (int j = 0; j < V / 8; ++j) {
+        const uint4 eight = reinterpret_cast<const uint4*>(reinterpret_cast<const uint16_t*>(array.address) + index)[j];
+        words[4 * j] = eight.x, words[4 * j + 1] = eight.y, words[4 * j + 2] = eight.z, words[4 * j + 3] = eight.w;
+      }
+    } else if constexpr (V == 2) {
+      words[0] = *reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint16_t*>(array.address) + index);
+    } else {
+      static_assert(V == 1);
+      words[0] = reinterpret_cast<const uint16_t*>(array.address)[index];
+    }
+  }
+  __device__ void clear() {
+    for (uint32_t& word : words) word = 0;
+  }
+  __device__ float operator[](int v) const {
+    if constexpr (!kIsPacked) return __uint_as_float(words[v]);
+    return v % 2 == 0 ? low_of(words[v / 2]) : high_of(words[v / 2]);
+  }
+};
+
 __device__ inline float load_one(const FloatArray& array, int64_t index) {
   float value[1];
   load<Storage::any>(array, index, value);
