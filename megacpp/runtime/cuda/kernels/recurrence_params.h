@@ -8,7 +8,7 @@
 
 namespace megacpp::runtime::cuda {
 
-inline constexpr int kRecurrenceWarps = 16;  // of a block; each takes the next few steps of all its channels
+inline constexpr int kRecurrenceWarps = 8;  // of a block; each takes the next few steps of all its channels
 
 struct RecurrenceSizes {
   int64_t batch, seq, channels;  // before, along and after the dimension it runs along
