@@ -199,8 +199,12 @@ Prepared transpose_by_tiles(const std::vector<TransposedDim>& dims, int64_t elem
       tiles_params(dims, static_cast<uint32_t>(transpose_edge(static_cast<int>(element_bytes))));
   uint32_t blocks = params.tiles_across * params.tiles_down;
   for (int32_t d = 0; d < params.dims; ++d) blocks *= params.sizes[d];
-  const LaunchShape shape{.grid = {blocks, 1, 1}, .block = {kTransposeThreadsAcross, kTransposeThreadsDown, 1}};
-  const Function function = toolbox.function(kLayoutCubin, "transpose_tiles_" + std::to_string(element_bytes));
+  const bool in_vectors =
+      element_bytes == 2 && params.across % kTransposeVector == 0 && params.down % kTransposeVector == 0;
+  LaunchShape shape{.grid = {blocks, 1, 1}, .block = {kTransposeThreadsAcross, kTransposeThreadsDown, 1}};
+  if (in_vectors) shape = {.grid = {blocks, 1, 1}, .block = {kTransposeVectorThreads, 1, 1}};
+  const std::string name = (in_vectors ? "transpose_vectors_" : "transpose_tiles_") + std::to_string(element_bytes);
+  const Function function = toolbox.function(kLayoutCubin, name);
   return {.run = [function, params, shape](const Launch& launched) {
     TransposeTilesParams bound = params;
     bound.from = launched.operands[0];

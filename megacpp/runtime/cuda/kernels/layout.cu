@@ -50,37 +50,80 @@ __device__ __forceinline__ void transpose_rows(const TransposeRowsParams& p) {
   for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < p.inner; i += step) to[i] = from[i];
 }
 
+// Where a block's tile begins, in the operand and in the result.
+struct TilePlace {
+  uint32_t first_across, first_down;
+  int64_t from_offset = 0, to_offset = 0;  // of the other dimensions
+
+  __device__ TilePlace(const TransposeTilesParams& p, uint32_t edge) {
+    Quotient at = divided(blockIdx.x, p.tiles_across);
+    first_across = at.rest * edge;
+    at = divided(at.whole, p.tiles_down);
+    first_down = at.rest * edge;
+    uint64_t rest = at.whole;
+    for (int d = p.dims - 1; d >= 0; --d) {
+      const Quotient quotient = divided(rest, p.sizes[d]);
+      from_offset += quotient.rest * p.from_strides[d];
+      to_offset += quotient.rest * p.to_strides[d];
+      rest = quotient.whole;
+    }
+  }
+};
+
 template <typename T>
 __device__ __forceinline__ void transpose_tiles(const TransposeTilesParams& p) {
   constexpr uint32_t kEdge = transpose_edge(sizeof(T));
   __shared__ T tile[kEdge][kEdge + 4 / sizeof(T)];  // a word more: columns are read from all banks
-  Quotient at = divided(blockIdx.x, p.tiles_across);
-  const uint32_t first_across = at.rest * kEdge;
-  at = divided(at.whole, p.tiles_down);
-  const uint32_t first_down = at.rest * kEdge;
-  uint64_t rest = at.whole;
-  int64_t from_offset = 0, to_offset = 0;
-  for (int d = p.dims - 1; d >= 0; --d) {
-    const Quotient quotient = divided(rest, p.sizes[d]);
-    from_offset += quotient.rest * p.from_strides[d];
-    to_offset += quotient.rest * p.to_strides[d];
-    rest = quotient.whole;
-  }
-  const T* from = reinterpret_cast<const T*>(p.from) + from_offset;
-  T* to = reinterpret_cast<T*>(p.to) + to_offset;
+  const TilePlace at(p, kEdge);
+  const T* from = reinterpret_cast<const T*>(p.from) + at.from_offset;
+  T* to = reinterpret_cast<T*>(p.to) + at.to_offset;
 #pragma unroll
   for (uint32_t y = threadIdx.y; y < kEdge; y += kTransposeThreadsDown)
 #pragma unroll
     for (uint32_t x = threadIdx.x; x < kEdge; x += kTransposeThreadsAcross)
-      if (first_down + y < p.down && first_across + x < p.across)
-        tile[y][x] = from[static_cast<int64_t>(first_down + y) * p.from_down + first_across + x];
+      if (at.first_down + y < p.down && at.first_across + x < p.across)
+        tile[y][x] = from[static_cast<int64_t>(at.first_down + y) * p.from_down + at.first_across + x];
   __syncthreads();
 #pragma unroll
   for (uint32_t y = threadIdx.y; y < kEdge; y += kTransposeThreadsDown)
 #pragma unroll
     for (uint32_t x = threadIdx.x; x < kEdge; x += kTransposeThreadsAcross)
-      if (first_across + y < p.across && first_down + x < p.down)
-        to[static_cast<int64_t>(first_across + y) * p.to_across + first_down + x] = tile[x][y];
+      if (at.first_across + y < p.across && at.first_down + x < p.down)
+        to[static_cast<int64_t>(at.first_across + y) * p.to_across + at.first_down + x] = tile[x][y];
+}
+
+// Elements of two bytes, where both sizes are whole numbers of vectors. A row of the tile is eight groups of four
+// words, those of rows 8 q .. 8 q + 7 exchanged by q: a thread that reads a column of words then meets no other in its
+// bank.
+__device__ __forceinline__ void transpose_vectors(const TransposeTilesParams& p) {
+  constexpr uint32_t kEdge = transpose_edge(2), kVectors = kEdge / kTransposeVector, kWords = kEdge / 2;
+  __shared__ uint4 tile[kEdge][kVectors];
+  const TilePlace at(p, kEdge);
+  const uint16_t* from = reinterpret_cast<const uint16_t*>(p.from) + at.from_offset;
+  uint16_t* to = reinterpret_cast<uint16_t*>(p.to) + at.to_offset;
+#pragma unroll
+  for (uint32_t i = threadIdx.x; i < kEdge * kVectors; i += kTransposeVectorThreads) {
+    const uint32_t row = i / kVectors, group = i % kVectors;
+    const uint32_t down = at.first_down + row, across = at.first_across + group * kTransposeVector;
+    if (down < p.down && across < p.across)
+      tile[row][group ^ row / 8] = *reinterpret_cast<const uint4*>(from + down * p.from_down + across);
+  }
+  __syncthreads();
+  const uint32_t q = threadIdx.x % kVectors, word = threadIdx.x / kVectors;  // of rows and of a row
+  const uint32_t down = at.first_down + q * kTransposeVector, across = at.first_across + 2 * word;
+  static_assert(kVectors * kWords == kTransposeVectorThreads);
+  if (down >= p.down || across >= p.across) return;
+  uint32_t pairs[kTransposeVector];  // of neighbours across, by row
+#pragma unroll
+  for (uint32_t j = 0; j < kTransposeVector; ++j)
+    pairs[j] = reinterpret_cast<const uint32_t*>(tile[q * kTransposeVector + j])[((word / 4) ^ q) * 4 + word % 4];
+  uint4 low, high;
+  low.x = __byte_perm(pairs[0], pairs[1], 0x5410), high.x = __byte_perm(pairs[0], pairs[1], 0x7632);
+  low.y = __byte_perm(pairs[2], pairs[3], 0x5410), high.y = __byte_perm(pairs[2], pairs[3], 0x7632);
+  low.z = __byte_perm(pairs[4], pairs[5], 0x5410), high.z = __byte_perm(pairs[4], pairs[5], 0x7632);
+  low.w = __byte_perm(pairs[6], pairs[7], 0x5410), high.w = __byte_perm(pairs[6], pairs[7], 0x7632);
+  *reinterpret_cast<uint4*>(to + across * p.to_across + down) = low;
+  *reinterpret_cast<uint4*>(to + (across + 1) * p.to_across + down) = high;
 }
 
 template <typename T>
@@ -113,6 +156,11 @@ extern "C" __global__ void transpose_tiles_2(const __grid_constant__ TransposeTi
 }
 extern "C" __global__ void transpose_tiles_4(const __grid_constant__ TransposeTilesParams p) {
   transpose_tiles<uint32_t>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(kTransposeVectorThreads)
+    transpose_vectors_2(const __grid_constant__ TransposeTilesParams p) {
+  transpose_vectors(p);
 }
 
 extern "C" __global__ void iota_f32(const __grid_constant__ IotaParams p) { count_up<float>(p); }

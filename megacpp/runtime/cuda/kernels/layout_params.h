@@ -49,6 +49,9 @@ struct IotaParams {
 
 /// Edge of a transposed tile, by bytes of an element: rows of 128 bytes, or 64 elements.
 constexpr int transpose_edge(int element_bytes) { return element_bytes == 4 ? 32 : 64; }
+/// Of two bytes in vectors: elements of an access, and threads of a block, each with two vectors of a tile.
+inline constexpr int kTransposeVector = 8;
+inline constexpr int kTransposeVectorThreads = 256;
 inline constexpr int kTransposeThreadsAcross = 32;
 inline constexpr int kTransposeThreadsDown = 8;
 
