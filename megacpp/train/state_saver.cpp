@@ -19,6 +19,12 @@ namespace {
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
 
+size_t snapshot_bytes(const std::vector<SavedPart>& parts) {
+  size_t bytes = 0;
+  for (const SavedPart& part : parts) bytes += static_cast<size_t>(saved_bytes(part));
+  return bytes;
+}
+
 std::vector<SavedPart> local_parts(const compile::Compiled& compiled, const std::vector<int64_t>& chips) {
   std::vector<SavedPart> parts = saved_parts(compiled);
   std::erase_if(parts, [&](const SavedPart& part) { return !std::ranges::binary_search(chips, part.chip); });
@@ -67,14 +73,17 @@ std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
 }
 
 StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options)
-    : compiled_(compiled), run_(run), options_(std::move(options)), parts_(local_parts(compiled, run.local_chips())) {
-  size_t bytes = 0, begin = 0;
-  for (const SavedPart& part : parts_) bytes += static_cast<size_t>(saved_bytes(part));
+    : compiled_(compiled),
+      run_(run),
+      options_(std::move(options)),
+      parts_(local_parts(compiled, run.local_chips())),
+      snapshot_(snapshot_bytes(parts_)) {
+  const size_t bytes = snapshot_.bytes().size();
   const bool is_whole = std::ssize(run.local_chips()) == run.chips();
   MEGACPP_CHECK(is_whole || options_.processes != nullptr) << "chips of other processes, which nobody saves";
   MEGACPP_CHECK(!is_whole || static_cast<int64_t>(bytes) == compile::kept_bytes(compiled))
       << "parts of " << bytes << " bytes, tensors of " << compile::kept_bytes(compiled);
-  snapshot_.resize(bytes);
+  size_t begin = 0;
   for (const SavedPart& part : parts_) {
     const auto size = static_cast<size_t>(saved_bytes(part));
     pieces_.push_back({.tensor = part.tensor->name,
@@ -82,7 +91,7 @@ StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executa
                        .is_weight = part.tensor->role != ir::Role::optimizer,
                        .shard = part.chip,
                        .box = part.box,
-                       .bytes = std::span(snapshot_).subspan(begin, size)});
+                       .bytes = snapshot_.bytes().subspan(begin, size)});
     begin += size;
   }
 }
@@ -112,7 +121,7 @@ void StateSaver::finish() {
 }
 
 void StateSaver::copy_state() {
-  std::byte* to = snapshot_.data();
+  std::byte* to = snapshot_.bytes().data();
   for (const SavedPart& part : parts_) {
     const std::span<std::byte> bytes(to, static_cast<size_t>(saved_bytes(part)));
     const ir::TensorType local = compile::local_type(*part.tensor, compiled_.mesh);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves the kept state of a run while it goes on. save() copies what the local chips hold into a snapshot, each element
 // from one chip however many hold it, and returns; a thread writes the checkpoint from there, or save() itself where
-// the system gives no thread. The snapshot is obtained once and is as large as the local chips' kept state without
-// copies. A save that fails ends alone: the run goes on, and the checkpoints before stay as they are. Over several
-// processes each saves what its own chips hold, and all at the same steps.
+// the system gives no thread. The snapshot is reserved once, as large as the local chips' kept state without copies,
+// and obtained by the first save. A save that fails ends alone: the run goes on, and the checkpoints before stay as
+// they are. Over several processes each saves what its own chips hold, and all at the same steps.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/reserved_memory.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/checkpoint/writer.h"
@@ -77,7 +78,7 @@ class StateSaver {
   const runtime::Executable& run_;
   SaveOptions options_;
   std::vector<SavedPart> parts_;  // of the local chips
-  std::vector<std::byte> snapshot_;
+  base::ReservedMemory snapshot_;
   std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
   std::vector<std::byte> padded_;               // a chip's part with padding, on its way
   std::thread writer_;
