@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "megacpp/base/philox.h"
+#include "megacpp/base/philox_normals.h"
 
 namespace megacpp::blocks {
 namespace {
@@ -25,7 +26,7 @@ double element(const Init& init, const base::Philox& random, uint64_t index) {
     case Init::Kind::constant:
       return init.a;
     case Init::Kind::normal:
-      return init.a * random.normal(index);
+      break;  // many at a time
     case Init::Kind::log_uniform_int:
       return std::log(1.0 + static_cast<double>(index));
     case Init::Kind::dt_bias:
@@ -50,6 +51,8 @@ bool name_matches(std::string_view pattern, std::string_view name) {
 
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values) {
   const base::Philox random(seed, parameter.name);
+  if (parameter.init.kind == Init::Kind::normal)
+    return base::fill_normals(random, parameter.init.a, static_cast<uint64_t>(first), values);
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(element(parameter.init, random, static_cast<uint64_t>(first) + i));
 }

@@ -18,6 +18,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/stop_signals.h"
+#include "megacpp/base/timed_part.h"
 #include "megacpp/checkpoint/tokenizer_files.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
@@ -332,6 +333,7 @@ int follow_first(const TrainFlags& flags, const Request& request) {
 }
 
 int run_train(const TrainFlags& flags) {
+  base::PartClock clock;
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
   launch::require_over_processes(recipe);
@@ -343,18 +345,24 @@ int run_train(const TrainFlags& flags) {
   if (!is_first) return follow_first(flags, request);
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   print_without_effect(without_effect(recipe));
+  clock.lap("recipe");
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
+  clock.lap("data");
   launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = collectives::transport_of_launch()});
   launch.check_lineage(request.recipe_file);
   prepare(launch, request, flags, *source);
+  clock.lap("plan");
   launch.agreement().together([&] { open_directory(request, flags, launch); });
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
   if (request.from) options.start.fill_state = request.from->load;
-  options.before_steps = [&] {
-    recorder.begin();
+  options.before_steps = [&](const launch::StartedRun& started) {
+    clock.add(started.parts);
+    const std::vector<base::TimedPart> parts = clock.all();
+    print_err("start      {}\n", base::to_text(parts));
+    recorder.begin(parts);
     write_what_runs(request, launch);
     running.exports.begin(request.directory->path(), first_step_of(request));
   };

@@ -12,14 +12,16 @@ namespace megacpp::launch {
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const recipe::Recipe& recipe = estimate.recipe;
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  base::PartClock clock;
   const runtime::TargetMesh mesh =
       options.mesh ? *options.mesh : runtime::mesh_here(recipe, estimate.plan.parallel.mesh.chips());
-  StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}};
+  StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}, .parts = {}};
   if (!backend.estimates_with.empty() || !options.without.empty()) {
     runtime::require_supported(recipe);
     started.own_programs = std::make_unique<compile::Compiled>(
         compile::compile_training(recipe, estimate.plan, backend.target(recipe, mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();
+    clock.lap("compile");
   }
   if (options.before_load) options.before_load(*started.compiled);
   runtime::LoadOptions load = runtime::load_options(recipe, started.compiled->mesh.chips());
@@ -33,6 +35,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   if (options.flight) load.flight = options.flight();
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
+  clock.add(started.run->load_parts());
   try {
     if (options.after_load) options.after_load(*started.run);
     train::confirm_start(estimate.plan, *started.compiled, *started.run);
@@ -48,6 +51,8 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
     started.run->abort(error.what());
     throw;
   }
+  clock.lap("weights");
+  started.parts = clock.added();
   return started;
 }
 

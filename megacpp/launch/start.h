@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/timed_part.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/runtime/backend.h"
@@ -38,6 +39,7 @@ struct StartedRun {
   std::unique_ptr<compile::Compiled> own_programs;  // nothing where those of the estimate are run, with all passes
   const compile::Compiled* compiled = nullptr;      // what is run
   std::unique_ptr<runtime::Executable> run;
+  std::vector<base::TimedPart> parts = {};  // where the time of starting it went, as far as it is known
 };
 
 /// What fails once it is loaded aborts the run, so that no other process waits for this one.

@@ -62,7 +62,7 @@ class Attempt {
     }
     trained_.started = start(launch_.estimate(), own);
     start_saving();
-    if (options_.before_steps) options_.before_steps();
+    if (options_.before_steps) options_.before_steps(trained_.started);
     train_steps(source);
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
     agree_to_stop();  // none leaves while another may still need its chips, or memory

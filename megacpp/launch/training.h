@@ -25,7 +25,7 @@ struct TrainingOptions {
   RunDirectory* directory = nullptr;
   const checkpoint::Reader* checkpoint = nullptr;  // to go on from; none: from step 0
   /// Called when a rung is loaded, with its state, and the first step follows.
-  std::function<void()> before_steps = {};
+  std::function<void(const StartedRun&)> before_steps = {};
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions

@@ -164,6 +164,13 @@ void visit_fields(const Visit& visit, Self& parts) {
   visit("other", parts.other, "of the steady step, in none of these");
 }
 
+template <typename Visit, Is<StartPart> Self>
+void visit_fields(const Visit& visit, Self& part) {
+  visit("name", part.name);
+  visit("seconds", part.seconds);
+  visit("note", part.note, "how much of it came from where; may be empty");
+}
+
 template <typename Visit, Is<Times> Self>
 void visit_fields(const Visit& visit, Self& times) {
   visit("compile_seconds", times.compile_seconds, "our own passes");
@@ -171,6 +178,7 @@ void visit_fields(const Visit& visit, Self& times) {
   visit("backend_compile_seconds", times.backend_compile_seconds, "a plugin's compiler, or the preparation of kernels");
   visit("compile", times.compile, "cold, cached or own passes alone; empty: not known");
   visit("load_seconds", times.load_seconds, "from the plan to weights in place, compiling included");
+  visit("start", times.start, "parts of the time from the command to the first step; empty: not known");
   visit("first", times.first, "the first step, with those up to its log");
   visit("warm_up", times.warm_up);
   visit("steady", times.steady, "what comparisons and MFU are made of");

@@ -183,6 +183,13 @@ struct Parts {
   double other = 0;
 };
 
+/// Of the time from the command to the first step.
+struct StartPart {
+  std::string name = {};  // "weights"
+  double seconds = 0;
+  std::string note = {};  // "31 cached"; may be empty
+};
+
 /// Compiling and the first step are cold, the warm-up is neither, and steady is what comparisons and MFU are made of.
 struct Times {
   std::optional<double> compile_seconds = {};          // our own passes
@@ -190,6 +197,7 @@ struct Times {
   std::optional<double> backend_compile_seconds = {};  // a plugin's compiler; absent: there is none, or it is not known
   std::string compile = {};                            // "cold", "cached", "own passes alone"; empty: not known
   std::optional<double> load_seconds = {};             // from the plan to weights in place, compiling included
+  std::vector<StartPart> start = {};                   // from the command to the first step; empty: not known
   std::optional<Phase> first = {};                     // the first step, with those up to its log
   std::optional<Phase> warm_up = {};
   std::optional<Phase> steady = {};

@@ -38,11 +38,14 @@ Receipt Recorder::receipt_now() const {
   receipt.ending.started_at = started_at_;
   receipt.ending.first_step = receipt.ending.steps = first_step_;
   receipt.times.load_seconds = load_seconds_;
+  for (const base::TimedPart& part : start_)
+    receipt.times.start.push_back({.name = part.name, .seconds = part.seconds, .note = part.note});
   return receipt;
 }
 
-void Recorder::begin() {
+void Recorder::begin(const std::vector<base::TimedPart>& start) {
   if (first_step_ >= launch_.recipe().train.steps) return;
+  start_ = start;
   load_seconds_ = seconds_from(load_start_);
   store([this] {
     // Of other devices than this machine's cores nothing is known.

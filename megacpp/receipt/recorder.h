@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/base/timed_part.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/receipt/collect.h"
@@ -30,8 +31,9 @@ class Recorder {
   /// What looks into the steps, before it begins: "profile".
   void watch(std::vector<std::string> names) { facts_.watched = std::move(names); }
 
-  /// When a rung is loaded, and its first step follows. A run with nothing left to do keeps the receipt it has.
-  void begin();
+  /// When a rung is loaded, and its first step follows; `start`: where the time went until now. A run with nothing left
+  /// to do keeps the receipt it has.
+  void begin(const std::vector<base::TimedPart>& start);
   /// Says whether the run is comparable.
   void finish(const launch::Trained& trained);
   /// What fails before it began leaves the receipt of an earlier run as it is.
@@ -53,6 +55,7 @@ class Recorder {
   std::string started_at_;
   std::chrono::steady_clock::time_point load_start_;
   std::optional<double> load_seconds_;       // of the rung that began last; nothing: none has
+  std::vector<base::TimedPart> start_;       // the time until then
   std::optional<int64_t> throttled_before_;  // step 0
   double seconds_ = 0;
 };

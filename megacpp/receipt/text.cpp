@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/timed_part.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/receipt/answers.h"
 
@@ -49,8 +50,15 @@ std::string spread_text(const Times& times) {
                      human_seconds(spread.upper_quartile), human_seconds(spread.least), human_seconds(spread.most));
 }
 
+std::string start_text(const std::vector<StartPart>& start) {
+  std::vector<base::TimedPart> parts;
+  for (const StartPart& part : start) parts.push_back({.name = part.name, .seconds = part.seconds, .note = part.note});
+  return base::to_text(parts);
+}
+
 std::string times_text(const Times& times) {
-  return line("compile",
+  return line("start", start_text(times.start)) +
+         line("compile",
               fmt::format("own passes {}, backend {}, loaded after {}", seconds_or_unknown(times.compile_seconds),
                           seconds_or_unknown(times.backend_compile_seconds), seconds_or_unknown(times.load_seconds))) +
          line("first", phase_text(times.first)) + line("warm-up", phase_text(times.warm_up)) +

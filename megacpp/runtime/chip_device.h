@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/runtime/fill_piece.h"
 
 namespace megacpp::runtime {
 
@@ -82,6 +83,8 @@ class ChipDevice {
   /// what is downloaded is there.
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void download(std::span<std::byte> to, const std::byte* from) const = 0;
+  /// As upload(), of bytes that `fill` makes in memory that the device takes them from.
+  virtual void fill(std::byte* to, size_t bytes, const FillPiece& fill) = 0;
   /// Whether all numbers of a tensor of floats are finite.
   virtual bool all_finite(const std::byte* data, const ir::TensorType& type) const = 0;
 };

@@ -48,15 +48,30 @@ void Executable::read_state(const std::string& name, int64_t chip, std::span<std
   get_state(kept_state(name, chip, part.size()), chip, part);
 }
 
-const compile::StateTensor& Executable::kept_state(const std::string& name, int64_t chip, size_t bytes) const {
-  const auto where = [&] { return "state of " + ir::chip_name(chip, compiled_.mesh); };
+void Executable::fill_state(const std::string& name, int64_t chip, const FillPiece& fill) {
+  make_state(kept_state(name, chip), chip, fill);
+}
+
+void Executable::make_state(const compile::StateTensor& tensor, int64_t chip, const FillPiece& fill) {
+  std::vector<std::byte> part(static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes()));
+  fill(0, part);
+  put_state(tensor, chip, part);
+}
+
+const compile::StateTensor& Executable::kept_state(const std::string& name, int64_t chip) const {
   const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(name);
   if (tensor == nullptr || !tensor->kept)
-    refuse_name(where(), name,
+    refuse_name("state of " + ir::chip_name(chip, compiled_.mesh), name,
                 names_of(state(chip), [](const compile::StateTensor& each) { return each.kept ? each.name : ""; }));
-  const ir::TensorType type = compile::local_type(*tensor, compiled_.mesh);
-  if (static_cast<int64_t>(bytes) != type.bytes()) refuse_size(where() + ", " + name, type, bytes);
   return *tensor;
+}
+
+const compile::StateTensor& Executable::kept_state(const std::string& name, int64_t chip, size_t bytes) const {
+  const compile::StateTensor& tensor = kept_state(name, chip);
+  const ir::TensorType type = compile::local_type(tensor, compiled_.mesh);
+  if (static_cast<int64_t>(bytes) != type.bytes())
+    refuse_size("state of " + ir::chip_name(chip, compiled_.mesh) + ", " + name, type, bytes);
+  return tensor;
 }
 
 // Part of every step: words are put together only for an error.
@@ -110,6 +125,13 @@ std::vector<float> Executable::fetch_f32(const std::string& name, int64_t chip) 
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
+}
+
+std::vector<base::TimedPart> Executable::load_parts() const {
+  const Counters made = counters();
+  base::TimedPart part{.name = "backend", .seconds = made.compile_seconds};
+  if (made.cache_hits > 0) part.note = "cached";
+  return {part};
 }
 
 bool Executable::fetches(const std::string& name, int64_t chip) const {

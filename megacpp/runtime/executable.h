@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/timed_part.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/runtime/counters.h"
+#include "megacpp/runtime/fill_piece.h"
 #include "megacpp/runtime/step_ports.h"
 
 namespace megacpp::runtime {
@@ -94,6 +96,9 @@ class Executable {
   /// one that is not kept between steps, and for another size, on every backend.
   void write_state(const std::string& name, int64_t chip, std::span<const std::byte> part);
   void read_state(const std::string& name, int64_t chip, std::span<std::byte> part) const;
+  /// The same as write_state() for bytes that are not there yet: `fill` makes them where the device takes them from.
+  /// E1203 as there.
+  void fill_state(const std::string& name, int64_t chip, const FillPiece& fill);
   /// What the backend really holds of a kept tensor; nothing where the chip has none of that name.
   virtual std::optional<int64_t> state_bytes(const std::string& name, int64_t chip) const = 0;
 
@@ -130,6 +135,8 @@ class Executable {
   virtual std::string path() const = 0;
   /// What loading found or chose and a user should see, a line each: "18 products: 15 searched, 3 kept".
   virtual std::vector<std::string> load_notes() const { return {}; }
+  /// Where the time of loading went: in the backend's compiler, where it says no more.
+  virtual std::vector<base::TimedPart> load_parts() const;
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
   /// As Counters::programs_made(). Asked after every step: allocates nothing.
@@ -149,10 +156,13 @@ class Executable {
   // Arguments are checked: names are in the table, sizes agree.
   virtual void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) = 0;
   virtual void get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const = 0;
+  /// One piece and a copy of it, where the backend knows no better.
+  virtual void make_state(const compile::StateTensor& tensor, int64_t chip, const FillPiece& fill);
   virtual void put_batch(const StagedInput& input, int64_t micro, int64_t chip, std::span<const std::byte> part) = 0;
   virtual void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const = 0;
 
  private:
+  const compile::StateTensor& kept_state(const std::string& name, int64_t chip) const;
   const compile::StateTensor& kept_state(const std::string& name, int64_t chip, size_t bytes) const;
   const FetchedOutput& fetched_output(const std::string& name, int64_t chip) const;
 

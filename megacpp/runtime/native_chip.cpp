@@ -160,6 +160,11 @@ void NativeChip::read_state(const std::string& name, std::span<std::byte> bytes)
   device_->download(bytes, state_.at(name).data());
 }
 
+void NativeChip::fill_state(const std::string& name, const FillPiece& fill) {
+  const std::span<std::byte> state = state_.at(name);
+  device_->fill(state.data(), state.size(), fill);
+}
+
 void NativeChip::stage(const StagedInput& input, int64_t micro, std::span<const std::byte> bytes) {
   device_->upload(staged_.at(input.name) + static_cast<size_t>(micro) * bytes.size(), bytes);
 }

@@ -36,6 +36,7 @@ class NativeChip {
   std::optional<int64_t> state_bytes(const std::string& name) const;
   void write_state(const std::string& name, std::span<const std::byte> bytes);
   void read_state(const std::string& name, std::span<std::byte> bytes) const;
+  void fill_state(const std::string& name, const FillPiece& fill);
   void stage(const StagedInput& input, int64_t micro, std::span<const std::byte> bytes);
   void read_output(const FetchedOutput& output, std::span<std::byte> values) const;
 

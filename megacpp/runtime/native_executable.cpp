@@ -34,6 +34,11 @@ NativeExecutable::NativeExecutable(const compile::Compiled& compiled, const Load
   counters_.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+std::vector<base::TimedPart> NativeExecutable::load_parts() const {
+  if (backend_.load_parts) return backend_.load_parts(counters_.compile_seconds);
+  return {{.name = "kernels", .seconds = counters_.compile_seconds}};
+}
+
 std::optional<int64_t> NativeExecutable::state_bytes(const std::string& name, int64_t chip) const {
   return at(chip).state_bytes(name);
 }
@@ -129,6 +134,11 @@ std::vector<std::pair<std::string, double>> NativeExecutable::op_seconds() const
 void NativeExecutable::put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) {
   count_upload(part.size());
   at(chip).write_state(tensor.name, part);
+}
+
+void NativeExecutable::make_state(const compile::StateTensor& tensor, int64_t chip, const FillPiece& fill) {
+  count_upload(static_cast<size_t>(at(chip).state_bytes(tensor.name).value()));
+  at(chip).fill_state(tensor.name, fill);
 }
 
 void NativeExecutable::get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const {

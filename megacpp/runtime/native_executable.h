@@ -34,6 +34,8 @@ struct NativeBackend {
   std::shared_ptr<collectives::FlightRecorder> flight = {};  // of the devices' calls; none: nobody keeps them
   std::map<int64_t, int64_t> limits = {};  // bytes by local chip, for reports: plans were held against them before
   std::function<std::vector<std::string>()> notes = {};  // as Executable::load_notes; empty: none
+  /// As Executable::load_parts, of a backend that knows more of it than what making the chips took.
+  std::function<std::vector<base::TimedPart>(double seconds_of_chips)> load_parts = {};
 };
 
 class NativeExecutable : public Executable {
@@ -50,6 +52,7 @@ class NativeExecutable : public Executable {
   std::vector<std::string> load_notes() const override {
     return backend_.notes ? backend_.notes() : std::vector<std::string>();
   }
+  std::vector<base::TimedPart> load_parts() const override;
   Counters counters() const override { return counters_; }
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;
@@ -59,6 +62,7 @@ class NativeExecutable : public Executable {
  protected:
   void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) override;
   void get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const override;
+  void make_state(const compile::StateTensor& tensor, int64_t chip, const FillPiece& fill) override;
   void put_batch(const StagedInput& input, int64_t micro, int64_t chip, std::span<const std::byte> part) override;
   void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const override;
 

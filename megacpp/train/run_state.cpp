@@ -44,23 +44,42 @@ void RunState::initialise_weights(uint64_t seed) {
 
 void RunState::initialise_adapters(uint64_t seed) { initialise(seed, blocks::is_adapter); }
 
+// Elements [first, first + values.size()) of a chip's part; zeros where it is padded.
+void RunState::draw(const DrawnPart& of, int64_t first, std::span<float> values) {
+  const std::vector<ir::LocalRun>& runs = of.part.runs;
+  const int64_t end = first + static_cast<int64_t>(values.size());
+  auto run = std::ranges::upper_bound(runs, first, {}, &ir::LocalRun::local);
+  if (run != runs.begin()) --run;
+  int64_t done = first;
+  for (; run != runs.end() && run->local < end; ++run) {
+    const int64_t from = std::max(run->local, first), to = std::min(run->local + run->count, end);
+    if (from >= to) continue;
+    std::fill(values.begin() + (done - first), values.begin() + (from - first), 0.0F);
+    blocks::initialise(of.parameter, of.seed, run->whole + (from - run->local),
+                       values.subspan(static_cast<size_t>(from - first), static_cast<size_t>(to - from)));
+    done = to;
+  }
+  std::fill(values.begin() + (done - first), values.end(), 0.0F);
+}
+
 void RunState::initialise(uint64_t seed, bool (*is_chosen)(std::string_view parameter)) {
   constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
+  constexpr size_t kElement = sizeof(float);
   base::ThreadPool threads(runtime::available_threads());
   for (const blocks::Parameter& parameter : compiled_.parameters)
     for (const int64_t chip : run_.local_chips()) {
       const compile::StateTensor* const tensor = compiled_.programs_of(chip).find_state(parameter.name);
       if (tensor == nullptr || !is_chosen(parameter.name)) continue;
-      scratch_.assign(static_cast<size_t>(compile::local_type(*tensor, compiled_.mesh).bytes()), std::byte{0});
-      float* const part = reinterpret_cast<float*>(scratch_.data());
-      for (const ir::LocalRun& piece : ir::local_runs(tensor->whole.shape, tensor->sharding, compiled_.mesh, chip))
-        threads.parallel_for(piece.count, kGrain, [&](int64_t begin, int64_t end, int) {
-          blocks::initialise(parameter, seed, piece.whole + begin,
-                             {part + piece.local + begin, static_cast<size_t>(end - begin)});
+      const ChipPart part = part_of(*tensor, chip);
+      run_.fill_state(parameter.name, chip, [&](size_t begin, std::span<std::byte> bytes) {
+        float* const values = reinterpret_cast<float*>(bytes.data());
+        const auto first = static_cast<int64_t>(begin / kElement),
+                   count = static_cast<int64_t>(bytes.size() / kElement);
+        threads.parallel_for(count, kGrain, [&](int64_t from, int64_t to, int) {
+          draw({parameter, seed, part}, first + from, {values + from, static_cast<size_t>(to - from)});
         });
-      run_.write_state(parameter.name, chip, scratch_);
+      });
     }
-  std::vector<std::byte>().swap(scratch_);  // steps move far smaller parts
 }
 
 const compile::StateTensor& RunState::state_named(const std::string& name) const {

@@ -27,7 +27,8 @@ class RunState {
   /// The sequences of a batch input that local chips read any token of, ascending.
   std::vector<int64_t> local_rows(const std::string& input) const;
 
-  /// Holds one chip's part of one parameter at a time, and nothing afterwards.
+  /// On all cores, where each device takes them from. Holds at most one chip's part of one parameter at a time, and
+  /// nothing afterwards.
   void initialise_weights(uint64_t seed);
   /// The same for LoRA adapters alone, where the model comes from elsewhere.
   void initialise_adapters(uint64_t seed);
@@ -65,6 +66,14 @@ class RunState {
     size_t bytes;                    // of the part, padding included
   };
 
+  /// A chip's part of a parameter as it is drawn.
+  struct DrawnPart {
+    const blocks::Parameter& parameter;
+    uint64_t seed;
+    const ChipPart& part;
+  };
+
+  static void draw(const DrawnPart& of, int64_t first, std::span<float> values);
   void initialise(uint64_t seed, bool (*is_chosen)(std::string_view parameter));
   const partition::Placement& placement_of_output(const std::string& name, int64_t chip) const;
   void require_all_local(const compile::StateTensor& tensor) const;

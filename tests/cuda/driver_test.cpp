@@ -14,6 +14,7 @@
 #include "megacpp/runtime/cuda/driver.h"
 #include "megacpp/runtime/cuda/embedded_cubins.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/nvrtc.h"
 #include "megacpp/runtime/cuda/tensor_map.h"
 #include "megacpp/runtime/cuda/upload_ring.h"
 #include "tests/cuda/stand_in_gpu.h"
@@ -129,6 +130,31 @@ TEST(CudaToolboxTest, FunctionsOfOneCubinShareItsModule) {
   EXPECT_TRUE(stand_in.machine().breaches.empty());
 }
 
+TEST(CudaToolboxTest, ProgramsAreCompiledTogetherAndEachOnce) {
+  const StandInGpu stand_in;
+  const std::shared_ptr<Gpu> gpu = stand_in.open();
+  Toolbox& toolbox = gpu->toolbox();
+  toolbox.generated("source 3", "made");  // some may be there already
+  std::vector<std::string> sources;
+  for (int i = 0; i < 120; ++i) sources.push_back("source " + std::to_string(i % 40));
+  toolbox.generate(sources);
+  ASSERT_NE(toolbox.loaded_compiler(), nullptr);
+  EXPECT_EQ(toolbox.loaded_compiler()->compiles() + toolbox.loaded_compiler()->cache_hits(), 40);
+  EXPECT_EQ(stand_in.compiles().size(), 40U);
+  for (const auto& [source, count] : stand_in.compiles()) EXPECT_EQ(count, 1) << source;
+  stand_in.machine().is_loaded = true;  // a module that is not there would be a breach
+  for (const std::string& source : sources) EXPECT_EQ(toolbox.generated(source, "made").name, "made");
+  EXPECT_TRUE(stand_in.machine().breaches.empty());
+}
+
+TEST(CudaToolboxTest, AProgramThatIsRefusedAmongOthersIsE3204) {
+  const StandInGpu stand_in;
+  const std::shared_ptr<Gpu> gpu = stand_in.open();
+  const std::vector<std::string> sources = {"one", stand_in_cuda::kRefusedSource, "other"};
+  const base::Problem problem = problem_of(Code::E3204, [&] { gpu->toolbox().generate(sources); });
+  EXPECT_NE(problem.where.find("NVRTC 13.0"), std::string::npos) << problem.where;
+}
+
 TEST(CudaToolboxTest, LaunchesHandOverTheirStruct) {
   struct Params {
     uint64_t first;
@@ -176,6 +202,12 @@ TEST(CudaToolboxTest, EveryCubinIsListedOnceAndHasCodeOrIsMissing) {
 
 // ---- A chip's memory ----
 
+void upload(UploadRing& ring, Address to, std::span<const std::byte> from, Stream* stream) {
+  ring.fill({.to = to, .bytes = from.size(), .stream = stream}, [&from](size_t begin, std::span<std::byte> piece) {
+    std::memcpy(piece.data(), from.data() + begin, piece.size());
+  });
+}
+
 TEST(CudaUploadRingTest, AnyNumberOfBytesArrivesInOrder) {
   const StandInGpu stand_in;
   const std::shared_ptr<Gpu> gpu = stand_in.open();
@@ -184,13 +216,37 @@ TEST(CudaUploadRingTest, AnyNumberOfBytesArrivesInOrder) {
   const std::unique_ptr<Borrowed> memory = gpu->toolbox().borrow(static_cast<int64_t>(large.size()));
   ASSERT_NE(memory, nullptr);
   stand_in.machine().is_loaded = true;
-  ring.upload(memory->address(), large, gpu->toolbox().stream());
+  upload(ring, memory->address(), large, gpu->toolbox().stream());
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(memory->address()), large.data(), large.size()), 0);
   const std::vector<std::byte> small = counted_bytes(100, std::byte{0x3D});
   for (size_t i = 0; i < UploadRing::kPieces * 2; ++i)
-    ring.upload(memory->address() + i * 128, small, gpu->toolbox().stream());
+    upload(ring, memory->address() + i * 128, small, gpu->toolbox().stream());
   EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(memory->address() + 128), small.data(), small.size()), 0);
   EXPECT_TRUE(stand_in.machine().breaches.empty());
+}
+
+TEST(CudaUploadRingTest, PiecesAreWrittenInPinnedMemoryOneBehindTheOther) {
+  const StandInGpu stand_in;
+  const std::shared_ptr<Gpu> gpu = stand_in.open();
+  UploadRing ring(gpu->driver());
+  const size_t bytes = UploadRing::kBytes + 100;
+  const std::unique_ptr<Borrowed> memory = gpu->toolbox().borrow(static_cast<int64_t>(bytes));
+  ASSERT_NE(memory, nullptr);
+  upload(ring, memory->address(), counted_bytes(3, std::byte{1}), gpu->toolbox().stream());  // the next is aligned
+  size_t next = 0, pieces = 0;
+  ring.fill({.to = memory->address(), .bytes = bytes, .stream = gpu->toolbox().stream()},
+            [&](size_t begin, std::span<std::byte> piece) {
+              EXPECT_EQ(begin, next);
+              EXPECT_EQ(reinterpret_cast<uintptr_t>(piece.data()) % 64, 0U);
+              EXPECT_TRUE(begin + piece.size() == bytes || piece.size() % 64 == 0) << piece.size();
+              std::ranges::fill(piece, std::byte{0x3D});
+              next += piece.size();
+              ++pieces;
+            });
+  EXPECT_EQ(next, bytes);
+  EXPECT_GT(pieces, 1U);
+  const auto* const written = reinterpret_cast<const std::byte*>(memory->address());
+  EXPECT_TRUE(std::all_of(written, written + bytes, [](std::byte each) { return each == std::byte{0x3D}; }));
 }
 
 TEST(CudaDeviceTest, BeginsAsZerosAndMovesBytesBothWays) {

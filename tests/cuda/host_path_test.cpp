@@ -5,16 +5,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "megacpp/blocks/parameter.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/cuda/upload_ring.h"
 #include "megacpp/train/run_state.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/support/errors.h"
@@ -57,6 +60,8 @@ class StandInRun {
   }
 
   stand_in_cuda::Machine& machine() const { return gpu_.machine(); }
+  const compile::Compiled& compiled() const { return compiled_; }
+  const std::map<std::string, int>& compiles() const { return gpu_.compiles(); }
   const compile::StagePrograms& programs() const { return compiled_.programs_of(0); }
   runtime::Executable& executable() const { return *executable_; }
 
@@ -235,6 +240,23 @@ TEST(CudaHostPathTest, TheArenaIsThePlanAndTheRestIsSmall) {
   EXPECT_NE(notes[0].find("planned on NVIDIA H200"), std::string::npos) << notes[0];
 }
 
+TEST(CudaHostPathTest, LoadingSaysWhereItsTimeWent) {
+  const StandInRun run;
+  std::vector<std::string> names;
+  for (const base::TimedPart& part : run.executable().load_parts()) {
+    names.push_back(part.name);
+    EXPECT_GE(part.seconds, 0) << part.name;
+    EXPECT_EQ(part.name == "kernels", !part.note.empty()) << part.note;  // products of this size are not searched
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"context", "memory", "kernels", "products", "nodes"}));
+}
+
+TEST(CudaHostPathTest, EveryClusterIsCompiledOnce) {
+  const StandInRun run;
+  EXPECT_FALSE(run.compiles().empty());
+  for (const auto& [source, count] : run.compiles()) EXPECT_EQ(count, 1) << source;
+}
+
 TEST(CudaHostPathTest, StateIsWrittenAndReadByTheTable) {
   const StandInRun run;
   for (const compile::StateTensor& tensor : run.executable().state(0)) {
@@ -245,6 +267,27 @@ TEST(CudaHostPathTest, StateIsWrittenAndReadByTheTable) {
     run.executable().read_state(tensor.name, 0, read);
     EXPECT_EQ(read, written) << tensor.name;
   }
+}
+
+/// The parameter as it is drawn whole, in the bytes of a chip that holds all of it.
+std::vector<std::byte> drawn_whole(const blocks::Parameter& parameter, uint64_t seed) {
+  std::vector<float> values(static_cast<size_t>(ir::num_elements(parameter.shape)));
+  blocks::initialise(parameter, seed, 0, values);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(CudaHostPathTest, WeightsArriveInPiecesWithTheBitsTheyAreDrawnWith) {
+  const StandInRun run({"model.vocab=20000"});  // an embedding of more than one piece
+  size_t largest = 0;
+  for (const blocks::Parameter& parameter : run.compiled().parameters) {
+    const std::vector<std::byte> wanted = drawn_whole(parameter, 1);
+    largest = std::max(largest, wanted.size());
+    std::vector<std::byte> held(wanted.size());
+    run.executable().read_state(parameter.name, 0, held);
+    EXPECT_EQ(held, wanted) << parameter.name;
+  }
+  EXPECT_GT(largest, runtime::cuda::UploadRing::kBytes / 4);
 }
 
 TEST(CudaHostPathTest, VirtualChipsHaveArenasOfTheirOwnAndEnqueueEveryStep) {

@@ -46,6 +46,11 @@ struct Machine {
   int waits = 0;  // of the host, and questions whether it must wait
 };
 
+/// The source that libnvrtc.so.13 does not compile.
+inline constexpr const char* kRefusedSource = "refused";
+/// Exported by it as megacpp_stand_in_compiles: how often, by source. Asked when no thread compiles.
+using GetCompiles = std::map<std::string, int>*();
+
 /// Exported by libcuda.so.1 as megacpp_stand_in_machine.
 using GetMachine = Machine*();
 /// Exported as megacpp_stand_in_enqueue, for the other libraries: on a stream, which may be captured.

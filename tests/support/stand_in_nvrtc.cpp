@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC where there is none: any source "compiles" to a few bytes. See stand_in_cuda.h.
+// NVRTC where there is none: any source "compiles" to its own text. See stand_in_cuda.h.
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "tests/support/stand_in_cuda.h"
 
 namespace {
 
-constexpr char kCode[] = "code";
+std::mutex mutex;
+std::map<std::string, int> compiles;
+
+const std::string& text_of(void* program) { return *static_cast<std::string*>(program); }
 
 }  // namespace
 
 extern "C" {
+
+std::map<std::string, int>* megacpp_stand_in_compiles() { return &compiles; }
 
 int nvrtcVersion(int* major, int* minor) {
   *major = 13;
@@ -18,20 +28,26 @@ int nvrtcVersion(int* major, int* minor) {
 }
 const char* nvrtcGetErrorString(int) { return "NVRTC_ERROR"; }
 int nvrtcCreateProgram(void** program, const char* source, const char*, int, const char* const*, const char* const*) {
-  *program = const_cast<char*>(kCode);
-  return source == nullptr ? 1 : 0;
+  if (source == nullptr) return 1;
+  *program = new std::string(source);
+  return 0;
 }
 int nvrtcDestroyProgram(void** program) {
+  delete static_cast<std::string*>(*program);
   *program = nullptr;
   return 0;
 }
-int nvrtcCompileProgram(void*, int, const char* const*) { return 0; }
-int nvrtcGetCUBINSize(void*, size_t* bytes) {
-  *bytes = sizeof kCode;
+int nvrtcCompileProgram(void* program, int, const char* const*) {
+  const std::scoped_lock lock(mutex);
+  ++compiles[text_of(program)];
+  return text_of(program) == megacpp::stand_in_cuda::kRefusedSource ? 1 : 0;
+}
+int nvrtcGetCUBINSize(void* program, size_t* bytes) {
+  *bytes = text_of(program).size() + 1;
   return 0;
 }
-int nvrtcGetCUBIN(void*, char* code) {
-  std::memcpy(code, kCode, sizeof kCode);
+int nvrtcGetCUBIN(void* program, char* code) {
+  std::memcpy(code, text_of(program).c_str(), text_of(program).size() + 1);
   return 0;
 }
 int nvrtcGetProgramLogSize(void*, size_t* bytes) {

@@ -35,6 +35,7 @@ class CpuDevice : public ChipDevice {
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) const override;
+  void fill(std::byte* to, size_t bytes, const FillPiece& fill) override { fill(0, {to, bytes}); }
   bool all_finite(const std::byte* data, const ir::TensorType& type) const override;
 
  private:

@@ -2,8 +2,12 @@
 #include "megacpp/runtime/cuda/algorithm_search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
@@ -20,6 +24,8 @@ constexpr int kFinalRounds = 5;
 constexpr double kSearchedFlops = 1e9;     // below, all proposals take some microseconds
 constexpr double kWarmSeconds = 0.05;      // of work before anything is timed: clocks settle
 constexpr double kMeasuredSeconds = 2e-4;  // that events can tell apart
+constexpr double kSearchSeconds = 4;       // of one load, for all its products: some tenths of a step each
+constexpr size_t kLeastTimed = 2;          // of the proposals for a product, however little of that is left
 
 // The release of the driver, which its version for programs does not tell; its first line is enough.
 std::string driver_release(const Driver& driver) {
@@ -87,6 +93,10 @@ struct Timed {
   double seconds;
 };
 
+double seconds_from(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -95,54 +105,123 @@ double median_of(std::vector<double> values) {
 
 bool is_faster(const Timed& x, const Timed& y) { return x.seconds < y.seconds; }
 
-// All once, each after a run that loads its code; then the best few in turn, so that drifting clocks are fair to all.
-Timed fastest(const Trial& trial, const std::vector<LtAlgorithm>& proposals) {
+struct Found {
+  Timed best;
+  int64_t timed;  // proposals
+};
+
+// In the library's order, best first by its own rules, as many as there is time for, each after a run that loads its
+// code; then the best few in turn, so that drifting clocks are fair to all.
+Found fastest(const Trial& trial, const std::vector<LtAlgorithm>& proposals, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
   trial.seconds_of(proposals.front(), 1);
   const double once = std::max(trial.seconds_of(proposals.front(), 1), 1e-6);
-  trial.seconds_of(proposals.front(), static_cast<int>(std::max(kWarmSeconds / once, 1.0)));
   const int repeats = static_cast<int>(std::max(kMeasuredSeconds / once, 1.0));
+  const double finals = once * repeats * kFinalRounds * static_cast<double>(kFinalists);
   std::vector<Timed> all;
   for (const LtAlgorithm& algorithm : proposals) {
+    if (all.size() >= kLeastTimed && seconds_from(start) + finals > seconds) break;
     trial.seconds_of(algorithm, 1);
     all.push_back({algorithm, trial.seconds_of(algorithm, repeats)});
   }
+  const int64_t timed = std::ssize(all);
   std::stable_sort(all.begin(), all.end(), is_faster);
   all.resize(std::min(all.size(), kFinalists));
   std::vector<std::vector<double>> rounds(all.size());
   for (int round = 0; round < kFinalRounds; ++round)
     for (size_t i = 0; i < all.size(); ++i) rounds[i].push_back(trial.seconds_of(all[i].algorithm, repeats));
   for (size_t i = 0; i < all.size(); ++i) all[i].seconds = median_of(rounds[i]);
-  return *std::min_element(all.begin(), all.end(), is_faster);
+  return {.best = *std::min_element(all.begin(), all.end(), is_faster), .timed = timed};
 }
 
-LtChoice searched(Toolbox& toolbox, const LtProduct& product, const std::vector<LtAlgorithm>& proposals,
-                  const std::string& cause) {
-  const Trial trial(toolbox, product);
+/// A product that nothing is kept for.
+struct Search {
+  std::string problem;  // as text
+  std::string key;      // to keep the answer by
+  std::string cause;    // why it is searched
+  std::unique_ptr<LtProduct> product;
+  std::vector<LtAlgorithm> proposals;
+  double flops = 0;  // of all nodes that are this product
+};
+
+// Whichever runs first finds a card at rest.
+void warm_up(const Trial& trial, const LtAlgorithm& algorithm) {
+  const auto start = std::chrono::steady_clock::now();
+  while (seconds_from(start) < kWarmSeconds) trial.seconds_of(algorithm, 1);
+}
+
+struct SearchTime {
+  bool warms_up = false;
+  double seconds = 0;
+};
+
+LtChoice searched(Toolbox& toolbox, const AlgorithmCache& cache, const Search& search, const SearchTime& time) {
+  const Trial trial(toolbox, *search.product);
   if (!trial.is_possible())
-    return {.algorithm = proposals.front(),
+    return {.algorithm = search.proposals.front(),
             .origin = LtOrigin::unsearched,
-            .cause = cause + ", and no memory was left to search"};
-  const Timed best = fastest(trial, proposals);
-  return {.algorithm = best.algorithm, .origin = LtOrigin::searched, .cause = cause, .seconds = best.seconds};
+            .cause = search.cause + ", and no memory was left to search"};
+  if (time.warms_up) warm_up(trial, search.proposals.front());
+  const Found found = fastest(trial, search.proposals, time.seconds);
+  cache.keep(search.key, {found.best.algorithm, found.best.seconds, found.timed});
+  return {.algorithm = found.best.algorithm,
+          .origin = LtOrigin::searched,
+          .cause = search.cause,
+          .seconds = found.best.seconds};
 }
 
-std::optional<LtChoice> fresh_choice(Toolbox& toolbox, const LtProduct& product) {
+// Nothing where a search must decide, or where the library has no algorithm: `search` has proposals or none then.
+std::optional<LtChoice> unsearched_choice(Toolbox& toolbox, const AlgorithmCache& cache, Search& search) {
+  const LtProduct& product = *search.product;
   if (product.problem().flops() < kSearchedFlops) {
     const std::vector<LtAlgorithm> first = product.proposals(1);
     if (first.empty()) return std::nullopt;
     return LtChoice{.algorithm = first.front(), .origin = LtOrigin::small};
   }
-  const AlgorithmCache cache(algorithm_folder());
-  const std::string key = algorithm_key(setting_of(toolbox), product.problem());
-  CacheAnswer answer = cache.find(key);
+  search.key = algorithm_key(setting_of(toolbox), product.problem());
+  CacheAnswer answer = cache.find(search.key);
   if (answer.kept && product.serves(answer.kept->algorithm))
     return LtChoice{.algorithm = answer.kept->algorithm, .origin = LtOrigin::kept, .seconds = answer.kept->seconds};
-  if (answer.kept) answer.cause = "the library no longer takes what is kept";
-  const std::vector<LtAlgorithm> found = product.proposals(kProposals);
-  if (found.empty()) return std::nullopt;
-  LtChoice choice = searched(toolbox, product, found, answer.cause);
-  if (choice.seconds > 0) cache.keep(key, {choice.algorithm, choice.seconds, static_cast<int64_t>(found.size())});
-  return choice;
+  search.cause = answer.kept ? "the library no longer takes what is kept" : answer.cause;
+  search.proposals = product.proposals(kProposals);
+  return std::nullopt;
+}
+
+// By their text, each once, with the work of all nodes that are the same.
+std::map<std::string, Search> distinct(const CublasLt& library, const std::vector<LtProblem>& problems) {
+  std::map<std::string, Search> searches;
+  for (const LtProblem& problem : problems) {
+    std::string text = to_string(problem);
+    if (library.choices().contains(text)) continue;
+    Search& search = searches[text];
+    search.flops += problem.flops();
+    if (search.product) continue;
+    search.problem = std::move(text);
+    search.product = std::make_unique<LtProduct>(library, problem);
+  }
+  return searches;
+}
+
+double work_of(std::span<const Search> searches) {
+  double flops = 0;
+  for (const Search& search : searches) flops += search.flops;
+  return flops;
+}
+
+// The most expensive first: what those do not use of their share is there for the others.
+void search_all(Toolbox& toolbox, const AlgorithmCache& cache, std::vector<Search> searches) {
+  CublasLt& library = toolbox.products();
+  std::ranges::stable_sort(searches, std::greater<>(), &Search::flops);
+  for (size_t i = 0; i < searches.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const double share = search_share({.seconds_left = kSearchSeconds - library.searched_seconds(),
+                                       .searches_left = searches.size() - i,
+                                       .flops = searches[i].flops,
+                                       .flops_left = work_of(std::span(searches).subspan(i))});
+    library.choices().emplace(searches[i].problem,
+                              searched(toolbox, cache, searches[i], {.warms_up = i == 0, .seconds = share}));
+    library.add_searched_seconds(seconds_from(start));
+  }
 }
 
 std::string way_of(const LtChoice& choice) {
@@ -161,14 +240,30 @@ std::string way_of(const LtChoice& choice) {
 
 }  // namespace
 
+double search_share(const SearchBudget& budget) {
+  const double even = 1 / static_cast<double>(budget.searches_left), by_work = budget.flops / budget.flops_left;
+  return std::max(budget.seconds_left, 0.0) * (even + by_work) / 2;
+}
+
+void choose_algorithms(Toolbox& toolbox, const std::vector<LtProblem>& problems) {
+  if (problems.empty()) return;
+  CublasLt& library = toolbox.products();
+  const AlgorithmCache cache(algorithm_folder());
+  std::vector<Search> searches;
+  for (auto& [problem, search] : distinct(library, problems)) {
+    if (const std::optional<LtChoice> choice = unsearched_choice(toolbox, cache, search))
+      library.choices().emplace(problem, *choice);
+    else if (!search.proposals.empty())
+      searches.push_back(std::move(search));
+  }
+  search_all(toolbox, cache, std::move(searches));
+}
+
 std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& product) {
-  std::map<std::string, LtChoice>& choices = toolbox.products().choices();
-  const std::string problem = to_string(product.problem());
-  const auto known = choices.find(problem);
-  if (known != choices.end()) return known->second;
-  const std::optional<LtChoice> choice = fresh_choice(toolbox, product);
-  if (choice) choices.emplace(problem, *choice);
-  return choice;
+  choose_algorithms(toolbox, {product.problem()});
+  const std::map<std::string, LtChoice>& choices = toolbox.products().choices();
+  const auto chosen = choices.find(to_string(product.problem()));
+  return chosen == choices.end() ? std::nullopt : std::optional(chosen->second);
 }
 
 std::string choices_text(const std::map<std::string, LtChoice>& choices) {

@@ -1,17 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which algorithm a product runs with: the one kept for the same card, driver and library where the library still takes
-// it, else the fastest of its proposals, timed at load on memory of the product's size, and kept. Small products take
-// the first proposal. Load only: what runs later was decided here, and says how (LtChoice).
+// it, else the fastest of its proposals, timed at load on memory of the product's size, and kept. All searches of a
+// load together have a few seconds, shared by the work that hangs on them: the library proposes the likely ones first.
+// Small products take the first proposal. Load only: what runs later was decided here, and says how (LtChoice).
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "megacpp/runtime/cuda/cublaslt.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
 namespace megacpp::runtime::cuda {
+
+/// For all of them, each counted as often as it is there; choose_algorithm() has them then.
+void choose_algorithms(Toolbox& toolbox, const std::vector<LtProblem>& problems);
+
+/// Where the searches of a load stand before one of them.
+struct SearchBudget {
+  double seconds_left = 0;
+  size_t searches_left = 1;  // this one among them
+  double flops = 0;          // of all nodes that wait for it
+  double flops_left = 0;     // of all searches that are left
+};
+/// The seconds that the search may take: half as all the others, half by its work.
+double search_share(const SearchBudget& budget);
 
 /// Nothing where the library has no algorithm for the problem.
 std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& product);

@@ -21,5 +21,13 @@ TEST(AlgorithmSearchTest, RunsSayHowTheirProductsWereFound) {
             "2 searched, since none is kept; 1 too small to search");
 }
 
+TEST(AlgorithmSearchTest, SearchesShareTheirTimeEvenlyAndByWork) {
+  EXPECT_DOUBLE_EQ(search_share({.seconds_left = 4, .searches_left = 1, .flops = 3, .flops_left = 3}), 4);
+  EXPECT_DOUBLE_EQ(search_share({.seconds_left = 4, .searches_left = 2, .flops = 3, .flops_left = 4}), 2.5);
+  EXPECT_DOUBLE_EQ(search_share({.seconds_left = 1.5, .searches_left = 1, .flops = 1, .flops_left = 1}), 1.5)
+      << "the rest is the last one's";
+  EXPECT_EQ(search_share({.seconds_left = -0.5, .searches_left = 2, .flops = 1, .flops_left = 2}), 0);
+}
+
 }  // namespace
 }  // namespace megacpp::runtime::cuda

@@ -70,7 +70,7 @@ std::optional<std::vector<char>> CubinCache::find(const std::string& source) con
 }
 
 void CubinCache::keep(const std::string& source, const std::vector<char>& cubin) {
-  if (folder_.empty()) return;
+  if (folder_.empty() || !is_writable_) return;
   static std::mutex mutex;  // the temporary file is named by process
   const std::lock_guard lock(mutex);
   const std::string header =
@@ -80,7 +80,7 @@ void CubinCache::keep(const std::string& source, const std::vector<char>& cubin)
     base::make_folder(folder_);
     base::write_file_atomically(entry(source), parts);
   } catch (const base::Error&) {
-    folder_.clear();
+    is_writable_ = false;
   }
 }
 

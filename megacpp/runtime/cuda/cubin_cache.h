@@ -4,6 +4,7 @@
 // another source is compiled anew and replaced. A folder is trusted as code is: the device runs what is there.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -20,7 +21,8 @@ class CubinCache {
   CubinCache(std::filesystem::path folder, std::string compiler);
 
   std::optional<std::vector<char>> find(const std::string& source) const;
-  /// Where the folder cannot be written, nothing is kept from then on: runs go on without.
+  /// Where the folder cannot be written, nothing is kept from then on: runs go on without. Both may be called by
+  /// several threads at once.
   void keep(const std::string& source, const std::vector<char>& cubin);
 
   /// Where the entry of a source is or would be.
@@ -31,6 +33,7 @@ class CubinCache {
 
   std::filesystem::path folder_;
   std::string compiler_;
+  std::atomic<bool> is_writable_ = true;
 };
 
 }  // namespace megacpp::runtime::cuda

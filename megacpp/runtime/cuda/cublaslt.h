@@ -97,6 +97,9 @@ class CublasLt {
   /// By to_string of their problems: filled by choose_algorithm (algorithm_search.h).
   std::map<std::string, LtChoice>& choices() { return choices_; }
   const std::map<std::string, LtChoice>& choices() const { return choices_; }
+  /// That searches have taken so far.
+  double searched_seconds() const { return searched_seconds_; }
+  void add_searched_seconds(double seconds) { searched_seconds_ += seconds; }
 
  private:
   friend class LtProduct;
@@ -104,6 +107,7 @@ class CublasLt {
   std::unique_ptr<const LtEntries> entries_;
   void* handle_ = nullptr;
   std::map<std::string, LtChoice> choices_;
+  double searched_seconds_ = 0;
 };
 
 /// A problem as the library describes it. The library outlives it.

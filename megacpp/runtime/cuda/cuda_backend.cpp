@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "megacpp/runtime/cuda/device_world.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/nvrtc.h"
 #include "megacpp/runtime/native_executable.h"
 
 namespace megacpp::runtime::cuda {
@@ -28,6 +30,13 @@ namespace {
 int ordinal_of(const collectives::World& world, const Driver& driver) {
   const int64_t own = static_cast<int64_t>(world.local_chips().size());
   return static_cast<int>(world.local_chips().front() / own % device_count(driver));
+}
+
+std::shared_ptr<Gpu> open_gpu(const collectives::World& world, const LoadParts& parts) {
+  const Driver& driver = open_driver(driver_place(parts.libraries));
+  return std::make_shared<Gpu>(
+      driver,
+      Gpu::Options{.ordinal = ordinal_of(world, driver), .libraries = parts.libraries, .find_cubin = parts.find_cubin});
 }
 
 memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled, const collectives::World& world,
@@ -67,6 +76,56 @@ std::vector<std::string> notes_on(const Gpu& gpu, int64_t planned) {
   if (std::string text = products == nullptr ? "" : choices_text(*products); !text.empty())
     notes.push_back(std::move(text));
   return notes;
+}
+
+/// Seconds of a load.
+struct LoadTimes {
+  double context = 0;  // the driver, the context of the GPU and its code
+  double memory = 0;   // arenas and pinned memory
+};
+
+template <typename Work>
+auto timed(double& seconds, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  auto made = work();
+  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return made;
+}
+
+// "31 cached, 2 compiled"; what there is none of is left out.
+std::string counts_text(const std::map<std::string, int64_t>& counts) {
+  std::string text;
+  for (const auto& [what, count] : counts)
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  return text;
+}
+
+std::string code_note(const Nvrtc* compiler) {
+  if (compiler == nullptr) return "";
+  return counts_text({{"cached", compiler->cache_hits()}, {"compiled", compiler->compiles()}});
+}
+
+std::string products_note(const CublasLt* products) {
+  std::map<std::string, int64_t> counts;
+  if (products == nullptr) return "";
+  for (const auto& [problem, choice] : products->choices()) {
+    if (choice.origin == LtOrigin::kept) ++counts["kept"];
+    if (choice.origin == LtOrigin::searched) ++counts["searched"];
+  }
+  return counts_text(counts);
+}
+
+std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadTimes& times, double seconds_of_chips) {
+  Toolbox& toolbox = gpu.toolbox();
+  const double code = toolbox.load_seconds().code, products = toolbox.load_seconds().products;
+  const std::string code_from = code_note(toolbox.loaded_compiler());
+  const std::string products_from = products_note(toolbox.loaded_products());
+  const double nodes = std::max(0.0, seconds_of_chips - times.memory - code - products);
+  return {{.name = "context", .seconds = times.context},
+          {.name = "memory", .seconds = times.memory},
+          {.name = "kernels", .seconds = code, .note = code_from},
+          {.name = "products", .seconds = products, .note = products_from},
+          {.name = "nodes", .seconds = nodes}};
 }
 
 struct Placed {
@@ -125,10 +184,9 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                               .wait_limit = options.wait_limit,
                               .order = collectives::dealing_order(compiled.mesh)});
   try {
-    const Driver& driver = open_driver(driver_place(parts.libraries));
-    const auto gpu = std::make_shared<Gpu>(driver, Gpu::Options{.ordinal = ordinal_of(*world, driver),
-                                                                .libraries = parts.libraries,
-                                                                .find_cubin = parts.find_cubin});
+    const auto times = std::make_shared<LoadTimes>();  // shared by what is asked while and after loading
+    const auto gpu = timed(times->context, [&] { return open_gpu(*world, parts); });
+    const Driver& driver = gpu->driver();
     const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
     world = kept_with(gpu, make_device_world({.control = world,
@@ -136,8 +194,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                                               .toolbox = gpu->toolbox(),
                                               .context = gpu->context(),
                                               .wait_limit = options.wait_limit}));
-    const auto device = [&compiled, placed = Placed{gpu, world}](int64_t chip) {
-      return make_device(compiled, placed, chip);
+    const auto device = [&compiled, times, placed = Placed{gpu, world}](int64_t chip) {
+      return timed(times->memory, [&] { return make_device(compiled, placed, chip); });
     };
     return std::make_unique<NativeExecutable>(
         compiled, options,
@@ -145,7 +203,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                       .world = world,
                       .device = device,
                       .limits = limits_on(fit),
-                      .notes = [gpu, planned = fit.total_bytes] { return notes_on(*gpu, planned); }});
+                      .notes = [gpu, planned = fit.total_bytes] { return notes_on(*gpu, planned); },
+                      .load_parts = [gpu, times](double chips) { return parts_on(*gpu, *times, chips); }});
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/needs.h"
 #include "megacpp/runtime/finite_values.h"
 
 namespace megacpp::runtime::cuda {
@@ -98,6 +99,8 @@ Address CudaDevice::allocate(size_t bytes) {
 
 std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte*>(allocate(bytes)); }
 
+void CudaDevice::begin_program(const ir::Graph& graph) { serve(needs_of(graph), gpu_->toolbox()); }
+
 DeviceCall CudaDevice::prepare(const BoundNode& bound) {
   const ir::Node& node = bound.node;
   if (ops::op_def(node.op).is_collective) {
@@ -124,7 +127,15 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
 
 void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
   gpu_->attach();
-  uploads_->upload(address_of(to), from, stream_);
+  uploads_->fill({.to = address_of(to), .bytes = from.size(), .stream = stream_},
+                 [&from](size_t begin, std::span<std::byte> piece) {
+                   std::memcpy(piece.data(), from.data() + begin, piece.size());
+                 });
+}
+
+void CudaDevice::fill(std::byte* to, size_t bytes, const FillPiece& fill) {
+  gpu_->attach();
+  uploads_->fill({.to = address_of(to), .bytes = bytes, .stream = stream_}, fill);
 }
 
 void CudaDevice::download(std::span<std::byte> to, const std::byte* from) const {

@@ -41,11 +41,12 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   int64_t alignment() const override { return kAlignment; }
   DeviceQueue* queue() override { return this; }
   std::byte* reserve(size_t bytes) override;
-  void begin_program(const ir::Graph&) override {}
+  void begin_program(const ir::Graph& graph) override;
   DeviceCall prepare(const BoundNode& bound) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) const override;
+  void fill(std::byte* to, size_t bytes, const FillPiece& fill) override;
   bool all_finite(const std::byte* data, const ir::TensorType& type) const override;
 
   void attach() override { gpu_->attach(); }

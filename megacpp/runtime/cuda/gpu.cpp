@@ -61,7 +61,8 @@ std::optional<int64_t> free_bytes_of(const Driver& driver, int ordinal) {
   Result result = driver.ctx_set_current.attempt(context);
   if (result == kSuccess) result = driver.mem_get_info.attempt(&free, &total);
   driver.ctx_set_current.attempt(nullptr);
-  driver.primary_ctx_release.attempt(device);
+  // Making a context takes tenths of a second. Where there is one GPU, what asks this runs there next: it stays.
+  if (result != kSuccess || device_count(driver) > 1) driver.primary_ctx_release.attempt(device);
   return result == kSuccess ? std::optional(static_cast<int64_t>(free)) : std::nullopt;
 }
 

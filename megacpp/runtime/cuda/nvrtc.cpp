@@ -88,8 +88,12 @@ std::string Nvrtc::log_of(const Program& program) const {
 }
 
 std::vector<char> Nvrtc::cubin(const std::string& source) {
-  if (std::optional<std::vector<char>> kept = cache_->find(source)) return std::move(*kept);
+  if (std::optional<std::vector<char>> kept = cache_->find(source)) {
+    ++cache_hits_;
+    return std::move(*kept);
+  }
   std::vector<char> made = compiled(source);
+  ++compiles_;
   cache_->keep(source, made);
   return made;
 }

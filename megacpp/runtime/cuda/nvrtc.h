@@ -3,7 +3,9 @@
 // before, by any run, is taken from disk.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -25,8 +27,12 @@ class Nvrtc {
   /// "13.0".
   const std::string& version() const { return version_; }
 
-  /// E3204 with what the compiler says where it refuses the text or the architecture.
+  /// E3204 with what the compiler says where it refuses the text or the architecture. May be called by several threads
+  /// at once.
   std::vector<char> cubin(const std::string& source);
+
+  int64_t compiles() const { return compiles_; }
+  int64_t cache_hits() const { return cache_hits_; }
 
  private:
   struct Functions;
@@ -40,6 +46,7 @@ class Nvrtc {
   std::string architecture_;
   std::string version_;
   std::unique_ptr<CubinCache> cache_;
+  std::atomic<int64_t> compiles_ = 0, cache_hits_ = 0;
 };
 
 }  // namespace megacpp::runtime::cuda

@@ -3,11 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <set>
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread_pool.h"
 #include "megacpp/runtime/cuda/cublaslt.h"
 #include "megacpp/runtime/cuda/nvrtc.h"
+#include "megacpp/runtime/processor.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -46,12 +51,37 @@ Function Toolbox::function(std::string_view cubin, std::string_view name) {
 }
 
 Function Toolbox::generated(const std::string& source, std::string_view name) {
-  const std::string key = key_of_source(source);
-  const auto at = modules_.find(key);
-  if (at != modules_.end()) return function_of(at->second, name);
+  generate({&source, 1});
+  return function_of(modules_.at(key_of_source(source)), name);
+}
+
+// A set: no two threads compile the same. Modules belong to the context, which is current on this thread alone.
+void Toolbox::generate(std::span<const std::string> sources) {
+  std::set<std::string> missing;
+  for (const std::string& source : sources)
+    if (!modules_.contains(key_of_source(source))) missing.insert(source);
+  if (missing.empty()) return;
+  const std::vector<std::string> texts(missing.begin(), missing.end());
+  std::vector<std::vector<char>> code(texts.size());
+  std::vector<std::exception_ptr> errors(texts.size());
+  Nvrtc& shared = compiler();
+  base::ThreadPool threads(std::min(available_threads(), static_cast<int>(texts.size())));
+  threads.for_each(std::ssize(texts), [&](int64_t item, int) {
+    const auto at = static_cast<size_t>(item);
+    try {
+      code[at] = shared.cubin(texts[at]);
+    } catch (...) {
+      errors[at] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  for (size_t i = 0; i < texts.size(); ++i) modules_.emplace(key_of_source(texts[i]), load_module(code[i].data()));
+}
+
+Nvrtc& Toolbox::compiler() {
   if (!compiler_) compiler_ = std::make_unique<Nvrtc>(library(LibraryKind::nvrtc), options_.properties.architecture());
-  const std::vector<char> code = compiler_->cubin(source);
-  return function_of(modules_.emplace(key, load_module(code.data())).first->second, name);
+  return *compiler_;
 }
 
 CublasLt& Toolbox::products() {

@@ -49,6 +49,12 @@ class Borrowed {
   Address address_;
 };
 
+/// What the start of a run says of where its time went.
+struct LoadSeconds {
+  double code = 0;      // generated: compiled, or read from disk, and loaded
+  double products = 0;  // their library and their algorithms
+};
+
 /// Device code by the name of its file: embedded in this build, or a test's own. Empty: there is none of that name.
 using FindCubin = std::function<std::span<const std::byte>(std::string_view name)>;
 
@@ -69,6 +75,11 @@ class Toolbox {
   Function function(std::string_view cubin, std::string_view name);
   /// Of source text, by NVRTC. The same text is compiled once.
   Function generated(const std::string& source, std::string_view name);
+  /// Those of the texts that are not there yet are compiled, or read from disk, on all cores: generated() has them
+  /// then.
+  void generate(std::span<const std::string> sources);
+  /// Null where nothing needed it.
+  const Nvrtc* loaded_compiler() const { return compiler_.get(); }
   /// Loaded at the first call.
   CublasLt& products();
   /// Null where nothing needed it.
@@ -76,6 +87,7 @@ class Toolbox {
   /// E1509 where it is not here.
   Library library(LibraryKind kind) const { return open_library(kind, options_.libraries); }
 
+  LoadSeconds& load_seconds() { return load_seconds_; }
   const DeviceProperties& properties() const { return options_.properties; }
   /// For copies and fills of a kernel: driver().memset_bytes_async(...), on its launch's stream.
   const Driver& driver() const { return driver_; }
@@ -91,6 +103,7 @@ class Toolbox {
  private:
   Function function_of(Module* module, std::string_view name) const;
   Module* load_module(const void* image);
+  Nvrtc& compiler();
 
   const Driver& driver_;
   Options options_;
@@ -98,6 +111,7 @@ class Toolbox {
   std::map<std::string, Module*> modules_;  // by cubin name or by source text
   std::unique_ptr<Nvrtc> compiler_;
   std::unique_ptr<CublasLt> products_;
+  LoadSeconds load_seconds_;
 };
 
 }  // namespace megacpp::runtime::cuda

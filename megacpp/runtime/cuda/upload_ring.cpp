@@ -2,13 +2,13 @@
 #include "megacpp/runtime/cuda/upload_ring.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace megacpp::runtime::cuda {
 namespace {
 
 constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr size_t kLargestPiece = UploadRing::kBytes / 4;
+constexpr size_t kLine = 64;  // bytes
 
 }  // namespace
 
@@ -24,25 +24,23 @@ UploadRing::~UploadRing() {
   driver_.mem_free_host.attempt(memory_);
 }
 
-void UploadRing::upload(Address to, std::span<const std::byte> from, Stream* stream) {
-  while (!from.empty()) {
-    const size_t bytes = std::min(from.size(), kLargestPiece);
-    const size_t begin = claim(bytes);
-    std::memcpy(memory_ + begin, from.data(), bytes);
-    driver_.memcpy_to_device_async(to, memory_ + begin, bytes, stream);
+void UploadRing::fill(const Target& target, const FillPiece& fill) {
+  for (size_t done = 0; done < target.bytes;) {
+    const size_t bytes = std::min(target.bytes - done, kLargestPiece), begin = claim(bytes);
+    fill(done, {memory_ + begin, bytes});
+    driver_.memcpy_to_device_async(target.to + done, memory_ + begin, bytes, target.stream);
     const size_t slot = (oldest_ + in_flight_) % kPieces;
-    driver_.event_record(events_[slot], stream);
+    driver_.event_record(events_[slot], target.stream);
     pieces_[slot] = {begin, begin + bytes};
     ++in_flight_;
     head_ = begin + bytes;
-    to += bytes;
-    from = from.subspan(bytes);
+    done += bytes;
   }
 }
 
-// Pieces are not divided at the end of the ring.
+// Pieces begin at cache lines, and are not divided at the end of the ring.
 size_t UploadRing::claim(size_t bytes) {
-  const size_t begin = head_ + bytes <= kBytes ? head_ : 0;
+  const size_t next = (head_ + kLine - 1) / kLine * kLine, begin = next + bytes <= kBytes ? next : 0;
   while (in_flight_ == kPieces || is_in_use(begin, begin + bytes)) wait_for_oldest();
   return begin;
 }

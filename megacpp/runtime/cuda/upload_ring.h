@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory of the host through which bytes reach the device behind what is already enqueued: the host goes on at
-// once, and its own buffer is free. It waits only where the ring is full of bytes that the device has not fetched.
+// Pinned memory of the host through which bytes reach the device behind what is already enqueued. Who has them writes
+// them there, piece by piece, and goes on at once: the device fetches a piece while the next ones are written. The host
+// waits only where the ring is full of bytes that the device has not fetched.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "megacpp/runtime/cuda/driver.h"
+#include "megacpp/runtime/fill_piece.h"
 
 namespace megacpp::runtime::cuda {
 
@@ -23,8 +24,13 @@ class UploadRing {
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
 
-  /// Any number of bytes, in the order of the stream.
-  void upload(Address to, std::span<const std::byte> from, Stream* stream);
+  struct Target {
+    Address to = 0;
+    size_t bytes = 0;  // any number
+    Stream* stream = nullptr;
+  };
+  /// What `fill` writes, in the order of the stream. Allocates nothing.
+  void fill(const Target& target, const FillPiece& fill);
 
  private:
   struct Piece {

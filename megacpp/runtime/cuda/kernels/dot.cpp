@@ -10,6 +10,7 @@
 #include "megacpp/runtime/cuda/dot_plan.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
+#include "megacpp/runtime/cuda/needs.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
 namespace megacpp::runtime::cuda {
@@ -18,6 +19,10 @@ namespace {
 int64_t dot_workspace(const ops::NodeView& view) {
   const DotPlan plan = plan_dot(view);
   return plan.calls ? plan.calls->problem.workspace_bytes : 0;
+}
+
+void add_dot_needs(const ops::NodeView& view, Needs& needs) {
+  if (const DotPlan plan = plan_dot(view); plan.calls) needs.products.push_back(plan.calls->problem);
 }
 
 // Nothing where the library has no algorithm.
@@ -89,6 +94,8 @@ Prepared prepare_dot(const ops::NodeView& view, Toolbox& toolbox) {
 
 }  // namespace
 
-Kernel dot_kernel() { return {.op = "dot", .workspace_bytes = dot_workspace, .prepare = prepare_dot}; }
+Kernel dot_kernel() {
+  return {.op = "dot", .workspace_bytes = dot_workspace, .add_needs = add_dot_needs, .prepare = prepare_dot};
+}
 
 }  // namespace megacpp::runtime::cuda

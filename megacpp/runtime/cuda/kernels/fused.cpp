@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/needs.h"
 #include "megacpp/runtime/cuda/tile_source.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -13,9 +14,17 @@ LaunchShape tile_launch(int64_t blocks) {
   return {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {static_cast<uint32_t>(kTileThreads), 1, 1}};
 }
 
+// Of a node that has nothing to do there is no program.
+bool has_work(const TilePlan& plan) { return plan.elements() > 0 || plan.has_folds; }
+
+void add_fused_needs(const ops::NodeView& view, Needs& needs) {
+  const TilePlan plan = plan_tiles(view);
+  if (has_work(plan)) needs.sources.push_back(tile_source(plan, view));
+}
+
 Prepared prepare_fused(const ops::NodeView& view, Toolbox& toolbox) {
   const TilePlan plan = plan_tiles(view);
-  if (plan.elements() == 0 && !plan.has_folds) return {.run = [](const Launch&) {}};
+  if (!has_work(plan)) return {.run = [](const Launch&) {}};
   const std::string source = tile_source(plan, view);
   const Function first = toolbox.generated(source, kTileKernel);
   const bool combines = plan.parts > 1;
@@ -36,6 +45,7 @@ Kernel fused_kernel() {
   return {.op = "fused",
           .workspace_bytes = [](const ops::NodeView& view) { return plan_tiles(view).workspace_bytes(); },
           .supports = {},
+          .add_needs = add_fused_needs,
           .prepare = prepare_fused};
 }
 
