@@ -64,6 +64,20 @@ const Link* Chip::fastest_link() const {
   return fastest;
 }
 
+Chip rates_by(const Chip& chip, std::string_view backend) {
+  Chip seen = chip;
+  seen.reached_by.clear();
+  const auto measured = chip.reached_by.find(std::string(backend));
+  if (measured == chip.reached_by.end()) return seen;
+  seen.reached = measured->second;
+  const std::string all = "reached.", own = all + measured->first + ".";
+  std::erase_if(seen.facts,
+                [&](const Fact& fact) { return fact.name.starts_with(all) && !fact.name.starts_with(own); });
+  for (Fact& fact : seen.facts)
+    if (fact.name.starts_with(own)) fact.name.replace(0, own.size(), all);
+  return seen;
+}
+
 Chip device_of(const Chip& chip) {
   if (chip.devices == 1) return chip;
   Chip device = chip;

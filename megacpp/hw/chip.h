@@ -106,9 +106,10 @@ struct Chip {
   /// Of attention, beside its products; 0: not known, so they take no time.
   double exponentials_per_second = 0;
 
-  int64_t devices = 1;                       // a chip shows itself as; all numbers are of the whole chip
-  std::map<std::string, double> peak_flops;  // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second
-  Reached reached;
+  int64_t devices = 1;                        // a chip shows itself as; all numbers are of the whole chip
+  std::map<std::string, double> peak_flops;   // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second
+  Reached reached;                            // by a lane of which nothing else is known
+  std::map<std::string, Reached> reached_by;  // by backend: those whose kernels were measured on the chip
   std::map<std::string, SelectiveRecompute> selective_recompute;  // by precision of training
   Tiling tiling;
   std::vector<Link> links;
@@ -124,6 +125,10 @@ struct Chip {
   /// The link between the chips of a slice (torus) or of a node; null where there is none.
   const Link* fastest_link() const;
 };
+
+/// The chip as a lane of that backend sees it: `reached`, and the facts about it, are what the backend's kernels were
+/// measured to reach where the file has that, else as they are. Of no backend in particular any more.
+Chip rates_by(const Chip& chip, std::string_view backend);
 
 /// One device of a chip that shows itself as several: memory, rates and links are shared out. `facts` stay.
 Chip device_of(const Chip& chip);

@@ -246,13 +246,14 @@ class ChipReader {
             "less or the same", "mend one of the two");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
-    const Reached& reached = chip_.reached;
-    require(root, (reached.products > 0) == (reached.traffic > 0), "reached.products or reached.traffic alone",
-            "both or none: a step has products and other work", "add the other one");
-    require(root, (reached.step_least > 0) == (reached.step_most > 0) && reached.step_least <= reached.step_most,
-            "reached.step_least without or above reached.step_most", "both, the least first", "mend one of the two");
-    require(root, reached.step_most == 0 || reached.is_known(), "reached.step_most without the rates it is about",
-            "reached.products and reached.traffic", "add them");
+    validate_reached(root, "reached", chip_.reached);
+    for (const auto& [backend, reached] : chip_.reached_by) {
+      const std::string section = "reached." + backend;
+      validate_reached(root, section, reached);
+      if (!reached.is_known())
+        yaml_.refuse(root, section + " without its rates", section + ".products and " + section + ".traffic",
+                     "add them: nothing of reached holds for that backend then");
+    }
     require(root, chip_.tiling.exists() == (chip_.tiling.rows.size() == 3), "tiles are not whole",
             "lanes, and rows for 8, 16 and 32 bits", "add what is missing");
     require(root, !rules.host.empty(), "no slices.host", "chips of a host, such as 2x2 or 8", "add it");
@@ -265,6 +266,20 @@ class ChipReader {
     for (const Sizes& slice : rules.valid)
       require(root, slice.size() == rules.host.size(), "slices.valid and slices.host of different dimensions",
               "as many numbers in each", "mend one of them");
+  }
+
+  /// Of all lanes, or of one.
+  void validate_reached(const YAML::Node& root, const std::string& section, const Reached& reached) const {
+    const auto check = [&](bool holds, const std::string& got, const std::string& wanted, const char* next) {
+      if (!holds) yaml_.refuse(root, got, wanted, next);
+    };
+    check((reached.products > 0) == (reached.traffic > 0), section + ".products or " + section + ".traffic alone",
+          "both or none: a step has products and other work", "add the other one");
+    check((reached.step_least > 0) == (reached.step_most > 0) && reached.step_least <= reached.step_most,
+          section + ".step_least without or above " + section + ".step_most", "both, the least first",
+          "mend one of the two");
+    check(reached.step_most == 0 || reached.is_known(), section + ".step_most without the rates it is about",
+          section + ".products and " + section + ".traffic", "add them");
   }
 
   const ChipText& file_;

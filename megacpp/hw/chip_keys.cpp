@@ -113,45 +113,66 @@ void add_rates(std::vector<ChipKey>& keys, std::index_sequence<rates...>) {
    ...);
 }
 
-template <auto field>
+// Backends whose kernels may have rates of their own in a chip file; "" is all others.
+constexpr const char* kLanes[] = {"", "cuda"};
+
+template <size_t lane>
+Reached& reached_in(Chip& chip) {
+  if constexpr (lane == 0) {
+    return chip.reached;
+  } else {
+    return chip.reached_by[kLanes[lane]];
+  }
+}
+template <size_t lane, auto field>
 bool store_reached(Chip& chip, const FileValue& value) {
-  chip.reached.*field = value.number;
+  reached_in<lane>(chip).*field = value.number;
   return true;
 }
 constexpr int64_t kHeadWidths[] = {64, 128, 256};
 
-template <auto field, size_t width>
+template <size_t lane, auto field, size_t width>
 bool store_by_width(Chip& chip, const FileValue& value) {
-  (chip.reached.*field)[kHeadWidths[width]] = value.number;
+  (reached_in<lane>(chip).*field)[kHeadWidths[width]] = value.number;
   return true;
 }
-template <auto field, size_t... widths>
+template <size_t lane, auto field, size_t... widths>
 void add_by_width(std::vector<ChipKey>& keys, const schema::KeySpec& key, std::index_sequence<widths...>) {
   (keys.push_back(fact({key.path + "." + std::to_string(kHeadWidths[widths]), key.kind, key.range,
                         key.doc + " Heads " + std::to_string(kHeadWidths[widths]) + " wide."},
-                       store_by_width<field, widths>)),
+                       store_by_width<lane, field, widths>)),
    ...);
 }
-void add_reached(std::vector<ChipKey>& keys) {
+template <size_t lane>
+void add_reached_in(std::vector<ChipKey>& keys) {
   constexpr auto each = std::make_index_sequence<std::size(kHeadWidths)>();
-  const auto add = [&keys](const char* path, const Range& range, const char* doc, StoreInChip store) {
-    keys.push_back(fact({path, Kind::number, range, doc}, store));
+  const std::string section = lane == 0 ? "reached." : std::string("reached.") + kLanes[lane] + ".";
+  const std::string whose = lane == 0 ? "" : std::string(" Kernels of backend ") + kLanes[lane] + ".";
+  const auto spec = [&](const char* word, const Range& range, const char* doc) {
+    return schema::KeySpec{section + word, Kind::number, range, doc + whose};
   };
-  add("reached.products", share(), "Share of the peak that large products reach for as long as a step takes.",
-      store_reached<&Reached::products>);
-  add_by_width<&Reached::attention>(
-      keys, {"reached.attention", Kind::number, share(), "Share of the peak that attention reaches."}, each);
-  add_by_width<&Reached::attention_grad>(
-      keys, {"reached.attention_grad", Kind::number, share(), "Share of the peak that its gradient reaches."}, each);
-  add("reached.ssd", share(), "Share of the peak that state-space products and their gradients reach.",
-      store_reached<&Reached::ssd>);
-  add("reached.traffic", share(), "Share of the memory's rate that all other work of a step reaches.",
-      store_reached<&Reached::traffic>);
-  add("reached.launch", latency(), "Seconds between the end of one kernel and the start of the next.",
-      store_reached<&Reached::launch>);
-  add("reached.step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
-      store_reached<&Reached::step_least>);
-  add("reached.step_most", ratio(), "The most seen.", store_reached<&Reached::step_most>);
+  const auto add = [&](const char* word, const Range& range, const char* doc, StoreInChip store) {
+    keys.push_back(fact(spec(word, range, doc), store));
+  };
+  add("products", share(), "Share of the peak that large products reach for as long as a step takes.",
+      store_reached<lane, &Reached::products>);
+  add_by_width<lane, &Reached::attention>(keys, spec("attention", share(), "Share of the peak that attention reaches."),
+                                          each);
+  add_by_width<lane, &Reached::attention_grad>(
+      keys, spec("attention_grad", share(), "Share of the peak that its gradient reaches."), each);
+  add("ssd", share(), "Share of the peak that state-space products and their gradients reach.",
+      store_reached<lane, &Reached::ssd>);
+  add("traffic", share(), "Share of the memory's rate that all other work of a step reaches.",
+      store_reached<lane, &Reached::traffic>);
+  add("launch", latency(), "Seconds between the end of one kernel and the start of the next.",
+      store_reached<lane, &Reached::launch>);
+  add("step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
+      store_reached<lane, &Reached::step_least>);
+  add("step_most", ratio(), "The most seen.", store_reached<lane, &Reached::step_most>);
+}
+template <size_t... lanes>
+void add_reached(std::vector<ChipKey>& keys, std::index_sequence<lanes...>) {
+  (add_reached_in<lanes>(keys), ...);
 }
 
 constexpr const char* kPrecisions[] = {"f32", "bf16"};  // of training
@@ -256,7 +277,7 @@ std::vector<ChipKey> make_chip_keys() {
                       }));
   add_rows<&Tiling::rows>(keys, "tiles.rows", "The second-minor dimension is rounded to it, for elements");
   add_rows<&Tiling::tall_rows>(keys, "tiles.tall_rows", "A taller tile, taken where it pads no more, for elements");
-  add_reached(keys);
+  add_reached(keys, std::make_index_sequence<std::size(kLanes)>());
   add_recompute(keys);
   add_slices(keys);
   return keys;

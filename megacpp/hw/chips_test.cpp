@@ -118,6 +118,21 @@ TEST(ChipsTest, WhatStepsReachIsKnownWhereSomebodyMeasured) {
   EXPECT_GT(h200.step_most, 1);
 }
 
+TEST(ChipsTest, ALaneWithKernelsOfItsOwnHasItsOwnRates) {
+  const Chip h200 = find_chip("h200", ChipPlaces{}), by_cuda = rates_by(h200, "cuda"), by_xla = rates_by(h200, "xla");
+  EXPECT_EQ(by_xla.reached.traffic, h200.reached.traffic);
+  EXPECT_EQ(by_xla.fact("reached.traffic")->source, h200.fact("reached.traffic")->source);
+  EXPECT_TRUE(by_cuda.reached.is_known());
+  EXPECT_GT(by_cuda.reached.traffic, h200.reached.traffic) << "one read and one write of what a kernel needs";
+  EXPECT_EQ(by_cuda.fact("reached.traffic")->source, h200.fact("reached.cuda.traffic")->source);
+  EXPECT_EQ(by_cuda.fact("reached.cuda.traffic"), nullptr);
+  const Chip again = rates_by(by_cuda, "xla");
+  EXPECT_EQ(again.reached.traffic, by_cuda.reached.traffic) << "a lane's rates stay the lane's";
+  for (const Fact& fact : by_cuda.facts)
+    EXPECT_FALSE(fact.name.starts_with("reached.") && h200.fact("reached.cuda" + fact.name.substr(7)) == nullptr)
+        << fact.name << " is another lane's";
+}
+
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);

@@ -7,8 +7,10 @@
 namespace megacpp::launch {
 
 hw::Slice slice_named(const std::string& name, std::string_view backend) {
-  return hw::parse_target(
+  hw::Slice slice = hw::parse_target(
       name, {.host_rates = [&] { return runtime::backend_on(hw::ChipKind::host, backend).host_rates.kept(); }});
+  slice.chip = hw::rates_by(slice.chip, runtime::backend_on(slice.chip.kind, backend).name);
+  return slice;
 }
 
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
@@ -33,6 +35,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .features = named.features ? named.features(recipe) : std::vector<std::string>(),
                                .limits = recipe::chip_limits(recipe.hardware, devices),
                                .build = {}};
+  assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   catalog.use([&](const catalog::Catalog& open) {

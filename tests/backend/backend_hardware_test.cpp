@@ -170,6 +170,23 @@ TEST(BackendHardwareTest, ARunOnAnH200TakesWhatWasMeasuredToBeFreeThere) {
   EXPECT_EQ(level_on(""), "none");
 }
 
+// Kernels of ours and XLA's reach different shares of one chip.
+TEST(BackendHardwareTest, APlanGoesByTheRatesOfItsLane) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto reached_by = [&](const std::string& backend) {
+    const recipe::Recipe recipe = test_recipe({"backend=" + backend, "train.precision=bf16"});
+    const double named = launch::slice_named("h200:1", backend).chip.reached.traffic;
+    const fit::Assumptions assumptions =
+        launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none, runtime::mesh_here(recipe, 1));
+    EXPECT_EQ(assumptions.slice.chip.reached.traffic, named) << backend;
+    return named;
+  };
+  const hw::Chip h200 = hw::parse_target("h200:1").chip;
+  EXPECT_EQ(reached_by("xla"), h200.reached.traffic);
+  EXPECT_EQ(reached_by("cpu"), h200.reached.traffic) << "XLA runs there";
+  EXPECT_EQ(reached_by("cuda"), h200.reached_by.at("cuda").traffic);
+}
+
 // What XLA places itself has no offsets in a plan; our own kernels on the same chip run the plan itself.
 TEST(BackendHardwareTest, APlanForOurOwnKernelsOnAGpuIsWhatRuns) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
