@@ -102,6 +102,17 @@ Json links_json(const fit::StepTime& time) {
   return json;
 }
 
+Json ops_json(const fit::StepTime& time) {
+  Json json = Json::array();
+  for (const fit::OpTime& op : time.ops)
+    json.push_back(Json{{"program", op.program},
+                        {"op", op.op},
+                        {"calls", op.calls},
+                        {"seconds", op.seconds},
+                        {"limit_seconds", op.limit}});
+  return json;
+}
+
 Json time_json(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   const catalog::Correction& correction = r.estimate.time_correction;
@@ -117,6 +128,7 @@ Json time_json(const PlanReport& r) {
           {"bubble_seconds", time.bubble},
           {"overlapped_seconds", time.overlapped},
           {"arithmetic_seconds", time.arithmetic},
+          {"ops", ops_json(time)},
           {"tokens_per_step", r.tokens_per_step()},
           {"tokens_per_second", r.tokens_per_second()},
           {"mfu", time.mfu},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/fit/axis_link.h"
@@ -25,12 +26,14 @@ class Walk {
   Walk(const compile::Compiled& compiled, const hw::Slice& slice)
       : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)) {}
 
-  StageWork::Program add(const Graph& graph, int64_t runs) {
+  StageWork::Program add(const compile::Program& walked, int64_t runs) {
+    const Graph& graph = walked.graph;
     StageWork::Program program;
     double wire_free = 0, now = 0;
     std::map<uint32_t, double> arrives;  // by value of a start
     wire_.clear();
     runs_ = runs;
+    kind_ = compile::kind_name(walked.kind);
     for (const Node& node : graph.nodes()) {
       if (node.op == ops::kDoneOp) {
         wait_until(now, arrives.at(node.operands[0].index));
@@ -68,6 +71,8 @@ class Walk {
       time_.links.push_back(link);
     }
     std::ranges::stable_sort(time_.links, std::greater<>(), &LinkTime::seconds);
+    for (auto& [name, op] : ops_) time_.ops.push_back(std::move(op));
+    std::ranges::stable_sort(time_.ops, std::greater<>(), &OpTime::seconds);
     return std::move(time_);
   }
 
@@ -80,7 +85,17 @@ class Walk {
     time_.arithmetic += times(took.arithmetic);
     time_.limit += times(took.limit);
     (took.arithmetic_bound ? time_.compute : time_.memory) += times(took.seconds);
+    if (runs_ > 0) count(node.op, took);
     return took.seconds;
+  }
+
+  void count(const std::string& op, const NodeTime& took) {
+    OpTime& sum = ops_[{kind_, op}];
+    sum.program = kind_;
+    sum.op = op;
+    sum.calls += runs_;
+    sum.seconds += times(took.seconds);
+    sum.limit += times(took.limit);
   }
 
   double travel(const Graph& graph, const Node& node, const std::string& axes) {
@@ -111,7 +126,9 @@ class Walk {
   const ir::Mesh& mesh_;
   const hw::Slice& slice_;
   hw::Chip chip_;
-  int64_t runs_ = 1;  // in a step, of the program that is walked
+  int64_t runs_ = 1;                                           // in a step, of the program that is walked
+  std::string kind_;                                           // its
+  std::map<std::pair<std::string, std::string>, OpTime> ops_;  // by kind of program and op
   std::map<std::string, LinkTime> links_;
   std::map<std::string, AxisLink> wires_;  // by axes
   struct Use {
@@ -133,8 +150,7 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice);
   StageStep step;
-  for (size_t p = 0; p < chip.programs.size(); ++p)
-    step.work.programs.push_back(walk.add(chip.programs[p].graph, runs[p]));
+  for (size_t p = 0; p < chip.programs.size(); ++p) step.work.programs.push_back(walk.add(chip.programs[p], runs[p]));
   for (const compile::Action& action : chip.step) {
     if (chip.kind_of(action) == compile::ProgramKind::update)
       step.update += step.work.programs[action.program].seconds;

@@ -28,6 +28,15 @@ struct LinkTime {
   double bytes_per_second;  // of a ring along these axes
 };
 
+/// What the nodes of one op take in a step, in programs of one kind.
+struct OpTime {
+  std::string program;  // its kind: "micro_step", "update"
+  std::string op;
+  int64_t calls = 0;   // in a step
+  double seconds = 0;  // at the rates that are reached
+  double limit = 0;    // at peak rates
+};
+
 /// Between which a measured step is expected, in seconds: as far from the prediction as whole steps on the chip were,
 /// and never below the limit.
 struct StepRange {
@@ -48,6 +57,7 @@ struct StepTime {
   double arithmetic = 0;             // all of it at the chip's peak, whatever bounds the nodes: not part of the sum
   double overlapped = 0;             // on the wire while something is computed: not part of the sum
   std::vector<LinkTime> links = {};  // that carry something, most seconds first
+  std::vector<OpTime> ops = {};      // that are work of the chip, most seconds first: what compute and memory are of
   double mfu = 0;                    // model FLOPs over what all chips could do in that time
   double limit = 0;                  // seconds of such a step at peak rates, the roofline: not part of the sum
   bool is_limit = true;              // what steps reach of the peak rates is not known: the sum is the limit

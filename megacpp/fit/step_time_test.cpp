@@ -88,6 +88,23 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   EXPECT_EQ(bound_by_memory.largest(), StepPart::memory);
 }
 
+TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
+  compile::Compiled compiled =
+      compiled_of({program([](ops::Builder& b) { add_product(b); }), program([](ops::Builder& b) { add_product(b); })});
+  compiled.stages[0].programs[1].kind = compile::ProgramKind::update;
+  compiled.stages[0].step.push_back({.program = 0, .micro = 1});
+  const StepTime time = predict_step(compiled, toys(1), "f32");
+  ASSERT_EQ(time.ops.size(), 2U);
+  EXPECT_EQ(time.ops[0].program, "micro_step") << "most seconds first";
+  EXPECT_EQ(time.ops[0].op, "dot");
+  EXPECT_EQ(time.ops[0].calls, 2);
+  EXPECT_DOUBLE_EQ(time.ops[0].seconds, 16);
+  EXPECT_DOUBLE_EQ(time.ops[0].limit, 16);
+  EXPECT_EQ(time.ops[1].program, "update");
+  EXPECT_DOUBLE_EQ(time.ops[1].seconds, 8);
+  EXPECT_DOUBLE_EQ(time.compute + time.memory, 24);
+}
+
 TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
   hw::Slice slice = toys(1);
   slice.chip.half_depth = 16;
