@@ -151,7 +151,8 @@ class TrainProgress {
 
 void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
   if (flags.profile) {
-    for (const auto& [op, seconds] : trained.run().op_seconds()) print_err("{:<22} {:>9.3f} s\n", op, seconds);
+    for (const runtime::OpSeconds& op : trained.run().op_seconds())
+      print_err("{:<12} {:<20} {:>10.3f} ms a step\n", op.program, op.op, 1e3 * op.seconds);
     print_err("{}", parts_text(trained));
   }
   if (flags.json)
@@ -407,7 +408,8 @@ Command train_command() {
                 ->type_name("DIR");
             app.add_flag("--json", flags->json, "print the summary and every loss as JSON");
             app.add_flag("--check-nans", flags->check_nans, "when the loss is not finite, name the op that made it so");
-            app.add_flag("--profile", flags->profile, "print seconds per op and the parts of a step at the end");
+            app.add_flag("--profile", flags->profile,
+                         "print what each op and the parts of a step take, at the end and with --json");
             app.add_flag("--verbose", flags->verbose, "print the resolved recipe and the memory plan before step 0");
             declare_without(app, flags->without);
             declare_catalog_flags(app, flags->catalog, "ask or tell it");

@@ -52,6 +52,14 @@ Json parts_json(const std::optional<runtime::StepParts>& parts) {
           {"other", parts->other}};
 }
 
+// Of a step, by kind of program and op. Empty where nobody profiled.
+Json profile_json(const std::vector<runtime::OpSeconds>& ops) {
+  Json json = Json::array();
+  for (const runtime::OpSeconds& op : ops)
+    json.push_back(Json{{"program", op.program}, {"op", op.op}, {"seconds", op.seconds}});
+  return json;
+}
+
 // By logged step and block. Null where the model has no experts, where the backend does not measure them, and for a
 // step whose metrics are not known.
 Json experts_json(const std::vector<train::StepReport>& reports) {
@@ -181,6 +189,7 @@ Json train_json(const TrainedRun& trained) {
                   {"step_seconds", number_or_null(pace.step_seconds())},
                   {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
                   {"measured_parts", parts_json(launch::measured_parts(trained.trained))},
+                  {"op_seconds", profile_json(run.op_seconds())},
                   {"regime", fit::regime_name(regime.kind)},
                   {"regime_because", regime.because},
                   {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};

@@ -48,6 +48,13 @@ struct TraceEvent {
   double end;
 };
 
+/// What the nodes of one op took, in programs of one kind.
+struct OpSeconds {
+  std::string program;  // its kind: "micro_step", "update"
+  std::string op;
+  double seconds = 0;
+};
+
 /// Where the time of a step went, as a chip measured it. The parts sum to the step.
 struct StepParts {
   double arithmetic = 0;  // seconds in kernels that do many operations on each byte: products, attention, scans
@@ -144,8 +151,9 @@ class Executable {
   /// The mean over the steps after the first, which warms up, of the local chip whose steps took longest. Nothing where
   /// the backend cannot tell, before a second step, and after a step that did not end.
   virtual std::optional<StepParts> step_parts() const { return std::nullopt; }
-  /// Seconds spent per op since load, over all chips, when profiling is on.
-  virtual std::vector<std::pair<std::string, double>> op_seconds() const { return {}; }
+  /// What ops take in a step when profiling is on, most seconds first: the mean over the steps after the first, added
+  /// up over all chips. Empty before a second step.
+  virtual std::vector<OpSeconds> op_seconds() const { return {}; }
   /// What a chip did when, in the first steps, as many as loading asked for.
   virtual std::span<const TraceEvent> trace(int64_t /*chip*/) const { return {}; }
 

@@ -38,7 +38,7 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
       timer_(queue_, options.timer) {
   for (const memory::StateSlot& slot : plan_.state)
     state_[slot.name] = {device_->at(slot.offset), static_cast<size_t>(slot.type.bytes())};
-  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p].graph, plan_.programs[p]);
+  for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
   protect_sends();
   prepare_transfers(ports);
   reserve_timer();
@@ -46,10 +46,12 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
 
 // ---- Preparing ----
 
-void NativeChip::prepare(const ir::Graph& graph, const memory::ProgramPlan& plan) {
+void NativeChip::prepare(const compile::Program& compiled, const memory::ProgramPlan& plan) {
+  const ir::Graph& graph = compiled.graph;
   Program program;
   program.graph = &graph;
   program.plan = &plan;
+  program.kind = compile::kind_name(compiled.kind);
   device_->begin_program(graph);
   for (uint32_t n = 0; n < graph.nodes().size(); ++n)
     if (ops::op_def(graph.nodes()[n].op).is_work()) program.calls.push_back(prepare_call(program, n));
@@ -63,7 +65,8 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
   const ir::Graph& graph = *program.graph;
   const ir::Node& node = graph.nodes()[n];
   Call call;
-  call.piece = {.part = part_of(graph, node), .program = &graph, .node = n, .op = timer_.op_number(node.op)};
+  const size_t op = timer_.op_number(program.kind, node.op);
+  call.piece = {.part = part_of(graph, node), .program = &graph, .node = n, .op = op};
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
     call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));

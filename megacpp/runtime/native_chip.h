@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/compile/compile.h"
@@ -81,6 +82,7 @@ class NativeChip {
     std::vector<std::function<void()>> drains;  // of sends whose operands it overwrites: they must be fetched before
     const ir::Graph* graph = nullptr;
     const memory::ProgramPlan* plan = nullptr;
+    std::string_view kind;
   };
   // Around the program of one action.
   struct Transfers {
@@ -88,7 +90,7 @@ class NativeChip {
     std::vector<Copy> fetched;  // after
   };
 
-  void prepare(const ir::Graph& graph, const memory::ProgramPlan& plan);
+  void prepare(const compile::Program& compiled, const memory::ProgramPlan& plan);
   Call prepare_call(const Program& program, uint32_t n);
   void protect_sends();
   void prepare_transfers(const StepPorts& ports);

@@ -62,7 +62,7 @@ void NativeExecutable::run_step(StepMode mode) {
     warm_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return;
   }
-  for (const auto& [number, chip] : chips_) chip->timer().clear_parts();
+  for (const auto& [number, chip] : chips_) chip->timer().clear();
 }
 
 base::Error NativeExecutable::hang_error() const {
@@ -122,12 +122,16 @@ void NativeExecutable::stop_if_requested() const {
   if (should_stop_ && should_stop_()) throw StoppedInStep();
 }
 
-std::vector<std::pair<std::string, double>> NativeExecutable::op_seconds() const {
-  std::map<std::string, double> by_op;
+std::vector<OpSeconds> NativeExecutable::op_seconds() const {
+  if (steps_ < 2 || is_in_step_) return {};
+  std::map<std::pair<std::string, std::string>, double> by_op;  // and kind of program
   for (const auto& [number, chip] : chips_)
-    for (const auto& [op, seconds] : chip->timer().op_seconds()) by_op[op] += seconds;
-  std::vector<std::pair<std::string, double>> total(by_op.begin(), by_op.end());
-  std::stable_sort(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    for (const OpSeconds& op : chip->timer().op_seconds()) by_op[{op.program, op.op}] += op.seconds;
+  std::vector<OpSeconds> total;
+  for (const auto& [name, seconds] : by_op)
+    if (seconds > 0)
+      total.push_back({.program = name.first, .op = name.second, .seconds = seconds / static_cast<double>(steps_ - 1)});
+  std::ranges::stable_sort(total, std::greater<>(), &OpSeconds::seconds);
   return total;
 }
 

@@ -56,7 +56,7 @@ class NativeExecutable : public Executable {
   Counters counters() const override { return counters_; }
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;
-  std::vector<std::pair<std::string, double>> op_seconds() const override;
+  std::vector<OpSeconds> op_seconds() const override;
   std::span<const TraceEvent> trace(int64_t chip) const override { return at(chip).timer().trace(); }
 
  protected:

@@ -12,10 +12,10 @@ double seconds_of(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-size_t StepTimer::op_number(const std::string& op) {
+size_t StepTimer::op_number(std::string_view program, std::string_view op) {
   for (size_t i = 0; i < ops_.size(); ++i)
-    if (ops_[i].first == op) return i;
-  ops_.emplace_back(op, 0.0);
+    if (ops_[i].program == program && ops_[i].op == op) return i;
+  ops_.push_back({.program = std::string(program), .op = std::string(op)});
   return ops_.size() - 1;
 }
 
@@ -54,7 +54,7 @@ void StepTimer::count(const Piece& piece, Moment start, Moment end) {
 void StepTimer::add(const Piece& piece, double start, double end) {
   parts_.*piece.part += end - start;
   if (piece.program == nullptr) return;
-  if (options_.per_op) ops_[piece.op].second += end - start;
+  if (options_.per_op) ops_[piece.op].seconds += end - start;
   if (trace_.size() < trace_.capacity()) trace_.push_back({piece.program, piece.node, start, end});
 }
 

@@ -7,8 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/runtime/chip_device.h"
@@ -30,13 +29,13 @@ class StepTimer {
     double StepParts::*part = &StepParts::memory;
     const ir::Graph* program = nullptr;  // of a node; null: of none
     uint32_t node = 0;
-    size_t op = 0;  // of the node, as op_number() gave it
+    size_t op = 0;  // of the node, as op_number() gave it, by kind of program and op
   };
 
   /// `queue` is the device's and outlives it; null: calls are done when they return.
   StepTimer(DeviceQueue* queue, const Options& options) : queue_(queue), options_(options) {}
 
-  size_t op_number(const std::string& op);
+  size_t op_number(std::string_view program, std::string_view op);
   /// Asked for once, at load: the most pieces of a step, and the calls of nodes among them.
   void reserve(size_t pieces, size_t calls);
 
@@ -55,10 +54,13 @@ class StepTimer {
   /// Waits for the queue, where the step has marks.
   void end_step();
 
-  /// Seconds since load or since they were cleared.
+  /// These two since load or since they were cleared.
   const StepParts& parts() const { return parts_; }
-  void clear_parts() { parts_ = {}; }
-  const std::vector<std::pair<std::string, double>>& op_seconds() const { return ops_; }
+  void clear() {
+    parts_ = {};
+    for (OpSeconds& op : ops_) op.seconds = 0;
+  }
+  const std::vector<OpSeconds>& op_seconds() const { return ops_; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
 
  private:
@@ -72,7 +74,7 @@ class StepTimer {
   DeviceQueue* queue_;
   Options options_;
   StepParts parts_;
-  std::vector<std::pair<std::string, double>> ops_;
+  std::vector<OpSeconds> ops_;
   std::vector<TraceEvent> trace_;  // never more than it has capacity for from the start
   std::vector<Piece> marked_;      // of this step, between marks i and i + 1
   size_t most_marked_ = 0;

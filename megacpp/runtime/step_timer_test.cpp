@@ -31,8 +31,9 @@ TEST(StepTimerTest, AQueueIsTimedByItsOwnClockAndWaitedForOnceAStep) {
   TestQueue queue;
   StepTimer timer(&queue, {.per_op = true, .trace_steps = 1, .trace_from = std::chrono::steady_clock::now()});
   const ir::Graph graph("g");
-  const size_t dot = timer.op_number("dot"), copy = timer.op_number("copy");
-  EXPECT_EQ(timer.op_number("dot"), dot);
+  const size_t dot = timer.op_number("micro_step", "dot"), copy = timer.op_number("micro_step", "copy");
+  EXPECT_EQ(timer.op_number("micro_step", "dot"), dot);
+  EXPECT_NE(timer.op_number("update", "dot"), dot) << "programs are told apart";
   timer.reserve(3, 2);
   EXPECT_TRUE(timer.is_on());
   for (int step = 0; step < 2; ++step) {
@@ -46,12 +47,13 @@ TEST(StepTimerTest, AQueueIsTimedByItsOwnClockAndWaitedForOnceAStep) {
   EXPECT_DOUBLE_EQ(timer.parts().arithmetic, 4);
   EXPECT_DOUBLE_EQ(timer.parts().memory, 2);
   EXPECT_DOUBLE_EQ(timer.parts().bubble, 8);
-  EXPECT_DOUBLE_EQ(timer.op_seconds()[dot].second, 4);
+  EXPECT_DOUBLE_EQ(timer.op_seconds()[dot].seconds, 4);
   ASSERT_EQ(timer.trace().size(), 2U) << "of the first step alone";
   EXPECT_EQ(timer.trace()[1].node, 8U);
   EXPECT_NEAR(timer.trace()[1].end - timer.trace()[0].start, 3, 1e-9);
-  timer.clear_parts();
+  timer.clear();
   EXPECT_EQ(timer.parts().seconds(), 0);
+  EXPECT_EQ(timer.op_seconds()[dot].seconds, 0);
 }
 
 TEST(StepTimerTest, AStepWithMorePiecesThanReservedIsADefect) {

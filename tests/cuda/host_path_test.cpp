@@ -221,7 +221,7 @@ TEST(CudaHostPathTest, AProfileTimesEveryOpOnTheDevice) {
   EXPECT_GT(parts->arithmetic, 0);
   EXPECT_GT(parts->memory, 0);
   double in_ops = 0;
-  for (const auto& [op, seconds] : run.executable().op_seconds()) in_ops += seconds;
+  for (const runtime::OpSeconds& op : run.executable().op_seconds()) in_ops += op.seconds;
   EXPECT_GT(in_ops, 0);
   EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
 }
