@@ -372,8 +372,10 @@ int run_train(const TrainFlags& flags) {
   if (const std::string trace = trace_of_all(flags, launch, trained); !trace.empty())
     base::write_file_atomically(flags.trace, trace);
   if (!trained.was_stopped) return 0;
-  print_err("stopped after {} steps; go on with: megacpp train --resume {}\n",
-            std::max(trained.first_step, train::steps_in(trained.reports)), request.directory->path().string());
+  const std::string next = recipe.checkpoint.saves()
+                               ? "go on with: megacpp train --resume " + request.directory->path().string()
+                               : "nothing was saved, since checkpoint.every is -1";
+  print_err("stopped after {} steps; {}\n", std::max(trained.first_step, train::steps_in(trained.reports)), next);
   return base::kInterruptedStatus;
 }
 

@@ -67,6 +67,7 @@ std::string schedule_line(const recipe::Recipe& recipe) {
 
 std::string checkpoint_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const recipe::Checkpoint& checkpoint = recipe.checkpoint;
+  if (!checkpoint.saves()) return "checkpoint none: checkpoint.every is -1\n";
   return fmt::format("checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory\n",
                      checkpoint.every > 0 ? fmt::format("every {} steps and ", checkpoint.every) : "",
                      checkpoint.keep > 0 ? std::to_string(checkpoint.keep) : "and all others",

@@ -133,7 +133,7 @@ class Attempt {
   void start_saving() {
     const recipe::Recipe& recipe = launch_.recipe();
     if (options_.directory != nullptr) options_.directory->begin_log(trained_.first_step);
-    if (run_folder_.empty()) return;
+    if (run_folder_.empty() || !recipe.checkpoint.saves()) return;
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
     header.position.step = trained_.first_step;

@@ -118,12 +118,13 @@ struct Data {
   bool operator==(const Data&) const = default;
 };
 
-/// When a run saves its state, and which checkpoints it keeps. The last step is always saved.
+/// When a run saves its state, and which checkpoints it keeps. The last step is saved too.
 struct Checkpoint {
-  int64_t every = 100;     // steps; 0: the last step only
+  int64_t every = 100;     // steps; 0: the last step only; -1: nothing is ever saved
   int64_t keep = 2;        // the newest ones; 0: all
   int64_t keep_every = 0;  // steps: multiples of it are kept for good; 0: none
 
+  bool saves() const { return every >= 0; }
   bool operator==(const Checkpoint&) const = default;
 };
 

@@ -65,6 +65,25 @@ TEST(RunFolderTest, TheLastStepIsSavedWhateverTheInterval) {
   }
 }
 
+TEST(RunFolderTest, ARunThatOnlyMeasuresSavesNothingAndProfilesItsOpsByProgram) {
+  const TemporaryFolder folder;
+  const CommandResult result =
+      run_command(tiny_train(folder / "run", {"train.steps=3", "checkpoint.every=-1"}, {"--json", "--profile"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.err, "checkpoint none")) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json.at("checkpoints").at("saves"), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "checkpoints" / "latest"));
+  EXPECT_EQ(losses_of(folder / "run").size(), 3u);
+  bool multiplies = false, updates = false;
+  for (const Json& op : json.at("op_seconds")) {
+    EXPECT_GT(op.at("seconds").get<double>(), 0) << op;
+    multiplies = multiplies || (op.at("program") == "micro_step" && op.at("op") == "dot");
+    updates = updates || op.at("program") == "update";
+  }
+  EXPECT_TRUE(multiplies && updates) << json.at("op_seconds");
+}
+
 std::vector<std::string> progress_lines(const std::string& err) {
   std::vector<std::string> lines;
   std::istringstream text(err);
