@@ -34,6 +34,7 @@ class Model:
     precision: str = "f32"  # f32 | bf16: of activations and of weights in products; everything kept is f32
     attention: str = "xla"  # xla | cudnn: the implementation that jax.nn.dot_product_attention is asked for
     remat: str = "none"  # none | selective: keep products with weights only | full: keep inputs of blocks only
+    expert_products: str = "padded"  # padded: batched, of every slot | ragged: of the chosen rows, none dropped
 
     @property
     def letters(self):
@@ -64,12 +65,15 @@ class Model:
         return self.ssm_inner + 2 * self.ssm_groups * self.ssm_state
 
 
-# dense and hybrid are bench/recipes/*.yaml, the others recipes/*.yaml of the same name.
+# The nam models are recipes/*.yaml, the others bench/recipes/*.yaml of the same name.
 MODELS = {
     "dense": Model(pattern="AEAEAEAEAEAE", depth=12, hidden=384, vocab=8192, q_heads=6, kv_heads=2, head_dim=64,
                    inner=1536),
     "hybrid": Model(pattern="AEMEAEMEAEMR", depth=12, hidden=384, vocab=8192, q_heads=6, kv_heads=2, head_dim=64,
                     inner=256, experts=8, ssm_heads=12, lru_width=384, lru_blocks=6),
+    "dense-1b": Model(pattern="AE", depth=32, hidden=2048, vocab=32768, q_heads=32, kv_heads=8, head_dim=64, inner=8192),
+    "hybrid-2b": Model(pattern="AEMEAEMEAEMR", depth=24, hidden=2048, vocab=32768, q_heads=32, kv_heads=8, head_dim=64,
+                       inner=4096, experts=8, ssm_heads=64, ssm_state=128, chunk=256, lru_width=2048),
     "nam52-1b": Model(pattern="AE", depth=52, hidden=1792, vocab=65536, q_heads=28, kv_heads=4, head_dim=64,
                       rope_theta=500000.0, inner=4864),
     "nam56r-1b": Model(pattern="AEMEAEMEAEMR", depth=56, hidden=1792, vocab=65536, q_heads=28, kv_heads=4, head_dim=64,

@@ -39,9 +39,9 @@ def loss_fn(params, tokens, model, layers):  # tokens [batch, seq + 1]
             stream = block_of(kind, model, layers, looped=True)(p, stream)
         return stream, None
 
-    if model.periods:
+    if params["periods"]:
         stream, _ = lax.scan(period, stream, params["periods"])
-    for kind, p in zip(model.tail, params["blocks"]):
+    for kind, p in zip(model.letters[len(model.letters) - len(params["blocks"]):], params["blocks"]):
         stream = block_of(kind, model, layers, looped=False)(p, stream)
     x, router_loss = stream
     logits = rms_norm(x, params["norm"].astype(x.dtype)) @ params["head"].astype(x.dtype)

@@ -37,8 +37,8 @@ def set_up(args):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=tuple(MODELS), default="dense")
-    parser.add_argument("--style", choices=("idiomatic", "tuned"), default="idiomatic",
-                        help="as JAX users write it, or hand-tuned for one CPU (dense and hybrid)")
+    parser.add_argument("--style", choices=("idiomatic", "tuned", "unrolled"), default="idiomatic",
+                        help="as JAX users write it; hand-tuned for one CPU (dense and hybrid); for speed on a GPU")
     parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=10, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps before timing starts")
@@ -51,6 +51,8 @@ def parse_args():
     parser.add_argument("--attention", choices=("xla", "cudnn"), help="implementation of attention (default xla)")
     parser.add_argument("--remat", choices=("none", "selective", "full"),
                         help="compute again in the backward pass: nothing, all but products with weights, whole blocks")
+    parser.add_argument("--expert-products", choices=("padded", "ragged"),
+                        help="of the unrolled style: of every slot of an expert (default), or of the chosen rows alone")
     parser.add_argument("--text", type=pathlib.Path, help="folder: tokens are bytes of its files (default: random ones)")
     parser.add_argument("--devices", type=int, default=1, help="devices, each with an equal part of the batch")
     parser.add_argument("--zero3", action="store_true", help="weights and optimizer state divided over the devices too")
@@ -75,7 +77,8 @@ from jax_step import train_step  # noqa: E402
 
 def model_of(args):
     """The model with what the command line says otherwise."""
-    fields = {name: getattr(args, name) for name in ("sequence", "depth", "precision", "attention", "remat")}
+    named = ("sequence", "depth", "precision", "attention", "remat", "expert_products")
+    fields = {name: getattr(args, name) for name in named}
     return dataclasses.replace(MODELS[args.model], **{name: value for name, value in fields.items() if value is not None})
 
 
@@ -138,15 +141,20 @@ def measure(args):
     step = step.lower(state, batches[0], model, layers).compile()
     compile_s = time.perf_counter() - start
 
+    # A device that runs beside its host has the next step before one is waited for, so that it never idles.
+    ahead = 0 if args.platform == "cpu" else 1
     times, cpu_times, losses = [], [], []
     for index in range(args.warmup + args.steps):
         start, cpu_start = time.perf_counter(), time.process_time()
-        state, loss = jax.block_until_ready(step(state, batches[index % len(batches)]))
+        state, loss = step(state, batches[index % len(batches)])
+        losses.append(loss)
+        jax.block_until_ready((state, loss) if ahead == 0 else losses[max(0, index - ahead)])
         times.append(time.perf_counter() - start)
         cpu_times.append(time.process_time() - cpu_start)
-        losses.append(float(loss))
         if not args.json:
-            print(f"step {index}: loss {losses[-1]:.4f}, {times[-1]:.3f} s, CPU {cpu_times[-1]:.3f} s", file=sys.stderr)
+            print(f"step {index}: loss {losses[max(0, index - ahead)]:.4f}, {times[-1]:.3f} s, CPU {cpu_times[-1]:.3f} s",
+                  file=sys.stderr)
+    losses = [float(loss) for loss in losses]
 
     steady = times[args.warmup:]
     flops = 3 * forward_flops(model, tokens)
@@ -154,6 +162,7 @@ def measure(args):
         "model": args.model, "style": args.style, "devices": args.devices, "zero3": args.zero3,
         "pattern": model.letters, "params": count, "batch": args.batch, "sequence": model.sequence,
         "micro_steps": args.micro_steps, "precision": model.precision, "attention": model.attention, "remat": model.remat,
+        "expert_products": model.expert_products if model.experts else None,
         "tokens_per_s": round(tokens / statistics.median(steady), 1),
         "tokens_per_s_mean": round(tokens / statistics.mean(steady), 1),
         "tokens_per_s_min": round(tokens / max(steady), 1), "tokens_per_s_max": round(tokens / min(steady), 1),
