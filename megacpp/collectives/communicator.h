@@ -44,6 +44,10 @@ class Communicator {
   /// their common groups in the same order; the same list again gives the same group. Lives as long as this.
   virtual const Group& create_group(const std::vector<int64_t>& members) = 0;
 
+  /// Says before step 0 that this call is going to be started. Transports that connect the two ends of a message by
+  /// themselves do so before the first call; to all others it means nothing.
+  virtual void announce(const Call&) {}
+
   /// Raises how many sends and receives may be in flight, before step 0.
   virtual void reserve_messages(int64_t count) = 0;
 

@@ -179,4 +179,12 @@ bool World::agree_any(std::string_view subject, bool value) {
                              [](const Statement& other) { return other.value == "yes"; });
 }
 
+std::string path_over_processes(const World& world) {
+  if (world.has_all_chips()) return "";
+  const Properties& transport = world.properties();
+  const int64_t processes = world.chips() / static_cast<int64_t>(world.local_chips().size());
+  return ", " + std::to_string(processes) + " processes over " + std::string(transport.name) +
+         (transport.has_fixed_order_sums ? ", exact sums" : ", fast sums");
+}
+
 }  // namespace megacpp::collectives

@@ -93,4 +93,9 @@ class World {
   [[noreturn]] static void refuse_different(const std::vector<Statement>& all);
 };
 
+/// What a run's path says of the processes that its chips are in: ", 4 processes over mpi, exact sums". Nothing where
+/// one has all of them. Runs compare on the same path alone: between processes tensors take another, and sums may have
+/// another order.
+std::string path_over_processes(const World& world);
+
 }  // namespace megacpp::collectives

@@ -67,6 +67,7 @@ std::shared_ptr<Call> LinkedProgram::bind(Call call, const ir::Node& node, const
     if (i < buffers.results.size()) call.parts[i].out = buffers.results[i];
   }
   call.workspace = buffers.workspace;
+  link_.communicator.announce(call);
   return std::make_shared<Call>(std::move(call));  // shared by the functions that run and drain it
 }
 

@@ -76,6 +76,15 @@ TEST(CudaDriverTest, ADeviceSaysWhatItIs) {
   EXPECT_EQ(free_bytes_of(gpu->driver(), 1), std::nullopt);
 }
 
+TEST(CudaDriverTest, ProcessesOfAMachineTakeItsGpusInTurn) {
+  const std::vector<std::string> hosts = {"a", "a", "b", "a", "b", "a", "a"};
+  const std::vector<int> wanted = {0, 1, 0, 0, 1, 1, 0};
+  for (size_t process = 0; process < hosts.size(); ++process)
+    EXPECT_EQ(ordinal_of_process(static_cast<int64_t>(process), hosts, 2), wanted[process]) << process;
+  EXPECT_EQ(ordinal_of_process(3, {}, 2), 1);
+  EXPECT_EQ(ordinal_of_process(0, {}, 1), 0);
+}
+
 TEST(CudaDriverTest, ResultsHaveTheirNamesAndThoseThatEndAProcessAreKnown) {
   EXPECT_EQ(result_text(2), "CUDA_ERROR_OUT_OF_MEMORY (2)");
   EXPECT_EQ(result_text(12345), "CUDA error (12345)");

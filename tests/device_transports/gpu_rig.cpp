@@ -8,28 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/error.h"
 #include "megacpp/runtime/cuda/device_world.h"
-#include "megacpp/runtime/cuda/embedded_cubins.h"
 #include "megacpp/runtime/cuda/virtual_chips.h"
 
 namespace megacpp::testing_support {
 namespace {
 
-using runtime::cuda::Driver;
 using runtime::cuda::Gpu;
-
-FoundGpu find_gpu() {
-  if (!runtime::cuda::missing_cubins().empty())
-    return {.why_not = "this build has no device code: it was made without nvcc"};
-  try {
-    const Driver& driver = runtime::cuda::open_driver(runtime::cuda::driver_place({}));
-    return {.gpu = std::make_shared<Gpu>(driver, Gpu::Options{.find_cubin = runtime::cuda::embedded_cubin})};
-  } catch (const base::Error& error) {
-    if (error.code() != base::Code::E1508) throw;
-    return {.why_not = error.what()};
-  }
-}
 
 // Obtaining and freeing pinned memory takes long, and stops the device. Never freed: the driver goes first.
 class PinnedPool {
@@ -71,11 +56,6 @@ std::unique_ptr<collectives::World> make_virtual_chips(const collectives::WorldO
 }
 
 }  // namespace
-
-const FoundGpu& gpu_here() {
-  static const FoundGpu& found = *new FoundGpu(find_gpu());  // never closed: the driver's own end may come first
-  return found;
-}
 
 Memory pinned_memory(size_t bytes) {
   static PinnedPool& pool = *new PinnedPool;

@@ -104,6 +104,23 @@ TEST_F(RunReceiptTest, ACleanRunIsComparable) {
   EXPECT_TRUE(has(run_command({"receipt", "show", run_.string()}).out, "path         Yes"));
 }
 
+TEST_F(RunReceiptTest, TheTimeToTheFirstStepIsThereByParts) {
+  const CommandResult result = run_command(train_words({"train.steps=2"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.err, "\nstart      ")) << result.err;
+  std::vector<std::string> names;
+  double sum = 0;
+  const Receipt receipt = receipt_of(run_);
+  for (const receipt::StartPart& part : receipt.times.start) {
+    names.push_back(part.name);
+    EXPECT_GE(part.seconds, 0) << part.name;
+    sum += part.seconds;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"recipe", "data", "plan", "kernels", "weights", "other"}));
+  EXPECT_GT(sum, 0);
+  EXPECT_TRUE(has(run_command({"receipt", "show", run_.string()}).out, "start        "));
+}
+
 TEST_F(RunReceiptTest, WhatWatchedTheRunIsNoted) {
   std::vector<std::string> words = train_words({"train.steps=2"});
   words.emplace_back("--profile");

@@ -45,15 +45,6 @@ memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives:
   return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
 }
 
-// Runs compare on the same path alone: between processes tensors take another, and sums may have another order.
-std::string path_of(const collectives::World& world) {
-  if (world.has_all_chips()) return "cpu";
-  const collectives::Properties& transport = world.properties();
-  const int64_t processes = world.chips() / static_cast<int64_t>(world.local_chips().size());
-  return "cpu, " + std::to_string(processes) + " processes over " + std::string(transport.name) +
-         (transport.has_fixed_order_sums ? ", exact sums" : ", sums in any order");
-}
-
 }  // namespace
 
 // The kernel's estimate of what a new program can use, and the limit of the container around us if that is less.
@@ -118,7 +109,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const memory::FitCheck fit = check_fit(compiled, *world, options.limits);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
     NativeBackend own;
-    own.path = path_of(*world);
+    own.path = "cpu" + collectives::path_over_processes(*world);
     own.world = world;
     own.device = device;
     own.flight = options.flight;

@@ -26,17 +26,11 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-// Processes of a machine are numbered one behind the other, and each takes the next GPU.
-int ordinal_of(const collectives::World& world, const Driver& driver) {
-  const int64_t own = static_cast<int64_t>(world.local_chips().size());
-  return static_cast<int>(world.local_chips().front() / own % device_count(driver));
-}
-
 std::shared_ptr<Gpu> open_gpu(const collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
+  const int ordinal = ordinal_of_process(world.process(), world.hosts(), device_count(driver));
   return std::make_shared<Gpu>(
-      driver,
-      Gpu::Options{.ordinal = ordinal_of(world, driver), .libraries = parts.libraries, .find_cubin = parts.find_cubin});
+      driver, Gpu::Options{.ordinal = ordinal, .libraries = parts.libraries, .find_cubin = parts.find_cubin});
 }
 
 memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled, const collectives::World& world,
@@ -60,8 +54,9 @@ Connection connect_chip(std::shared_ptr<DeviceLink> link) {
           .wait = [link] { link->wait(); }};
 }
 
-std::string path_on(const Gpu& gpu) {
-  return fmt::format("cuda, {}, driver for CUDA {}", gpu.properties().name, version_text(gpu.driver().version));
+std::string path_on(const Gpu& gpu, const collectives::World& world) {
+  return fmt::format("cuda, {}, driver for CUDA {}{}", gpu.properties().name, version_text(gpu.driver().version),
+                     collectives::path_over_processes(world));
 }
 
 // What lies on the card beside the plans is the driver's and other programs'; how products are computed may differ
@@ -199,7 +194,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     };
     return std::make_unique<NativeExecutable>(
         compiled, options,
-        NativeBackend{.path = path_on(*gpu),
+        NativeBackend{.path = path_on(*gpu, *world),
                       .world = world,
                       .device = device,
                       .limits = limits_on(fit),

@@ -14,6 +14,9 @@ class DeviceCommunicator : public collectives::Communicator {
   /// Returns when `stream` has done all it holds; where another chip can keep it waiting, with E3101 or E3102 as
   /// finish() does on a host.
   virtual void wait(Stream* stream) = 0;
+
+  /// That a collective uses of its workspace, as Transport::workspace_bytes.
+  virtual int64_t workspace_bytes(const collectives::Call& call, int64_t members) const = 0;
 };
 
 }  // namespace megacpp::runtime::cuda

@@ -6,6 +6,7 @@
 
 #include "megacpp/runtime/collective_call.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
+#include "megacpp/runtime/cuda/exchange_steps.h"
 #include "megacpp/runtime/cuda/kernels/collective.h"
 #include "megacpp/runtime/cuda/movement_table.h"
 
@@ -77,12 +78,19 @@ class StreamLink final : public DeviceLink {
       : communicator_(dynamic_cast<DeviceCommunicator&>(options.communicator)),
         stream_(options.stream),
         link_{options.mesh, options.chip, options.communicator},
-        work_(options) {}
+        work_(options) {
+    transport_.workspace_bytes = [this](const collectives::Call& call, int64_t members) {
+      return communicator_.workspace_bytes(call, members);
+    };
+  }
 
   DeviceCall prepare(const ir::Graph& graph, const BoundNode& bound) override {
     if (programs_.empty() || programs_.back().graph != &graph)
       programs_.push_back({&graph, std::make_unique<LinkedProgram>(graph, link_, work_)});
-    return programs_.back().linked->prepare(bound.node, {bound.operands, bound.results, bound.workspace});
+    DeviceCall call = programs_.back().linked->prepare(bound.node, {bound.operands, bound.results, bound.workspace});
+    const ops::Types operands = graph.operand_types(bound.node), results = graph.result_types(bound.node);
+    call.workspace_bytes = workspace_bytes(transport_, bound.node.op, {operands, results, bound.node.attrs});
+    return call;
   }
 
   void wait() override { communicator_.wait(stream_); }
@@ -97,7 +105,8 @@ class StreamLink final : public DeviceLink {
   Stream* const stream_;
   const Link link_;
   StreamWork work_;
-  std::vector<Program> programs_;  // the last is being prepared
+  collectives::Transport transport_;  // asked how much workspace its calls want
+  std::vector<Program> programs_;     // the last is being prepared
 };
 
 }  // namespace
@@ -106,9 +115,13 @@ std::unique_ptr<DeviceLink> make_device_link(const DeviceLinkOptions& options) {
   return std::make_unique<StreamLink>(options);
 }
 
-// Virtual chips of one GPU read each other's buffers.
-int64_t device_link_workspace(std::string_view, const ops::NodeView&, int64_t, const collectives::Transport&) {
-  return 0;
+// Virtual chips read each other's buffers.
+int64_t device_link_workspace(std::string_view op, const ops::NodeView& view, int64_t chips,
+                              const collectives::Transport& transport) {
+  if (chips == 1 || transport.properties.name == collectives::inproc_transport().properties.name) return 0;
+  collectives::Transport between_processes = transport;
+  between_processes.workspace_bytes = exchange_workspace;
+  return workspace_bytes(between_processes, op, view);
 }
 
 }  // namespace megacpp::runtime::cuda

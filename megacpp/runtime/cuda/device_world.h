@@ -20,7 +20,7 @@ struct DeviceWorldOptions {
 };
 
 /// All processes together. Driver and toolbox outlive it. All chips in this process: virtual chips of one GPU
-/// (virtual_chips.h). E1505 for chips of other processes.
+/// (virtual_chips.h). One chip in each of several: NCCL (nccl_chips.h). Any other deal is E1505.
 std::unique_ptr<collectives::World> make_device_world(const DeviceWorldOptions& options);
 
 }  // namespace megacpp::runtime::cuda

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -33,10 +35,13 @@ DeviceProperties read_properties(const Driver& driver, int ordinal) {
   driver.device_get(&device, ordinal);
   std::array<char, 256> name = {};
   driver.device_get_name(name.data(), static_cast<int>(name.size()) - 1, device);
+  std::array<unsigned char, 16> uuid = {};
+  driver.device_get_uuid(uuid.data(), device);
   size_t memory = 0;
   driver.device_total_mem(&memory, device);
   DeviceProperties properties;
   properties.name = name.data();
+  for (const unsigned char byte : uuid) properties.uuid += fmt::format("{:02x}", byte);
   properties.capability = attribute_of(driver, device, kMajor) * 10 + attribute_of(driver, device, kMinor);
   properties.multiprocessors = attribute_of(driver, device, kMultiprocessors);
   properties.shared_bytes_per_block = attribute_of(driver, device, kSharedPerBlock);
@@ -50,6 +55,15 @@ base::Decision is_served(const DeviceProperties& properties) {
   return base::Decision::no(fmt::format("{} is of compute capability {}.{}, and the kernels are compiled for {}.{}",
                                         properties.name, properties.capability / 10, properties.capability % 10,
                                         kCapability / 10, kCapability % 10));
+}
+
+int ordinal_of_process(int64_t process, const std::vector<std::string>& hosts, int gpus) {
+  int64_t earlier = process;
+  if (!hosts.empty()) {
+    const auto own = hosts.begin() + static_cast<std::ptrdiff_t>(process);
+    earlier = std::count(hosts.begin(), own, *own);
+  }
+  return static_cast<int>(earlier % gpus);
 }
 
 std::optional<int64_t> free_bytes_of(const Driver& driver, int ordinal) {

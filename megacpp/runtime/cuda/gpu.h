@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "megacpp/base/decision.h"
 #include "megacpp/runtime/cuda/driver.h"
@@ -21,6 +23,9 @@ int device_count(const Driver& driver);
 DeviceProperties read_properties(const Driver& driver, int ordinal);
 /// Whether device code of this program runs on it.
 base::Decision is_served(const DeviceProperties& properties);
+
+/// The GPU of a process: those of a machine take its GPUs in turn. `hosts`: the machine of every process; empty: one.
+int ordinal_of_process(int64_t process, const std::vector<std::string>& hosts, int gpus);
 
 /// What nvidia-smi shows as free, for an instant: a context is made for the question and given back. Absent where the
 /// GPU does not answer.

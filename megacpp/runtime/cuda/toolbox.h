@@ -25,6 +25,7 @@ class Nvrtc;     // nvrtc.h
 
 struct DeviceProperties {
   std::string name = {};  // "NVIDIA H200"
+  std::string uuid = {};  // 32 hexadecimal digits: no other GPU has them
   int capability = 0;     // 90: sm_90
   int multiprocessors = 0;
   int64_t shared_bytes_per_block = 0;  // that a kernel may ask for, static and dynamic together

@@ -48,6 +48,8 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   void abort(const std::string& reason) override;
   // Nothing on the device waits for what is not enqueued.
   void wait(Stream* stream) override { world_.options_.driver.stream_synchronize(stream); }
+  // Members read each other's buffers.
+  int64_t workspace_bytes(const Call&, int64_t) const override { return 0; }
 
   void wake() { wake_.notify_one(); }
   /// Where messages to this chip move.

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators of NCCL that one chip is a member of, each with its stream: one for every group, one for every
+// direction and tag of messages with another chip. Ids are offered as soon as a channel is opened, and awaited when
+// something is first to move: then all are connected, down to a first message between any two members, in an order that
+// is the same on all chips, so that none waits for another in a circle. Used by one thread; abort() by any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "megacpp/collectives/communicator.h"
+#include "megacpp/runtime/cuda/handles.h"
+#include "megacpp/runtime/cuda/nccl.h"
+
+namespace megacpp::runtime::cuda {
+
+/// The same channel on all its members.
+struct ChannelKey {
+  bool is_message = false;
+  std::vector<int64_t> members = {};  // chips by rank; of messages the sender and the receiver
+  int64_t tag = 0;                    // of messages
+
+  auto operator<=>(const ChannelKey&) const = default;
+};
+
+class NcclChannels {
+ public:
+  struct Channel {
+    explicit Channel(const Driver& driver) : stream(driver) {}
+
+    int rank = 0;
+    OwnedStream stream;
+    NcclComm* comm = nullptr;  // none for a channel of one
+    // Of the exchange of ids, which moves them until it is finished:
+    NcclUniqueId own_id = {};
+    std::vector<std::byte> ids = {};
+    collectives::Call offer = {};
+    collectives::Ticket ticket = {};
+  };
+
+  /// `control`: this chip's end of the world that hands ids around; its user holds `control_mutex`.
+  struct Options {
+    const Driver& driver;
+    const Nccl& nccl;
+    collectives::Communicator& control;
+    std::timed_mutex& control_mutex;
+  };
+  explicit NcclChannels(const Options& options) : options_(options) {}
+  /// The context is current, and no graph has calls of these channels any more.
+  ~NcclChannels();
+  NcclChannels(const NcclChannels&) = delete;
+  NcclChannels& operator=(const NcclChannels&) = delete;
+
+  /// The same key gives the same channel. Waits for nobody.
+  Channel& open(const ChannelKey& key);
+  /// Connects what was opened since the last call: waits for the other members. E3104 where NCCL cannot.
+  void connect();
+
+  /// Held while something is enqueued on a channel.
+  std::timed_mutex& mutex() { return mutex_; }
+  bool is_aborted() const { return is_aborted_; }
+  /// Ends what is under way, also where somebody is stuck with the mutex. Nothing may be enqueued any more. Returns
+  /// before NCCL has: that waits for graphs with its calls to be destroyed.
+  void abort();
+  /// Until the streams have done what they hold, or so long.
+  void wait_for_streams(std::chrono::milliseconds limit) const;
+  /// What NCCL has noticed on any channel; empty: nothing.
+  std::string failure();
+
+ private:
+  void offer_id(const ChannelKey& key, Channel& channel);
+  void greet(const ChannelKey& key, const Channel& channel) const;
+  void end(NcclComm* comm);
+
+  const Options options_;
+  std::timed_mutex mutex_;
+  std::atomic<bool> is_aborted_ = false;
+  std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
+  bool has_unconnected_ = false;
+  Address greetings_ = 0;             // device memory for the first messages of all channels
+  std::vector<std::thread> endings_;  // of an abort, one for each communicator
+};
+
+}  // namespace megacpp::runtime::cuda
