@@ -44,11 +44,9 @@ class DeviceQueue {
   /// Returns when all that was enqueued is done. What the device failed with since is raised here, or by any call.
   virtual void wait() = 0;
 
-  /// Whether replay() may be used. Chips that meet others of their process on their own threads enqueue every step
-  /// anew.
-  virtual bool can_replay() const = 0;
   /// Enqueues a step: what `enqueue` puts there. Every call must mean the same, so that the device may keep what an
-  /// earlier one enqueued and put that there at once.
+  /// earlier one enqueued and put that there at once. All chips of a process replay a step, each on its thread, or none
+  /// does.
   virtual void replay(const std::function<void()>& enqueue) = 0;
 
   /// Moments on the device's own clock, by numbers from 0. Asked for at load.

@@ -44,7 +44,7 @@ class NativeChip {
   /// Whether a step is done when it ends here; else the device may still be at it.
   bool waits_for_steps() const { return timer_.is_on(); }
   /// Whether plain steps may be replayed.
-  bool can_replay() const { return queue_ != nullptr && queue_->can_replay() && !timer_.is_on(); }
+  bool can_replay() const { return queue_ != nullptr && !timer_.is_on(); }
 
   /// On the thread that runs the step, before its first action.
   void begin_step();

@@ -16,7 +16,6 @@ class TestQueue final : public DeviceQueue {
  public:
   void attach() override {}
   void wait() override { ++waits; }
-  bool can_replay() const override { return true; }
   void replay(const std::function<void()>& enqueue) override { enqueue(); }
   void reserve_marks(size_t count) override { marks.resize(count); }
   void mark(size_t number) override { marks.at(number) = now; }

@@ -290,15 +290,57 @@ TEST(CudaHostPathTest, WeightsArriveInPiecesWithTheBitsTheyAreDrawnWith) {
   EXPECT_GT(largest, runtime::cuda::UploadRing::kBytes / 4);
 }
 
-TEST(CudaHostPathTest, VirtualChipsHaveArenasOfTheirOwnAndEnqueueEveryStep) {
+// In any order: each chip has a thread of its own.
+std::vector<std::string> sorted_texts(const std::vector<Operation>& operations) {
+  std::vector<std::string> texts = texts_of(operations);
+  std::ranges::sort(texts);
+  return texts;
+}
+
+TEST(CudaHostPathTest, VirtualChipsHaveArenasOfTheirOwnAndAStepOfAllIsOneGraph) {
   StandInRun run({"layout.data_parallel=2", "layout.zero=1"});
-  for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
+  run.executable().run_step(runtime::StepMode::plain);
+  const std::vector<Operation> first = run.take_operations();
+  EXPECT_EQ(run.machine().graphs, 0) << "the first step runs as it comes";
+  const int waits = run.machine().waits;
+  for (int step = 0; step < 3; ++step) {
+    run.executable().run_step(runtime::StepMode::plain);
+    const std::vector<Operation> replayed = run.take_operations();
+    EXPECT_TRUE(std::ranges::all_of(replayed, &Operation::replayed));
+    EXPECT_EQ(sorted_texts(replayed), sorted_texts(first));
+  }
+  EXPECT_EQ(run.machine().graphs, 1);
+  EXPECT_EQ(run.machine().graph_launches, 3);
+  EXPECT_EQ(run.machine().waits, waits);
   size_t arenas = 0;
   for (const auto& [address, bytes] : run.machine().allocated)
     arenas += static_cast<int64_t>(bytes) == run.programs().memory.total_bytes ? 1 : 0;
   EXPECT_EQ(arenas, 2U);
-  EXPECT_EQ(run.machine().graphs, 0);
   EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+// Messages between stages have streams of their own, and so has every group.
+TEST(CudaHostPathTest, LayoutsWithManyStreamsAreOneGraph) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"layout.pipeline_parallel=2"},
+        std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"}}) {
+    StandInRun run(layout);
+    for (int step = 0; step < 4; ++step) run.executable().run_step(runtime::StepMode::plain);
+    EXPECT_EQ(run.machine().graphs, 1) << layout[0];
+    EXPECT_EQ(run.machine().graph_launches, 3) << layout[0];
+    EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout[0];
+  }
+}
+
+TEST(CudaHostPathTest, AGraphThatTheDriverRefusesEndsTheStepOfAllChips) {
+  for (const char* call : {"cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch"}) {
+    StandInRun run({"layout.data_parallel=2"});
+    run.executable().run_step(runtime::StepMode::plain);
+    run.machine().answers[call] = 719;
+    const base::Problem problem =
+        problem_of(base::Code::E3204, [&] { run.executable().run_step(runtime::StepMode::plain); });
+    EXPECT_EQ(problem.where, call);
+  }
 }
 
 // ---- What goes wrong ----

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,21 +19,30 @@ namespace {
 using namespace megacpp::stand_in_cuda;
 using megacpp::runtime::cuda::LaunchConfig;
 
-constexpr int kInvalidValue = 1, kNoMemory = 2, kInvalidContext = 201, kInvalidHandle = 400;
+constexpr int kInvalidValue = 1, kNoMemory = 2, kInvalidContext = 201, kInvalidHandle = 400, kUnjoined = 904,
+              kIsolation = 905;
 constexpr size_t kAlign = 256;
 
 struct Step {
   Operation operation;
   std::function<void()> effect;  // on memory; may be empty
 };
+struct StreamState;
 struct Captured {
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
+  int number = 0;                          // of this capture, from 1
+  std::vector<StreamState*> streams = {};  // that take part, the origin first
 };
+/// Which steps of a capture come before what is enqueued next, by index.
+using Before = std::vector<bool>;
 struct StreamState {
   Captured* captured = nullptr;
+  Before before = {};
 };
 struct EventState {
   double seconds = 0;
+  int capture = 0;  // that it was recorded in; 0: none
+  Before before = {};
 };
 struct FunctionState {
   std::string name;
@@ -41,6 +51,8 @@ struct FunctionState {
 std::recursive_mutex mutex;
 Machine machine;
 double clock_seconds = 0;
+int captures = 0;                        // begun
+std::map<int, Captured*> open_captures;  // by number
 int context_object = 0;
 thread_local void* current_context = nullptr;
 
@@ -89,10 +101,27 @@ void run(Step step, bool replayed) {
 
 void enqueue(void* stream, Step step) {
   auto* const state = static_cast<StreamState*>(stream);
-  if (state != nullptr && state->captured != nullptr)
-    state->captured->steps.push_back(std::move(step));
-  else
-    run(std::move(step), false);
+  if (state == nullptr || state->captured == nullptr) return run(std::move(step), false);
+  state->captured->steps.push_back(std::move(step));
+  state->before.resize(state->captured->steps.size());
+  state->before.back() = true;
+}
+
+void take_part(StreamState& stream, Captured& captured) {
+  stream.captured = &captured;
+  captured.streams.push_back(&stream);
+}
+
+void add_before(Before& before, const Before& more) {
+  before.resize(std::max(before.size(), more.size()));
+  for (size_t i = 0; i < more.size(); ++i)
+    if (more[i]) before[i] = true;
+}
+
+/// Whether all that was captured comes before the end of the origin.
+bool is_joined(const Captured& captured) {
+  const Before& before = captured.streams.front()->before;
+  return std::count(before.begin(), before.end(), true) == static_cast<std::ptrdiff_t>(captured.steps.size());
 }
 
 /// Words of a kernel's parameters that are addresses of the device.
@@ -148,6 +177,11 @@ int cuDeviceGetName(char* name, int length, int) {
   std::snprintf(name, static_cast<size_t>(length), "NVIDIA H200");
   return 0;
 }
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  CALL(cuDeviceGetUuid_v2, false);
+  std::memset(uuid, device + 1, 16);
+  return 0;
+}
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   CALL(cuDeviceGetAttribute, false);
   switch (attribute) {
@@ -177,11 +211,6 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
   CALL(cuDevicePrimaryCtxRetain, false);
-int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
-  CALL(cuDeviceGetUuid_v2, false);
-  std::memset(uuid, device + 1, 16);
-  return 0;
-}
   *context = &context_object;
   return 0;
 }
@@ -292,23 +321,48 @@ int cuStreamQuery(void*) {
   ++machine.waits;
   return 0;
 }
-int cuStreamWaitEvent(void*, void*, unsigned) {
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   CALL(cuStreamWaitEvent);
+  auto& waiting = *static_cast<StreamState*>(stream);
+  const auto& awaited = *static_cast<EventState*>(event);
+  if (awaited.capture == 0) {
+    if (waiting.captured == nullptr) return 0;
+    breach("a captured stream waits for what is not captured");
+    return kIsolation;
+  }
+  const auto open = open_captures.find(awaited.capture);
+  if (open == open_captures.end()) {
+    breach("a stream waits for an event of a capture that has ended");
+    return kIsolation;
+  }
+  if (waiting.captured == nullptr) take_part(waiting, *open->second);
+  add_before(waiting.before, awaited.before);
   return 0;
 }
 int cuStreamBeginCapture_v2(void* stream, int) {
   CALL(cuStreamBeginCapture_v2);
-  auto* const state = static_cast<StreamState*>(stream);
-  if (state->captured != nullptr) return kInvalidHandle;
-  state->captured = new Captured;
+  auto& origin = *static_cast<StreamState*>(stream);
+  if (origin.captured != nullptr) return kInvalidHandle;
+  auto* const captured = new Captured{.number = ++captures};
+  open_captures[captured->number] = captured;
+  take_part(origin, *captured);
   return 0;
 }
 int cuStreamEndCapture(void* stream, void** graph) {
   CALL(cuStreamEndCapture);
-  auto* const state = static_cast<StreamState*>(stream);
-  *graph = state->captured;
-  state->captured = nullptr;
-  return *graph == nullptr ? kInvalidHandle : 0;
+  Captured* const captured = static_cast<StreamState*>(stream)->captured;
+  *graph = nullptr;
+  if (captured == nullptr) return kInvalidHandle;
+  const bool is_whole = captured->streams.front() == stream && is_joined(*captured);
+  for (StreamState* const each : captured->streams) *each = {};
+  open_captures.erase(captured->number);
+  captured->streams.clear();
+  if (is_whole) {
+    *graph = captured;
+    return 0;
+  }
+  delete captured;
+  return kUnjoined;
 }
 
 int cuEventCreate(void** event, unsigned) {
@@ -321,9 +375,14 @@ int cuEventDestroy_v2(void* event) {
   delete static_cast<EventState*>(event);
   return 0;
 }
-int cuEventRecord(void* event, void*) {
+int cuEventRecord(void* event, void* stream) {
   CALL(cuEventRecord);
-  static_cast<EventState*>(event)->seconds = clock_seconds;
+  auto& recorded = *static_cast<EventState*>(event);
+  recorded = {.seconds = clock_seconds};
+  const auto* const state = static_cast<StreamState*>(stream);
+  if (state == nullptr || state->captured == nullptr) return 0;
+  recorded.capture = state->captured->number;
+  recorded.before = state->before;
   return 0;
 }
 int cuEventSynchronize(void*) {

@@ -126,6 +126,7 @@ std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadTimes& times, do
 struct Placed {
   std::shared_ptr<Gpu> gpu;                   // shared by its chips
   std::shared_ptr<collectives::World> world;  // shared by its chips and the executable
+  std::shared_ptr<StepGraph> steps;           // shared by its chips
 };
 
 std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const Placed& placed, int64_t chip) {
@@ -140,7 +141,7 @@ std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const
   return std::make_unique<CudaDevice>(placed.gpu,
                                       CudaDevice::Options{.chip = chip,
                                                           .arena_bytes = compiled.programs_of(chip).memory.total_bytes,
-                                                          .is_alone = placed.world->local_chips().size() == 1,
+                                                          .steps = placed.steps,
                                                           .connect = connect});
 }
 
@@ -189,7 +190,10 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                                               .toolbox = gpu->toolbox(),
                                               .context = gpu->context(),
                                               .wait_limit = options.wait_limit}));
-    const auto device = [&compiled, times, placed = Placed{gpu, world}](int64_t chip) {
+    const std::function<bool()> has_failed = [world] { return world->has_failed(); };
+    const auto steps = std::make_shared<StepGraph>(
+        StepGraph::Options{.driver = driver, .chips = world->local_chips().size(), .has_failed = has_failed});
+    const auto device = [&compiled, times, placed = Placed{gpu, world, steps}](int64_t chip) {
       return timed(times->memory, [&] { return make_device(compiled, placed, chip); });
     };
     return std::make_unique<NativeExecutable>(

@@ -16,9 +16,7 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-// As the driver has them.
-constexpr unsigned kNonBlockingStream = 1;
-constexpr int kRelaxedCapture = 2;
+constexpr unsigned kNonBlockingStream = 1;  // as the driver has it
 
 constexpr size_t kDownloadBytes = size_t{8} << 20;  // at once
 
@@ -48,8 +46,9 @@ std::vector<Address> addresses_of(std::span<std::byte* const> pointers) {
 }  // namespace
 
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options)
-    : gpu_(std::move(gpu)), driver_(gpu_->driver()), arena_bytes_(options.arena_bytes), is_alone_(options.is_alone) {
+    : gpu_(std::move(gpu)), driver_(gpu_->driver()), arena_bytes_(options.arena_bytes), steps_(options.steps) {
   gpu_->attach();
+  if (!steps_) steps_ = std::make_shared<StepGraph>(StepGraph::Options{.driver = driver_});
   try {
     driver_.stream_create(&stream_, kNonBlockingStream);
     Address arena = 0;
@@ -64,6 +63,7 @@ CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options)
     driver_.mem_host_alloc(&pinned, kDownloadBytes, 0);
     downloaded_ = static_cast<std::byte*>(pinned);
     if (options.connect) connection_ = options.connect(stream_);
+    number_ = steps_->join(stream_);
   } catch (...) {
     release();
     throw;
@@ -76,8 +76,8 @@ CudaDevice::~CudaDevice() { release(); }
 void CudaDevice::release() {
   driver_.ctx_set_current.attempt(gpu_->context());
   if (stream_ != nullptr) driver_.stream_synchronize.attempt(stream_);
+  steps_->release();  // before the transport, which may wait for graphs with its calls to go
   connection_ = {};
-  if (step_ != nullptr) driver_.graph_exec_destroy.attempt(step_);
   for (Event* const event : marks_) driver_.event_destroy.attempt(event);
   uploads_.reset();
   if (downloaded_ != nullptr) driver_.mem_free_host.attempt(downloaded_);
@@ -173,32 +173,6 @@ void CudaDevice::wait_until_idle() const {
 }
 
 // ---- Steps ----
-
-void CudaDevice::replay(const std::function<void()>& enqueue) {
-  if (!has_run_) {
-    has_run_ = true;
-    return enqueue();
-  }
-  if (step_ == nullptr) record(enqueue);
-  driver_.graph_launch(step_, stream_);
-}
-
-// What a failed capture leaves behind is dropped: the failure itself is what counts.
-void CudaDevice::record(const std::function<void()>& enqueue) {
-  Graph* graph = nullptr;
-  driver_.stream_begin_capture(stream_, kRelaxedCapture);
-  try {
-    enqueue();
-  } catch (...) {
-    driver_.stream_end_capture.attempt(stream_, &graph);
-    if (graph != nullptr) driver_.graph_destroy.attempt(graph);
-    throw;
-  }
-  driver_.stream_end_capture(stream_, &graph);
-  driver_.graph_instantiate(&step_, graph, 0);
-  driver_.graph_destroy(graph);
-  driver_.graph_upload(step_, stream_);
-}
 
 void CudaDevice::reserve_marks(size_t count) {
   gpu_->attach();

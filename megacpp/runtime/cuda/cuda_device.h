@@ -11,6 +11,7 @@
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/step_graph.h"
 #include "megacpp/runtime/cuda/upload_ring.h"
 
 namespace megacpp::runtime::cuda {
@@ -28,8 +29,8 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   struct Options {
     int64_t chip = 0;
     int64_t arena_bytes = 0;
-    /// Whether this process runs no other chip: its steps can be kept as one graph.
-    bool is_alone = true;
+    /// With the other chips of this process; none: there is no other.
+    std::shared_ptr<StepGraph> steps = {};
     std::function<Connection(Stream* stream)> connect = {};
   };
   /// `gpu` is shared by its chips. memory::OutOfMemory, E2003, when the GPU refuses the arena.
@@ -51,16 +52,14 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
 
   void attach() override { gpu_->attach(); }
   void wait() override { wait_until_idle(); }
-  bool can_replay() const override { return is_alone_; }
-  /// The first step runs as it comes: libraries load the code of their kernels at its first launch. The second is kept.
-  void replay(const std::function<void()>& enqueue) override;
+  /// The same step of all chips of this process, each on its thread (step_graph.h).
+  void replay(const std::function<void()>& enqueue) override { steps_->run(number_, enqueue); }
   void reserve_marks(size_t count) override;
   void mark(size_t number) override;
   double seconds_between(size_t from, size_t to) const override;
 
  private:
   void wait_until_idle() const;
-  void record(const std::function<void()>& enqueue);
   Address allocate(size_t bytes);
   /// Hands the bytes to `use` piece by piece, in pinned memory.
   void read_pieces(const std::byte* from, size_t bytes,
@@ -70,15 +69,14 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   std::shared_ptr<Gpu> gpu_;
   const Driver& driver_;
   int64_t arena_bytes_;
-  bool is_alone_;
+  std::shared_ptr<StepGraph> steps_;  // shared by the chips of this process
+  size_t number_ = 0;                 // among them
   Stream* stream_ = nullptr;
   std::vector<Address> allocated_;  // the arena first
   std::unique_ptr<UploadRing> uploads_;
   std::byte* downloaded_ = nullptr;  // pinned
   Connection connection_;
   std::vector<Event*> marks_;
-  bool has_run_ = false;
-  GraphExec* step_ = nullptr;
 };
 
 }  // namespace megacpp::runtime::cuda

@@ -7,8 +7,8 @@
 //   threads of all members have started the call: chips that enqueue at the same pace do not notice.
 // - All that is enqueued waits only for what was enqueued before it: the device never stops, whatever chips do later.
 // - On the host thread (kHostThread) a call begins at once, and finish() returns when it is complete.
-// - With one chip all of it may be captured into a graph, as long as every call that is started is also finished, and
-//   every send drained, before the capture ends. Several chips enqueue anew in every step.
+// - All of it may be captured into a graph, of all chips together (step_graph.h), as long as every call that is started
+//   is also finished, and every send drained, before the capture ends.
 #pragma once
 
 #include <chrono>
