@@ -270,6 +270,7 @@ void add_trained(Receipt& receipt, const launch::Launch& launch, const launch::T
   const runtime::Counters& counters = trained.measures.counters;
   add_steps(receipt, trained.reports);
   receipt.header.program.path = path_of(launch, run);
+  receipt.repeats = run.repeats();
   Times& times = receipt.times;
   times.compile_seconds = compiled.compile_seconds();
   times.verify_seconds = compiled.verify_seconds();

@@ -351,6 +351,7 @@ void visit_fields(const Visit& visit, Self& receipt) {
   visit("mfu", receipt.mfu);
   visit("regime", receipt.regime);
   visit("losses", receipt.losses);
+  visit("repeats", receipt.repeats, "what another run must have in common to compute the same bits; empty: not known");
   visit("counters", receipt.counters);
   visit("memory", receipt.memory);
   visit("collectives", receipt.collectives, "of a chip in one step; null: the backend's compiler places them");

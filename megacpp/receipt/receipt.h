@@ -369,6 +369,7 @@ struct Receipt {
   Mfu mfu = {};
   Regime regime = {};
   Losses losses = {};
+  std::string repeats = {};  // what another run must have in common to compute the same bits; empty: not known
   Counters counters = {};
   Memory memory = {};
   std::optional<std::vector<Collective>> collectives = {};  // absent: the backend's compiler places them

@@ -186,9 +186,10 @@ std::string report_text(const Receipt& receipt) {
          line("ending", to_text(receipt.ending)) +
          line("error", receipt.ending.failure ? to_text(*receipt.ending.failure) : "") +
          line("loss", losses.first && losses.last ? fmt::format("{:.4f} -> {:.4f}", *losses.first, *losses.last) : "") +
-         times_text(receipt.times) + mfu_text(receipt.mfu) + counters_text(receipt.counters) +
-         memory_text(receipt.memory) + collectives_text(receipt.collectives) + experts_text(receipt.experts) +
-         ladder_text(receipt.ladder) + versions_text(receipt.header) + lineage_text(receipt.lineage);
+         line("repeats", receipt.repeats) + times_text(receipt.times) + mfu_text(receipt.mfu) +
+         counters_text(receipt.counters) + memory_text(receipt.memory) + collectives_text(receipt.collectives) +
+         experts_text(receipt.experts) + ladder_text(receipt.ladder) + versions_text(receipt.header) +
+         lineage_text(receipt.lineage);
 }
 
 }  // namespace megacpp::receipt

@@ -144,6 +144,8 @@ class Executable {
   virtual std::vector<std::string> load_notes() const { return {}; }
   /// Where the time of loading went: in the backend's compiler, where it says no more.
   virtual std::vector<base::TimedPart> load_parts() const;
+  /// What another run must have in common to compute the same bits, in words; empty: the backend does not say.
+  virtual std::string repeats() const { return ""; }
   /// Compilations after compile::, transfers, waits.
   virtual Counters counters() const = 0;
   /// As Counters::programs_made(). Asked after every step: allocates nothing.

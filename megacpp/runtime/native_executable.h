@@ -36,6 +36,7 @@ struct NativeBackend {
   std::function<std::vector<std::string>()> notes = {};  // as Executable::load_notes; empty: none
   /// As Executable::load_parts, of a backend that knows more of it than what making the chips took.
   std::function<std::vector<base::TimedPart>(double seconds_of_chips)> load_parts = {};
+  std::function<std::string()> repeats = {};             // as Executable::repeats; asked once it is loaded
 };
 
 class NativeExecutable : public Executable {
@@ -53,6 +54,7 @@ class NativeExecutable : public Executable {
     return backend_.notes ? backend_.notes() : std::vector<std::string>();
   }
   std::vector<base::TimedPart> load_parts() const override;
+  std::string repeats() const override { return backend_.repeats ? backend_.repeats() : ""; }
   Counters counters() const override { return counters_; }
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;

@@ -37,6 +37,7 @@ inline receipt::Receipt clean_receipt(int64_t steps = 150) {
   receipt.header.program.layout = "policy=spmd data_parallel=2 zero=1";
   receipt.header.versions.code = "0.1.0+1f2e3d4c5b6a7988";
   receipt.recipe = "name: tiny\n";
+  receipt.repeats = "the same bits on such a processor with as many threads of a chip";
   receipt.times.compile = "own passes alone";
   receipt.mfu = {.model_flops = 2e8, .peak_flops = 1e11, .peak = "f32 products of this machine"};
   receipt.counters.devices = receipt::DeviceCounters{.compiles = {{.what = "kernels prepared", .count = 1}}};

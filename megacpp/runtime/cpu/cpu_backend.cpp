@@ -110,6 +110,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, host_name());
     NativeBackend own;
     own.path = "cpu" + collectives::path_over_processes(*world);
+    own.repeats = [] { return "the same bits on such a processor with as many threads of a chip"; };
     own.world = world;
     own.device = device;
     own.flight = options.flight;

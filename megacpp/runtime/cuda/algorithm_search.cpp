@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/runtime/cuda/algorithm_cache.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
 
@@ -272,6 +273,16 @@ std::string choices_text(const std::map<std::string, LtChoice>& choices) {
   std::string text;
   for (const auto& [way, count] : ways) text += (text.empty() ? "" : "; ") + std::to_string(count) + " " + way;
   return text.empty() ? text : "algorithms of products: " + text;
+}
+
+std::string choices_hash(const std::map<std::string, LtChoice>& choices) {
+  std::string text;
+  for (const auto& [problem, choice] : choices) {
+    text += problem;
+    for (const uint64_t word : choice.algorithm.data) text += " " + std::to_string(word);
+    text += "\n";
+  }
+  return base::hash_text(text);
 }
 
 std::string choices_text(const CublasLt& library) { return choices_text(library.choices()); }

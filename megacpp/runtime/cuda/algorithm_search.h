@@ -36,4 +36,8 @@ std::optional<LtChoice> choose_algorithm(Toolbox& toolbox, const LtProduct& prod
 std::string choices_text(const CublasLt& library);
 std::string choices_text(const std::map<std::string, LtChoice>& choices);
 
+/// Of every product and its algorithm, however that was found: runs with the same text compute products alike. 16
+/// hexadecimal digits.
+std::string choices_hash(const std::map<std::string, LtChoice>& choices);
+
 }  // namespace megacpp::runtime::cuda

@@ -29,5 +29,19 @@ TEST(AlgorithmSearchTest, SearchesShareTheirTimeEvenlyAndByWork) {
   EXPECT_EQ(search_share({.seconds_left = -0.5, .searches_left = 2, .flops = 1, .flops_left = 2}), 0);
 }
 
+// How they were found is no matter of the bits.
+TEST(AlgorithmSearchTest, TheHashIsOfProductsAndAlgorithmsAlone) {
+  std::map<std::string, LtChoice> choices;
+  choices["a"].algorithm.data = {1, 2, 3};
+  std::map<std::string, LtChoice> kept = choices, other = choices, more = choices;
+  kept["a"].origin = LtOrigin::kept;
+  other["a"].algorithm.data[7] = 1;
+  more["b"] = choices["a"];
+  EXPECT_EQ(choices_hash(kept), choices_hash(choices));
+  EXPECT_NE(choices_hash(other), choices_hash(choices));
+  EXPECT_NE(choices_hash(more), choices_hash(choices));
+  EXPECT_EQ(choices_hash(choices).size(), 16U);
+}
+
 }  // namespace
 }  // namespace megacpp::runtime::cuda

@@ -123,6 +123,15 @@ std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadTimes& times, do
           {.name = "nodes", .seconds = nodes}};
 }
 
+// Every kernel sums in a fixed order, and a product in that of its algorithm.
+std::string repeats_on(const Gpu& gpu) {
+  const CublasLt* const products = gpu.toolbox().loaded_products();
+  std::string text = "the same bits on such a card with the same driver and libraries";
+  if (products != nullptr && !products->choices().empty())
+    text += " and algorithms of products, here " + choices_hash(products->choices());
+  return text;
+}
+
 struct Placed {
   std::shared_ptr<Gpu> gpu;                   // shared by its chips
   std::shared_ptr<collectives::World> world;  // shared by its chips and the executable
@@ -203,7 +212,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                       .device = device,
                       .limits = limits_on(fit),
                       .notes = [gpu, planned = fit.total_bytes] { return notes_on(*gpu, planned); },
-                      .load_parts = [gpu, times](double chips) { return parts_on(*gpu, *times, chips); }});
+                      .load_parts = [gpu, times](double chips) { return parts_on(*gpu, *times, chips); },
+                      .repeats = [gpu] { return repeats_on(*gpu); }});
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;

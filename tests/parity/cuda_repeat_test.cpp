@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training on a GPU has the same bits every time, as one graph or enqueued anew, once the algorithms of its products
+// are kept.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/train/run_state.h"
+#include "megacpp/train/train.h"
+#include "tests/parity/layout_rows.h"
+#include "tests/support/environment.h"
+#include "tests/support/gpu_test.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::testing_support {
+namespace {
+
+struct TrainedBits {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<std::byte>> state;  // all that is kept between steps, by chip and name
+  std::string repeats;
+};
+
+// Steps that are profiled are no graph.
+TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile) {
+  const runtime::Backend& cuda = runtime::backend_named("cuda");
+  recipe.backend = cuda.name;
+  recipe.train.log_every = 1;
+  const data::TextCorpus corpus =
+      data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
+  const data::Batches batches(corpus, train::batch_options(recipe));
+  const plan::Plan plan = plan::make_plan(recipe);
+  const compile::Compiled compiled =
+      compile::compile_training(recipe, plan, runtime::target_on(cuda, recipe, plan.parallel.mesh));
+  runtime::LoadOptions options = runtime::load_options(recipe, compiled.mesh.chips());
+  options.profile = profile;
+  const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
+  train::RunState(compiled, *run).initialise_weights(1);
+  TrainedBits bits;
+  for (const train::StepReport& report : train::train({recipe, compiled, batches, *run}))
+    bits.losses.push_back(report.loss.value());
+  for (const int64_t chip : run->local_chips())
+    for (const compile::StateTensor& tensor : run->state(chip)) {
+      if (!tensor.kept) continue;
+      std::vector<std::byte>& bytes = bits.state[std::to_string(chip) + " " + tensor.name];
+      bytes.resize(static_cast<size_t>(run->state_bytes(tensor.name, chip).value()));
+      run->read_state(tensor.name, chip, bytes);
+    }
+  bits.repeats = run->repeats();
+  return bits;
+}
+
+void expect_same_bits(const TrainedBits& got, const TrainedBits& wanted) {
+  EXPECT_EQ(got.losses, wanted.losses);
+  EXPECT_EQ(got.repeats, wanted.repeats);
+  ASSERT_EQ(got.state.size(), wanted.state.size());
+  for (const auto& [name, bytes] : wanted.state) EXPECT_TRUE(got.state.at(name) == bytes) << name;
+}
+
+class CudaRepeatTest : public GpuTest, public testing::WithParamInterface<LayoutRow> {};
+
+TEST_P(CudaRepeatTest, FiveStepsHaveTheSameBitsAsAGraphAndOneByOne) {
+  const TemporaryFolder cache;
+  const Variable own_cache("XDG_CACHE_HOME", cache.path().string());
+  const recipe::Recipe recipe = recipe_of(GetParam(), 1);
+  const TrainedBits first = train_on_gpu(recipe, false);
+  ASSERT_EQ(first.losses.size(), 5U);
+  expect_same_bits(train_on_gpu(recipe, false), first);
+  expect_same_bits(train_on_gpu(recipe, true), first);
+}
+
+const std::vector<std::string> kRepeated = {
+    "train.precision=bf16 chips=1",
+    "train.precision=bf16 data_parallel=2 zero=3",
+    "train.precision=bf16 tensor_parallel=2 pipeline_parallel=2",
+};
+
+INSTANTIATE_TEST_SUITE_P(Nam52, CudaRepeatTest, testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kRepeated)),
+                         row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56r, CudaRepeatTest,
+                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r,
+                                                   {kRepeated[0], kRepeated[1],
+                                                    "train.precision=bf16 expert_parallel=2"})),
+                         row_name);
+
+}  // namespace
+}  // namespace megacpp::testing_support
