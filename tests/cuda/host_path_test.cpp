@@ -372,6 +372,77 @@ TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
 }
 
+/// What loading the recipe on such a machine is refused with; nothing of the GPU's memory stays taken.
+base::Problem refusal_on(const StandInGpu& gpu, base::Code code) {
+  const recipe::Recipe recipe = hybrid();
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  base::Problem problem =
+      problem_of(code, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  EXPECT_EQ(gpu.machine().allocated.size(), 0U);
+  EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
+  return problem;
+}
+
+TEST(CudaHostPathTest, MemoryThatOtherProgramsHaveIsNotPlannedWith) {
+  const StandInGpu gpu;
+  gpu.machine().taken_bytes = gpu.machine().memory_bytes - (size_t{1} << 20);
+  const base::Problem problem = refusal_on(gpu, base::Code::E2001);
+  EXPECT_NE((problem.where + problem.got + problem.wanted).find("1048576"), std::string::npos)
+      << problem.where << problem.got << problem.wanted;
+}
+
+TEST(CudaHostPathTest, MemoryThatAnotherProgramTakesWhileLoadingIsE2003) {
+  const StandInGpu gpu;
+  gpu.machine().answers["cuMemAlloc_v2"] = 2;
+  EXPECT_NE(refusal_on(gpu, base::Code::E2003).next.find("nvidia-smi"), std::string::npos);
+}
+
+TEST(CudaHostPathTest, ADriverWithoutMemoryForCodeIsE2004) {
+  const StandInGpu gpu;
+  gpu.machine().answers["cuModuleLoadData"] = 2;
+  EXPECT_EQ(refusal_on(gpu, base::Code::E2004).where, "cuModuleLoadData");
+}
+
+TEST(CudaHostPathTest, ACardThatAnotherProgramHasForItselfSaysSo) {
+  const StandInGpu gpu;
+  gpu.machine().answers["cuDevicePrimaryCtxRetain"] = 46;
+  const base::Problem problem = refusal_on(gpu, base::Code::E3204);
+  EXPECT_EQ(problem.got, "CUDA_ERROR_DEVICE_UNAVAILABLE (46)");
+  EXPECT_NE(problem.next.find("another program has the GPU for itself"), std::string::npos) << problem.next;
+}
+
+TEST(CudaHostPathTest, DeviceCodeThatTheDriverIsTooOldForSaysSo) {
+  const StandInGpu gpu;
+  gpu.machine().answers["cuModuleLoadData"] = 222;
+  EXPECT_NE(refusal_on(gpu, base::Code::E3204).next.find("update the driver"), std::string::npos);
+}
+
+TEST(CudaHostPathTest, ALibraryThatIsMissingOrAnotherOneIsE1509) {
+  const StandInGpu without, mixed;
+  const std::filesystem::path name = "libnvrtc.so.13";
+  std::filesystem::remove(without.folder() / name);
+  EXPECT_EQ(refusal_on(without, base::Code::E1509).where, "NVRTC");
+  std::filesystem::remove(mixed.folder() / name);
+  std::filesystem::copy_file(mixed.folder() / "libcublasLt.so.13", mixed.folder() / name);
+  EXPECT_TRUE(refusal_on(mixed, base::Code::E1509).got.starts_with("no function nvrtc"));
+}
+
+TEST(CudaHostPathTest, AGpuThatIsLostIsSeenWhereTheHostWaits) {
+  StandInRun run;
+  for (int step = 0; step < 3; ++step) run.step();
+  run.machine().answers["cuStreamSynchronize"] = 719;
+  const base::Problem problem = problem_of(base::Code::E3204, [&] { run.executable().fetch("loss", 0); });
+  EXPECT_EQ(problem.got, "CUDA_ERROR_LAUNCH_FAILED (719)");
+  EXPECT_NE(problem.next.find("resume from the last checkpoint"), std::string::npos) << problem.next;
+}
+
+TEST(CudaHostPathTest, ARunSaysWhenItsBitsRepeat) {
+  const StandInRun run;
+  const std::string repeats = run.executable().repeats();
+  EXPECT_NE(repeats.find("the same driver and libraries and algorithms of products, here "), std::string::npos)
+      << repeats;
+}
+
 TEST(CudaHostPathTest, AnotherGenerationOfCardIsE1508) {
   const StandInGpu gpu;
   gpu.machine().capability = 80;

@@ -34,6 +34,7 @@ struct Machine {
   int devices = 1;
   int capability = 90;
   size_t memory_bytes = size_t{4} << 30;
+  size_t taken_bytes = 0;              // of these, by other programs
   bool is_loaded = false;              // nothing may be allocated or created any more
   std::map<std::string, int> answers;  // what a call answers instead of doing anything, by symbol
 

@@ -226,7 +226,7 @@ int cuCtxSetCurrent(void* context) {
 
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
   CALL(cuMemGetInfo_v2);
-  size_t used = 0;
+  size_t used = machine.taken_bytes;
   for (const auto& [address, bytes] : machine.allocated) used += bytes;
   *total = machine.memory_bytes;
   *free = machine.memory_bytes - std::min(used, machine.memory_bytes);
@@ -234,7 +234,7 @@ int cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   CREATE(cuMemAlloc_v2);
-  size_t used = 0;
+  size_t used = machine.taken_bytes;
   for (const auto& [at, size] : machine.allocated) used += size;
   if (bytes == 0) return kInvalidValue;
   if (used + bytes > machine.memory_bytes) return kNoMemory;

@@ -31,6 +31,7 @@ constexpr KnownResult kResults[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
                                     {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
                                     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", true},
                                     {220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", true},
+                                    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
                                     {226, "CUDA_ERROR_CONTAINED", true},
                                     {400, "CUDA_ERROR_INVALID_HANDLE"},
                                     {500, "CUDA_ERROR_NOT_FOUND"},
@@ -51,6 +52,8 @@ constexpr KnownResult kResults[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
                                     {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
                                     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
                                     {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+                                    {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+                                    {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
                                     {999, "CUDA_ERROR_UNKNOWN", true}};
 
 const KnownResult* find_result(Result result) {
@@ -84,6 +87,25 @@ std::string advice_for(Result result) {
       return "the kernel's driver and the library are of different versions: reboot, or load the module again";
     default:
       return "see what nvidia-smi says, and the kernel's log; --backend cpu runs here";
+  }
+}
+
+// What to do about a call that fails once the driver is here.
+std::string advice_after(Result result) {
+  if (is_sticky(result))
+    return "the GPU is lost to this process: resume from the last checkpoint; the kernel's log (dmesg, lines with Xid) "
+           "says why, and megacpp train --check-nans finds the node";
+  switch (result) {
+    case 46:
+      return "another program has the GPU for itself: end it (nvidia-smi), or choose another GPU with "
+             "CUDA_VISIBLE_DEVICES";
+    case 200:
+    case 209:
+    case 222:
+      return "the driver does not take this device code, which a newer toolkit or another NVRTC made: update the "
+             "driver; docs/cuda.md has the versions that serve";
+    default:
+      return "megacpp doctor --only gpus says what is here; docs/cuda.md has the versions that serve";
   }
 }
 
@@ -132,14 +154,10 @@ void raise_failed_call(std::string_view call, Result result) {
                                .wanted = "memory for what the driver keeps beside the planned bytes",
                                .next = "end other programs on the GPU (nvidia-smi), or set hardware.limit lower"},
                               {.cls = memory::OomClass::runtime, .phase = "driver", .text = got});
-  base::raise(base::Code::E3204,
-              {.where = where,
-               .got = got,
-               .wanted = is_sticky(result) ? "a GPU that goes on" : "a call that succeeds",
-               .next = is_sticky(result)
-                           ? "the GPU is lost to this process: resume from the last checkpoint; the kernel's log "
-                             "(dmesg, lines with Xid) says why, and megacpp train --check-nans finds the node"
-                           : "megacpp doctor --only gpus says what is here; docs/cuda.md has the versions that serve"});
+  base::raise(base::Code::E3204, {.where = where,
+                                  .got = got,
+                                  .wanted = is_sticky(result) ? "a GPU that goes on" : "a call that succeeds",
+                                  .next = advice_after(result)});
 }
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
