@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,14 @@ constexpr size_t kReceives = 16;
 constexpr size_t kSends = 16;
 constexpr size_t kSendsToOne = 4;  // a process that does not receive leaves room for the others
 
-// MPI wakes nobody: it is asked, less and less often while nothing happens.
-constexpr microseconds kFirstNap(20);
-constexpr microseconds kLongestNap(1000);
+using Clock = std::chrono::steady_clock;
+
+// MPI wakes nobody: it is asked, less and less often while nothing happens. First without sleep, which takes longer
+// than a message does; then so that a sleep lasts a small part of the wait. A process has several endpoints, most of
+// them idle, and a machine many processes: those must cost next to nothing.
+constexpr microseconds kAwake(100);
+constexpr int64_t kPartOfWait = 8;
+constexpr microseconds kLongestNap(20000);
 
 void check_mpi(const MegacppMpi& mpi, int error, const char* call) {
   if (error == 0) return;
@@ -70,6 +76,7 @@ class MpiEndpoint final : public Endpoint {
   void send(int64_t process, size_t bytes) override {
     given_->is_busy = true;
     given_->process = process;
+    last_event_ = Clock::now();
     check_mpi(
         mpi_,
         mpi_.send(given_->request, given_->bytes.data(), static_cast<int>(bytes), static_cast<int>(process), tag_),
@@ -82,13 +89,15 @@ class MpiEndpoint final : public Endpoint {
   }
 
   void poll(Receiver& receiver, microseconds limit) override {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    microseconds nap = kFirstNap;
+    const Clock::time_point deadline = Clock::now() + limit;
     while (!receive(receiver) && !recycle()) {
-      const auto left = std::chrono::duration_cast<microseconds>(deadline - std::chrono::steady_clock::now());
-      if (left.count() <= 0 || sleep(std::min(nap, left))) return;
-      nap = std::min(2 * nap, kLongestNap);
+      const Clock::time_point now = Clock::now();
+      if (now >= deadline) return;
+      const auto quiet = std::chrono::duration_cast<microseconds>(now - last_event_);
+      const auto left = std::chrono::duration_cast<microseconds>(deadline - now);
+      if (sleep(quiet < kAwake ? microseconds(0) : std::min({quiet / kPartOfWait, left, kLongestNap}))) break;
     }
+    last_event_ = Clock::now();
   }
 
   void wake() override {
@@ -141,10 +150,11 @@ class MpiEndpoint final : public Endpoint {
     return any;
   }
 
-  // Whether wake() ended it.
+  // Whether wake() ended it. Without a limit only others may run.
   bool sleep(microseconds limit) {
+    if (limit.count() == 0) std::this_thread::yield();
     std::unique_lock lock(mutex_);
-    woken_.wait_for(lock, limit, [this] { return is_awake_; });
+    if (limit.count() > 0) woken_.wait_for(lock, limit, [this] { return is_awake_; });
     return std::exchange(is_awake_, false);
   }
 
@@ -154,6 +164,7 @@ class MpiEndpoint final : public Endpoint {
   std::vector<Slot> receives_, sends_;
   size_t oldest_ = 0;      // of the receives
   Slot* given_ = nullptr;  // by room()
+  Clock::time_point last_event_ = Clock::now();
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_awake_ = false;

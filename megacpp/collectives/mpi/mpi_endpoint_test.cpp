@@ -95,8 +95,11 @@ int fake_send(void* given, const void* buffer, int bytes, int process, int tag) 
   return 0;
 }
 
+int64_t fake_tests = 0;  // that were made
+
 int fake_test(void* given, int* is_done, int* process, int* bytes) {
   const std::lock_guard lock(fake_lock);
+  ++fake_tests;
   const auto* const request = static_cast<const FakeRequest*>(given);
   *is_done = request->is_done ? 1 : 0;
   *process = request->from;
@@ -150,6 +153,26 @@ TEST(MpiEndpointTest, FramesArriveWholeAndInOrder) {
   while (collected.frames.size() < 100) to->poll(collected, std::chrono::microseconds(100));
   for (size_t i = 0; i < 100; ++i)
     EXPECT_EQ(collected.frames[i], std::vector<std::byte>(i + 1, static_cast<std::byte>(i)));
+}
+
+// Many processes with several endpoints each share a machine's cores.
+TEST(MpiEndpointTest, WhileNothingComesMpiIsAskedRarely) {
+  const std::unique_ptr<Endpoint> endpoint = fake_endpoint(1, 4);
+  Collected collected;
+  endpoint->poll(collected, std::chrono::milliseconds(40));
+  const int64_t before = fake_tests;
+  endpoint->poll(collected, std::chrono::milliseconds(40));
+  EXPECT_LE(fake_tests - before, 12);
+}
+
+TEST(MpiEndpointTest, AMessageEndsALongWaitSoon) {
+  const std::unique_ptr<Endpoint> from = fake_endpoint(0, 5), to = fake_endpoint(1, 5);
+  Collected collected;
+  to->poll(collected, std::chrono::milliseconds(40));
+  ASSERT_FALSE(from->room(1).empty());
+  from->send(1, 8);
+  to->poll(collected, std::chrono::minutes(1));
+  EXPECT_EQ(collected.frames.size(), 1u);
 }
 
 TEST(MpiEndpointTest, WhatMpiRefusesIsAnErrorWithItsWords) {
