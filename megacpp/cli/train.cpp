@@ -32,7 +32,6 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
@@ -313,7 +312,7 @@ std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const 
 int follow_first(const TrainFlags& flags, const Request& request) {
   const std::unique_ptr<data::TokenSource> source = data::open_source(request.recipe.data);
   launch::Launch launch(request.recipe, {.none = true}, launch::no_log,
-                        {.transport = collectives::transport_of_launch()});
+                        {.transport = launch::transport_for(request.recipe)});
   launch.check_lineage(request.recipe_file);
   launch.prepare();
   std::optional<base::StopRequest> stop;
@@ -349,7 +348,7 @@ int run_train(const TrainFlags& flags) {
   clock.lap("recipe");
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   clock.lap("data");
-  launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = collectives::transport_of_launch()});
+  launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = launch::transport_for(recipe)});
   launch.check_lineage(request.recipe_file);
   prepare(launch, request, flags, *source);
   clock.lap("plan");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 
 namespace megacpp::collectives {
 namespace {
@@ -45,7 +47,8 @@ struct Max {
 template <typename Type, typename Combine>
 void reduce_as(const ReduceArgs& args, Combine combine) {
   using Stored = typename Type::Stored;
-  std::array<typename Type::Sum, kTile> sums;
+  using Sum = typename Type::Sum;
+  std::array<Sum, kTile> sums, partial;
   for (int64_t first = 0; first < args.count; first += kTile) {
     const size_t count = static_cast<size_t>(std::min(kTile, args.count - first));
     const auto operand = [&](size_t k) { return static_cast<const Stored*>(args.operands[k]) + first; };
@@ -54,6 +57,15 @@ void reduce_as(const ReduceArgs& args, Combine combine) {
     for (size_t k = 1; k < args.operands.size(); ++k) {
       x = operand(k);
       for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], Type::load(x[i]));
+    }
+    const size_t partial_first = static_cast<size_t>(first) * sizeof(Sum);
+    for (const void* const each : args.partials) {
+      std::memcpy(partial.data(), static_cast<const std::byte*>(each) + partial_first, count * sizeof(Sum));
+      for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], partial[i]);
+    }
+    if (args.is_partial) {
+      std::memcpy(static_cast<std::byte*>(args.out) + partial_first, sums.data(), count * sizeof(Sum));
+      continue;
     }
     Stored* out = static_cast<Stored*>(args.out) + first;
     for (size_t i = 0; i < count; ++i) out[i] = Type::store(sums[i]);

@@ -10,14 +10,20 @@
 
 namespace megacpp::collectives {
 
+/// The type that numbers of a dtype are reduced in.
+inline ir::DType sum_dtype(ir::DType dtype) { return dtype == ir::DType::bf16 ? ir::DType::f32 : dtype; }
+
 /// out[i] = operands[0][i] + operands[1][i] + ... `out` may be operands[k] for one k, but must not overlap the elements
-/// read otherwise. Never allocates.
+/// read otherwise. Partial reductions are in sum_dtype(), which nothing has rounded, and may be at any address. Never
+/// allocates.
 struct ReduceArgs {
   ir::DType dtype = ir::DType::f32;
   Reduction reduction = Reduction::sum;
-  std::span<const void* const> operands;  // at least one
-  int64_t count = 0;                      // elements
+  std::span<const void* const> operands = {};  // at least one
+  std::span<const void* const> partials = {};  // added behind the operands
+  int64_t count = 0;                           // elements
   void* out = nullptr;
+  bool is_partial = false;  // the result
 };
 void reduce(const ReduceArgs& args);
 

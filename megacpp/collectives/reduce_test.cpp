@@ -37,6 +37,20 @@ TEST(ReduceTest, Bf16IsRoundedOnceAfterTheSum) {
   EXPECT_EQ(reduced(ir::DType::bf16, Reduction::sum, operands), std::vector<uint16_t>{ir::f32_to_bf16(264.0f)});
 }
 
+// As processes do it: each reduces its own, the last one adds what the others have, from an address of any kind.
+TEST(ReduceTest, PartialReductionsAreRoundedWithTheirSumAlone) {
+  const std::vector<uint16_t> big(2500, ir::f32_to_bf16(256.0f)), one(2500, ir::f32_to_bf16(1.0f));
+  std::vector<std::byte> partial(2500 * sizeof(float) + 1);
+  const std::vector<const void*> there = {big.data(), one.data()}, here = {one.data(), one.data()},
+                                 partials = {partial.data() + 1};
+  reduce({.dtype = ir::DType::bf16, .operands = there, .count = 2500, .out = partial.data() + 1, .is_partial = true});
+  std::vector<uint16_t> out(2500);
+  reduce({.dtype = ir::DType::bf16, .operands = here, .partials = partials, .count = 2500, .out = out.data()});
+  // 259 lies between two numbers of bf16; 256 + 1 alone would have been 256, and the sum 258.
+  EXPECT_EQ(out, std::vector<uint16_t>(2500, ir::f32_to_bf16(259.0f)));
+  EXPECT_NE(out.front(), ir::f32_to_bf16(258.0f));
+}
+
 TEST(ReduceTest, IntegersWrapAndPredicatesMeanAny) {
   const int32_t most = std::numeric_limits<int32_t>::max(), least = std::numeric_limits<int32_t>::min();
   EXPECT_EQ(reduced<int32_t>(ir::DType::i32, Reduction::sum, {{most}, {1}}), std::vector<int32_t>{least});

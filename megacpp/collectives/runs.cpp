@@ -109,10 +109,10 @@ int64_t terms_bytes(const Call& call, int64_t members) {
   return bytes;
 }
 
-int64_t term_offset(const Call& call, size_t part, const Pair& pair) {
+int64_t term_offset(const Call& call, size_t part, int64_t slot, int64_t members) {
   int64_t offset = 0;
-  for (size_t before = 0; before < part; ++before) offset += pair.members * term_bytes(call, before, pair.members);
-  return offset + pair.from * term_bytes(call, part, pair.members);
+  for (size_t before = 0; before < part; ++before) offset += members * term_bytes(call, before, members);
+  return offset + slot * term_bytes(call, part, members);
 }
 
 }  // namespace megacpp::collectives

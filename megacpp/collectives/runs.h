@@ -50,10 +50,24 @@ struct Slice {
 };
 Slice slice_of(int64_t elements, int64_t index, int64_t members);
 
-/// A member that reduces what others send keeps one term a member, side by side for each part, before it adds them in
-/// the order of the group. Bytes of one term, of all terms of a call, and where a term begins.
+/// In which order what members hold is added.
+enum class Sums : uint8_t {
+  exact,  // that of the group: the same bits however its members are dealt to processes
+  fast,   // members of a process first, of which only the sum crosses to others
+};
+
+/// A member that reduces what others send keeps terms, side by side for each part, before it adds them. There is a slot
+/// for each member. Bytes of a slot, of all slots of a call, and where a slot begins.
 int64_t term_bytes(const Call& call, size_t part, int64_t members);
 int64_t terms_bytes(const Call& call, int64_t members);
-int64_t term_offset(const Call& call, size_t part, const Pair& pair);
+int64_t term_offset(const Call& call, size_t part, int64_t slot, int64_t members);
+
+/// What stands for the operand of a member of another process.
+struct Term {
+  static constexpr int64_t kNoSlot = -1;  // what another member's term is the sum of
+
+  int64_t slot = kNoSlot;
+  bool is_sum = false;  // of all members of its process, a partial reduction (reduce.h); it may take their slots
+};
 
 }  // namespace megacpp::collectives

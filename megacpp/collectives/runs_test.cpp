@@ -34,7 +34,7 @@ TEST(RunsTest, TermsLieSideBySide) {
   for (size_t part = 0; part < call.parts.size(); ++part)
     for (int64_t from = 0; from < 3; ++from) {
       const Pair pair = {.from = from, .to = 1, .members = 3};
-      EXPECT_EQ(term_offset(call, part, pair), next);
+      EXPECT_EQ(term_offset(call, part, from, 3), next);
       EXPECT_EQ(runs_between(call, part, pair).bytes(), term_bytes(call, part, 3));
       next += term_bytes(call, part, 3);
     }

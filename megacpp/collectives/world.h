@@ -25,8 +25,8 @@ enum class Ordering : uint8_t {
 /// What holds for every world of a transport.
 struct Properties {
   std::string_view name;
-  /// Sums are added in the order of the group's indices: the same bits in every run. All members of an all_reduce get
-  /// the same bits in any case.
+  /// Sums are added in the order of the group's indices: the same bits in every run, over any number of processes. All
+  /// members of an all_reduce get the same bits in any case.
   bool has_fixed_order_sums = false;
   Ordering ordering = Ordering::host;
 };

@@ -50,6 +50,11 @@ void require_over_processes(const recipe::Recipe& recipe) {
                     .next = "set backend: cpu, or start megacpp alone"}));
 }
 
+collectives::Transport transport_for(const recipe::Recipe& recipe) {
+  return collectives::transport_of_launch(recipe.layout.collectives == "fast" ? collectives::Sums::fast
+                                                                              : collectives::Sums::exact);
+}
+
 std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector<std::string>& hosts) {
   std::vector<ProcessPlace> places;
   for (const std::string& host : hosts)

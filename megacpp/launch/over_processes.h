@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/collectives/transport.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -23,6 +24,9 @@ std::string from_first_process(std::string_view subject, const std::function<std
 
 /// E1505 where the backend has no transport between processes.
 void require_over_processes(const recipe::Recipe& recipe);
+
+/// Between the processes of this launch, with sums as layout.collectives has them; inproc for a process alone.
+collectives::Transport transport_for(const recipe::Recipe& recipe);
 
 /// The chips of one process.
 struct ProcessPlace {

@@ -53,7 +53,8 @@ const std::vector<recipe::IgnoredKey>& unused_layout_keys() {
       {.key = "layout.reshard_after_forward", .decides = "layout.zero is below 3", .applies = keeps_weights_whole},
       {.key = "layout.prefetch", .decides = "one chip exchanges nothing", .applies = is_one_chip},
       {.key = "layout.bucket_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},
-      {.key = "layout.max_replicated_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip}};
+      {.key = "layout.max_replicated_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},
+      {.key = "layout.collectives", .decides = "one chip exchanges nothing", .applies = is_one_chip}};
   return keys;
 }
 

@@ -105,6 +105,7 @@ struct Layout {
   int64_t prefetch = 1;                        // gathers in flight ahead of their use
   int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
   int64_t max_replicated_bytes = int64_t{1} << 30;
+  std::string collectives = "exact";  // exact | fast
 
   bool operator==(const Layout&) const = default;
 };

@@ -177,6 +177,7 @@ std::vector<recipe::IgnoredKey> ignores() {
   const std::string combines = "XLA combines collectives itself";
   return {{.key = "layout.prefetch", .decides = "XLA schedules its collectives"},
           {.key = "layout.bucket_bytes", .decides = combines},
+          {.key = "layout.collectives", .decides = "the plugin adds up what its devices hold"},
           {.key = "layout.policy", .decides = combines, .applies = policy_only_combines},
           {.key = "train.threads", .decides = "the plugin starts its own threads"},
           {.key = "train.wait_limit", .decides = "one process runs all devices, and the plugin waits for them itself"},

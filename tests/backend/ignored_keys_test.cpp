@@ -89,7 +89,8 @@ std::vector<Row> ignored_by_layouts(const std::string& backend) {
           {backend, kData, "layout.reshard_after_forward=false"},
           {backend, {}, "layout.prefetch=3"},
           {backend, {}, "layout.bucket_bytes=1"},
-          {backend, {}, "layout.max_replicated_bytes=1"}};
+          {backend, {}, "layout.max_replicated_bytes=1"},
+          {backend, {}, "layout.collectives=fast"}};
 }
 
 // A row for each kind of line: a table has one of each for every family.
@@ -107,7 +108,11 @@ std::vector<Row> ignored_by_cpu() {
   return {{"cpu", {}, "xla.placement=xla"}, {"cpu", kData, "hardware.target=v6e:2x2"}};
 }
 
-std::vector<Row> ignored_by_cuda() { return {{"cuda", {}, "xla.placement=xla"}, {"cuda", kData, "train.threads=3"}}; }
+std::vector<Row> ignored_by_cuda() {
+  return {{"cuda", {}, "xla.placement=xla"},
+          {"cuda", kData, "train.threads=3"},
+          {"cuda", kData, "layout.collectives=fast"}};
+}
 
 // Without an effect on either placement.
 std::vector<Row> ignored_by_xla() {
@@ -115,10 +120,11 @@ std::vector<Row> ignored_by_xla() {
   for (const std::string placement : {"xla.placement=megacpp", "xla.placement=xla"}) {
     const Settings data = {placement, "layout.data_parallel=2"};
     const Settings zero3 = {placement, "layout.data_parallel=2", "layout.zero=3"};
-    const std::vector<Row> more = {{"xla", zero3, "layout.prefetch=3"},    {"xla", zero3, "layout.bucket_bytes=1"},
-                                   {"xla", zero3, "layout.policy=fsdp"},   {"xla", data, "layout.policy=megatron"},
-                                   {"xla", data, "train.threads=3"},       {"xla", data, "train.wait_limit=7"},
-                                   {"xla", data, "xla.attention=blocked"}, {"xla", data, "hardware.target=v6e:2x2"}};
+    const std::vector<Row> more = {{"xla", zero3, "layout.prefetch=3"},     {"xla", zero3, "layout.bucket_bytes=1"},
+                                   {"xla", zero3, "layout.policy=fsdp"},    {"xla", data, "layout.policy=megatron"},
+                                   {"xla", data, "train.threads=3"},        {"xla", data, "train.wait_limit=7"},
+                                   {"xla", data, "xla.attention=blocked"},  {"xla", data, "hardware.target=v6e:2x2"},
+                                   {"xla", data, "layout.collectives=fast"}};
     rows.insert(rows.end(), more.begin(), more.end());
   }
   rows.push_back({"xla", {"xla.placement=xla", "xla.plugin=cuda", "layout.data_parallel=2"}, "xla.attention=blocked"});

@@ -192,6 +192,21 @@ TEST(TransportTest, ChipsOfSeveralProcessesTrainToTheSameBits) {
   }
 }
 
+// Sums of a process's chips cross instead of what each holds: other bits, the same training, the same memory.
+TEST(TransportTest, FastSumsTrainAsCloselyAndInThePlannedBytes) {
+  for (const recipe::Layout& layout :
+       {recipe::Layout{.data_parallel = 4, .zero = 3}, recipe::Layout{.data_parallel = 2, .tensor_parallel = 2}}) {
+    const std::vector<double> wanted = TrainingRun(layout, collectives::inproc_transport()).losses();
+    TrainingRun run(layout, testing_support::fleet_transport({.name = "fast", .sums = collectives::Sums::fast}));
+    const std::vector<double> losses = run.losses();
+    ASSERT_EQ(losses.size(), wanted.size());
+    for (size_t step = 0; step < wanted.size(); ++step)
+      EXPECT_NEAR(losses[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
+    const runtime::ChipMemory memory = run.executable().memory(0);
+    EXPECT_EQ(memory.measured_peak_bytes, memory.planned_peak_bytes);
+  }
+}
+
 TEST(TransportTest, WhatIsSplitOverProcessesIsNotReadAsWhole) {
   Processes processes(2);
   processes.run([&](size_t process) {

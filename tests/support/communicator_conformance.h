@@ -216,12 +216,13 @@ class Exchange {
   Call& call() { return call_; }
   Tensor& out(size_t part) { return out_[part]; }
 
-  void expect_answer() const {
+  void expect_answer() const { expect_near(0); }
+  void expect_near(double tolerance) const {
     for (size_t p = 0; p < out_.size(); ++p) {
       ASSERT_TRUE(out_[p].is_guard_whole()) << to_string(call_);
       for (int64_t i = 0; i < out_[p].elements(); ++i) {
         const double wanted = answer(call_, call_.parts[p], index_of(i, out_[p].shape()), part_salt(p));
-        ASSERT_EQ(out_[p].get(i), as_stored(call_.dtype, wanted))
+        ASSERT_NEAR(out_[p].get(i), as_stored(call_.dtype, wanted), tolerance)
             << to_string(call_) << ", part " << p << ", element " << i;
       }
     }
@@ -398,11 +399,11 @@ TEST_P(ConformanceTest, ResultsMayShareBytesWithOperands) {
   });
 }
 
-// Whoever comes last, a sum that rounds has the bits of the group's order, on every member.
-TEST_P(ConformanceTest, SumsWithAFixedOrderDoNotDependOnWhoComesFirst) {
-  if (!GetParam().transport.properties.has_fixed_order_sums)
-    GTEST_SKIP() << "sums of this transport have no fixed order";
-  run(7, [](Communicator& c) {
+// Whoever comes last, a sum that rounds has the bits of the group's order, on every member. In any other order it is as
+// good: terms are below 4, and this is beyond what 7 of them lose in f32, and one step of bf16.
+TEST_P(ConformanceTest, SumsThatRoundDoNotDependOnWhoComesFirst) {
+  const bool is_exact = GetParam().transport.properties.has_fixed_order_sums;
+  run(7, [is_exact](Communicator& c) {
     const Group& group = c.create_group(first_chips(7));
     int64_t round = 0;
     for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter})
@@ -411,7 +412,7 @@ TEST_P(ConformanceTest, SumsWithAFixedOrderDoNotDependOnWhoComesFirst) {
           Exchange exchange = exchange_of(call, c, {++round, Sums::rounded});
           if (c.rank() == round % 7) std::this_thread::sleep_for(std::chrono::milliseconds(2));
           c.run(exchange.call(), kHostThread);
-          exchange.expect_answer();
+          exchange.expect_near(is_exact ? 0 : dtype == DType::f32 ? 1e-5 : 0.125);
         }
   });
 }

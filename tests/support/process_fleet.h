@@ -29,6 +29,7 @@ struct FleetOptions {
   std::string_view name;  // lives as long as the program
   int64_t processes = 2;  // or as many as there are chips
   Deal deal = Deal::blocks;
+  collectives::Sums sums = collectives::Sums::exact;
 };
 
 inline std::vector<int64_t> fleet_owners(const FleetOptions& fleet, int64_t chips) {
@@ -82,8 +83,9 @@ class Fleet final : public collectives::World {
 };
 
 inline collectives::Transport fleet_transport(const FleetOptions& fleet) {
-  const collectives::Properties properties = {
-      .name = fleet.name, .has_fixed_order_sums = true, .ordering = collectives::Ordering::host};
+  const collectives::Properties properties = {.name = fleet.name,
+                                              .has_fixed_order_sums = fleet.sums == collectives::Sums::exact,
+                                              .ordering = collectives::Ordering::host};
   return {
       .properties = properties,
       .doc = "processes of a test, joined by sockets",
@@ -94,13 +96,17 @@ inline collectives::Transport fleet_transport(const FleetOptions& fleet) {
       }};
 }
 
-/// Every transport of the program, and worlds over two to four processes.
+/// Every transport of the program, and worlds over two to four processes, with sums of either kind.
 inline std::vector<TransportRig> transports_and_fleets() {
   std::vector<TransportRig> all;
   for (const collectives::Transport& transport : collectives::all_transports()) all.push_back({.transport = transport});
-  for (const FleetOptions& fleet : {FleetOptions{.name = "two_processes", .processes = 2},
-                                    FleetOptions{.name = "three_processes", .processes = 3, .deal = Deal::like_cards},
-                                    FleetOptions{.name = "four_processes", .processes = 4}})
+  for (const FleetOptions& fleet :
+       {FleetOptions{.name = "two_processes", .processes = 2},
+        FleetOptions{.name = "three_processes", .processes = 3, .deal = Deal::like_cards},
+        FleetOptions{.name = "four_processes", .processes = 4},
+        FleetOptions{.name = "two_processes_fast", .sums = collectives::Sums::fast},
+        FleetOptions{
+            .name = "three_processes_fast", .processes = 3, .deal = Deal::like_cards, .sums = collectives::Sums::fast}})
     all.push_back({.transport = fleet_transport(fleet)});
   return all;
 }

@@ -27,7 +27,7 @@ class LocalChips::Chip final : public Communicator {
       : world_(world),
         rank_(rank),
         idle_(static_cast<size_t>(kMaxInFlight)),
-        operands_(static_cast<size_t>(world.chips())) {}
+        pointers_(static_cast<size_t>(2 * world.chips())) {}
 
   int64_t rank() const override { return rank_; }
   int64_t chips() const override { return world_.chips(); }
@@ -69,7 +69,7 @@ class LocalChips::Chip final : public Communicator {
   std::deque<OwnGroup> groups_;        // by Group::id
   std::list<InFlight> active_;         // in the order of start
   std::list<InFlight> idle_;           // unused nodes: they change lists, so that starting a call allocates nothing
-  std::vector<const void*> operands_;  // scratch of move_data()
+  std::vector<const void*> pointers_;  // scratch of move_data()
   int64_t message_limit_ = kMaxInFlight;
   int64_t next_number_ = 0;
 };
@@ -269,8 +269,10 @@ bool LocalChips::Chip::make_step(Lock& lock, InFlight& in_flight) {
   const int64_t step = rendezvous.gates_passed(group.index);
   CrossingGroup* const crossing = in_flight.group->crossing;
   if (crossing && !crossing->may_step(in_flight.sequence, step)) return false;
-  world_.without_lock(
-      lock, [&] { move_data({.calls = rendezvous.calls(), .index = group.index, .operands = operands_}, step); });
+  Member member = {.calls = rendezvous.calls(), .index = group.index};
+  if (crossing) member.terms = crossing->terms();
+  member.pointers = pointers_;
+  world_.without_lock(lock, [&] { move_data(member, step); });
   rendezvous.pass(group.index);
   if (!rendezvous.all_passed(step + 1)) return true;
   wake_group(*in_flight.group);

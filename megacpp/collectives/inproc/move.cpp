@@ -32,29 +32,46 @@ void copy_from_others(const Member& member, size_t part) {
   }
 }
 
-// The operand of index `from`, or the term that stands for it, from `run` on.
-const std::byte* summand_of(const Member& member, size_t part, const Runs& runs, const Pair& pair, int64_t run) {
-  if (const Call* const other = member.calls[static_cast<size_t>(pair.from)]; other != nullptr)
-    return operand_of(*other, part) + runs.source_at(run);
-  return static_cast<const std::byte*>(member.call().workspace) + term_offset(member.call(), part, pair) +
-         runs.target_at(run);
+// Operands, and the terms that stand for them, from `run` on, in the order of the group; sums of other processes come
+// last.
+ReduceArgs summands_of(const Member& member, size_t part, const Runs& runs, int64_t run) {
+  const Call& call = member.call();
+  const int64_t width = ir::dtype_bytes(call.dtype), sum_width = ir::dtype_bytes(sum_dtype(call.dtype));
+  const std::span<const void*> operands = member.pointers.first(member.calls.size());
+  const std::span<const void*> partials = member.pointers.subspan(member.calls.size(), member.calls.size());
+  size_t operand_count = 0, partial_count = 0;
+  for (size_t from = 0; from < member.calls.size(); ++from) {
+    if (const Call* const other = member.calls[from]; other != nullptr) {
+      operands[operand_count++] = operand_of(*other, part) + runs.source_at(run);
+      continue;
+    }
+    const Term& term = member.terms[from];
+    if (term.slot == Term::kNoSlot) continue;
+    const std::byte* const begin =
+        static_cast<const std::byte*>(call.workspace) + term_offset(call, part, term.slot, member.size());
+    if (term.is_sum)
+      partials[partial_count++] = begin + runs.target_at(run) / width * sum_width;
+    else
+      operands[operand_count++] = begin + runs.target_at(run);
+  }
+  ReduceArgs args;
+  args.dtype = call.dtype;
+  args.reduction = call.reduction;
+  args.operands = operands.first(operand_count);
+  args.partials = partials.first(partial_count);
+  args.count = runs.run_bytes / width;
+  return args;
 }
 
 // What this member reduces: its piece of a reduce_scatter, its slice of an all_reduce, which it leaves at the slice's
 // place.
 void reduce_own(const Member& member, size_t part) {
   const Call& call = member.call();
-  Pair pair = {.from = 0, .to = member.index, .members = member.size()};
-  const Runs runs = runs_between(call, part, pair);
+  const Runs runs = runs_between(call, part, {.from = 0, .to = member.index, .members = member.size()});
   for (int64_t run = 0; run < runs.count(); ++run) {
-    for (pair.from = 0; pair.from < member.size(); ++pair.from)
-      member.operands[static_cast<size_t>(pair.from)] = summand_of(member, part, runs, pair, run);
-    const int64_t place_in_result = call.kind == Kind::all_reduce ? runs.source_at(run) : runs.target_at(run);
-    reduce({.dtype = call.dtype,
-            .reduction = call.reduction,
-            .operands = member.operands.first(member.calls.size()),
-            .count = runs.run_bytes / ir::dtype_bytes(call.dtype),
-            .out = result_of(call, part) + place_in_result});
+    ReduceArgs args = summands_of(member, part, runs, run);
+    args.out = result_of(call, part) + (call.kind == Kind::all_reduce ? runs.source_at(run) : runs.target_at(run));
+    reduce(args);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "megacpp/collectives/call.h"
+#include "megacpp/collectives/runs.h"
 
 namespace megacpp::collectives {
 
@@ -18,7 +19,8 @@ inline int64_t steps_of(Kind kind) { return kind == Kind::all_reduce ? 2 : 1; }
 struct Member {
   std::span<const Call* const> calls;    // by index; null: of a member in another process
   int64_t index = 0;                     // of this one
-  std::span<const void*> operands = {};  // room for a pointer per member
+  std::span<const Term> terms = {};      // by index: what stands for members of other processes; none: there are none
+  std::span<const void*> pointers = {};  // room for two per member
 
   int64_t size() const { return static_cast<int64_t>(calls.size()); }
   const Call& call() const { return *calls[static_cast<size_t>(index)]; }

@@ -16,7 +16,7 @@
 namespace megacpp::collectives {
 namespace {
 
-std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
+std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Properties& properties) {
   const std::optional<MpiLaunch> launch = mpi_launch();
   const int64_t processes = launch ? launch->processes : 1;
   MEGACPP_REQUIRE(options.chips % processes == 0, E1007,
@@ -26,21 +26,25 @@ std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
                     .next = "start a number of processes that divides the chips of the layout"}));
   std::unique_ptr<Endpoint> endpoint = launch ? mpi_endpoint(*launch) : lone_endpoint();
   const ProcessWorld::Options own{
-      .properties = mpi_transport().properties,
+      .properties = properties,
       .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
       .wait_limit = options.wait_limit};
   return std::make_unique<ProcessWorld>(own, std::move(endpoint));
 }
 
-}  // namespace
-
-Transport mpi_transport() {
-  return {.properties = {.name = "mpi", .has_fixed_order_sums = true, .ordering = Ordering::host},
+Transport mpi_transport_with(Sums sums) {
+  const Properties properties = {
+      .name = "mpi", .has_fixed_order_sums = sums == Sums::exact, .ordering = Ordering::host};
+  return {.properties = properties,
           .doc = "processes that a launcher of MPI has started, each with some chips; alone without one",
           .workspace_bytes = terms_bytes,
-          .make = make_mpi_world};
+          .make = [properties](const WorldOptions& options) { return make_mpi_world(options, properties); }};
 }
 
-Transport transport_of_launch() { return mpi_launch() ? mpi_transport() : inproc_transport(); }
+}  // namespace
+
+Transport mpi_transport() { return mpi_transport_with(Sums::exact); }
+
+Transport transport_of_launch(Sums sums) { return mpi_launch() ? mpi_transport_with(sums) : inproc_transport(); }
 
 }  // namespace megacpp::collectives

@@ -2,11 +2,12 @@
 // The transport of the launch that this process is part of.
 #pragma once
 
+#include "megacpp/collectives/runs.h"
 #include "megacpp/collectives/transport.h"
 
 namespace megacpp::collectives {
 
-/// mpi where a launcher has started several processes, otherwise inproc.
-Transport transport_of_launch();
+/// mpi where a launcher has started several processes, otherwise inproc, whose sums are exact.
+Transport transport_of_launch(Sums sums = Sums::exact);
 
 }  // namespace megacpp::collectives

@@ -19,15 +19,30 @@ uint64_t group_id(const std::vector<int64_t>& members) {
   return id;
 }
 
+std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size_t members, Sums sums) {
+  std::vector<Term> terms(members);
+  int64_t next = 0;
+  for (const CrossingGroup::Other& other : others) {
+    const bool is_sum = sums == Sums::fast && other.members.size() > 1;
+    if (is_sum) terms[static_cast<size_t>(other.members.front())] = {.slot = next, .is_sum = true};
+    for (const int64_t member : other.members) {
+      if (!is_sum) terms[static_cast<size_t>(member)] = {.slot = next};
+      ++next;
+    }
+  }
+  return terms;
+}
+
 }  // namespace
 
-CrossingGroup::CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners)
-    : calls_(calls), id_(group_id(calls.members())) {
+CrossingGroup::CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners, Sums sums)
+    : calls_(calls), id_(group_id(calls.members())), sums_(sums), pointers_(calls.local().size()) {
   std::map<int64_t, std::vector<int64_t>> members;  // by process
   for (size_t index = 0; index < calls.members().size(); ++index)
     if (std::ranges::find(calls.local(), static_cast<int64_t>(index)) == calls.local().end())
       members[owners[static_cast<size_t>(calls.members()[index])]].push_back(static_cast<int64_t>(index));
   for (auto& [process, indices] : members) others_.push_back({.process = process, .members = std::move(indices)});
+  terms_ = terms_of(others_, calls.members().size(), sums);
   CrossingCall fresh;
   fresh.others.resize(others_.size());
   ring_.assign(static_cast<size_t>(2 * kMaxInFlight), fresh);
@@ -43,14 +58,18 @@ Pieces CrossingGroup::outgoing(int64_t sequence, size_t other) {
   return {.calls = calls_.rendezvous(sequence).calls(),
           .sources = calls_.local(),
           .targets = others_[other].members,
-          .is_sent = true};
+          .is_sent = true,
+          .sums = sums_,
+          .pointers = pointers_};
 }
 
 Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
   return {.calls = calls_.rendezvous(sequence).calls(),
           .sources = others_[other].members,
           .targets = calls_.local(),
-          .is_sent = false};
+          .is_sent = false,
+          .sums = sums_,
+          .terms = terms_};
 }
 
 bool CrossingGroup::may_step(int64_t sequence, int64_t step) {

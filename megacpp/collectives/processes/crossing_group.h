@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,13 +40,15 @@ class CrossingGroup {
   };
 
   /// `owners`: the process of every chip.
-  CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners);
+  CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners, Sums sums);
 
   uint64_t id() const { return id_; }  // the same in every process
   GroupCalls& calls() { return calls_; }
   const std::vector<Other>& others() const { return others_; }
   CrossingCall& exchange(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
   size_t other_of(int64_t process) const;
+  /// By index: what stands for the operands of members elsewhere, in the workspace of a reduction.
+  std::span<const Term> terms() const { return terms_; }
 
   Pieces outgoing(int64_t sequence, size_t other);
   Pieces incoming(int64_t sequence, size_t other);
@@ -59,8 +62,11 @@ class CrossingGroup {
  private:
   GroupCalls& calls_;
   uint64_t id_ = 0;
-  std::vector<Other> others_;       // by process
-  std::vector<CrossingCall> ring_;  // as long as that of the calls
+  std::vector<Other> others_;  // by process
+  const Sums sums_;
+  std::vector<Term> terms_;            // by index
+  std::vector<const void*> pointers_;  // scratch of the thread that sends
+  std::vector<CrossingCall> ring_;     // as long as that of the calls
 };
 
 }  // namespace megacpp::collectives

@@ -38,10 +38,11 @@ bool is_text(FrameKind kind) {
 
 }  // namespace
 
-Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners)
+Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners, Sums sums)
     : chips_(chips),
       endpoint_(std::move(endpoint)),
       owners_(std::move(owners)),
+      sums_(sums),
       mail_(endpoint_->processes()),
       lost_(static_cast<size_t>(endpoint_->processes())),
       thread_([this] { run(); }) {}
@@ -57,7 +58,7 @@ Crossings::~Crossings() {
 }
 
 void Crossings::open(GroupCalls& calls) {
-  CrossingGroup& group = groups_.emplace_back(calls, owners_);
+  CrossingGroup& group = groups_.emplace_back(calls, owners_, sums_);
   calls.crossing = &group;
   std::vector<Letter> early;
   std::ranges::copy_if(early_, std::back_inserter(early),

@@ -3,8 +3,7 @@
 // for all of them, so that tensors move while chips compute; it writes straight to the chips' buffers. No order of
 // calls leaves processes waiting for each other: bytes are sent only to a call that is there.
 // - Of a reduction the operands cross, each where it is reduced, and are added there in the order of the group: the
-// same
-//   bits as in one process.
+//   same bits as in one process (Sums::exact). Or members of a process are added first, and their sum crosses.
 // - Of failures in several processes the one counts that the arbiter, the first process that is alive, hears of first.
 #pragma once
 
@@ -36,7 +35,7 @@ struct Awaited {
 class Crossings final : private Endpoint::Receiver {
  public:
   /// `owners`: the process of every chip. Begins at once.
-  Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners);
+  Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners, Sums sums);
   /// Sends what is left.
   ~Crossings() override;
 
@@ -111,6 +110,7 @@ class Crossings final : private Endpoint::Receiver {
   LocalChips& chips_;
   std::unique_ptr<Endpoint> endpoint_;
   const std::vector<int64_t> owners_;
+  const Sums sums_;
   std::vector<std::string> hosts_;  // by process; empty before they are known
   Mail mail_;
   std::deque<CrossingGroup> groups_;

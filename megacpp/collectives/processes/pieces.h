@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of a call that go from one process to another, as one stream that both ends walk alike: piece by piece,
 // each the runs that one member needs of another. What all members of a process need crosses once and is written to
-// each of them. Never allocates.
+// each of them; of a reduction the operands of all its members may cross as one, their sum. Never allocates.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,10 @@ struct Pieces {
   std::span<const int64_t> sources;    // indices of the members that send
   std::span<const int64_t> targets;    // indices of the members that receive
   bool is_sent = false;                // by this process; false: received by it
+  // Of a group:
+  Sums sums = Sums::exact;
+  std::span<const Term> terms = {};      // received: by index of the sender
+  std::span<const void*> pointers = {};  // sent: room for one a source
 
   /// Operands come first; behind them, of an all_reduce, the slices that the senders have reduced.
   int64_t operand_pieces() const;

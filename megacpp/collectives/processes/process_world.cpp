@@ -27,7 +27,8 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
       process_(endpoint->process()),
       chips_(chips_of_process(options, endpoint->process())),
       hosts_({endpoint->host()}),
-      crossings_(chips_, std::move(endpoint), options.owners) {
+      crossings_(chips_, std::move(endpoint), options.owners,
+                 options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
   chips_.attach(crossings_);
   hosts_ = crossings_.gather(hosts_.front(), std::max(kStartLimit, options.wait_limit));
   crossings_.set_hosts(hosts_);

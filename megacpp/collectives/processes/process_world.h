@@ -19,7 +19,7 @@ namespace megacpp::collectives {
 class ProcessWorld final : public World {
  public:
   struct Options {
-    Properties properties;
+    Properties properties;        // without a fixed order of sums: Sums::fast
     std::vector<int64_t> owners;  // the process of every chip; each has one, process 0 chip 0
     std::chrono::milliseconds wait_limit{};
   };
