@@ -112,10 +112,10 @@ std::vector<Bytes> serial_results(const Call& call, int64_t index, int64_t n) {
   }
   std::vector<const Call*> pointers;
   for (const Call& each : calls) pointers.push_back(&each);
-  std::vector<const void*> operands(pointers.size());
+  std::vector<const void*> room(2 * pointers.size());
   for (int64_t step = 1; step <= collectives::steps_of(call.kind); ++step)
     for (int64_t member = 0; member < n; ++member)
-      collectives::move_data({.calls = pointers, .index = member, .operands = operands}, step);
+      collectives::move_data({.calls = pointers, .index = member, .pointers = room}, step);
   std::vector<Bytes> results;
   const size_t first = static_cast<size_t>(index) * 2 * call.parts.size();
   for (size_t p = 0; p < call.parts.size(); ++p) results.push_back(buffers[first + 2 * p + 1]);

@@ -114,8 +114,7 @@ class ExchangeOfMember {
   Address packed_piece(size_t part, int64_t to) const { return piece_in(packed_at_, packed_bytes, part, to); }
   Address unpacked_piece(size_t part, int64_t from) const { return piece_in(unpacked_at_, unpacked_bytes, part, from); }
   Address term(size_t part, int64_t from) const {
-    const Pair pair = {.from = from, .to = own_, .members = members_};
-    return workspace() + static_cast<Address>(collectives::term_offset(call_, part, pair));
+    return workspace() + static_cast<Address>(collectives::term_offset(call_, part, from, members_));
   }
 
   // Our own piece of a sum becomes a term like those of the others, which have no gaps.
