@@ -39,15 +39,23 @@ std::string from_first_process(std::string_view subject, const std::function<std
   return world->share(subject, said).front();
 }
 
+base::Decision joins_processes(const recipe::Recipe& recipe) {
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  if (backend.joins_processes) return backend.joins_processes(recipe);
+  const bool has_transport = std::ranges::count(backend.transports, std::string("mpi")) > 0;
+  return has_transport ? base::Decision::yes() : base::Decision::no("it has all chips in one process");
+}
+
 void require_over_processes(const recipe::Recipe& recipe) {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   if (!launch) return;
-  const std::vector<std::string>& transports = runtime::backend_named(recipe.backend).transports;
-  MEGACPP_REQUIRE(std::ranges::count(transports, std::string("mpi")) > 0, E1505,
-                  ({.where = launch->launcher,
-                    .got = fmt::format("{} processes for backend {}, which has one", launch->processes, recipe.backend),
-                    .wanted = "a backend whose chips may be those of several processes",
-                    .next = "set backend: cpu, or start megacpp alone"}));
+  const base::Decision joins = joins_processes(recipe);
+  MEGACPP_REQUIRE(
+      static_cast<bool>(joins), E1505,
+      ({.where = launch->launcher,
+        .got = fmt::format("{} processes for backend {}: {}", launch->processes, recipe.backend, joins.reason()),
+        .wanted = "a backend whose chips may be those of several processes",
+        .next = "set backend: cpu, or start megacpp alone"}));
 }
 
 collectives::Transport transport_for(const recipe::Recipe& recipe) {

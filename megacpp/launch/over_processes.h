@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/decision.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
@@ -22,7 +23,9 @@ bool is_first_process();
 /// that throws, the other processes get E3101 with its words.
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say);
 
-/// E1505 where the backend has no transport between processes.
+/// Whether the chips of a run of the recipe may be those of several processes; no, with the reason.
+base::Decision joins_processes(const recipe::Recipe& recipe);
+/// E1505 where they may not.
 void require_over_processes(const recipe::Recipe& recipe);
 
 /// Between the processes of this launch, with sums as layout.collectives has them; inproc for a process alone.

@@ -90,6 +90,9 @@ struct Backend {
   std::function<bool(std::string_view op)> has_kernel = {};
   /// Ways in which its chips exchange tensors; empty: its compiler's own.
   std::vector<std::string> transports = {};
+  /// Whether its chips may be those of several processes, where its compiler moves tensors; no, with the reason.
+  /// Empty: by its transports.
+  std::function<base::Decision(const recipe::Recipe&)> joins_processes = {};
 
   // ---- Compiling and loading
   /// What the compiler must know of it. E1505 where this build cannot run it.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
@@ -115,6 +116,8 @@ bool has_no_fused_attention(const recipe::Recipe& recipe) {
   return !has_fused_attention(recipe, recipe::chips_of(recipe.layout));
 }
 
+bool is_one_process(const recipe::Recipe&) { return !collectives::mpi_launch().has_value(); }
+
 bool is_this_machine(const recipe::Recipe& recipe) { return plugin_kind(recipe) == plugins::PluginKind::cpu; }
 
 std::optional<int64_t> free_bytes(const recipe::Recipe& recipe) {
@@ -180,7 +183,9 @@ std::vector<recipe::IgnoredKey> ignores() {
           {.key = "layout.collectives", .decides = "the plugin adds up what its devices hold"},
           {.key = "layout.policy", .decides = combines, .applies = policy_only_combines},
           {.key = "train.threads", .decides = "the plugin starts its own threads"},
-          {.key = "train.wait_limit", .decides = "one process runs all devices, and the plugin waits for them itself"},
+          {.key = "train.wait_limit",
+           .decides = "one process runs all devices, and the plugin waits for them itself",
+           .applies = is_one_process},
           {.key = "xla.attention",
            .decides = "only the cuda plugin has a fused call, in the program of one chip",
            .applies = has_no_fused_attention},
@@ -204,6 +209,7 @@ Backend xla_backend() {
           .placement = [](const recipe::Recipe& recipe) { return recipe.xla.placement; },
           .runs_node_by_node = false,
           .emits_stablehlo = true,
+          .joins_processes = [](const recipe::Recipe& recipe) { return plugins::joins_processes(plugin_kind(recipe)); },
           .target = target,
           .estimates_with = "cpu",
           .load = load,

@@ -3,6 +3,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/pjrt/client_state.h"
+#include "megacpp/runtime/pjrt/key_value_callbacks.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -13,11 +14,12 @@ void destroy_client(const Api& api, void* object) noexcept {
   api.destroy(&PJRT_Api::PJRT_Client_Destroy, args);
 }
 
-Handle create_client(const Api& api, const std::vector<NamedValue>& options) {
-  const std::vector<PJRT_NamedValue> arguments = named_arguments(options);
+Handle create_client(const Api& api, const ClientRequest& request) {
+  const std::vector<PJRT_NamedValue> arguments = named_arguments(request.options);
   auto args = MEGACPP_PJRT_ARGS(PJRT_Client_Create);
   args.create_options = arguments.data();
   args.num_options = arguments.size();
+  if (request.store) serve_key_values(args, *request.store);
   api.call(&PJRT_Api::PJRT_Client_Create, args, Phase::create_client);
   return {api, args.client, destroy_client};
 }
@@ -43,7 +45,8 @@ std::optional<int64_t> when(bool is_set, int64_t value) { return is_set ? std::o
 Client::Client(const Plugin& plugin, const ClientRequest& request) : state_(std::make_shared<ClientState>()) {
   const Api& api = plugin.api();
   state_->plugin = &plugin;
-  state_->client = create_client(api, request.options);
+  state_->store = request.store;
+  state_->client = create_client(api, request);
   state_->devices = addressable_devices(api, state_->client);
   for (PJRT_Device* device : state_->devices) devices_.push_back(describe_device(api, device));
   MEGACPP_REQUIRE(std::ssize(devices_) >= request.devices, E1504,
@@ -67,6 +70,22 @@ std::string Client::platform_version() const {
   args.client = as<PJRT_Client>(state_->client);
   state_->api().call(&PJRT_Api::PJRT_Client_PlatformVersion, args, Phase::query);
   return {args.platform_version, args.platform_version_size};
+}
+
+std::vector<DeviceDescription> Client::all_devices() const {
+  auto args = MEGACPP_PJRT_ARGS(PJRT_Client_Devices);
+  args.client = as<PJRT_Client>(state_->client);
+  state_->api().call(&PJRT_Api::PJRT_Client_Devices, args, Phase::query);
+  std::vector<DeviceDescription> all;
+  for (size_t i = 0; i < args.num_devices; ++i) all.push_back(describe_device(state_->api(), args.devices[i]));
+  return all;
+}
+
+int Client::process_index() const {
+  auto args = MEGACPP_PJRT_ARGS(PJRT_Client_ProcessIndex);
+  args.client = as<PJRT_Client>(state_->client);
+  state_->api().call(&PJRT_Api::PJRT_Client_ProcessIndex, args, Phase::query);
+  return args.process_index;
 }
 
 std::optional<DeviceMemory> Client::memory(size_t device) const {

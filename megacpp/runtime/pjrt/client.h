@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/collectives/key_values.h"
 #include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/pjrt/device_description.h"
 #include "megacpp/runtime/pjrt/named_value.h"
@@ -21,6 +22,8 @@ struct ClientState;
 struct ClientRequest {
   int64_t devices = 1;                   // at least so many, or E1504
   std::vector<NamedValue> options = {};  // as the plugin takes them: {"cpu_device_count", 8}
+  /// Where it finds the clients of other processes; none: it is alone.
+  std::shared_ptr<collectives::KeyValues> store = {};
 };
 
 /// What a device's allocator says. Plugins leave out what they do not know.
@@ -46,6 +49,10 @@ class Client {
   std::string platform_version() const;  // the plugin's own words
   /// The devices this process can use, in the plugin's order. "Device d" elsewhere is an index into this list.
   const std::vector<DeviceDescription>& devices() const { return devices_; }
+  /// Those of all processes that the plugin has joined to one client, in its order.
+  std::vector<DeviceDescription> all_devices() const;
+  /// The number that the plugin gives this process; devices name theirs by it.
+  int process_index() const;
   /// Nothing where the plugin keeps no statistics.
   std::optional<DeviceMemory> memory(size_t device) const;
 

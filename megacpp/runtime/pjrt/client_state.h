@@ -2,9 +2,11 @@
 // What a client shares with its programs and buffers; included by .cpp files of this folder only.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "megacpp/collectives/key_values.h"
 #include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/pjrt/api.h"
 #include "megacpp/runtime/pjrt/plugin.h"
@@ -13,7 +15,9 @@ namespace megacpp::runtime::pjrt {
 
 struct ClientState {
   const Plugin* plugin = nullptr;
-  Handle client = {};
+  /// Asked by the plugin while the client lives; shared with the run, which aborts it when it fails. None: alone.
+  std::shared_ptr<collectives::KeyValues> store = {};
+  Handle client = {};                      // ends before what it asks
   std::vector<PJRT_Device*> devices = {};  // addressable ones; owned by the client
 
   const Api& api() const { return plugin->api(); }

@@ -3,17 +3,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
-#include <numeric>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/placement.h"
 #include "megacpp/emit/custom_call.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/hang_watch.h"
+#include "megacpp/runtime/pjrt/client_state.h"
+#include "megacpp/runtime/pjrt/process_part.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/program_cache.h"
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -60,30 +65,41 @@ emit::Module require_reports(emit::Module module, const std::vector<FetchedOutpu
   return module;
 }
 
+// Clients of several processes compile together, each a part of what is tried out: none may have its program already.
 LoadedProgram load_program(const Client& client, const std::string& text, const CompileOptions& options,
                            const std::filesystem::path& cache) {
+  const bool is_joined = client.state()->store != nullptr;
+  if (is_joined) return compile(client, text, options, "several processes");
   if (cache.empty()) return compile(client, text, options, "no cache");
   return ProgramCache(cache).compile(client, text, options);
 }
 
+// Those of chips of this process: another's are raised there.
+Faults local_faults(Faults faults, const std::vector<int64_t>& local_chips) {
+  std::erase_if(faults, [&](const Fault& fault) { return std::ranges::count(local_chips, fault.chip) == 0; });
+  return faults;
+}
+
 class PjrtExecutable : public Executable {
  public:
-  PjrtExecutable(const compile::Compiled& compiled, const PluginOptions& plugin, const LoadOptions& options)
+  PjrtExecutable(const compile::Compiled& compiled, const PluginOptions& plugin, const LoadOptions& options,
+                 ProcessPart part)
       : Executable(compiled, options.fetches),
         module_(require_reports(module_of(compiled, plugin.placement, plugin.plugin), ports(0).outputs)),
         argument_(places_of(module_.arguments)),
         result_(places_of(module_.results)),
         plugin_(Plugin::load(plugin.plugin)),
-        client_(client_for(plugin_, compiled.mesh.chips())),
-        program_(load_program(client_, module_.text,
-                              options_for(client_.devices(), compiled.mesh.chips(), plugin.flags), plugin.cache)),
+        part_(std::move(part)),
+        client_(plugin_, request_for(part_, plugins::kind_of_file(plugin.plugin))),
+        device_ids_(device_ids(client_, part_, options.wait_limit)),
+        program_(load_program(client_, module_.text, options_on(device_ids_, plugin.flags), plugin.cache)),
         limits_(options.limits),
-        faults_(options.faults),
-        local_chips_(static_cast<size_t>(compiled.mesh.chips())),
-        awaited_(static_cast<size_t>(compiled.mesh.chips())),
-        arguments_(static_cast<size_t>(compiled.mesh.chips())),
-        results_(static_cast<size_t>(compiled.mesh.chips())) {
-    std::iota(local_chips_.begin(), local_chips_.end(), int64_t{0});
+        faults_(local_faults(options.faults, local_chips())),
+        awaited_(local_chips().size()),
+        arguments_(local_chips().size()),
+        results_(local_chips().size()) {
+    require_own_devices();
+    if (part_.store && options.on_hang) watch_hangs(options);
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
     require_fit();
     raise_faults(faults_, memory::OomClass::load, compiled, limits_);
@@ -93,7 +109,7 @@ class PjrtExecutable : public Executable {
     }
   }
 
-  const std::vector<int64_t>& local_chips() const override { return local_chips_; }
+  const std::vector<int64_t>& local_chips() const override { return part_.local_chips(); }
 
   std::optional<int64_t> state_bytes(const std::string& name, int64_t) const override {
     const auto at = argument_.find(name);
@@ -110,13 +126,18 @@ class PjrtExecutable : public Executable {
                      .next = "leave it out, or set backend: cpu"});
     const int64_t step = steps_++;
     for (const Fault& fault : faults_)
-      if (fault == Fault{.chip = fault.chip, .step = step} && fault.chip < chips())
+      if (fault == Fault{.chip = fault.chip, .step = step})
         throw injected_error(fault, compiled(), memory(fault.chip).limit_bytes.value_or(0));
     in_pending_steps([this] { execute(); });
   }
 
+  // Nobody waits for the devices of a process that has failed longer than its watch allows.
+  void abort(const std::string& reason) override {
+    if (part_.store) part_.store->abort(reason);
+  }
+
   ChipMemory memory(int64_t chip) const override {
-    const std::optional<DeviceMemory> measured = client_.memory(device_of(static_cast<size_t>(chip)));
+    const std::optional<DeviceMemory> measured = client_.memory(device_of(index_of(chip)));
     ChipMemory memory{.planned_peak_bytes = planned_bytes_};
     if (measured) {
       // A TPU keeps the temporaries of programs apart, as reserved.
@@ -130,14 +151,17 @@ class PjrtExecutable : public Executable {
     return memory;
   }
 
-  std::string path() const override { return plugin_.file().filename().string() + ", " + plugin_.identity(); }
+  std::string path() const override {
+    const std::string processes = part_.store ? ", " + std::to_string(part_.chips.size()) + " processes" : "";
+    return plugin_.file().filename().string() + processes + ", " + plugin_.identity();
+  }
   Counters counters() const override { return client_.counters(); }
   int64_t programs_made() const override { return client_.programs_made(); }
 
  protected:
   void put_state(const compile::StateTensor& tensor, int64_t chip, std::span<const std::byte> part) override {
     const auto [index, place] = argument_.at(tensor.name);
-    const size_t c = static_cast<size_t>(chip);
+    const size_t c = index_of(chip);
     const emit::Port& port = module_.arguments[index];
     if (port.stacked.empty()) {
       arguments_[c][index].emplace(client_, device_of(c), port.local, part);
@@ -152,8 +176,9 @@ class PjrtExecutable : public Executable {
 
   void get_state(const compile::StateTensor& tensor, int64_t chip, std::span<std::byte> part) const override {
     const auto [index, place] = argument_.at(tensor.name);
-    const std::optional<Buffer>& buffer = arguments_[static_cast<size_t>(chip)][index];
-    const HostCopy& host = host_[static_cast<size_t>(chip)][index];
+    const std::optional<Buffer>& buffer = arguments_[index_of(chip)][index];
+    const HostCopy& host = host_[index_of(chip)][index];
+    const HangWatch::Step watched(watch_.get());
     if (!buffer && host.bytes.empty()) {
       std::ranges::fill(part, std::byte{0});
       return;
@@ -178,7 +203,7 @@ class PjrtExecutable : public Executable {
 
   // Kept on the host until the step begins: its micro-batches travel together.
   void put_batch(const StagedInput& input, int64_t micro, int64_t chip, std::span<const std::byte> part) override {
-    const size_t c = static_cast<size_t>(chip), index = argument_.at(input.name).first;
+    const size_t c = index_of(chip), index = argument_.at(input.name).first;
     HostCopy& host = host_[c][index];
     host.bytes.resize(static_cast<size_t>(module_.arguments[index].local.bytes()));
     const size_t member = static_cast<size_t>(micro);
@@ -191,7 +216,7 @@ class PjrtExecutable : public Executable {
   void get_output(const FetchedOutput& output, int64_t chip, std::span<std::byte> values) const override {
     MEGACPP_CHECK(steps_ > 0) << "'" << output.name << "' is fetched before the first step";
     const auto [index, place] = result_.at(output.name);
-    const Buffer& buffer = *results_[static_cast<size_t>(chip)][index];
+    const Buffer& buffer = *results_[index_of(chip)][index];
     const size_t members = module_.results[index].stacked.size();
     if (members == 0) {
       await(chip, [&] { buffer.to_host(values); });
@@ -213,6 +238,7 @@ class PjrtExecutable : public Executable {
   // seen the results of on every chip.
   template <typename Body>
   void in_pending_steps(const Body& body) const {
+    const HangWatch::Step watched(watch_.get());
     try {
       body();
     } catch (const memory::OutOfMemory& error) {
@@ -225,7 +251,7 @@ class PjrtExecutable : public Executable {
   template <typename Copy>
   void await(int64_t chip, const Copy& copy) const {
     in_pending_steps(copy);
-    awaited_[static_cast<size_t>(chip)] = steps_;
+    awaited_[index_of(chip)] = steps_;
   }
 
   // By the compiler's own account, since it and not our plan decides what a chip needs.
@@ -237,7 +263,35 @@ class PjrtExecutable : public Executable {
     if (fit.misfit) throw memory::misfit_error(fit, compiled().mesh, host_name());
   }
 
+  // Below, "chip" is the place of a chip among those of this process.
+  size_t index_of(int64_t chip) const {
+    return static_cast<size_t>(std::ranges::lower_bound(local_chips(), chip) - local_chips().begin());
+  }
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
+
+  // The plugin lists a program's devices in the order of its partitions, those of this process alone.
+  void require_own_devices() const {
+    MEGACPP_CHECK(program_.devices().size() == local_chips().size())
+        << "a program on " << program_.devices().size() << " devices for " << local_chips().size() << " chips";
+    for (size_t chip = 0; chip < local_chips().size(); ++chip)
+      MEGACPP_CHECK(client_.devices()[device_of(chip)].id == device_ids_[static_cast<size_t>(local_chips()[chip])])
+          << "the program has put chip " << local_chips()[chip] << " elsewhere";
+  }
+
+  // A device that waits for one of another process cannot be told that this has failed.
+  void watch_hangs(const LoadOptions& options) {
+    HangWatch::Options watch;
+    watch.has_failed = [store = part_.store] { return !store->failure().empty(); };
+    watch.limit = hang_limit(options.wait_limit);
+    watch.on_hang = [store = part_.store, say = options.on_hang] {
+      say({base::Code::E3102,
+           {.where = "devices of " + host_name(),
+            .got = "a step that has not ended since the run failed: " + store->failure(),
+            .wanted = "every device to come back from its work",
+            .next = "mend what the process that failed reports; this process is ended"}});
+    };
+    watch_ = std::make_unique<HangWatch>(std::move(watch));
+  }
 
   // What is not written keeps its value: that on the device, or zeros, as state begins.
   void begin_copy(size_t chip, size_t index) {
@@ -295,11 +349,13 @@ class PjrtExecutable : public Executable {
   emit::Module module_;
   Places argument_, result_;
   const Plugin& plugin_;
+  ProcessPart part_;
   Client client_;
+  std::vector<int64_t> device_ids_;  // by chip of the mesh
   LoadedProgram program_;
-  std::vector<int64_t> limits_;  // by chip, as LoadOptions
+  std::vector<int64_t> limits_;  // by chip of the mesh, as LoadOptions
   Faults faults_;
-  std::vector<int64_t> local_chips_;                           // all: one client drives every device of the mesh
+  std::unique_ptr<HangWatch> watch_;                           // over processes, where somebody asks for it
   int64_t steps_ = 0;                                          // run so far
   mutable std::vector<int64_t> awaited_;                       // by chip: of these, whose results the host has seen
   std::vector<std::vector<std::optional<Buffer>>> arguments_;  // [chip][argument]: state, and what a step was given
@@ -330,7 +386,19 @@ schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) 
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const PluginOptions& plugin,
                                  const LoadOptions& options) {
-  return std::make_unique<PjrtExecutable>(compiled, plugin, options);
+  const std::shared_ptr<collectives::World> world =
+      options.transport.make({.chips = compiled.mesh.chips(),
+                              .wait_limit = options.wait_limit,
+                              .order = collectives::dealing_order(compiled.mesh)});
+  std::shared_ptr<collectives::KeyValues> store;  // outlives what fails: it ends once the world is aborted
+  try {
+    ProcessPart part = join_processes(world, plugins::kind_of_file(plugin.plugin), options.wait_limit);
+    store = part.store;
+    return std::make_unique<PjrtExecutable>(compiled, plugin, options, std::move(part));
+  } catch (const std::exception& error) {
+    world->abort(world->local_chips().front(), error.what());
+    throw;
+  }
 }
 
 }  // namespace megacpp::runtime::pjrt

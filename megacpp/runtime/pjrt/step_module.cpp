@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/step_module.h"
 
+#include <numeric>
 #include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/emit/step.h"
+#include "megacpp/runtime/pjrt/process_part.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::pjrt {
@@ -29,21 +31,26 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
                           compiled.mesh, placement, options);
 }
 
+CompileOptions options_on(std::vector<int64_t> device_ids, std::map<std::string, FlagValue> flags) {
+  const int64_t chips = std::ssize(device_ids);
+  return {.partitions = chips,
+          .spmd_partitioning = chips > 1,
+          .shardy = chips > 1,
+          .device_ids = std::move(device_ids),
+          .flags = std::move(flags)};
+}
+
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
                            std::map<std::string, FlagValue> flags) {
-  CompileOptions options{
-      .partitions = chips, .spmd_partitioning = chips > 1, .shardy = chips > 1, .flags = std::move(flags)};
-  for (const DeviceDescription& device : devices.first(static_cast<size_t>(chips)))
-    options.device_ids.push_back(device.id);
-  return options;
+  std::vector<int64_t> ids;
+  for (const DeviceDescription& device : devices.first(static_cast<size_t>(chips))) ids.push_back(device.id);
+  return options_on(std::move(ids), std::move(flags));
 }
 
 Client client_for(const Plugin& plugin, int64_t chips) {
-  // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
-  const bool is_cpu = plugins::kind_of_file(plugin.file()) == plugins::PluginKind::cpu;
-  std::vector<NamedValue> options;
-  if (is_cpu) options.push_back({"cpu_device_count", chips});
-  return Client(plugin, {.devices = chips, .options = options});
+  ProcessPart whole{.chips = {std::vector<int64_t>(static_cast<size_t>(chips))}};
+  std::iota(whole.chips[0].begin(), whole.chips[0].end(), int64_t{0});
+  return Client(plugin, request_for(whole, plugins::kind_of_file(plugin.file())));
 }
 
 }  // namespace megacpp::runtime::pjrt

@@ -7,6 +7,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/emit/module.h"
@@ -23,8 +24,10 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
 /// One partition a chip, on the first of these devices in their order.
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,
                            std::map<std::string, FlagValue> flags);
+/// One partition a chip, each on the device of this id.
+CompileOptions options_on(std::vector<int64_t> device_ids, std::map<std::string, FlagValue> flags);
 
-/// E1504 when the plugin has too few devices.
+/// With the chips in this process. E1504 when the plugin has too few devices.
 Client client_for(const Plugin& plugin, int64_t chips);
 
 }  // namespace megacpp::runtime::pjrt

@@ -30,6 +30,7 @@ std::vector<PluginKindInfo> make_kinds() {
        .library = "xla_cpu_pjrt.so",
        .machine = "",
        .ahead_of_time = {},
+       .over_processes = OverProcesses::no,
        .note = "runs anywhere; its package brings the header this program is built with"},
       {.kind = PluginKind::tpu,
        .name = "tpu",
@@ -41,6 +42,7 @@ std::vector<PluginKindInfo> make_kinds() {
                           "without it the plugin waits forever for a metadata server outside Google's"},
                          {"ALLOW_MULTIPLE_LIBTPU_LOAD", "1",
                           "without it a second process that compiles is aborted at a lock file"}},
+       .over_processes = OverProcesses::by_itself,
        .note = "packages exist for x86-64 only; compiles for TPU slices with no TPU present"},
       {.kind = PluginKind::cuda,
        .name = "cuda",
@@ -52,6 +54,7 @@ std::vector<PluginKindInfo> make_kinds() {
        .library = "xla_cuda_plugin.so",
        .machine = "",
        .ahead_of_time = {},
+       .over_processes = OverProcesses::by_options,
        .note = "needs CUDA, cuDNN and NCCL where the loader finds them; installed by pip it finds the nvidia packages"},
   };
 }
@@ -261,6 +264,14 @@ PluginPlace find_plugin(PluginKind kind, const fs::path& named, const Surroundin
                                   .got = looked_text(info_of(kind), surroundings, places),
                                   .wanted = "the library of a plugin",
                                   .next = fetch_advice(info_of(kind))});
+}
+
+base::Decision joins_processes(PluginKind kind) {
+  const PluginKindInfo& info = info_of(kind);
+  if (info.over_processes != OverProcesses::no) return base::Decision::yes();
+  return base::Decision::no(fmt::format(
+      "the {} plugin, whose client has the devices of its own process alone: it knows no option node_id or num_nodes",
+      info.name));
 }
 
 PluginKind kind_of_file(const fs::path& file) {

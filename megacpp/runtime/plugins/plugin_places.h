@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/decision.h"
+
 namespace megacpp::runtime::plugins {
 
 enum class PluginKind { cpu, tpu, cuda };
@@ -28,6 +30,13 @@ struct NeededVariable {
   std::string why;
 };
 
+/// How the devices of several processes become those of one mesh.
+enum class OverProcesses {
+  no,          // a client has the devices of its own process alone
+  by_options,  // clients are told which they are of how many, and find each other in a store of keys and values
+  by_itself,   // by variables of the environment that the system's own launcher sets
+};
+
 struct PluginKindInfo {
   PluginKind kind;
   std::string name;                           // "cpu"
@@ -36,13 +45,17 @@ struct PluginKindInfo {
   std::string library;                        // its name in the cache
   std::string machine;                        // the only machine there are packages for, e.g. "x86_64"; empty = any
   std::vector<NeededVariable> ahead_of_time;  // environment for compiling with no device present
-  std::string note;                           // for people
+  OverProcesses over_processes;
+  std::string note;  // for people
 };
 
 const std::vector<PluginKindInfo>& plugin_kinds();
 const PluginKindInfo& info_of(PluginKind kind);
 /// "cpu", "tpu" or "cuda"; nothing for other words.
 std::optional<PluginKind> kind_named(std::string_view name);
+
+/// Whether clients in several processes can have one mesh; no, with the reason.
+base::Decision joins_processes(PluginKind kind);
 
 /// What a search depends on: environment variables and the folder that stands for "/".
 struct Surroundings {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/key_values.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "megacpp/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/process_fleet.h"
+#include "tests/support/process_worlds.h"
+
+namespace megacpp::collectives {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class KeyValuesTest : public testing::Test {
+ protected:
+  /// body(process, store) in each of three processes.
+  template <typename Body>
+  void run(const Body& body, milliseconds close_limit = seconds(60)) {
+    processes_.run([&](size_t process) {
+      std::shared_ptr<World> world = processes_.transport(process).make({.chips = 3, .wait_limit = seconds(60)});
+      KeyValues store(std::move(world), close_limit);
+      body(process, store);
+    });
+  }
+
+  testing_support::Processes processes_{3};
+};
+
+TEST_F(KeyValuesTest, WhatOneProcessPutsAllGet) {
+  run([](size_t process, KeyValues& store) {
+    store.put("from " + std::to_string(process), std::string("a\0b", 3) + std::to_string(process));
+    for (size_t other = 0; other < 3; ++other)
+      EXPECT_EQ(store.get("from " + std::to_string(other), seconds(60)),
+                std::string("a\0b", 3) + std::to_string(other));
+  });
+}
+
+TEST_F(KeyValuesTest, AValueMayBeEmptyAndMayChange) {
+  run([](size_t process, KeyValues& store) {
+    if (process == 0) store.put("empty", "");
+    EXPECT_EQ(store.get("empty", seconds(60)), "");
+    if (process != 1) return;
+    store.put("mine", "1");
+    store.put("mine", "2");
+    EXPECT_EQ(store.try_get("mine"), "2");
+  });
+}
+
+TEST_F(KeyValuesTest, WhatNobodyPutIsWaitedForNoLongerThanAsked) {
+  run([](size_t, KeyValues& store) {
+    EXPECT_FALSE(store.try_get("nothing").has_value());
+    EXPECT_FALSE(store.get("nothing", milliseconds(20)).has_value());
+  });
+}
+
+TEST_F(KeyValuesTest, AProcessThatFailsEndsTheWaitsOfAll) {
+  run([](size_t process, KeyValues& store) {
+    if (process == 2) return store.abort("the disk is full");
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E3101, [&] { store.get("never", seconds(60)); });
+    EXPECT_NE(problem.got.find("the disk is full"), std::string::npos) << problem.got;
+    EXPECT_FALSE(store.failure().empty());
+    testing_support::problem_of(base::Code::E3101, [&] { store.put("late", "1"); });
+  });
+}
+
+// The first does not end its store while the others wait for it to.
+TEST_F(KeyValuesTest, OneThatDoesNotEndIsNotWaitedForForever) {
+  run(
+      [](size_t process, KeyValues& store) {
+        if (process == 0) testing_support::problem_of(base::Code::E3101, [&] { store.get("never", seconds(60)); });
+      },
+      milliseconds(50));
+}
+
+TEST(KeyValuesOverSocketsTest, AProcessThatIsGoneIsSeenByTheOthers) {
+  auto worlds =
+      testing_support::process_worlds({.properties = {.name = "sockets"}, .owners = {0, 1}, .wait_limit = seconds(60)});
+  KeyValues store(std::move(worlds[0]));
+  worlds[1].reset();
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E3101, [&] { store.get("never", seconds(60)); });
+  EXPECT_NE(problem.got.find("process 1 on host1"), std::string::npos) << problem.got;
+}
+
+}  // namespace
+}  // namespace megacpp::collectives
