@@ -29,19 +29,26 @@ void accumulate(ops::Builder& builder, const std::string& state, ValueId value, 
 
 // The gradient split as its weight is computed with; where the reduction waits for the update, chips keep their own
 // part of the sum, and the state is sharded as the gradient comes.
+ValueId placed_gradient(ops::Builder& builder, ValueId gradient, const std::string& sharding, bool waits) {
+  if (sharding.empty()) return gradient;
+  ir::Attrs attrs = {{"from", sharding}, {"to", sharding}};
+  if (waits) attrs.set("partial", int64_t{1});
+  return builder.one("reshard", {gradient}, std::move(attrs));
+}
+
 void accumulate_gradient(ops::Builder& builder, const blocks::Parameter& parameter, ValueId gradient,
                          const plan::Plan& plan) {
   const std::string state = optim::gradient_name(parameter.name);
-  if (plan.parallel.is_one_chip()) return accumulate(builder, state, gradient, "");
-  const ir::Sharding wanted{.dims = plan::spec_of(plan, parameter).gradient.dims};
-  const std::string text = ir::to_string(wanted, plan.parallel.mesh);
-  ir::Attrs attrs = {{"from", text}, {"to", text}};
-  if (plan.gradients_wait) attrs.set("partial", int64_t{1});
-  const ValueId placed = builder.one("reshard", {gradient}, std::move(attrs));
+  std::string sharding;
+  if (!plan.parallel.is_one_chip()) {
+    const ir::Sharding wanted{.dims = plan::spec_of(plan, parameter).gradient.dims};
+    sharding = ir::to_string(wanted, plan.parallel.mesh);
+  }
+  const ValueId placed = placed_gradient(builder, gradient, sharding, plan.gradients_wait);
   if (plan.adds_micro_steps)
-    return accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : text);
-  // The sums of all chips are the gradient: they take the place of the state, and no second buffer is needed.
-  builder.input(state, builder.type(placed), ir::Role::gradient, text);
+    return accumulate(builder, state, placed, plan.gradients_wait ? sharding_of_waiting_sums(plan) : sharding);
+  // The only gradient of the step takes the place of the state: nothing to add to, and no second buffer.
+  builder.input(state, builder.type(placed), ir::Role::gradient, sharding);
   builder.graph().add_output({.name = state, .value = placed, .donated = state});
 }
 
@@ -131,7 +138,8 @@ Graph build_update(const UpdateContext& context) {
                              {.parameters = context.parameters,
                               .balances = bias_balances(context.loads, context.plan),
                               .shardings = state_shardings(context.parameters, context.plan),
-                              .links = context.links});
+                              .links = context.links,
+                              .zeroes_gradients = context.plan.adds_micro_steps});
 }
 
 }  // namespace megacpp::compile

@@ -163,7 +163,7 @@ class UpdateBuilder {
     const ValueId weight = b_.sub(state.weight, b_.mul(direction, lr_));
     replace(name, is_mapped ? weight : resharded(weight, state.shardings.update, state.shardings.weight));
     for (size_t i = 0; i < found.state.size(); ++i) replace(state.tensors[i].name, found.state[i]);
-    replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
+    if (targets_.zeroes_gradients) replace(gradient_name(name), b_.constant_like(0.0, state.gradient));
   }
 
   // b += rate * sign(mean requests - requests), then the counts start again from zero. Both sides are multiplied by the

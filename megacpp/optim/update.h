@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update program, whatever the optimizer: reads accumulated gradients, clips by their global norm, moves weights
-// along the optimizer's direction, zeroes the gradients. State is donated, so everything happens in place. Learning
-// rate and step are inputs: changing them never recompiles.
+// along the optimizer's direction, zeroes gradients that micro-steps add to. State is donated, so everything happens in
+// place. Learning rate and step are inputs: changing them never recompiles.
 #pragma once
 
 #include <string>
@@ -52,6 +52,7 @@ struct UpdateTargets {
   std::vector<BiasBalance> balances = {};
   std::vector<StateShardings> shardings = {};  // one per parameter, or none at all
   StageLinks links = {};
+  bool zeroes_gradients = true;  // false: the next step writes them anew
 };
 
 /// Inputs besides state: lr (f32[]), step (f32[], from 1). Outputs: grad_norm and, donated, all state.

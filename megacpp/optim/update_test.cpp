@@ -34,6 +34,12 @@ TEST(UpdateTest, EveryStateIsDonatedToItsSuccessor) {
   }
 }
 
+TEST(UpdateTest, GradientsThatTheNextStepWritesAnewAreLeftAsTheyAre) {
+  const UpdateTargets targets{.parameters = testing_support::update_parameters(), .zeroes_gradients = false};
+  const ir::Graph graph = build_update(all_optimizers()[0], {}, targets);
+  for (const ir::Output& output : graph.outputs()) EXPECT_FALSE(output.name.starts_with("grad.")) << output.name;
+}
+
 TEST(UpdateTest, StateBelongsToTheBlockOfItsParameter) {
   const ir::Graph graph = default_update();
   EXPECT_EQ(graph.producer(*graph.find_input("adam_m.block00.A.norm.weight")).scope, "block00.A");
