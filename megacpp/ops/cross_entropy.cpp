@@ -34,12 +34,17 @@ Types infer_cross_entropy(const Types& operands, const ir::Attrs&) {
   return Types(2, per_row(operands[0], DType::f32));
 }
 
-Types infer_cross_entropy_grad(const Types& operands, const ir::Attrs&) {
+// Of the gradient: as the logits have it, or as asked for.
+DType result_dtype(const ir::TensorType& logits, const ir::Attrs& attrs) {
+  return attrs.has("dtype") ? require_dtype("cross_entropy_grad", attrs.text("dtype")) : logits.dtype;
+}
+
+Types infer_cross_entropy_grad(const Types& operands, const ir::Attrs& attrs) {
   bool holds = operands.size() == 5 && are_logits_labels(operands);
   for (size_t i = 2; holds && i < 5; ++i) holds = operands[i] == per_row(operands[0], DType::f32);
   require_operands(holds, "cross_entropy_grad", operands,
                    "logits[..,v], i32 labels[..], f32 lse[..], dnll[..], dlse[..]");
-  return {operands[0]};
+  return {{result_dtype(operands[0], attrs), operands[0].shape}};
 }
 
 Cotangents cross_entropy_cotangents(const GradArgs& args) {
@@ -116,13 +121,14 @@ std::vector<ValueId> decompose_cross_entropy(Builder& b, const std::vector<Value
   return {rows.unless_masked(b.sub(lse, at_label)), lse};
 }
 
-std::vector<ValueId> decompose_cross_entropy_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs&) {
+std::vector<ValueId> decompose_cross_entropy_grad(Builder& b, const std::vector<ValueId>& operands,
+                                                  const ir::Attrs& attrs) {
   const Rows rows = {b, b.convert(operands[0], DType::f32), operands[1]};
   const ValueId dnll = rows.unless_masked(operands[3]);
   const ValueId probability = b.exp(b.sub(rows.logits, rows.spread(operands[2])));
   const ValueId from_lse = b.mul(probability, rows.spread(b.add(dnll, operands[4])));
   const ValueId dlogits = b.sub(from_lse, rows.at_label(rows.spread(dnll)));
-  return {b.convert(dlogits, b.type(operands[0]).dtype)};
+  return {b.convert(dlogits, result_dtype(b.type(operands[0]), attrs))};
 }
 
 // Every fourth row is masked.
@@ -179,7 +185,7 @@ OpDef cross_entropy_def() {
 OpDef cross_entropy_grad_def() {
   return {
       .name = "cross_entropy_grad",
-      .doc = "gradient of cross_entropy for the logits",
+      .doc = "gradient of cross_entropy for the logits, in their dtype or another",
       .infer = infer_cross_entropy_grad,
       .factors = [](const NodeView& view) { return row_factors(view, "T v, T , T , T , T -> T v"); },
       .no_grad = "made by autodiff; second derivatives are not taken",
@@ -187,7 +193,19 @@ OpDef cross_entropy_grad_def() {
       .reference = reference_cross_entropy_grad,
       .decompose = decompose_cross_entropy_grad,
       .may_alias = 0,
-      .samples = [] { return cross_entropy_samples(3); },
+      .chooses_result_dtype = true,
+      .samples =
+          [] {
+            std::vector<Sample> samples = cross_entropy_samples(3);
+            for (const char* name : {"even", "odd"}) {
+              Sample narrow =
+                  *std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.name == name; });
+              narrow.name += "_narrow_result";
+              narrow.attrs.set("dtype", std::string("bf16"));
+              samples.push_back(std::move(narrow));
+            }
+            return samples;
+          },
   };
 }
 

@@ -11,13 +11,14 @@ namespace {
 
 struct LogitRows {
   int64_t width;
-  std::string variant;  // "bf16_vector"
+  std::string dtype, spread;  // "bf16", "vector"
   LaunchShape shape;
 
   explicit LogitRows(const ir::TensorType& logits) : width(logits.dim(-1)) {
     const int64_t wide = 16 / ir::dtype_bytes(logits.dtype);
     const bool in_vectors = width % wide == 0;
-    variant = std::string(ir::dtype_name(logits.dtype)) + (in_vectors ? "_vector" : "_single");
+    dtype = ir::dtype_name(logits.dtype);
+    spread = in_vectors ? "vector" : "single";
     const int64_t threads = std::clamp<int64_t>(in_vectors ? width / wide : width, 32, kCrossEntropyThreads);
     const int64_t rows = width == 0 ? 0 : logits.elements() / width;
     shape = {.grid = {static_cast<uint32_t>(rows), 1, 1},
@@ -27,7 +28,7 @@ struct LogitRows {
 
 Prepared prepare_cross_entropy(const ops::NodeView& view, Toolbox& toolbox) {
   const LogitRows rows(view.operands[0]);
-  const Function function = toolbox.function("cross_entropy", "cross_entropy_" + rows.variant);
+  const Function function = toolbox.function("cross_entropy", "cross_entropy_" + rows.dtype + "_" + rows.spread);
   return {.run = [=](const Launch& launched) {
     launch(function, rows.shape, launched.stream,
            CrossEntropyParams{.logits = launched.operands[0],
@@ -40,7 +41,9 @@ Prepared prepare_cross_entropy(const ops::NodeView& view, Toolbox& toolbox) {
 
 Prepared prepare_cross_entropy_grad(const ops::NodeView& view, Toolbox& toolbox) {
   const LogitRows rows(view.operands[0]);
-  const Function function = toolbox.function("cross_entropy", "cross_entropy_grad_" + rows.variant);
+  const std::string result(ir::dtype_name(view.results[0].dtype));
+  const Function function =
+      toolbox.function("cross_entropy", "cross_entropy_grad_" + rows.dtype + "_" + result + "_" + rows.spread);
   return {.run = [=](const Launch& launched) {
     launch(function, rows.shape, launched.stream,
            CrossEntropyGradParams{.logits = launched.operands[0],

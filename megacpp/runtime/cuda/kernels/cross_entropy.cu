@@ -61,11 +61,11 @@ __device__ __forceinline__ void loss(const CrossEntropyParams& p) {
   reinterpret_cast<float*>(p.nll)[blockIdx.x] = label < 0 ? 0.0F : lse - load_one(row + label);
 }
 
-template <typename T, int kVector>
+template <typename T, typename Result, int kVector>
 __device__ __forceinline__ void loss_grad(const CrossEntropyGradParams& p) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.width, vectors = p.width / kVector;
   const T* row = reinterpret_cast<const T*>(p.logits) + first;
-  T* out = reinterpret_cast<T*>(p.dlogits) + first;
+  Result* out = reinterpret_cast<Result*>(p.dlogits) + first;
   const int32_t label = reinterpret_cast<const int32_t*>(p.labels)[blockIdx.x];
   const float lse = reinterpret_cast<const float*>(p.lse)[blockIdx.x];
   const float at_label = label < 0 ? 0.0F : reinterpret_cast<const float*>(p.dnll)[blockIdx.x];
@@ -84,18 +84,23 @@ __device__ __forceinline__ void loss_grad(const CrossEntropyGradParams& p) {
 
 }  // namespace
 
-// Name of the storage of the logits, read in vectors of sixteen bytes or one by one.
-#define MEGACPP_CROSS_ENTROPY(name, T, spread, vector)                                         \
-  extern "C" __global__ void __launch_bounds__(kCrossEntropyThreads)                           \
-      cross_entropy_##name##_##spread(const __grid_constant__ CrossEntropyParams p) {          \
-    loss<T, vector>(p);                                                                        \
-  }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(kCrossEntropyThreads)                           \
-      cross_entropy_grad_##name##_##spread(const __grid_constant__ CrossEntropyGradParams p) { \
-    loss_grad<T, vector>(p);                                                                   \
+// Name of the storage of the logits and of their gradient; logits read in vectors of sixteen bytes or one by one.
+#define MEGACPP_CROSS_ENTROPY(name, T, spread, vector)                                \
+  extern "C" __global__ void __launch_bounds__(kCrossEntropyThreads)                  \
+      cross_entropy_##name##_##spread(const __grid_constant__ CrossEntropyParams p) { \
+    loss<T, vector>(p);                                                               \
   }
+#define MEGACPP_CROSS_ENTROPY_GRAD(name, T, result_name, Result, spread, vector)                               \
+  extern "C" __global__ void __launch_bounds__(kCrossEntropyThreads)                                           \
+      cross_entropy_grad_##name##_##result_name##_##spread(const __grid_constant__ CrossEntropyGradParams p) { \
+    loss_grad<T, Result, vector>(p);                                                                           \
+  }
+#define MEGACPP_CROSS_ENTROPY_ALL(name, T, spread, vector)        \
+  MEGACPP_CROSS_ENTROPY(name, T, spread, vector)                  \
+  MEGACPP_CROSS_ENTROPY_GRAD(name, T, f32, float, spread, vector) \
+  MEGACPP_CROSS_ENTROPY_GRAD(name, T, bf16, bf16, spread, vector)
 
-MEGACPP_CROSS_ENTROPY(f32, float, vector, 4)
-MEGACPP_CROSS_ENTROPY(f32, float, single, 1)
-MEGACPP_CROSS_ENTROPY(bf16, bf16, vector, 8)
-MEGACPP_CROSS_ENTROPY(bf16, bf16, single, 1)
+MEGACPP_CROSS_ENTROPY_ALL(f32, float, vector, 4)
+MEGACPP_CROSS_ENTROPY_ALL(f32, float, single, 1)
+MEGACPP_CROSS_ENTROPY_ALL(bf16, bf16, vector, 8)
+MEGACPP_CROSS_ENTROPY_ALL(bf16, bf16, single, 1)

@@ -14,7 +14,7 @@ struct CrossEntropyParams {
 
 struct CrossEntropyGradParams {
   uint64_t logits, labels, lse, dnll, dlse;
-  uint64_t dlogits;  // [rows, width]; may be logits
+  uint64_t dlogits;  // [rows, width]; may be logits where dtypes are the same
   int64_t width;
 };
 
