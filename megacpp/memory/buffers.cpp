@@ -329,9 +329,12 @@ class Assigner {
   std::vector<size_t> aliasable_operands(const ir::Node& node, size_t r) const {
     if (node.op == "fused") return same_element_operands(node, r);
     const ops::OpDef& op = ops::op_def(ops::started_op(node));
-    if (op.may_alias < 0 || (r != 0 && !op.is_collective)) return {};
-    const size_t operand = static_cast<size_t>(op.may_alias) + r;
-    return operand < node.operands.size() ? std::vector{operand} : std::vector<size_t>{};
+    std::vector<size_t> operands;
+    if (r != 0 && !op.is_collective) return operands;
+    for (const int operand : {op.may_alias < 0 ? -1 : op.may_alias + static_cast<int>(r), op.addend})
+      if (operand >= 0 && static_cast<size_t>(operand) < node.operands.size())
+        operands.push_back(static_cast<size_t>(operand));
+    return operands;
   }
 
   // Operands a fused program reads at the very element it writes. Reductions write elsewhere: no operand then. An

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // General product: batch dimensions pair up, contracted ones are summed, free ones remain (batch, lhs free, rhs free).
-// An optional third operand is added to the product and gives its buffer to the result: gradient accumulation.
+// An optional third operand is added to the product and gives its buffer to the result: gradient accumulation,
+// residuals.
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/dot_dims.h"
 #include "megacpp/ops/op_def.h"
@@ -227,6 +228,14 @@ OpDef dot_def() {
     accumulated.name = "accumulated";
     accumulated.operands.push_back({DType::f32, {4, 2}});
     samples.push_back(std::move(accumulated));
+    // A sum in the operands' own dtype, of matrices, of transposed sides, and of batches.
+    for (const size_t like : {size_t{1}, size_t{2}, size_t{4}}) {
+      Sample sum = samples[like];
+      sum.name += "_accumulated";
+      for (ir::TensorType& operand : sum.operands) operand.dtype = DType::bf16;
+      sum.operands.push_back(dot_infer(sum.operands, sum.attrs)[0]);
+      samples.push_back(std::move(sum));
+    }
     Sample wide = samples[0];
     wide.name = "wide_result";
     for (ir::TensorType& operand : wide.operands) operand.dtype = DType::bf16;

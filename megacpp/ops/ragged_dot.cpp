@@ -30,13 +30,16 @@ ir::TensorType with_width(ir::TensorType rows, int64_t width) {
 
 Types infer_ragged_dot(const Types& operands, const ir::Attrs& attrs) {
   const bool transposed = attrs.flag("transpose_w");
-  require_operands(operands.size() == 3 && are_rows_counts(operands[0], operands[2]) && operands[1].rank() == 3 &&
+  require_operands(operands.size() >= 3 && are_rows_counts(operands[0], operands[2]) && operands[1].rank() == 3 &&
                        operands[1].dtype == operands[0].dtype && operands[1].dim(0) == operands[2].dim(2) &&
                        operands[1].dim(transposed ? 2 : 1) == operands[0].dim(-1),
                    "ragged_dot", operands,
                    std::string("x[b,c,E,r,h] or [b,c,r,h], ") + (transposed ? "w[E,f,h]" : "w[E,h,f]") +
                        " of one dtype, i32 counts[b,c,E]");
-  return {with_width(operands[0], operands[1].dim(transposed ? 1 : 2))};
+  const ir::TensorType result = with_width(operands[0], operands[1].dim(transposed ? 1 : 2));
+  require_operands(operands.size() == 3 || (operands.size() == 4 && operands[3] == result), "ragged_dot", operands,
+                   "an addend like the result");
+  return {result};
 }
 
 Types infer_ragged_dot_weight(const Types& operands, const ir::Attrs& attrs) {
@@ -60,9 +63,13 @@ Cotangents grad_ragged_dot(const GradArgs& args) {
   const int64_t transposed = args.attrs.integer("transpose_w", 0);
   const ir::ValueId dy = *args.cotangents[0];
   const ir::ValueId counts = args.operands[2];
-  return {args.builder.one("ragged_dot", {dy, args.operands[1], counts}, {{"transpose_w", 1 - transposed}}),
-          args.builder.one("ragged_dot_weight", {args.operands[0], dy, counts}, {{"transpose_w", transposed}}),
-          std::nullopt};
+  const ir::ValueId dx =
+      args.builder.one("ragged_dot", {dy, args.operands[1], counts}, {{"transpose_w", 1 - transposed}});
+  const ir::ValueId dw =
+      args.builder.one("ragged_dot_weight", {args.operands[0], dy, counts}, {{"transpose_w", transposed}});
+  Cotangents cotangents = {dx, dw, std::nullopt};
+  if (args.operands.size() == 4) cotangents.push_back(dy);
+  return cotangents;
 }
 
 // Calls body(expert, row) for each row that belongs to an expert; rows are counted over all chunks.
@@ -100,6 +107,7 @@ void reference_ragged_dot(std::span<const Tensor> operands, std::span<Tensor> re
   const int64_t h = operands[0].type.dim(-1);
   const int64_t f = results[0].type.dim(-1);
   const WeightShape weights{.h = h, .f = f, .transposed = attrs.flag("transpose_w")};
+  if (operands.size() == 4) results[0].data = operands[3].data;
   for_each_row(operands[2], operands[0].type, [&](int64_t expert, int64_t row) {
     for (int64_t j = 0; j < f; ++j)
       for (int64_t i = 0; i < h; ++i)
@@ -138,7 +146,10 @@ RowNames row_names(const ir::TensorType& rows) {
 Factors ragged_dot_factors(const NodeView& view) {
   const auto [rows, replicated] = row_names(view.operands[0]);
   const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
-  return factors_from(view, rows + "h, " + weights + ", b c x -> " + rows + "f", replicated);
+  if (view.operands.size() == 3)
+    return factors_from(view, rows + "h, " + weights + ", b c x -> " + rows + "f", replicated);
+  // With an addend, partial sums would add it once per part: the contraction stays whole.
+  return factors_from(view, rows + "h, " + weights + ", b c x, " + rows + "f -> " + rows + "f", replicated + " h");
 }
 
 Factors weight_factors(const NodeView& view) {
@@ -158,7 +169,7 @@ std::function<void(std::vector<Tensor>&)> fill_counts(std::vector<double> counts
   return [counts = std::move(counts)](std::vector<Tensor>& operands) { operands[2].data = counts; };
 }
 
-// x, then weights or dy, counts, and an addend of weights where asked for.
+// x, then weights or dy, counts, and an addend like the result where asked for.
 struct Shapes {
   ir::Shape rows, second;  // the sample's first two operands
   int64_t experts;
@@ -187,6 +198,9 @@ std::vector<Sample> dot_samples() {
       ragged_dot_sample("places", {{2, 2, 4, 3, 4}, {4, 4, 2}, 4, placed_counts()}, 0),
       ragged_dot_sample("places_transposed", {{4, 1, 4, 3, 2}, {4, 6, 2}, 4, placed_counts()}, 1),
       ragged_dot_sample("odd_one_expert", {{1, 1, 2, 5, 3}, {2, 3, 7}, 2, {0, 5}}, 0),
+      ragged_dot_sample("packed_accumulated", {{2, 1, 8, 4}, {3, 4, 6}, 3, packed_counts(), {2, 1, 8, 6}}, 0),
+      ragged_dot_sample("places_accumulated", {{4, 1, 4, 3, 2}, {4, 6, 2}, 4, placed_counts(), {4, 1, 4, 3, 6}}, 1),
+      ragged_dot_sample("wide_accumulated", {{1, 1, 2, 5, 8}, {2, 8, 16}, 2, {3, 5}, {1, 1, 2, 5, 16}}, 0),
   };
 }
 
@@ -229,12 +243,12 @@ HloValue matrix_of_expert(HloWriter& w, const HloValue& matrices, int64_t expert
 
 // XLA has no grouped product on every device. With the same number of rows for each expert it is a batched one; packed
 // rows meet every expert's matrix, zeros where they are not its own.
-HloResults hlo_ragged_dot(HloWriter& w, const HloArgs& args) {
+HloValue hlo_product(HloWriter& w, const HloArgs& args) {
   const HloValue &x = args.operands[0], &matrices = args.operands[1], &counts = args.operands[2];
   const int64_t summed = args.attrs().flag("transpose_w") ? 2 : 1;
   if (!is_packed(args.view.operands[0])) {
     const HloValue product = w.dot(used_rows(w, x, counts), matrices, {{2}, {0}, {4}, {summed}}, args.result().element);
-    return {w.transpose(product, {1, 2, 0, 3, 4})};  // [E,b,c,r,f]
+    return w.transpose(product, {1, 2, 0, 3, 4});  // [E,b,c,r,f]
   }
   const HloValue ends = w.cumsum(counts, 2, false);
   HloValue sum = w.constant(0, args.result());
@@ -244,7 +258,12 @@ HloResults hlo_ragged_dot(HloWriter& w, const HloArgs& args) {
         w.dot(own, matrix_of_expert(w, matrices, e), {{}, {}, {3}, {summed - 1}}, args.result().element);
     sum = w.binary("add", sum, product);
   }
-  return {sum};
+  return sum;
+}
+
+HloResults hlo_ragged_dot(HloWriter& w, const HloArgs& args) {
+  const HloValue product = hlo_product(w, args);
+  return {args.operands.size() == 4 ? w.binary("add", args.operands[3], product) : product};
 }
 
 HloResults hlo_ragged_dot_weight(HloWriter& w, const HloArgs& args) {
@@ -276,7 +295,7 @@ OpDef ragged_dot_def() {
       .name = "ragged_dot",
       .doc =
           "product of each expert's rows with its matrix; the first counts[b,c,e] rows of an expert are in use, others "
-          "zero",
+          "zero; an optional fourth operand is added",
       .infer = infer_ragged_dot,
       .factors = ragged_dot_factors,
       .grad = grad_ragged_dot,
@@ -284,6 +303,8 @@ OpDef ragged_dot_def() {
       .work = Work::product,
       .reference = reference_ragged_dot,
       .linear = linear_in_both,
+      .may_alias = 3,
+      .addend = 3,
       .stablehlo = hlo_ragged_dot,
       .samples = dot_samples,
   };

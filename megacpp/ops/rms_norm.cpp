@@ -27,8 +27,8 @@ ir::TensorType rstd_type(const ir::TensorType& x, const ir::Attrs& attrs) {
   return {DType::f32, shape};
 }
 
-void require_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, size_t count, std::string wanted) {
-  const bool two = operands.size() == count && operands[0].rank() >= 1 && is_float(operands[0].dtype) &&
+void require_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, std::string wanted) {
+  const bool two = operands.size() >= 2 && operands[0].rank() >= 1 && is_float(operands[0].dtype) &&
                    is_float(operands[1].dtype) && operands[1].shape == ir::Shape{operands[0].dim(-1)};
   require_operands(two, op, operands, wanted);
   const int64_t size = group_size(operands[0], attrs);
@@ -37,15 +37,19 @@ void require_x_w(std::string op, const Types& operands, const ir::Attrs& attrs, 
 }
 
 Types infer_rms_norm(const Types& operands, const ir::Attrs& attrs) {
-  require_x_w("rms_norm", operands, attrs, 2, "x[...,d], w[d]");
+  const std::string wanted = "x[...,d], w[d]";
+  require_operands(operands.size() == 2, "rms_norm", operands, wanted);
+  require_x_w("rms_norm", operands, attrs, wanted);
   return {operands[0], rstd_type(operands[0], attrs)};
 }
 
 Types infer_rms_norm_grad(const Types& operands, const ir::Attrs& attrs) {
-  const std::string wanted = "x[...,d], w[d], f32 rstd[...,groups], dy like x";
-  require_x_w("rms_norm_grad", operands, attrs, 4, wanted);
-  require_operands(operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0], "rms_norm_grad",
-                   operands, wanted);
+  const std::string wanted = "x[...,d], w[d], f32 rstd[...,groups], dy like x and perhaps an addend like x";
+  require_operands(operands.size() == 4 || operands.size() == 5, "rms_norm_grad", operands, wanted);
+  require_x_w("rms_norm_grad", operands, attrs, wanted);
+  require_operands(
+      operands[2] == rstd_type(operands[0], attrs) && operands[3] == operands[0] && operands.back() == operands[0],
+      "rms_norm_grad", operands, wanted);
   return {operands[0], operands[1]};
 }
 
@@ -122,7 +126,7 @@ void reference_rms_norm_grad(std::span<const Tensor> operands, std::span<Tensor>
     for (int64_t i = group * size; i < (group + 1) * size; ++i)
       along += dy[i] * gain(i) * x[i] * rstd / static_cast<double>(size);
     for (int64_t i = group * size; i < (group + 1) * size; ++i) {
-      results[0][i] = rstd * (dy[i] * gain(i) - x[i] * rstd * along);
+      results[0][i] = rstd * (dy[i] * gain(i) - x[i] * rstd * along) + (operands.size() == 5 ? operands[4][i] : 0.0);
       results[1][i % width] += dy[i] * x[i] * rstd;
     }
   }
@@ -146,7 +150,8 @@ std::vector<ValueId> decompose_rms_norm_grad(Builder& b, const std::vector<Value
   const ValueId normalised = b.mul(groups.split(operands[0]), rstd);
   const ValueId dnormalised = b.mul(dy, groups.gain(operands[1], attrs));
   const ValueId along = groups.spread(groups.mean(b.mul(dnormalised, normalised)));
-  const ValueId dx = b.mul(rstd, b.sub(dnormalised, b.mul(normalised, along)));
+  ValueId dx = b.mul(rstd, b.sub(dnormalised, b.mul(normalised, along)));
+  if (operands.size() == 5) dx = b.add(dx, groups.split(operands[4]));
   std::vector<int64_t> rows;
   for (int64_t d = 0; d + 1 < type.rank(); ++d) rows.push_back(d);
   const ValueId products = groups.merge(b.mul(dy, normalised), DType::f32);
@@ -175,6 +180,12 @@ Sample rms_norm_grad_sample(std::string name, ir::Shape shape, int64_t size, dou
     for (double& rstd : operands[2].data) rstd = 1.5 + 0.5 * rstd;
   };
   return made;
+}
+
+Sample with_addend(Sample sample) {
+  sample.name += "_accumulated";
+  sample.operands.push_back(sample.operands[0]);
+  return sample;
 }
 
 Cost rms_norm_cost(const NodeView& view) {
@@ -211,25 +222,30 @@ OpDef rms_norm_def() {
 OpDef rms_norm_grad_def() {
   return {
       .name = "rms_norm_grad",
-      .doc = "gradients of rms_norm for x and w",
+      .doc = "gradients of rms_norm for x and w; an optional fifth operand is added to that for x",
       .infer = infer_rms_norm_grad,
       .factors =
           [](const NodeView& view) {
             const std::string rows = numbered_names("b", view.operands[0].rank() - 1);
-            return factors_from(view,
-                                rows + "(g e), (g e), " + rows + "g, " + rows + "(g e) -> " + rows + "(g e), (g e)",
-                                replicated_names(view));
+            const std::string addend = view.operands.size() == 5 ? ", " + rows + "(g e)" : "";
+            return factors_from(
+                view, rows + "(g e), (g e), " + rows + "g, " + rows + "(g e)" + addend + " -> " + rows + "(g e), (g e)",
+                replicated_names(view));
           },
       .no_grad = "made by autodiff; second derivatives are not taken",
       .cost = rms_norm_cost,
       .reference = reference_rms_norm_grad,
       .decompose = decompose_rms_norm_grad,
       .may_alias = 3,
+      .addend = 4,
       .samples =
           [] {
             return std::vector<Sample>{rms_norm_grad_sample("rows", {4, 2, 8}, 0, 0.0),
                                        rms_norm_grad_sample("grouped", {2, 12}, 3, 0.0),
-                                       rms_norm_grad_sample("odd_with_offset", {3, 7}, 0, 1.0)};
+                                       rms_norm_grad_sample("odd_with_offset", {3, 7}, 0, 1.0),
+                                       with_addend(rms_norm_grad_sample("rows", {4, 2, 8}, 0, 0.0)),
+                                       with_addend(rms_norm_grad_sample("grouped", {2, 12}, 3, 0.5)),
+                                       with_addend(rms_norm_grad_sample("odd", {3, 7}, 0, 0.0))};
           },
   };
 }

@@ -49,7 +49,7 @@ class Folder {
   // The node with its accumulations behind it, or the two as one.
   void emit(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    if (adds_after_[n].size() == 1 && can_take_addend(node)) {
+    if (adds_after_[n].size() == 1 && can_fold(node, graph_.nodes()[adds_after_[n][0]])) {
       fold(node, graph_.nodes()[adds_after_[n][0]]);
       return;
     }
@@ -57,9 +57,11 @@ class Folder {
     for (const uint32_t add : adds_after_[n]) rewriter_.copy(graph_.nodes()[add]);
   }
 
-  bool can_take_addend(const ir::Node& node) const {
+  bool can_fold(const ir::Node& node, const ir::Node& add) const {
     const int addend = ops::op_def(node.op).addend;
-    return addend >= 0 && node.operands.size() == static_cast<size_t>(addend) && readers_[node.results[0].index] == 1;
+    const ir::ValueId product = node.results[0];  // what an addend is added to
+    return addend >= 0 && node.operands.size() == static_cast<size_t>(addend) && readers_[product.index] == 1 &&
+           node.results.size() == 1 && (add.operands[0] == product || add.operands[1] == product);
   }
 
   void fold(const ir::Node& node, const ir::Node& add) {

@@ -28,6 +28,17 @@ TEST(FoldAccumulationTest, SumOfInputAndProductBecomesOneProduct) {
               wanted);
 }
 
+TEST(FoldAccumulationTest, ResultThatTakesNoAddendIsAddedBehind) {
+  const std::string rest =
+      "  %3 = input() {dtype=\"f32\", name=\"w\", shape=[3]} : f32[3] #weight\n"
+      "  %4 = input() {dtype=\"f32\", name=\"rstd\", shape=[2,1]} : f32[2,1] #batch\n"
+      "  %5 = input() {dtype=\"f32\", name=\"grad.w\", shape=[3]} : f32[3] #gradient\n"
+      "  %6, %7 = rms_norm_grad(%0, %3, %4, %0) {eps=1e-05} : f32[2,3], f32[3]\n"
+      "  %8 = add(%5, %7) : f32[3] #gradient\n"
+      "  output \"dx\" = %6\n  output \"grad.w\" = %8 donates \"grad.w\"\n";
+  EXPECT_EQ(folded(rest), with_inputs(rest));
+}
+
 TEST(FoldAccumulationTest, ProductWithAnotherReaderStays) {
   const std::string rest = std::string("  %3 = dot(%0, %1) ") + kDims +
                            "\n  %4 = add(%3, %2) : f32[3,4]\n  %5 = neg(%3) : f32[3,4]\n"

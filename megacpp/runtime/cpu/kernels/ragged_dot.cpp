@@ -68,6 +68,7 @@ struct Sizes {
   Layout layout;
   int64_t h, f;     // x[rows, h], w[experts, h, f]
   bool transposed;  // w[experts, f, h]
+  bool accumulates;
 };
 
 // The product for the used rows [begin, end), counted over all groups; they may cross groups.
@@ -88,6 +89,7 @@ void dot_rows(const Sizes& s, const Groups& groups, const KernelArgs& args, int6
             .lda = s.h,
             .b = args.in(1) + e * s.h * s.f,
             .ldb = s.transposed ? s.h : s.f,
+            .beta = s.accumulates ? 1.0F : 0.0F,
             .c = args.out(0) + from * s.f,
             .ldc = s.f});
     }
@@ -108,12 +110,16 @@ Prepared prepare_ragged_dot(const ops::NodeView& view, int) {
   const Sizes s = {.layout = layout_of(view.operands[0], view.operands[2]),
                    .h = view.operands[0].dim(-1),
                    .f = view.results[0].dim(-1),
-                   .transposed = view.attrs.flag("transpose_w")};
+                   .transposed = view.attrs.flag("transpose_w"),
+                   .accumulates = view.operands.size() == 4};
   const auto run = [s](const KernelArgs& args) {
     const Groups groups(s.layout, args.in<int32_t>(2), args.scratch<Group>());
+    if (s.accumulates && args.operands[3] != args.results[0])
+      std::copy_n(args.in(3), s.layout.chunks * s.layout.chunk_rows * s.f, args.out(0));
     args.pool.parallel_for(groups.used(), kGrainRows,
                            [&](int64_t begin, int64_t end, int) { dot_rows(s, groups, args, begin, end); });
-    args.pool.for_each(s.layout.chunks, [&](int64_t c, int) { zero_unused_rows(s, groups, c, args.out(0)); });
+    if (!s.accumulates)
+      args.pool.for_each(s.layout.chunks, [&](int64_t c, int) { zero_unused_rows(s, groups, c, args.out(0)); });
   };
   return {run, s.layout.workspace_bytes()};
 }

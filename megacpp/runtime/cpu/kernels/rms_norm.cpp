@@ -56,24 +56,27 @@ Prepared prepare(const ops::NodeView& view, int) {
 
 struct GroupGrad {
   const float *x, *gain, *dy;
+  const float* addend;  // null: none
   float rstd;
-  float *dx, *dw, *products;  // dx may be dy; dw is added to; products is scratch
+  float *dx, *dw, *products;  // dx may be dy or the addend; dw is added to; products is scratch
 };
 
-// dx = rstd * (dy gain - xhat mean(dy gain xhat)), dw += dy xhat, with xhat = rstd x.
+// dx = rstd * (dy gain - xhat mean(dy gain xhat)) + addend, dw += dy xhat, with xhat = rstd x.
 void group_grad(const GroupGrad& g, int64_t size) {
   row_mul(g.dy, g.x, g.products, size);
   row_axpy(g.rstd, g.products, g.dw, size);
   const float along = row_dot(g.products, g.gain, size) / static_cast<float>(size);
-  row_mul(g.dy, g.gain, g.dx, size);
-  row_scale(g.rstd, g.dx, g.dx, size);
-  row_axpy(-along * g.rstd * g.rstd * g.rstd, g.x, g.dx, size);
+  float* const dx = g.addend == nullptr ? g.dx : g.products;
+  row_mul(g.dy, g.gain, dx, size);
+  row_scale(g.rstd, dx, dx, size);
+  row_axpy(-along * g.rstd * g.rstd * g.rstd, g.x, dx, size);
+  if (g.addend != nullptr) row_add(dx, g.addend, g.dx, size);
 }
 
 // Scratch rows: the gain, then for each worker a sum of dw and a row of products.
 Prepared prepare_grad(const ops::NodeView& view, int threads) {
   const Sizes s(view);
-  const auto run = [s](const KernelArgs& args) {
+  const auto run = [s, adds = view.operands.size() == 5](const KernelArgs& args) {
     const float* gain = gain_of(s, args);
     const auto dw_part = [&](int64_t worker) { return args.scratch((1 + 2 * worker) * s.row_bytes); };
     const int64_t workers = args.pool.size();
@@ -87,6 +90,7 @@ Prepared prepare_grad(const ops::NodeView& view, int threads) {
           group_grad({.x = args.in(0) + at,
                       .gain = gain + column,
                       .dy = args.in(3) + at,
+                      .addend = adds ? args.in(4) + at : nullptr,
                       .rstd = args.in(2)[row * s.groups + g],
                       .dx = args.out(0) + at,
                       .dw = dw_part(worker) + column,

@@ -146,4 +146,32 @@ __device__ __forceinline__ void store_rows(const float (&sum)[128], const Shared
   }
 }
 
+__device__ __forceinline__ float4 widened(uint2 bits) {
+  return {__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u), __uint_as_float(bits.y << 16),
+          __uint_as_float(bits.y & 0xFFFF0000u)};
+}
+
+/// Four f32 sums as store_rows hands them to p.result[at...], with those of p.addend where there is one: rounded once.
+template <typename T, typename Params>
+__device__ __forceinline__ void store_sums(const Params& p, int64_t at, const uint4& values) {
+  float4 sums = {__uint_as_float(values.x), __uint_as_float(values.y), __uint_as_float(values.z),
+                 __uint_as_float(values.w)};
+  if (p.addend != nullptr) {
+    float4 more;
+    if constexpr (sizeof(T) == 4) {
+      more = *reinterpret_cast<const float4*>(static_cast<const T*>(p.addend) + at);
+    } else {
+      more = widened(*reinterpret_cast<const uint2*>(static_cast<const T*>(p.addend) + at));
+    }
+    sums = {sums.x + more.x, sums.y + more.y, sums.z + more.z, sums.w + more.w};
+  }
+  T* const to = static_cast<T*>(p.result) + at;
+  if constexpr (sizeof(T) == 4) {
+    *reinterpret_cast<float4*>(to) = sums;
+  } else {
+    reinterpret_cast<__nv_bfloat162*>(to)[0] = __floats2bfloat162_rn(sums.x, sums.y);
+    reinterpret_cast<__nv_bfloat162*>(to)[1] = __floats2bfloat162_rn(sums.z, sums.w);
+  }
+}
+
 }  // namespace megacpp::runtime::cuda

@@ -18,9 +18,13 @@ namespace {
 constexpr int32_t kDotUnit = kTileRows * kClusterBlocks / kSegmentRows;
 constexpr int32_t kWeightUnit = kTileDepth / kSegmentRows;
 constexpr int32_t kPlainUnit = 1;
-constexpr int64_t kZeroingBlocks = 128;  // of all chunks together
+constexpr int64_t kFillingBlocks = 128;  // of all chunks together
 
-// Makes the lists, and zeroes a result's rows that are nobody's where it has rows.
+const void* addend_of(const Launch& launch) {
+  return launch.operands.size() == 4 ? rows_pointer<const void>(launch.operands[3]) : nullptr;
+}
+
+// Makes the lists, and fills a result's rows that are nobody's where it has rows: with zeros or what is added to.
 class ListRows {
  public:
   ListRows(const RowLists& lists, Toolbox& toolbox)
@@ -32,7 +36,8 @@ class ListRows {
   }
 
   void run(const Launch& launch, int64_t row_bytes) const {
-    const int64_t zeroing = row_bytes == 0 ? 0 : std::max<int64_t>(kZeroingBlocks / lists_.layout.chunks, 1);
+    const bool is_filled = row_bytes > 0 && addend_of(launch) != rows_pointer<const void>(launch.results[0]);
+    const int64_t filling = is_filled ? std::max<int64_t>(kFillingBlocks / lists_.layout.chunks, 1) : 0;
     const RaggedRowsParams params = {
         .layout = lists_.layout,
         .counts = rows_pointer<const int32_t>(launch.operands[2]),
@@ -41,9 +46,10 @@ class ListRows {
         .groups = rows_pointer<RowGroup>(launch.workspace + static_cast<Address>(lists_.groups_at())),
         .segments = rows_pointer<Segment>(launch.workspace + static_cast<Address>(lists_.segments_at())),
         .result = rows_pointer<unsigned char>(launch.results[0]),
+        .addend = static_cast<const unsigned char*>(addend_of(launch)),
         .row_bytes = row_bytes,
-        .zero_blocks = static_cast<int32_t>(zeroing)};
-    const uint32_t blocks = static_cast<uint32_t>(1 + lists_.layout.chunks * zeroing);
+        .fill_blocks = static_cast<int32_t>(filling)};
+    const uint32_t blocks = static_cast<uint32_t>(1 + lists_.layout.chunks * filling);
     cuda::launch(function_, {.grid = {blocks, 1, 1}, .block = {kRowsThreads, 1, 1}}, launch.stream, params);
   }
 
@@ -98,13 +104,13 @@ std::string plain_name(const char* op, std::initializer_list<ir::DType> dtypes) 
   return name;
 }
 
-// ---- ragged_dot: x[rows, k], w[E, k, n] or transposed [E, n, k], counts ----
+// ---- ragged_dot: x[rows, k], w[E, k, n] or transposed [E, n, k], counts, maybe an addend like the result ----
 
 struct RaggedDotSizes {
   RowLists lists;
   int64_t rows, k, n;
   ir::DType dtype;
-  bool transposed, on_tensor_cores;
+  bool transposed, adds, on_tensor_cores;
 };
 
 RaggedDotSizes ragged_dot_sizes(const ops::NodeView& view) {
@@ -118,6 +124,7 @@ RaggedDotSizes ragged_dot_sizes(const ops::NodeView& view) {
           .n = view.results[0].dim(-1),
           .dtype = w.dtype,
           .transposed = view.attrs.flag("transpose_w"),
+          .adds = view.operands.size() == 4,
           .on_tensor_cores = on_tensor_cores};
 }
 
@@ -130,6 +137,7 @@ RaggedDotParams tensor_core_dot(const RaggedDotSizes& s, const Driver& driver, c
   params.w = s.transposed ? tile_map(driver, {w, s.k, s.n, kTileColumns / kClusterBlocks, experts})
                           : tile_map(driver, {w, s.n, s.k, kTileDepth, experts});
   params.lists = s.lists.at(launch.workspace);
+  params.addend = addend_of(launch);
   params.result = rows_pointer<void>(launch.results[0]);
   params.experts = static_cast<int32_t>(experts);
   params.k = static_cast<int32_t>(s.k);
@@ -138,7 +146,8 @@ RaggedDotParams tensor_core_dot(const RaggedDotSizes& s, const Driver& driver, c
 }
 
 Prepared prepare_tensor_core_dot(const RaggedDotSizes& s, Toolbox& toolbox) {
-  const Function function = toolbox.function("ragged_dot", s.transposed ? "ragged_dot_transposed" : "ragged_dot");
+  const std::string name = s.transposed ? "ragged_dot_transposed" : "ragged_dot";
+  const Function function = toolbox.function("ragged_dot", s.adds ? name + "_add" : name);
   return {[s, function, rows = ListRows(s.lists, toolbox), driver = &toolbox.driver(),
            shape = product_shape(toolbox)](const Launch& launch) {
     rows.run(launch, s.n * ir::dtype_bytes(s.dtype));
@@ -155,6 +164,7 @@ Prepared prepare_plain_ragged_dot(const RaggedDotSizes& s, Toolbox& toolbox) {
     const PlainRaggedDotParams params = {.a = rows_pointer<const void>(launch.operands[0]),
                                          .w = rows_pointer<const void>(launch.operands[1]),
                                          .lists = s.lists.at(launch.workspace),
+                                         .addend = addend_of(launch),
                                          .result = rows_pointer<void>(launch.results[0]),
                                          .k = s.k,
                                          .n = s.n,
@@ -194,10 +204,6 @@ RaggedWeightSizes ragged_weight_sizes(const ops::NodeView& view) {
           .dtype = view.operands[0].dtype,
           .result = view.results[0].dtype,
           .on_tensor_cores = on_tensor_cores};
-}
-
-const void* addend_of(const Launch& launch) {
-  return launch.operands.size() == 4 ? rows_pointer<const void>(launch.operands[3]) : nullptr;
 }
 
 RaggedDotWeightParams tensor_core_weight(const RaggedWeightSizes& s, const Driver& driver, const Launch& launch) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of experts times their matrices on tensor cores: bf16, sums in f32. Tiles are of four segments each, from
 // whichever chunks they come; how many there are is read on the device.
+#include <type_traits>
+
 #include "megacpp/runtime/cuda/kernels/grouped_product.cuh"
 
 namespace megacpp::runtime::cuda {
@@ -67,7 +69,7 @@ __device__ __forceinline__ void load_tile(const RaggedDotParams& p, const Shared
   }
 }
 
-template <bool kTransposed>
+template <bool kTransposed, bool kAdds>
 __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Shared& shared, Ring& ring,
                                               const Place& place) {
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
@@ -77,15 +79,20 @@ __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Sh
 #pragma unroll
   for (float& s : sum) s = 0;
   multiply_stages<false, !kTransposed>(sum, shared, ring, (p.k + kTileDepth - 1) / kTileDepth, [](int) {});
-  __nv_bfloat16* const result = static_cast<__nv_bfloat16*>(p.result);
-  store_rows<__nv_bfloat16>(sum, shared, [&](int row, int column, const uint4& values) {
+  // Sums meet their addends in f32; without addends they go out in half the pieces.
+  using Piece = std::conditional_t<kAdds, float, __nv_bfloat16>;
+  store_rows<Piece>(sum, shared, [&](int row, int column, const uint4& values) {
     const int n = place.column * kTileColumns + column;
-    if (first_row + row < segment.used && n < p.n)
-      *reinterpret_cast<uint4*>(result + int64_t{segment.row + first_row + row} * p.n + n) = values;
+    if (first_row + row >= segment.used || n >= p.n) return;
+    const int64_t at = int64_t{segment.row + first_row + row} * p.n + n;
+    if constexpr (kAdds)
+      store_sums<__nv_bfloat16>(p, at, values);
+    else
+      *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(p.result) + at) = values;
   });
 }
 
-template <bool kTransposed>
+template <bool kTransposed, bool kAdds>
 __device__ __forceinline__ void run(const RaggedDotParams& p) {
   extern __shared__ unsigned char raw[];
   const Shared shared = shared_memory(raw);
@@ -103,7 +110,7 @@ __device__ __forceinline__ void run(const RaggedDotParams& p) {
   } else {
     take_registers<232>();
     for (int i = walk.first(); i < walk.count(); i += walk.stride())
-      multiply_tile<kTransposed>(p, shared, ring, place_of(i, walk.pairs, walk.columns));
+      multiply_tile<kTransposed, kAdds>(p, shared, ring, place_of(i, walk.pairs, walk.columns));
   }
   __syncwarp();
   sync_cluster();  // a block's barriers are there until the other has arrived at them for the last time
@@ -111,13 +118,13 @@ __device__ __forceinline__ void run(const RaggedDotParams& p) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kProductThreads, 1) ragged_dot(const __grid_constant__ RaggedDotParams p) {
-  run<false>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(kProductThreads, 1)
-    ragged_dot_transposed(const __grid_constant__ RaggedDotParams p) {
-  run<true>(p);
-}
+#define MEGACPP_RAGGED_DOT(name, transposed, adds)                                                                   \
+  extern "C" __global__ void __launch_bounds__(kProductThreads, 1) name(const __grid_constant__ RaggedDotParams p) { \
+    run<transposed, adds>(p);                                                                                        \
+  }
+MEGACPP_RAGGED_DOT(ragged_dot, false, false)
+MEGACPP_RAGGED_DOT(ragged_dot_transposed, true, false)
+MEGACPP_RAGGED_DOT(ragged_dot_add, false, true)
+MEGACPP_RAGGED_DOT(ragged_dot_transposed_add, true, true)
 
 }  // namespace megacpp::runtime::cuda

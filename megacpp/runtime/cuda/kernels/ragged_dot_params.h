@@ -60,9 +60,10 @@ struct RaggedRowsParams {
   int32_t* first;         // [experts + 1]
   RowGroup* groups;       // [experts, chunks]
   Segment* segments;
-  unsigned char* result;  // [rows, row_bytes], zeroed where a row is nobody's
+  unsigned char* result;        // [rows, row_bytes]
+  const unsigned char* addend;  // what rows that are nobody's become; null: zeros
   int64_t row_bytes;
-  int32_t zero_blocks;  // for each chunk; 0: there is no such result
+  int32_t fill_blocks;  // for each chunk; 0: there is no such result, or it is the addend
 };
 
 /// TensorMap of tensor_map.h, whose header is none for device code.
@@ -70,11 +71,13 @@ struct alignas(64) TileMap {
   uint64_t opaque[16];
 };
 
-/// result[row, n] = sum over k of a[row, k] * w[expert of row, k, n], w as [E,k,n] or, transposed, [E,n,k].
+/// result[row, n] = sum over k of a[row, k] * w[expert of row, k, n], w as [E,k,n] or, transposed, [E,n,k]; with
+/// `addend` where there is one.
 struct RaggedDotParams {
   TileMap a, a_segment;  // boxes of kTileRows and of kSegmentRows rows
   TileMap w;
   SegmentLists lists;  // unit: the rows of a cluster
+  const void* addend;  // like result, of the kernels that add it; may be the same
   void* result;        // bf16[rows, n]
   int32_t experts, k, n;
 };
@@ -92,6 +95,7 @@ struct RaggedDotWeightParams {
 struct PlainRaggedDotParams {
   const void *a, *w;  // [rows, k], [E, k, n] or [E, n, k]
   SegmentLists lists;
+  const void* addend;  // null: none
   void* result;
   int64_t k, n;
   int64_t w_k_stride, w_n_stride;

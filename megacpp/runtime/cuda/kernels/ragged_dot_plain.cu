@@ -41,10 +41,12 @@ __device__ __forceinline__ void plain_dot(const PlainRaggedDotParams& p) {
       for (int r = 0; r < 8; ++r) sum[r] += a[own_row + r][k] * w[k][own_column];
     __syncthreads();
   }
-  for (int r = 0; r < 8; ++r)
-    if (own_row + r < segment.used && column + own_column < p.n)
-      static_cast<T*>(p.result)[(int64_t{segment.row} + own_row + r) * p.n + column + own_column] =
-          static_cast<T>(sum[r]);
+  for (int r = 0; r < 8; ++r) {
+    if (own_row + r >= segment.used || column + own_column >= p.n) continue;
+    const int64_t at = (int64_t{segment.row} + own_row + r) * p.n + column + own_column;
+    const float more = p.addend != nullptr ? static_cast<float>(static_cast<const T*>(p.addend)[at]) : 0.0F;
+    static_cast<T*>(p.result)[at] = static_cast<T>(sum[r] + more);
+  }
 }
 
 // A block: kPlainTile x kPlainTile of one expert's gradient, four rows and four columns for every thread.

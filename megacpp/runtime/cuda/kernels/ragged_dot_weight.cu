@@ -84,32 +84,6 @@ __device__ __forceinline__ void clear_unused(const Shared& shared, int stage) {
   asm volatile("bar.sync 1, 256;" ::: "memory");
 }
 
-__device__ __forceinline__ float4 widened(uint2 bits) {
-  return {__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u), __uint_as_float(bits.y << 16),
-          __uint_as_float(bits.y & 0xFFFF0000u)};
-}
-
-// Four sums to result[at...], with the addend's.
-template <typename T>
-__device__ __forceinline__ void store_sums(const RaggedDotWeightParams& p, int64_t at, float4 sums) {
-  if (p.addend != nullptr) {
-    float4 more;
-    if constexpr (sizeof(T) == 4) {
-      more = *reinterpret_cast<const float4*>(static_cast<const T*>(p.addend) + at);
-    } else {
-      more = widened(*reinterpret_cast<const uint2*>(static_cast<const T*>(p.addend) + at));
-    }
-    sums = {sums.x + more.x, sums.y + more.y, sums.z + more.z, sums.w + more.w};
-  }
-  T* const to = static_cast<T*>(p.result) + at;
-  if constexpr (sizeof(T) == 4) {
-    *reinterpret_cast<float4*>(to) = sums;
-  } else {
-    reinterpret_cast<__nv_bfloat162*>(to)[0] = __floats2bfloat162_rn(sums.x, sums.y);
-    reinterpret_cast<__nv_bfloat162*>(to)[1] = __floats2bfloat162_rn(sums.z, sums.w);
-  }
-}
-
 template <typename T>
 __device__ __forceinline__ void multiply_weight_tile(const RaggedDotWeightParams& p, const Shared& shared, Ring& ring,
                                                      const WeightTile& tile) {
@@ -120,10 +94,7 @@ __device__ __forceinline__ void multiply_weight_tile(const RaggedDotWeightParams
   multiply_stages<true, true>(sum, shared, ring, tile.steps, [&](int stage) { clear_unused(shared, stage); });
   store_rows<float>(sum, shared, [&](int row, int column, const uint4& values) {
     const int m = tile.row + warp * 16 + row, n = tile.column + column;
-    if (m < p.m && n < p.n)
-      store_sums<T>(
-          p, (int64_t{tile.expert} * p.m + m) * p.n + n,
-          {__uint_as_float(values.x), __uint_as_float(values.y), __uint_as_float(values.z), __uint_as_float(values.w)});
+    if (m < p.m && n < p.n) store_sums<T>(p, (int64_t{tile.expert} * p.m + m) * p.n + n, values);
   });
 }
 

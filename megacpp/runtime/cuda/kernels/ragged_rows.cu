@@ -100,27 +100,31 @@ __device__ void list_rows(const RaggedRowsParams& p) {
   list_segments(p, groups);
 }
 
-// This block's part of some rows.
-__device__ void zero_rows(const RaggedRowsParams& p, int part, int64_t begin, int64_t end) {
-  unsigned char* const from = p.result + begin * p.row_bytes;
+// This block's part of some rows: zeros, or the addend's.
+__device__ void fill_rows(const RaggedRowsParams& p, int part, int64_t begin, int64_t end) {
+  unsigned char* const to = p.result + begin * p.row_bytes;
+  const unsigned char* const from = p.addend == nullptr ? nullptr : p.addend + begin * p.row_bytes;
   const int64_t bytes = (end - begin) * p.row_bytes;
-  const int64_t first = part * int64_t{kRowsThreads} + threadIdx.x, stride = p.zero_blocks * int64_t{kRowsThreads};
+  const int64_t first = part * int64_t{kRowsThreads} + threadIdx.x, stride = p.fill_blocks * int64_t{kRowsThreads};
   if (p.row_bytes % 16 == 0) {
-    for (int64_t i = first; i < bytes / 16; i += stride) reinterpret_cast<uint4*>(from)[i] = make_uint4(0, 0, 0, 0);
+    for (int64_t i = first; i < bytes / 16; i += stride)
+      reinterpret_cast<uint4*>(to)[i] =
+          from == nullptr ? make_uint4(0, 0, 0, 0) : reinterpret_cast<const uint4*>(from)[i];
   } else {
-    for (int64_t i = first; i < bytes / 2; i += stride) reinterpret_cast<uint16_t*>(from)[i] = 0;
+    for (int64_t i = first; i < bytes / 2; i += stride)
+      reinterpret_cast<uint16_t*>(to)[i] = from == nullptr ? uint16_t{0} : reinterpret_cast<const uint16_t*>(from)[i];
   }
 }
 
 // This block's part of the rows of a chunk that no group has.
-__device__ void zero_unused_rows(const RaggedRowsParams& p, int64_t chunk, int part) {
+__device__ void fill_unused_rows(const RaggedRowsParams& p, int64_t chunk, int part) {
   int64_t done = chunk * p.layout.chunk_rows;
   for (int64_t expert = 0; expert < p.layout.experts; ++expert) {
     const Rows rows = group_rows(p.layout, p.counts, chunk, expert, done);
-    zero_rows(p, part, done, rows.start);
+    fill_rows(p, part, done, rows.start);
     done = rows.end;
   }
-  zero_rows(p, part, done, (chunk + 1) * p.layout.chunk_rows);
+  fill_rows(p, part, done, (chunk + 1) * p.layout.chunk_rows);
 }
 
 }  // namespace
@@ -128,7 +132,7 @@ __device__ void zero_unused_rows(const RaggedRowsParams& p, int64_t chunk, int p
 extern "C" __global__ void __launch_bounds__(kRowsThreads) ragged_rows(const __grid_constant__ RaggedRowsParams p) {
   if (blockIdx.x > 0) {
     const int block = static_cast<int>(blockIdx.x) - 1;
-    zero_unused_rows(p, block / p.zero_blocks, block % p.zero_blocks);
+    fill_unused_rows(p, block / p.fill_blocks, block % p.fill_blocks);
     return;
   }
   list_rows(p);

@@ -40,6 +40,7 @@ Prepared prepare_rms_norm(const ops::NodeView& view, Toolbox& toolbox) {
 
 Prepared prepare_rms_norm_grad(const ops::NodeView& view, Toolbox& toolbox) {
   const RmsNormPlan plan = plan_rms_norm(view);
+  const bool adds = view.operands.size() == 5;
   const Function rows = toolbox.function("rms_norm", "rms_norm_grad_" + norm_variant(view, plan));
   const std::string_view weight = ir::dtype_name(view.operands[1].dtype);
   const Function weights = toolbox.function("rms_norm", "rms_norm_weight_" + std::string(weight));
@@ -54,7 +55,7 @@ Prepared prepare_rms_norm_grad(const ops::NodeView& view, Toolbox& toolbox) {
                              .rstd = launched.operands[2],
                              .dy = launched.operands[3],
                              .dx = launched.results[0],
-                             .addend = 0,
+                             .addend = adds ? launched.operands[4] : 0,
                              .partials = launched.workspace,
                              .rows = plan.rows,
                              .width = plan.width,
