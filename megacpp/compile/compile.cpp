@@ -7,11 +7,9 @@
 #include "megacpp/compile/pass.h"
 #include "megacpp/compile/schedule_passes.h"
 #include "megacpp/compile/stage_programs.h"
-#include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
-#include "megacpp/schedule/widen_products.h"
 
 namespace megacpp::compile {
 namespace {
@@ -88,15 +86,15 @@ const std::vector<Pass>& all_passes() {
        .does = "replace composite ops that the backend has no kernel for by primitives",
        .needed = "the backend runs only ops it has kernels for",
        .run = decompose},
-      // Widening first: a product that is wide already can take the accumulator as its addend.
-      {.name = "widen",
-       .does = "let products that are read in f32 leave their result in f32",
+      // Before folding: a product that is wide already can take the accumulator as its addend.
+      {.name = "absorb_converts",
+       .does = "let products that are read in f32 leave f32, and with epilogues gradients that are read in bf16 bf16",
        .applies = if_we_schedule,
-       .run = each(schedule::widen_products)},
+       .run = absorb_converts},
       {.name = "fold",
-       .does = "add gradients to their sums inside the products that make them",
+       .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them",
        .applies = if_we_schedule,
-       .run = each(schedule::fold_accumulation)},
+       .run = fold},
       // Before fusion, which would tie readers of different collectives together.
       {.name = "bucket",
        .does = "combine collectives that may travel together",

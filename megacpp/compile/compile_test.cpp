@@ -60,6 +60,42 @@ TEST_P(SmallModelTest, CompiledGradientsEqualFiniteDifferences) {
   }
 }
 
+schedule::Target target_with_epilogues() {
+  schedule::Target target = plain_target();
+  target.has_epilogues = true;
+  return target;
+}
+
+TEST_P(SmallModelTest, EpiloguesLeaveFewerSumsAndTheSameGradients) {
+  const model::ForwardModel forward = model::build_forward(GetParam(), kBatch);
+  const auto gradients_on = [&](const schedule::Target& target) {
+    return compile_gradients({.forward = forward}, target).stages[0].find(ProgramKind::gradients).graph;
+  };
+  const ir::Graph plain = gradients_on(plain_target()), folded = gradients_on(target_with_epilogues());
+  EXPECT_LT(folded.nodes().size(), plain.nodes().size());
+  const auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, GetParam().vocab);
+  const auto wanted = ops::evaluate(plain, inputs, Rounding::none), got = ops::evaluate(folded, inputs, Rounding::none);
+  for (const auto& [name, tensor] : wanted)
+    for (int64_t i = 0; i < tensor.elements(); ++i) ASSERT_NEAR(got.at(name)[i], tensor[i], 1e-9) << name << " " << i;
+}
+
+TEST_P(SmallModelTest, GradientsOfASingleMicroStepAreWrittenNotAdded) {
+  recipe::Recipe recipe;
+  recipe.name = "small";
+  recipe.model = GetParam();
+  recipe.train = {.batch = 2, .sequence = 8, .micro_steps = 1, .steps = 1};
+  const StagePrograms chip = compile_training(recipe, plain_target()).stages[0];
+  for (const memory::ProgramPlan& program : chip.memory.programs) EXPECT_TRUE(program.final_copies.empty());
+  const ir::Graph& micro_step = chip.find(ProgramKind::micro_step).graph;
+  for (const ir::Node& node : micro_step.nodes())
+    for (const ir::ValueId operand : node.operands)
+      EXPECT_FALSE(micro_step.producer(operand).op == ir::kInputOp &&
+                   micro_step.producer(operand).attrs.text("name").starts_with("grad."))
+          << ir::print(micro_step);
+  for (const ir::Output& output : chip.find(ProgramKind::update).graph.outputs())
+    EXPECT_FALSE(output.name.starts_with("grad.")) << output.name;
+}
+
 TEST_P(SmallModelTest, ParametersAreTheWeightsOfTheGraph) {
   const model::ForwardModel forward = model::build_forward(GetParam(), kBatch);
   std::vector<std::string> weights, named;

@@ -4,7 +4,11 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/decompose.h"
+#include "megacpp/schedule/fold_accumulation.h"
+#include "megacpp/schedule/fold_sums.h"
+#include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/overlap_collectives.h"
+#include "megacpp/schedule/widen_products.h"
 
 namespace megacpp::compile {
 namespace {
@@ -28,6 +32,20 @@ void decompose(Compilation& run) {
     schedule::Decomposed result = schedule::decompose(program.graph, run.target);
     program.graph = std::move(result.graph);
     run.compiled.fallbacks.insert(run.compiled.fallbacks.end(), result.fallbacks.begin(), result.fallbacks.end());
+  }
+}
+
+void absorb_converts(Compilation& run) {
+  for (Program& program : run.programs) {
+    program.graph = schedule::widen_products(program.graph);
+    if (run.target.has_epilogues) program.graph = schedule::narrow_results(program.graph, run.target);
+  }
+}
+
+void fold(Compilation& run) {
+  for (Program& program : run.programs) {
+    program.graph = schedule::fold_accumulation(program.graph);
+    if (run.target.has_epilogues) program.graph = schedule::fold_sums(program.graph, run.target);
   }
 }
 

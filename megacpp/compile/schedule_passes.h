@@ -11,6 +11,12 @@ namespace megacpp::compile {
 /// Adds to Compiled::fallbacks.
 void decompose(Compilation& run);
 
+/// Widens products; for a target with epilogues narrows results too.
+void absorb_converts(Compilation& run);
+
+/// Gradient accumulation; for a target with epilogues every sum of what lies in memory.
+void fold(Compilation& run);
+
 /// Inside the model the plan's gather unit says what moves together. Updates have all gradients and weights at hand:
 /// these go by size, in the order in which the backward pass makes gradients.
 void bucket_collectives(Compilation& run);

@@ -10,9 +10,12 @@
 #include "megacpp/ops/verify.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
+#include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
+#include "tests/support/plain_target.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/tensors.h"
 
@@ -43,6 +46,16 @@ void expect_results_kept(const Pass& pass, ops::Form leaves) {
 TEST(PassesTest, RemoveDeadKeepsResults) { expect_results_kept(remove_dead, ops::Form::built); }
 
 TEST(PassesTest, FoldAccumulationKeepsResults) { expect_results_kept(fold_accumulation, ops::Form::built); }
+
+TEST(PassesTest, FoldSumsKeepsResults) {
+  expect_results_kept([](const ir::Graph& g) { return fold_sums(g, testing_support::plain_target()); },
+                      ops::Form::built);
+}
+
+TEST(PassesTest, NarrowResultsKeepsResults) {
+  expect_results_kept([](const ir::Graph& g) { return narrow_results(g, testing_support::plain_target()); },
+                      ops::Form::built);
+}
 
 TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::clustered); }
 

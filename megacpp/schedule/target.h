@@ -31,6 +31,9 @@ struct Target {
   /// The backend orders, fuses and allocates by itself: it gets programs as decomposition leaves them, and no memory
   /// plan.
   bool schedules_itself = false;
+  /// Its kernels add a tensor to their result and round it to what is asked for as they store it, at the price of
+  /// reading the tensor: sums and conversions are folded into them.
+  bool has_epilogues = false;
   /// It places buffers by itself: a memory plan counts what is alive at once, without gaps, and has no offsets.
   bool places_itself = false;
   /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.

@@ -179,7 +179,8 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
             MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << op;
             return kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
           },
-          .alignment = kAlignment};
+          .alignment = kAlignment,
+          .has_epilogues = true};
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,

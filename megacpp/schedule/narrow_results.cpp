@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/schedule/narrow_results.h"
+
+#include "megacpp/ops/op_def.h"
+#include "megacpp/schedule/rewrite.h"
+
+namespace megacpp::schedule {
+namespace {
+
+class Narrower {
+ public:
+  Narrower(const ir::Graph& graph, const Target& target)
+      : graph_(graph), target_(target), readers_(count_readers(graph)), rewriter_(graph) {}
+
+  ir::Graph run() {
+    std::vector<bool> is_narrowed(graph_.nodes().size(), false);
+    for (const ir::Node& node : graph_.nodes())
+      if (is_narrowing(node)) is_narrowed[graph_.value(node.operands[0]).producer.index] = true;
+    for (size_t n = 0; n < is_narrowed.size(); ++n) {
+      const ir::Node& node = graph_.nodes()[n];
+      if (is_narrowing(node))
+        rewriter_.set(node.results[0], rewriter_.map(node.operands[0]));
+      else if (is_narrowed[n])
+        emit(node);
+      else
+        rewriter_.copy(node);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  bool is_narrowing(const ir::Node& node) const {
+    if (node.op != "convert" || graph_.type(node.results[0]).dtype != ir::DType::bf16) return false;
+    const ir::ValueId wide = node.operands[0];
+    const ir::Node& made = graph_.producer(wide);
+    const ops::OpDef& op = ops::op_def(made.op);
+    if (graph_.type(wide).dtype != ir::DType::f32 || readers_[wide.index] != 1 || !op.chooses_result_dtype)
+      return false;
+    // Libraries have no product of f32 that leaves bf16.
+    if (op.work == ops::Work::product && graph_.type(made.operands[0]).dtype == ir::DType::f32) return false;
+    // An addend has the result's dtype.
+    if (op.addend >= 0 && made.operands.size() > static_cast<size_t>(op.addend)) return false;
+    const ir::Node asked = narrowed(made);
+    const ops::Types operands = graph_.operand_types(made);
+    const ops::Types results = narrow_types(made);
+    return static_cast<bool>(target_.runs(asked.op, {operands, results, asked.attrs}));
+  }
+
+  static ir::Node narrowed(const ir::Node& node) {
+    ir::Node narrow = node;
+    narrow.attrs.set("dtype", std::string(ir::dtype_name(ir::DType::bf16)));
+    return narrow;
+  }
+
+  ops::Types narrow_types(const ir::Node& node) const {
+    return {{ir::DType::bf16, graph_.type(node.results[0]).shape}};
+  }
+
+  void emit(const ir::Node& node) {
+    ir::Node narrow = narrowed(node);
+    for (ir::ValueId& operand : narrow.operands) operand = rewriter_.map(operand);
+    const ir::NodeId id = rewriter_.graph().append(std::move(narrow), narrow_types(node));
+    rewriter_.set(node.results[0], rewriter_.graph().node(id).results[0]);
+  }
+
+  const ir::Graph& graph_;
+  const Target& target_;
+  std::vector<size_t> readers_;  // by value
+  Rewriter rewriter_;
+};
+
+}  // namespace
+
+ir::Graph narrow_results(const ir::Graph& graph, const Target& target) { return Narrower(graph, target).run(); }
+
+}  // namespace megacpp::schedule
