@@ -2,7 +2,6 @@
 #include "megacpp/schedule/fuse.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/tile_program.h"
 #include "megacpp/schedule/rewrite.h"
+#include "megacpp/schedule/tile_builder.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -20,11 +20,7 @@ using ir::NodeId;
 using ir::Shape;
 using ir::ValueId;
 using ops::Fusion;
-using ops::TileInstruction;
 using ops::TileOutput;
-
-// Longer programs stop paying: their registers no longer fit the first-level cache.
-constexpr size_t kMaxMembers = 40;
 
 // A tensor and how iteration dimensions index it: one operand of a tile program.
 using Load = std::pair<uint32_t, std::vector<int64_t>>;
@@ -144,7 +140,7 @@ class Fuser {
 
   bool accepts(const Cluster& cluster, const ir::Node& node, const Shape& shape) const {
     const int64_t reduced = trailing_reduction(node);
-    return cluster.open && cluster.shape == shape && cluster.members.size() < kMaxMembers &&
+    return cluster.open && cluster.shape == shape && cluster.members.size() < kMaxTileOps &&
            (reduced == 0 || cluster.reduced_dims == 0 || cluster.reduced_dims == reduced);
   }
 
@@ -215,7 +211,7 @@ class Fuser {
       const bool same_reduction = reduced == 0 || cluster.reduced_dims == 0 || cluster.reduced_dims == reduced;
       std::vector<int> together = kept;
       together.push_back(c);
-      if (members + cluster.members.size() > kMaxMembers || !same_reduction || !loads_fit(together, node)) continue;
+      if (members + cluster.members.size() > kMaxTileOps || !same_reduction || !loads_fit(together, node)) continue;
       if (!can_extend(together, index)) continue;
       if (kept.empty() || !feed_each_other_indirectly(together)) {
         kept = std::move(together);
@@ -314,11 +310,11 @@ class Fuser {
     return false;
   }
 
-  // Collects one tile program: each distinct operand is loaded once, each constant appears once.
+  // Writes nodes of the graph into one tile program.
   class ProgramBuilder {
    public:
     ProgramBuilder(Fuser& fuser, Rewriter& rewriter, Shape shape)
-        : fuser_(fuser), rewriter_(rewriter), shape_(std::move(shape)) {}
+        : fuser_(fuser), rewriter_(rewriter), tile_(std::move(shape)) {}
 
     int reg(ValueId value) const { return registers_.at(value.index); }
 
@@ -326,80 +322,35 @@ class Fuser {
       const auto known = registers_.find(value.index);
       if (known != registers_.end()) return known->second;
       const Source source = fuser_.resolve(value);
-      const int reg = source.constant ? constant(*source.constant) : load(source);
-      return registers_[value.index] = reg;
+      return registers_[value.index] =
+                 source.constant ? tile_.constant(*source.constant) : tile_.load(source.root, source.dims);
     }
 
     void compute(const ir::Node& node) {
       std::vector<int> args;
       for (const ValueId id : node.operands) args.push_back(operand(id));
       const std::string name = node.op == "compare" ? node.attrs.text("direction") : node.op;
-      registers_[node.results[0].index] =
-          add({.kind = TileInstruction::Kind::scalar, .op = ops::find_scalar_op(name), .args = std::move(args)});
+      registers_[node.results[0].index] = tile_.scalar(ops::find_scalar_op(name), std::move(args));
     }
 
-    void store(int reg, ValueId value) { output({.kind = TileOutput::Kind::store, .reg = reg}, value); }
+    void store(int reg, ValueId value) { tile_.output({.kind = TileOutput::Kind::store, .reg = reg}, value); }
 
     void fold(int reg, const ir::Node& node, int64_t reduced_dims) {
       const bool sum = node.attrs.text("kind") == "sum";
-      output({.kind = sum ? TileOutput::Kind::sum : TileOutput::Kind::max, .reg = reg, .reduced_dims = reduced_dims},
-             node.results[0]);
+      tile_.output(
+          {.kind = sum ? TileOutput::Kind::sum : TileOutput::Kind::max, .reg = reg, .reduced_dims = reduced_dims},
+          node.results[0]);
     }
 
     void append(const std::string& scope, ir::Role role) {
-      ops::TileProgram program{.instructions = std::move(instructions_), .outputs = std::move(outputs_)};
-      std::string dtypes;
-      std::vector<ir::TensorType> types;
-      for (const ValueId value : stored_) {
-        types.push_back(fuser_.graph_.type(value));
-        dtypes += (dtypes.empty() ? "" : " ") + std::string(ir::dtype_name(types.back().dtype));
-      }
-      ir::Node node{.op = "fused",
-                    .operands = std::move(operands_),
-                    .results = {},
-                    .attrs = {{"program", ops::to_string(program)}, {"shape", shape_}, {"dtypes", dtypes}},
-                    .scope = scope,
-                    .role = role};
-      const NodeId id = rewriter_.graph().append(std::move(node), types);
-      for (size_t i = 0; i < stored_.size(); ++i) rewriter_.set(stored_[i], rewriter_.graph().node(id).results[i]);
+      append_fused(rewriter_, fuser_.graph_, tile_.take(scope, role));
     }
 
    private:
-    int add(TileInstruction instruction) {
-      instructions_.push_back(std::move(instruction));
-      return static_cast<int>(instructions_.size()) - 1;
-    }
-
-    int constant(double value) {
-      const auto [at, is_new] = constants_.emplace(std::bit_cast<uint64_t>(value), 0);
-      if (is_new) at->second = add({.kind = TileInstruction::Kind::constant, .value = value});
-      return at->second;
-    }
-
-    int load(const Source& source) {
-      const auto [at, is_new] = loads_.emplace(Load(source.root.index, source.dims), 0);
-      if (is_new) {
-        operands_.push_back(rewriter_.map(source.root));
-        at->second = add({.kind = TileInstruction::Kind::input, .dims = source.dims});
-      }
-      return at->second;
-    }
-
-    void output(TileOutput out, ValueId value) {
-      outputs_.push_back(out);
-      stored_.push_back(value);
-    }
-
     Fuser& fuser_;
     Rewriter& rewriter_;
-    Shape shape_;
-    std::vector<TileInstruction> instructions_;
-    std::vector<TileOutput> outputs_;
-    std::vector<ValueId> operands_;
-    std::vector<ValueId> stored_;
+    TileBuilder tile_;
     std::map<uint32_t, int> registers_;
-    std::map<uint64_t, int> constants_;  // by bits: NaN equals nothing, and -0.0 is not 0.0
-    std::map<Load, int> loads_;
   };
 
   const ir::Graph& graph_;
