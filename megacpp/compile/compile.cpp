@@ -8,6 +8,7 @@
 #include "megacpp/compile/schedule_passes.h"
 #include "megacpp/compile/stage_programs.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/merge_siblings.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
 
@@ -35,6 +36,19 @@ Decision between_chips(const Compilation& run) {
 Decision if_we_schedule(const Compilation& run) {
   return run.target.schedules_itself ? Decision::no("the backend " + run.target.name + " schedules by itself")
                                      : Decision::yes();
+}
+
+// Plans for compilers that place buffers are of programs that these have fused by then.
+Decision if_we_run_clusters(const Compilation& run) {
+  if (run.target.places_itself) return Decision::no("the backend " + run.target.name + " fuses by itself");
+  return if_we_schedule(run);
+}
+
+Decision if_arithmetic_is_cheap(const Compilation& run) {
+  if (run.target.ops_per_byte <= 0)
+    return Decision::no("the backend " + run.target.name +
+                        " keeps values in less time than it takes to make them again");
+  return if_we_run_clusters(run);
 }
 
 Decision if_we_schedule_chips(const Compilation& run) {
@@ -111,6 +125,16 @@ const std::vector<Pass>& all_passes() {
        .applies = if_we_schedule,
        .run = each(schedule::lower_elementwise),
        .leaves = ops::Form::fused},
+      // Once all elementwise work is in clusters: what each reads and writes is known.
+      {.name = "recompute_cheap",
+       .does =
+           "make elementwise values again where they are read later, where that moves fewer bytes and keeps no more",
+       .applies = if_arithmetic_is_cheap,
+       .run = recompute_cheap},
+      {.name = "merge_siblings",
+       .does = "run clusters that read the same tensor as one",
+       .applies = if_we_run_clusters,
+       .run = each(schedule::merge_siblings)},
       {.name = "order",
        .does = "order nodes so that few bytes are alive at once",
        .applies = if_we_schedule,

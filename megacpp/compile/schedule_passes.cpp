@@ -8,6 +8,7 @@
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/overlap_collectives.h"
+#include "megacpp/schedule/recompute_cheap.h"
 #include "megacpp/schedule/widen_products.h"
 
 namespace megacpp::compile {
@@ -52,6 +53,11 @@ void fold(Compilation& run) {
 void bucket_collectives(Compilation& run) {
   for (Program& program : run.programs)
     program.graph = schedule::bucket_collectives(program.graph, bucket_policy(run.plan, program.kind));
+}
+
+void recompute_cheap(Compilation& run) {
+  for (Program& program : run.programs)
+    program.graph = schedule::recompute_cheap(program.graph, run.target.ops_per_byte);
 }
 
 void overlap_collectives(Compilation& run) {

@@ -21,6 +21,9 @@ void fold(Compilation& run);
 /// these go by size, in the order in which the backward pass makes gradients.
 void bucket_collectives(Compilation& run);
 
+/// As far as arithmetic of the target is cheap.
+void recompute_cheap(Compilation& run);
+
 void overlap_collectives(Compilation& run);
 
 /// One plan for each pipeline stage, of assembled programs.

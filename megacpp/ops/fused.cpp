@@ -141,20 +141,26 @@ OpDef fused_def() {
   def.reference = fused_reference;
   def.samples = [] {
     const auto f32 = [](Shape shape) { return ir::TensorType{DType::f32, std::move(shape)}; };
-    return std::vector<Sample>{fused_sample("silu", {f32({4, 6})}, {4, 6}, "in(0,1) logistic(%0) mul(%0,%1) out(%2)"),
-                               fused_sample("row_and_column", {f32({4, 6}), f32({6}), f32({4})}, {4, 6},
-                                            "in(0,1) in(1) in(0) mul(%0,%1) add(%3,%2) out(%4)"),
-                               fused_sample("square_sum", {f32({4, 6})}, {4, 6}, "in(0,1) mul(%0,%0) sum(%1;1)"),
-                               fused_sample("sum_all_and_store", {f32({2, 4, 6}), f32({2, 6})}, {2, 4, 6},
-                                            "in(0,1,2) in(0,2) mul(%0,%1) out(%2) sum(%2;3)", "f32 f32"),
-                               fused_sample("max_rows", {f32({4, 6})}, {4, 6}, "in(0,1) exp(%0) max(%1;1)"),
-                               fused_sample("head_broadcast", {f32({2, 4, 2, 3}), f32({2})}, {2, 4, 2, 3},
-                                            "in(0,1,2,3) in(2) const(0.5) mul(%0,%1) add(%3,%2) tanh(%4) out(%5)"),
-                               fused_sample("bf16_store", {{DType::bf16, {4, 6}}, f32({6})}, {4, 6},
-                                            "in(0,1) in(1) add(%0,%1) out(%2) out(%0)", "bf16 f32"),
-                               fused_sample("predicate", {{DType::i32, {4, 6}}, {DType::i32, {4}}}, {4, 6},
-                                            "in(0,1) in(0) lt(%0,%1) out(%2)", "pred"),
-                               fused_sample("scalar", {f32({})}, {}, "in() const(2) mul(%0,%1) out(%2)")};
+    return std::vector<Sample>{
+        fused_sample("silu", {f32({4, 6})}, {4, 6}, "in(0,1) logistic(%0) mul(%0,%1) out(%2)"),
+        fused_sample("row_and_column", {f32({4, 6}), f32({6}), f32({4})}, {4, 6},
+                     "in(0,1) in(1) in(0) mul(%0,%1) add(%3,%2) out(%4)"),
+        fused_sample("square_sum", {f32({4, 6})}, {4, 6}, "in(0,1) mul(%0,%0) sum(%1;1)"),
+        fused_sample("sum_all_and_store", {f32({2, 4, 6}), f32({2, 6})}, {2, 4, 6},
+                     "in(0,1,2) in(0,2) mul(%0,%1) out(%2) sum(%2;3)", "f32 f32"),
+        fused_sample("max_rows", {f32({4, 6})}, {4, 6}, "in(0,1) exp(%0) max(%1;1)"),
+        fused_sample("head_broadcast", {f32({2, 4, 2, 3}), f32({2})}, {2, 4, 2, 3},
+                     "in(0,1,2,3) in(2) const(0.5) mul(%0,%1) add(%3,%2) tanh(%4) out(%5)"),
+        fused_sample("bf16_store", {{DType::bf16, {4, 6}}, f32({6})}, {4, 6},
+                     "in(0,1) in(1) add(%0,%1) out(%2) out(%0)", "bf16 f32"),
+        fused_sample("predicate", {{DType::i32, {4, 6}}, {DType::i32, {4}}}, {4, 6}, "in(0,1) in(0) lt(%0,%1) out(%2)",
+                     "pred"),
+        fused_sample("gradients_of_a_gate", {f32({4, 16}), f32({4, 16}), f32({16}), f32({4, 16})}, {4, 16},
+                     "in(0,1) in(0,1) in(1) add(%1,%2) logistic(%3) mul(%3,%4) mul(%0,%5) "
+                     "in(0,1) mul(%0,%7) mul(%8,%4) mul(%8,%3) mul(%10,%4) mul(%11,%4) "
+                     "sub(%11,%12) add(%9,%13) out(%6) out(%14)",
+                     "f32 f32"),
+        fused_sample("scalar", {f32({})}, {}, "in() const(2) mul(%0,%1) out(%2)")};
   };
   return def;
 }

@@ -12,8 +12,10 @@
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/merge_siblings.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/order.h"
+#include "megacpp/schedule/recompute_cheap.h"
 #include "megacpp/schedule/remove_dead.h"
 #include "tests/support/plain_target.h"
 #include "tests/support/random_graph.h"
@@ -63,11 +65,50 @@ TEST(PassesTest, LowerElementwiseKeepsResults) { expect_results_kept(lower_eleme
 
 TEST(PassesTest, OrderKeepsResults) { expect_results_kept(order_for_low_peak, ops::Form::built); }
 
+// As cheap as arithmetic may be: bytes alone decide.
+constexpr double kFreeArithmetic = 1e9;
+
+ir::Graph in_clusters(const ir::Graph& graph) { return lower_elementwise(fuse(fold_accumulation(remove_dead(graph)))); }
+ir::Graph recomputed(const ir::Graph& graph) { return recompute_cheap(in_clusters(graph), kFreeArithmetic); }
+ir::Graph merged(const ir::Graph& graph) { return merge_siblings(in_clusters(graph)); }
+
+TEST(PassesTest, RecomputeCheapKeepsResults) { expect_results_kept(recomputed, ops::Form::fused); }
+
+TEST(PassesTest, MergeSiblingsKeepsResults) { expect_results_kept(merged, ops::Form::fused); }
+
 TEST(PassesTest, AllTogetherKeepResults) {
-  expect_results_kept(
-      [](const ir::Graph& g) { return order_for_low_peak(lower_elementwise(fuse(fold_accumulation(remove_dead(g))))); },
-      ops::Form::fused);
+  expect_results_kept([](const ir::Graph& g) { return order_for_low_peak(merge_siblings(recomputed(g))); },
+                      ops::Form::fused);
 }
+
+int64_t moved_bytes(const ir::Graph& graph) {
+  int64_t bytes = 0;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op != "fused") continue;
+    for (const ir::ValueId operand : node.operands) bytes += graph.type(operand).bytes();
+    for (const ir::ValueId result : node.results) bytes += graph.type(result).bytes();
+  }
+  return bytes;
+}
+
+// How many random graphs move fewer bytes by the pass, of which none may move or hold more.
+size_t count_improved(const Pass& pass) {
+  size_t improved = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    const ir::Graph before = in_clusters(testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60)));
+    const ir::Graph after = pass(before);
+    EXPECT_LE(moved_bytes(after), moved_bytes(before)) << ir::print(before) << ir::print(after);
+    EXPECT_LE(simulated_peak(after), simulated_peak(before)) << ir::print(before) << ir::print(after);
+    improved += moved_bytes(after) < moved_bytes(before) ? 1 : 0;
+  }
+  return improved;
+}
+
+TEST(PassesTest, RecomputeCheapNeverMovesOrHoldsMore) {
+  EXPECT_GE(count_improved([](const ir::Graph& g) { return recompute_cheap(g, kFreeArithmetic); }), kGraphs / 10);
+}
+
+TEST(PassesTest, MergeSiblingsNeverMovesOrHoldsMore) { EXPECT_GE(count_improved(merge_siblings), kGraphs / 10); }
 
 TEST(PassesTest, OrderNeverRaisesThePeak) {
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {

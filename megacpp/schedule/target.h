@@ -24,6 +24,9 @@ struct Target {
   /// a matter of course names those that it was to run as one call.
   std::function<bool(std::string_view op)> wants_whole = {};
   int64_t alignment = 64;  // bytes
+  /// Scalar ops of elementwise work that take no longer than moving one byte between memory and chip: as many may be
+  /// run again instead. 0: nothing is computed twice.
+  double ops_per_byte = 0;
   /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
   /// plan with padding is for hardware that is not here: our own kernels read tensors without.
   std::function<int64_t(const ir::TensorType&)> state_storage = {};  // between steps

@@ -20,8 +20,10 @@
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/merge_siblings.h"
 #include "megacpp/schedule/narrow_gathers.h"
 #include "megacpp/schedule/overlap_collectives.h"
+#include "megacpp/schedule/recompute_cheap.h"
 #include "tests/golden/golden_file.h"
 #include "tests/support/tensors.h"
 #include "tests/support/two_chips.h"
@@ -135,6 +137,17 @@ ir::Graph run_lower_elementwise(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::lower_elementwise(before));
 }
 
+// Of programs as clusters, which are easier to read before they are.
+ir::Graph run_recompute_cheap(const PassCase& one, const ir::Graph& before) {
+  const double ops_per_byte = std::stod(setting(one, "ops_per_byte", "1000"));
+  return computing_the_same(
+      before, schedule::recompute_cheap(schedule::lower_elementwise(schedule::fuse(before)), ops_per_byte));
+}
+
+ir::Graph run_merge_siblings(const PassCase&, const ir::Graph& before) {
+  return computing_the_same(before, schedule::merge_siblings(schedule::lower_elementwise(schedule::fuse(before))));
+}
+
 ir::Graph run_narrow(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::narrow_gathers(before).graph);
 }
@@ -163,9 +176,11 @@ const std::map<std::string, PassUnderTest> kPasses = {
     {"decompose", {run_decompose}},
     {"fuse", {run_fuse, ops::Form::clustered}},
     {"lower_elementwise", {run_lower_elementwise, ops::Form::fused}},
+    {"merge_siblings", {run_merge_siblings, ops::Form::fused}},
     {"narrow", {run_narrow}},
     {"overlap", {run_overlap}},
     {"partition", {run_partition}},
+    {"recompute_cheap", {run_recompute_cheap, ops::Form::fused}},
 };
 
 std::vector<PassCaseFile> all_pass_cases() {
