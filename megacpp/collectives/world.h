@@ -35,6 +35,9 @@ struct WorldOptions {
   int64_t chips = 1;
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
   std::vector<int64_t> order = {};  // chips as they are dealt to processes (placement.h); empty: by number
+  /// Longest silence of another process that an agreement waits for, however long it may take: one that computes
+  /// answers, one that is stopped or cut off does not.
+  std::chrono::milliseconds answer_limit = std::chrono::minutes(10);
 };
 
 /// One of the values that processes compare: {"train.batch", "8"}.

@@ -51,7 +51,9 @@ Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     : options_(with_free_memory(std::move(options), requested)),
       world_options_{.chips = recipe::chips_of(requested.layout),
                      .wait_limit = std::chrono::seconds(requested.train.wait_limit)},
-      start_(options_.transport.make({.chips = world_options_.chips, .wait_limit = kNoLimit})),
+      start_(options_.transport.make({.chips = world_options_.chips,
+                                      .wait_limit = kNoLimit,
+                                      .answer_limit = std::chrono::seconds(requested.train.wait_limit)})),
       steps_(make_world()) {
   together([&] {
     std::vector<Field> fields = fields_of(requested);

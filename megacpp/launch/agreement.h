@@ -108,7 +108,8 @@ class Agreement {
   ProcessOptions options_;
   collectives::WorldOptions world_options_;  // with the limit of steps
   // To agree in; a run makes its own.
-  std::unique_ptr<collectives::World> start_;  // without a limit on waits: others may still plan, compile or load
+  // Without a limit on waits: others may still plan, compile or load. Those that do not answer end it.
+  std::unique_ptr<collectives::World> start_;
   std::unique_ptr<collectives::World> steps_;  // train.wait_limit
   bool is_starting_ = true;  // the same on all processes: from an estimate to the first status that all agree on
 };

@@ -28,7 +28,8 @@ std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Propert
   const ProcessWorld::Options own{
       .properties = properties,
       .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
-      .wait_limit = options.wait_limit};
+      .wait_limit = options.wait_limit,
+      .answer_limit = options.answer_limit};
   return std::make_unique<ProcessWorld>(own, std::move(endpoint));
 }
 

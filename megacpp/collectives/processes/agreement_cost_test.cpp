@@ -59,6 +59,18 @@ TEST(AgreementCostTest, LettersGrowWithTheLogarithmOfProcesses) {
   }
 }
 
+// Members compute a group's number from its chips: making groups sends nothing, of however many processes.
+TEST(AgreementCostTest, GroupsCostNoLetters) {
+  const std::vector<int64_t> letters = letters_of(64, [](World& world, int64_t process) {
+    Communicator& chip = world.communicator(process);
+    std::vector<int64_t> all(64);
+    std::iota(all.begin(), all.end(), int64_t{0});
+    chip.create_group(all);
+    chip.create_group({process / 2 * 2, process / 2 * 2 + 1});
+  });
+  for (const int64_t sent : letters) EXPECT_EQ(sent, kOwnAgreements * log2_up(64));
+}
+
 TEST(AgreementCostTest, OneOf64ThatDiffersIsNamedOnAllOfThem) {
   letters_of(64, [](World& world, int64_t process) {
     const std::vector<Field> fields = {{"train.batch", process == 37 || process == 40 ? "4" : "8"},

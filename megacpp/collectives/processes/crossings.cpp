@@ -45,6 +45,7 @@ Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std:
       sums_(sums),
       mail_(endpoint_->processes()),
       lost_(static_cast<size_t>(endpoint_->processes())),
+      heard_(static_cast<size_t>(endpoint_->processes())),
       thread_([this] { run(); }) {}
 
 Crossings::~Crossings() {
@@ -255,6 +256,7 @@ void Crossings::on_frame(int64_t process, std::span<const std::byte> frame) {
   const std::span<const std::byte> bytes = frame.subspan(sizeof(FrameHeader));
   MEGACPP_CHECK(bytes.size() >= letter.header.bytes) << "a frame that is cut off";
   Lock lock(chips_.mutex);
+  heard_[static_cast<size_t>(process)] = LocalChips::Clock::now();
   deal_with(lock, letter, bytes.first(letter.header.bytes));
 }
 

@@ -32,6 +32,12 @@ struct Awaited {
   std::string states;  // "; chip 1 waits for nobody"
 };
 
+/// With a process that an agreement waits for.
+struct Patience {
+  std::chrono::milliseconds limit{};    // of the wait
+  std::chrono::milliseconds silence{};  // without a sign of it
+};
+
 class Crossings final : private Endpoint::Receiver {
  public:
   /// `owners`: the process of every chip. Begins at once.
@@ -40,7 +46,7 @@ class Crossings final : private Endpoint::Receiver {
   ~Crossings() override;
 
   /// What every process passes, by process, in rounds that double the distance: log2(processes) letters each.
-  std::vector<std::string> gather(const std::string& own, std::chrono::milliseconds limit);
+  std::vector<std::string> gather(const std::string& own, const Patience& patience);
   /// For messages.
   void set_hosts(std::vector<std::string> hosts);
 
@@ -99,8 +105,8 @@ class Crossings final : private Endpoint::Receiver {
   std::string who_waits(const FrameHeader& header);
 
   CrossingGroup* group_with(uint64_t id);
-  std::string await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from,
-                             std::chrono::milliseconds limit);
+  std::string await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from, const Patience& patience);
+  bool is_silent(int64_t process, LocalChips::Clock::time_point since, std::chrono::milliseconds limit);
   int64_t arbiter() const;
   void end_all(const Failure& failure);
   void wake_members(CrossingGroup& group);
@@ -114,11 +120,12 @@ class Crossings final : private Endpoint::Receiver {
   std::vector<std::string> hosts_;  // by process; empty before they are known
   Mail mail_;
   std::deque<CrossingGroup> groups_;
-  std::vector<Letter> early_;                     // `arrived` of groups that are not made here yet
-  std::vector<Active> active_;                    // calls that are open and not done, in the order of begin()
-  std::vector<Letter> offers_;                    // sends from other processes without a receive, oldest first
-  std::vector<Letter> sending_;                   // accepted sends
-  std::vector<std::optional<std::string>> lost_;  // by process: why
+  std::vector<Letter> early_;                         // `arrived` of groups that are not made here yet
+  std::vector<Active> active_;                        // calls that are open and not done, in the order of begin()
+  std::vector<Letter> offers_;                        // sends from other processes without a receive, oldest first
+  std::vector<Letter> sending_;                       // accepted sends
+  std::vector<std::optional<std::string>> lost_;      // by process: why
+  std::vector<LocalChips::Clock::time_point> heard_;  // by process: when its last frame came
   std::map<std::pair<int64_t, int64_t>, std::string> gathered_;  // by number of the agreement and round
   std::map<int64_t, std::vector<Answer>> answers_;               // by number of the question
   std::condition_variable news_;                                 // in gathered_, answers_, lost_ or a failure

@@ -18,6 +18,12 @@ std::chrono::milliseconds answer_limit(std::chrono::milliseconds wait_limit) {
   return std::min<std::chrono::milliseconds>(4 * wait_limit, std::chrono::seconds(2));
 }
 
+constexpr int kQuestionsInASilence = 4;  // to a process that is waited for
+
+std::string waited_for(std::chrono::milliseconds time, const std::string& whom) {
+  return "waited " + std::to_string(time.count()) + " ms for " + whom;
+}
+
 constexpr std::string_view kUnknownCall = "?";  // an answer: the group is not made there yet
 
 int64_t take_number(std::string_view& text) {
@@ -61,7 +67,7 @@ void Crossings::set_hosts(std::vector<std::string> hosts) {
   hosts_ = std::move(hosts);
 }
 
-std::vector<std::string> Crossings::gather(const std::string& own, std::chrono::milliseconds limit) {
+std::vector<std::string> Crossings::gather(const std::string& own, const Patience& patience) {
   Lock lock(chips_.mutex);
   const int64_t count = endpoint_->processes(), me = endpoint_->process(), number = gathers_++;
   std::vector<std::string> blocks = {own};
@@ -72,7 +78,7 @@ std::vector<std::string> Crossings::gather(const std::string& own, std::chrono::
                packed(blocks, each.blocks));
     wake();
     const int64_t from = (me - each.distance + count) % count;
-    append_unpacked(await_gathered(lock, {number, round}, from, limit), blocks);
+    append_unpacked(await_gathered(lock, {number, round}, from, patience), blocks);
     ++round;
   }
   MEGACPP_CHECK(static_cast<int64_t>(blocks.size()) == count) << blocks.size() << " statements of " << count;
@@ -83,11 +89,12 @@ std::vector<std::string> Crossings::gather(const std::string& own, std::chrono::
 }
 
 std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from,
-                                      std::chrono::milliseconds limit) {
+                                      const Patience& patience) {
   const int64_t chip = chips_.local().front();
   const std::string where = "agreement of all processes";
-  const auto deadline = LocalChips::Clock::now() + limit;
-  while (true) {
+  const auto begin = LocalChips::Clock::now();
+  std::string waited;
+  for (auto question = begin + patience.silence / kQuestionsInASilence; waited.empty();) {
     chips_.check_alive(lock, chip, where);
     if (const auto found = gathered_.find(key); found != gathered_.end()) {
       std::string text = std::move(found->second);
@@ -99,10 +106,19 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
       chips_.fail(lock, {chips_of(from).front(), name_of(from) + " is gone (" + *lost + ") in an agreement"});
       continue;
     }
-    if (LocalChips::Clock::now() >= deadline) break;
-    news_.wait_for(lock, kLookAgain);
+    const auto now = LocalChips::Clock::now();
+    if (now - begin >= patience.limit)
+      waited = waited_for(patience.limit, name_of(from));
+    else if (is_silent(from, begin, patience.silence))
+      waited = waited_for(patience.silence, name_of(from)) + ", which does not answer";
+    else if (now >= question) {
+      mail_.post(from, {.kind = FrameKind::who_waits, .to = -1, .number = questions_++});  // any answer will do
+      wake();
+      question = now + patience.silence / kQuestionsInASilence;
+    } else {
+      news_.wait_for(lock, kLookAgain);
+    }
   }
-  const std::string waited = "waited " + std::to_string(limit.count()) + " ms for " + name_of(from);
   chips_.fail(lock, {chip, waited + ": " + where});
   base::raise(base::Code::E3102,
               {.where = chip_text(chip) + ", " + where,
@@ -110,6 +126,10 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
                .wanted = "every process at the agreement",
                .next = "look at that process: it computes, hangs, or waits for another itself; raise train.wait_limit "
                        "if it is only slow"});
+}
+
+bool Crossings::is_silent(int64_t process, LocalChips::Clock::time_point since, std::chrono::milliseconds limit) {
+  return LocalChips::Clock::now() - std::max(heard_[static_cast<size_t>(process)], since) >= limit;
 }
 
 void Crossings::propose(const Failure& failure) {

@@ -25,12 +25,14 @@ LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64
 ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint)
     : properties_(options.properties),
       process_(endpoint->process()),
+      answer_limit_(options.answer_limit),
       chips_(chips_of_process(options, endpoint->process())),
       hosts_({endpoint->host()}),
       crossings_(chips_, std::move(endpoint), options.owners,
                  options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
   chips_.attach(crossings_);
-  hosts_ = crossings_.gather(hosts_.front(), std::max(kStartLimit, options.wait_limit));
+  const std::chrono::milliseconds start = std::max(kStartLimit, options.answer_limit);
+  hosts_ = crossings_.gather(hosts_.front(), {.limit = start, .silence = start});
   crossings_.set_hosts(hosts_);
 }
 

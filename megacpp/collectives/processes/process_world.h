@@ -22,6 +22,7 @@ class ProcessWorld final : public World {
     Properties properties;        // without a fixed order of sums: Sums::fast
     std::vector<int64_t> owners;  // the process of every chip; each has one, process 0 chip 0
     std::chrono::milliseconds wait_limit{};
+    std::chrono::milliseconds answer_limit = std::chrono::minutes(10);  // as WorldOptions has it
   };
   /// Waits for all other processes to do the same.
   ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint);
@@ -40,12 +41,13 @@ class ProcessWorld final : public World {
 
  protected:
   std::vector<std::string> gather(const std::string& own) override {
-    return crossings_.gather(own, chips_.wait_limit());
+    return crossings_.gather(own, {.limit = chips_.wait_limit(), .silence = answer_limit_});
   }
 
  private:
   const Properties properties_;
   const int64_t process_;
+  const std::chrono::milliseconds answer_limit_;
   LocalChips chips_;
   std::vector<std::string> hosts_;
   Crossings crossings_;  // ends before the chips whose buffers it moves

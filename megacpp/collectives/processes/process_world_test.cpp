@@ -85,10 +85,12 @@ Call sum_of(const Group& group, std::vector<float>& buffer) {
 // Chip 0 in this process, chip 1 in a forked one, which does `last` when both have their worlds.
 class TwoProcesses {
  public:
-  TwoProcesses(std::chrono::milliseconds wait_limit, const std::function<void(World& world)>& last) {
+  TwoProcesses(std::chrono::milliseconds wait_limit, const std::function<void(World& world)>& last,
+               std::chrono::milliseconds answer_limit = std::chrono::minutes(10)) {
     std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(2);
     ProcessWorld::Options options = one_chip_each(2);
     options.wait_limit = wait_limit;
+    options.answer_limit = answer_limit;
     child_ = ::fork();
     if (child_ == 0) {
       endpoints[0].reset();
@@ -107,6 +109,7 @@ class TwoProcesses {
     siginfo_t info = {};
     ::waitid(P_PID, static_cast<id_t>(child_), &info, WSTOPPED | WEXITED | WNOWAIT);
   }
+  World& world() { return *world_; }
   Communicator& chip() { return world_->communicator(0); }
 
  private:
@@ -149,6 +152,28 @@ TEST(ProcessWorldTest, AProcessThatIsStoppedDoesNotAnswer) {
   const Call sum = sum_of(processes.chip().create_group({0, 1}), buffer);
   const base::Problem problem = problem_of(Code::E3102, [&] { processes.chip().run(sum, kHostThread); });
   EXPECT_EQ(problem.got, "waited 0.05 s for chip 1; process 1 on host1 (chip 1) does not answer");
+}
+
+// At start-up processes may compute for as long as they like, as long as they answer.
+TEST(ProcessWorldTest, AnAgreementWithoutALimitEndsWithAProcessThatDoesNotAnswer) {
+  TwoProcesses processes(
+      std::chrono::hours(24), [](World&) { ::pause(); }, std::chrono::milliseconds(100));
+  processes.stop_child();
+  const base::Problem problem = problem_of(Code::E3102, [&] { processes.world().share("plan", ""); });
+  EXPECT_EQ(problem.got, "waited 100 ms for process 1 on host1 (chip 1), which does not answer");
+}
+
+TEST(ProcessWorldTest, AnAgreementWaitsForAProcessThatComputes) {
+  constexpr std::chrono::milliseconds kAnswer(400);
+  TwoProcesses processes(
+      std::chrono::hours(24),
+      [&](World& world) {
+        std::this_thread::sleep_for(kAnswer + kAnswer / 2);
+        world.share("plan", "late");
+        ::pause();
+      },
+      kAnswer);
+  EXPECT_EQ(processes.world().share("plan", ""), (std::vector<std::string>{"", "late"}));
 }
 
 // A process that has nothing more to do may go; the others go on among themselves.
