@@ -45,6 +45,7 @@ Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std:
       sums_(sums),
       mail_(endpoint_->processes()),
       lost_(static_cast<size_t>(endpoint_->processes())),
+      is_silent_(static_cast<size_t>(endpoint_->processes())),
       heard_(static_cast<size_t>(endpoint_->processes())),
       thread_([this] { run(); }) {}
 
@@ -257,6 +258,7 @@ void Crossings::on_frame(int64_t process, std::span<const std::byte> frame) {
   MEGACPP_CHECK(bytes.size() >= letter.header.bytes) << "a frame that is cut off";
   Lock lock(chips_.mutex);
   heard_[static_cast<size_t>(process)] = LocalChips::Clock::now();
+  is_silent_[static_cast<size_t>(process)] = false;
   deal_with(lock, letter, bytes.first(letter.header.bytes));
 }
 

@@ -61,6 +61,8 @@ class Crossings final : private Endpoint::Receiver {
   /// Looks for a send from another process that a receive of the chip waits for.
   void match(int64_t chip, int64_t from, int64_t tag);
   void propose(const Failure& failure);
+  /// Whether the process that decides which failure counts did not answer when it was asked.
+  bool is_arbiter_silent() const { return is_silent_[static_cast<size_t>(arbiter())]; }
   /// Adds what other processes say about a call that has waited too long. Waits for their answers, not for long.
   void ask(Lock& lock, const InFlight& in_flight, Awaited& awaited);
   /// " in process 1 on node7"; empty for chips of this process.
@@ -125,6 +127,7 @@ class Crossings final : private Endpoint::Receiver {
   std::vector<Letter> offers_;                        // sends from other processes without a receive, oldest first
   std::vector<Letter> sending_;                       // accepted sends
   std::vector<std::optional<std::string>> lost_;      // by process: why
+  std::vector<bool> is_silent_;                       // by process: asked, and nothing has come since
   std::vector<LocalChips::Clock::time_point> heard_;  // by process: when its last frame came
   std::map<std::pair<int64_t, int64_t>, std::string> gathered_;  // by number of the agreement and round
   std::map<int64_t, std::vector<Answer>> answers_;               // by number of the question

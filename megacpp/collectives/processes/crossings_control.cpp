@@ -290,6 +290,7 @@ void Crossings::ask(Lock& lock, const InFlight& in_flight, Awaited& awaited) {
   for (const auto& [process, chips] : asked) {
     awaited.chips.insert(awaited.chips.end(), chips.begin(), chips.end());
     awaited.states += "; " + name_of(process) + " does not answer";
+    is_silent_[static_cast<size_t>(process)] = true;
   }
 }
 

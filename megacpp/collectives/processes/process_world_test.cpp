@@ -82,22 +82,24 @@ Call sum_of(const Group& group, std::vector<float>& buffer) {
           .where = "block03.sum"};
 }
 
-// Chip 0 in this process, chip 1 in a forked one, which does `last` when both have their worlds.
+// Chip 0 in this process, chip 1 in a forked one, which does `last` when both have their worlds; or the other way
+// round.
 class TwoProcesses {
  public:
   TwoProcesses(std::chrono::milliseconds wait_limit, const std::function<void(World& world)>& last,
-               std::chrono::milliseconds answer_limit = std::chrono::minutes(10)) {
+               std::chrono::milliseconds answer_limit = std::chrono::minutes(10), int64_t own = 0)
+      : own_(own) {
     std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(2);
     ProcessWorld::Options options = one_chip_each(2);
     options.wait_limit = wait_limit;
     options.answer_limit = answer_limit;
     child_ = ::fork();
     if (child_ == 0) {
-      endpoints[0].reset();
-      run_child(options, std::move(endpoints[1]), last);
+      endpoints[static_cast<size_t>(own)].reset();
+      run_child(options, std::move(endpoints[static_cast<size_t>(1 - own)]), last);
     }
-    endpoints[1].reset();
-    world_ = std::make_unique<ProcessWorld>(options, std::move(endpoints[0]));
+    endpoints[static_cast<size_t>(1 - own)].reset();
+    world_ = std::make_unique<ProcessWorld>(options, std::move(endpoints[static_cast<size_t>(own)]));
   }
   ~TwoProcesses() {
     ::kill(child_, SIGKILL);
@@ -110,7 +112,7 @@ class TwoProcesses {
     ::waitid(P_PID, static_cast<id_t>(child_), &info, WSTOPPED | WEXITED | WNOWAIT);
   }
   World& world() { return *world_; }
-  Communicator& chip() { return world_->communicator(0); }
+  Communicator& chip() { return world_->communicator(own_); }
 
  private:
   [[noreturn]] static void run_child(const ProcessWorld::Options& options, std::unique_ptr<Endpoint> endpoint,
@@ -124,6 +126,7 @@ class TwoProcesses {
     ::_exit(0);
   }
 
+  const int64_t own_;
   pid_t child_ = 0;
   std::unique_ptr<ProcessWorld> world_;
 };
@@ -152,6 +155,19 @@ TEST(ProcessWorldTest, AProcessThatIsStoppedDoesNotAnswer) {
   const Call sum = sum_of(processes.chip().create_group({0, 1}), buffer);
   const base::Problem problem = problem_of(Code::E3102, [&] { processes.chip().run(sum, kHostThread); });
   EXPECT_EQ(problem.got, "waited 0.05 s for chip 1; process 1 on host1 (chip 1) does not answer");
+}
+
+// The first process says which of several failures counts: one that does not answer is not waited for again.
+TEST(ProcessWorldTest, AProcessThatIsCutOffFromTheFirstEndsSoon) {
+  TwoProcesses processes(
+      std::chrono::milliseconds(50), [](World&) { ::pause(); }, std::chrono::minutes(10), 1);
+  processes.stop_child();
+  std::vector<float> buffer(512, 1.0f);
+  const Call sum = sum_of(processes.chip().create_group({0, 1}), buffer);
+  const auto begin = std::chrono::steady_clock::now();
+  const base::Problem problem = problem_of(Code::E3102, [&] { processes.chip().run(sum, kHostThread); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_EQ(problem.got, "waited 0.05 s for chip 0; process 0 on host0 (chip 0) does not answer");
 }
 
 // At start-up processes may compute for as long as they like, as long as they answer.
