@@ -2,6 +2,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -18,9 +19,13 @@
 namespace megacpp::cli {
 namespace {
 
+constexpr std::string_view kHost = "{host}";
+
 struct RunFlags {
   int64_t restarts = 3;
   std::string launcher;
+  std::string hosts;
+  std::string probe = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
   std::vector<std::string> words;
 };
 
@@ -29,6 +34,13 @@ std::vector<std::string> words_in(const std::string& text) {
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
+}
+
+bool host_answers(const std::string& probe, const std::string& host) {
+  std::vector<std::string> words = words_in(probe);
+  for (std::string& word : words)
+    if (const size_t at = word.find(kHost); at != std::string::npos) word.replace(at, kHost.size(), host);
+  return base::run_program({.words = words}).status == 0;
 }
 
 int run_supervised(const RunFlags& flags) {
@@ -50,32 +62,41 @@ int run_supervised(const RunFlags& flags) {
                      .next = "name the launcher as its shell would find it"});
     return stop.has_come() ? base::kInterruptedStatus : end.status;
   };
-  return launch::run_with_restarts(
-      training, {.launcher = words_in(flags.launcher), .program = sweep::this_program(), .restarts = flags.restarts},
-      run, print_line);
+  launch::RestartOptions options{
+      .launcher = words_in(flags.launcher), .program = sweep::this_program(), .restarts = flags.restarts};
+  if (!flags.hosts.empty()) options.pool.hosts = launch::hosts_in(flags.hosts);
+  options.pool.answers = [&flags](const std::string& host) { return host_answers(flags.probe, host); };
+  return launch::run_with_restarts(training, options, run, print_line);
 }
 
 }  // namespace
 
 Command run_command() {
-  return {.name = "run",
-          .summary = "train, and start again from the last checkpoint when that fails",
-          .example =
-              "megacpp run --restarts 5 -- train recipes/nam56r-tiny.yaml --run-dir runs/a --set checkpoint.every=100\n"
-              "  megacpp run --launcher 'mpirun -n 4' -- train recipes/nam56r-tiny.yaml --run-dir runs/a\n"
-              "  megacpp run -- train --resume runs/a",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<RunFlags>();
-            app.add_option("--restarts", flags->restarts, "at most so many")
-                ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
-            app.add_option("--launcher", flags->launcher,
-                           "what starts the processes of the training, with its own flags, separated by spaces")
-                ->type_name("WORDS");
-            app.add_option("training", flags->words, "train with its recipe and flags, behind --")
-                ->required()
-                ->type_name("WORDS");
-            return [flags] { return run_supervised(*flags); };
-          }};
+  return {
+      .name = "run",
+      .summary = "train, and start again from the last checkpoint when that fails",
+      .example =
+          "megacpp run --restarts 5 -- train recipes/nam56r-tiny.yaml --run-dir runs/a --set checkpoint.every=100\n"
+          "  megacpp run --launcher 'mpirun -n 4' -- train recipes/nam56r-tiny.yaml --run-dir runs/a\n"
+          "  megacpp run --hosts a:4,b:4 --launcher 'mpirun -n {processes} --host {hosts}' -- train --resume runs/a\n"
+          "  megacpp run -- train --resume runs/a",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<RunFlags>();
+        app.add_option("--restarts", flags->restarts, "at most so many")
+            ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+        app.add_option("--launcher", flags->launcher,
+                       "what starts the processes of the training, with its own flags, separated by spaces")
+            ->type_name("WORDS");
+        app.add_option("--hosts", flags->hosts,
+                       "where to start processes, and how many on each; those that do not answer are left out, and "
+                       "the layout is one that fits the rest. In --launcher {hosts} and {processes} stand for them")
+            ->type_name("NAME:N,...");
+        app.add_option("--probe", flags->probe, "succeeds for a host, {host}, that can be used")->type_name("WORDS");
+        app.add_option("training", flags->words, "train with its recipe and flags, behind --")
+            ->required()
+            ->type_name("WORDS");
+        return [flags] { return run_supervised(*flags); };
+      }};
 }
 
 }  // namespace megacpp::cli

@@ -34,5 +34,19 @@ TEST(RunCommandTest, ALauncherThatIsNotThereIsNamed) {
                  "no-such-launcher-of-megacpp");
 }
 
+TEST(RunCommandTest, HostsThatAreNoneAreRefused) {
+  expect_refused(
+      {"run", "--hosts", "a:0", "--launcher", "mpirun -n {processes}", "--", "train", "a.yaml", "--run-dir", "a"},
+      "--hosts");
+}
+
+TEST(RunCommandTest, AHostWhoseProbeFailsIsNotStartedOn) {
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  const auto ended = testing_support::run_command({"run", "--hosts", "a:1", "--probe", "false {host}", "--launcher",
+                                                   "mpirun -n {processes}", "--", "train", recipe, "--run-dir", "a"});
+  EXPECT_EQ(ended.status, 1) << ended.err;
+  EXPECT_NE(ended.err.find("none of a:1 answers"), std::string::npos) << ended.err;
+}
+
 }  // namespace
 }  // namespace megacpp::cli

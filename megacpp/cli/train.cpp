@@ -308,9 +308,16 @@ std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const 
       launch.agreement().of_all("trace", train::chrome_events(train::traces_of(*started.run, started.compiled->mesh))));
 }
 
+// On every process, or none goes on.
+std::unique_ptr<data::TokenSource> open_data(const recipe::Recipe& recipe) {
+  std::unique_ptr<data::TokenSource> source;
+  launch::on_all_processes("data", [&] { source = data::open_source(recipe.data); });
+  return source;
+}
+
 // A process that is not the first works on its chips; what is printed and written is the first one's.
 int follow_first(const TrainFlags& flags, const Request& request) {
-  const std::unique_ptr<data::TokenSource> source = data::open_source(request.recipe.data);
+  const std::unique_ptr<data::TokenSource> source = open_data(request.recipe);
   launch::Launch launch(request.recipe, {.none = true}, launch::no_log,
                         {.transport = launch::transport_for(request.recipe)});
   launch.check_lineage(request.recipe_file);
@@ -346,7 +353,7 @@ int run_train(const TrainFlags& flags) {
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   print_without_effect(without_effect(recipe));
   clock.lap("recipe");
-  const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
+  const std::unique_ptr<data::TokenSource> source = open_data(recipe);
   clock.lap("data");
   launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = launch::transport_for(recipe)});
   launch.check_lineage(request.recipe_file);

@@ -8,6 +8,7 @@
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
@@ -32,14 +33,18 @@ std::string layout_line(const launch::Launch& launch, const ir::Mesh& mesh) {
   return fmt::format("layout     {}; {}{}\n", fit::layout_text(launch.recipe()), chips, changes);
 }
 
-std::string plan_line(const fit::Estimate& estimate) {
+// The worst chip, and where it is.
+std::string plan_line(const launch::Launch& launch) {
+  const fit::Estimate& estimate = launch.estimate();
   const fit::ChipGroup& worst = estimate.fit.worst();
+  const std::string host =
+      launch::host_text(launch::process_places(estimate.plan.parallel.mesh, launch.agreement().hosts()), worst.chip);
   const double seconds = estimate.time.seconds();
   const catalog::Correction& correction = estimate.correction;
   const std::string corrected = correction.samples == 0 ? ""
                                                         : fmt::format(" (corrected by {} measured, {} of this build)",
                                                                       correction.samples, correction.own_samples);
-  return fmt::format("plan       {} needs {}{}{}{}\n", worst.place, human_bytes(worst.needed()),
+  return fmt::format("plan       {}{} needs {}{}{}{}\n", worst.place, host, human_bytes(worst.needed()),
                      worst.limit ? " of " + human_bytes(*worst.limit) : ", no limit known", corrected,
                      seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
 }
@@ -80,7 +85,7 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
                        const data::TokenSource& source) {
   const recipe::Recipe& recipe = launch.recipe();
   return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
-         fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch.estimate()) +
+         fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch) +
          recompute_line(launch.estimate()) + backend_lines(recipe, compiled) +
          fmt::format("data       {}\n", source.describe()) + schedule_line(recipe) + checkpoint_line(recipe, compiled);
 }

@@ -60,6 +60,7 @@ Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     const catalog::Build build = options_.build(requested);
     fields.push_back({"build", build.code_version});
     fields.push_back({"platform", build.platform});
+    fields.push_back({"architecture", options_.architecture()});
     world().agree_same("recipe and build", fields);
   });
 }

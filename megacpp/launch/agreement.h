@@ -18,6 +18,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/machine_identity.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -29,6 +30,7 @@ struct ProcessOptions {
   std::function<int64_t()> free_memory = {};  // bytes of this process's machine; empty: as the backend finds it
   std::function<std::string()> machine = machine_identity;
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
+  std::function<std::string()> architecture = machine_architecture;
 };
 
 /// How a process stands between two steps; of several processes the gravest counts.
@@ -76,6 +78,8 @@ class Agreement {
   std::vector<std::string> of_all(std::string_view subject, std::string_view own) {
     return world().share(subject, own);
   }
+  /// As on_all_processes().
+  void on_all(std::string_view subject, const std::function<void()>& body) { on_all_processes(world(), subject, body); }
   /// Another world of the same processes, for a thread beside the steps, with the limit of steps. All make it together.
   std::unique_ptr<collectives::World> make_world() const;
 

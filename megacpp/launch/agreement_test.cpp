@@ -189,6 +189,15 @@ TEST_F(AgreementTest, DifferentBuildsAreRefused) {
   });
 }
 
+TEST_F(AgreementTest, DifferentArchitecturesAreRefused) {
+  processes_.run([&](size_t process) {
+    ProcessOptions own = options(process);
+    own.architecture = [process] { return std::string(process == 0 ? "x86_64" : "aarch64"); };
+    const base::Problem problem = testing_support::problem_of(base::Code::E3103, [&] { Agreement(recipe(), own); });
+    EXPECT_EQ(problem.got, "process 1 (chips 1 to 1): architecture aarch64");
+  });
+}
+
 TEST_F(AgreementTest, PlansOfOtherBytesAreRefusedBeforeStepZero) {
   processes_.run([&](size_t process) {
     ProcessOptions own = options(process);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/machine_identity.h"
 
+#include <sys/utsname.h>
+
 #include <fstream>
 
 #include "megacpp/runtime/fault_injection.h"
@@ -11,6 +13,11 @@ std::string machine_identity() {
   std::string boot = "no boot id";
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return boot + " " + runtime::host_name();
+}
+
+std::string machine_architecture() {
+  utsname names{};
+  return ::uname(&names) == 0 ? names.machine : "not known";
 }
 
 }  // namespace megacpp::launch

@@ -39,6 +39,38 @@ std::string from_first_process(std::string_view subject, const std::function<std
   return world->share(subject, said).front();
 }
 
+void on_all_processes(std::string_view subject, const std::function<void()>& body) {
+  const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
+  if (!launch) return body();
+  const std::unique_ptr<collectives::World> world =
+      collectives::transport_of_launch().make({.chips = launch->processes});
+  on_all_processes(*world, subject, body);
+}
+
+void on_all_processes(collectives::World& world, std::string_view subject, const std::function<void()>& body) {
+  std::exception_ptr own;
+  std::string reason;
+  try {
+    body();
+  } catch (const base::Error& error) {
+    own = std::current_exception();
+    reason = fmt::format("{} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got);
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    reason = error.what();
+  }
+  const std::vector<std::string> reasons = world.share(subject, reason);
+  if (own) std::rethrow_exception(own);
+  for (size_t process = 0; process < reasons.size(); ++process) {
+    if (reasons[process].empty()) continue;
+    const std::string host = process < world.hosts().size() ? " on " + world.hosts()[process] : "";
+    base::raise(base::Code::E3101, {.where = std::string(subject),
+                                    .got = fmt::format("process {}{}: {}", process, host, reasons[process]),
+                                    .wanted = "every process as this one, which has no problem with it",
+                                    .next = "mend it on that host: all hosts need the same files at the same paths"});
+  }
+}
+
 base::Decision joins_processes(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
   if (backend.joins_processes) return backend.joins_processes(recipe);
@@ -74,6 +106,12 @@ std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector
   for (size_t chip = 0; chip < owners.size(); ++chip)
     places[static_cast<size_t>(owners[chip])].chips.push_back(static_cast<int64_t>(chip));
   return places;
+}
+
+std::string host_text(const std::vector<ProcessPlace>& places, int64_t chip) {
+  for (const ProcessPlace& place : places)
+    if (std::ranges::count(place.chips, chip) > 0) return fmt::format(" on {}, process {}", place.host, place.process);
+  return "";
 }
 
 std::string hosts_text(const std::vector<ProcessPlace>& places) {

@@ -11,6 +11,7 @@
 
 #include "megacpp/base/decision.h"
 #include "megacpp/collectives/transport.h"
+#include "megacpp/collectives/world.h"
 #include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
 
@@ -22,6 +23,12 @@ bool is_first_process();
 /// What the first process says, on all of them, before there is a recipe to launch; `say` is called there alone. Where
 /// that throws, the other processes get E3101 with its words.
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say);
+
+/// Calls `body` on every process. Where it throws on one, all end: that one with its error, the others with E3101,
+/// which names the process, its host and the reason.
+void on_all_processes(std::string_view subject, const std::function<void()>& body);
+/// The same in a world of theirs.
+void on_all_processes(collectives::World& world, std::string_view subject, const std::function<void()>& body);
 
 /// Whether the chips of a run of the recipe may be those of several processes; no, with the reason.
 base::Decision joins_processes(const recipe::Recipe& recipe);
@@ -39,6 +46,8 @@ struct ProcessPlace {
 };
 /// By process; `hosts` as World::hosts(): nothing where they are not known.
 std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector<std::string>& hosts);
+/// " on node8, process 1" for a chip; empty where hosts are not known.
+std::string host_text(const std::vector<ProcessPlace>& places, int64_t chip);
 /// "node7: chips 0, 1, 2, 3; node8: chips 4, 5, 6, 7"
 std::string hosts_text(const std::vector<ProcessPlace>& places);
 

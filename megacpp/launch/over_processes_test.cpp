@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "megacpp/base/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/process_worlds.h"
 
 namespace megacpp::launch {
 namespace {
@@ -64,6 +68,29 @@ TEST_F(OverProcessesTest, ChipsArePlacedOnHosts) {
   EXPECT_EQ(hosts_text(places), "node7: chips 0, 1; node8: chips 2, 3");
   EXPECT_EQ(hosts_text(process_places(mesh_, {"a", "a", "b", "b"})), "a: chips 0, 1; b: chips 2, 3");
   EXPECT_TRUE(process_places(mesh_, {}).empty());
+  EXPECT_EQ(host_text(places, 2), " on node8, process 1");
+  EXPECT_EQ(host_text({}, 2), "");
+}
+
+TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
+  testing_support::Processes processes(3);
+  std::vector<base::Error> errors(3, base::Error(base::Code::E9001, {}));
+  processes.run([&](size_t process) {
+    const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
+    errors[process] = testing_support::error_of([&] {
+      on_all_processes(*world, "data", [&] {
+        if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
+      });
+    });
+  });
+  EXPECT_EQ(errors[1].code(), base::Code::E1008);
+  for (const size_t other : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(errors[other].code(), base::Code::E3101);
+    EXPECT_EQ(errors[other].problem().got, "process 1: E1008 corpus.txt: no such file");
+  }
+  bool is_called = false;
+  on_all_processes("data", [&] { is_called = true; });
+  EXPECT_TRUE(is_called) << "a process alone";
 }
 
 TEST_F(OverProcessesTest, ABackendOfOneProcessIsRefused) {

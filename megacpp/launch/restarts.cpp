@@ -2,6 +2,7 @@
 #include "megacpp/launch/restarts.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -14,7 +15,11 @@
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
 #include "megacpp/checkpoint/manifest.h"
+#include "megacpp/fit/ladder.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/schema.h"
 #include "megacpp/train/step_log.h"
 
 namespace megacpp::launch {
@@ -85,7 +90,125 @@ bool prepare_restart(const SupervisedTraining& training, const std::string& star
   return false;
 }
 
+// What a search for a layout changes, beside recompute, which suits more chips as well.
+constexpr std::array kLayoutKeys = {"layout.chips",
+                                    "layout.data_parallel",
+                                    "layout.expert_parallel",
+                                    "layout.context_parallel",
+                                    "layout.tensor_parallel",
+                                    "layout.pipeline_parallel",
+                                    "layout.zero",
+                                    "train.batch",
+                                    "train.micro_steps"};
+
+/// How the next start is made: on the hosts that answer now.
+class Starts {
+ public:
+  Starts(const SupervisedTraining& training, const RestartOptions& options, const Log& log)
+      : training_(training), options_(options), log_(log), last_(options.pool.hosts) {
+    if (last_.empty()) return;
+    first_ = training.recipe(training.resumes);
+    const int64_t chips = recipe::chips_of(first_.layout), processes = processes_on(last_);
+    MEGACPP_REQUIRE(chips % processes == 0, E1007,
+                    ({.where = "--hosts",
+                      .got = fmt::format("{} processes for {} chips", processes, chips),
+                      .wanted = "as many chips for every process",
+                      .next = "change the numbers behind the hosts, or the degrees of the layout"}));
+    chips_of_process_ = chips / processes;
+  }
+
+  std::vector<std::string> words(const std::vector<std::string>& own, bool has_checkpoint) {
+    std::vector<std::string> words = options_.launcher;
+    plan::Changes changes;
+    if (!last_.empty()) {
+      take_hosts();
+      words = launcher_on(last_, options_.launcher);
+      changes = layout_changes(has_checkpoint);
+    }
+    words.push_back(options_.program);
+    words.insert(words.end(), own.begin(), own.end());
+    for (const std::string& setting : plan::overrides_of(changes)) words.insert(words.end(), {"--set", setting});
+    return words;
+  }
+
+ private:
+  void take_hosts() {
+    std::vector<HostSlots> found;
+    std::string lost;
+    for (const HostSlots& host : options_.pool.hosts)
+      if (options_.pool.answers(host.name))
+        found.push_back(host);
+      else
+        lost += (lost.empty() ? "" : ", ") + host.name;
+    MEGACPP_REQUIRE(!found.empty(), E3104,
+                    ({.where = "megacpp run",
+                      .got = "none of " + to_text(options_.pool.hosts) + " answers",
+                      .wanted = "a host to start the training on",
+                      .next = "see that the words of --probe succeed for one of them"}));
+    if (found == last_) return;
+    log_({.topic = "hosts",
+          .text = fmt::format("{}; {} of {} processes", lost.empty() ? "all answer again" : "no answer from " + lost,
+                              processes_on(found), processes_on(options_.pool.hosts))});
+    last_ = std::move(found);
+  }
+
+  // A run that goes on has the layout of its last start; on as many chips as at first it gets that of the first one.
+  plan::Changes layout_changes(bool has_checkpoint) const {
+    const recipe::Recipe recipe = training_.recipe(has_checkpoint);
+    const int64_t chips = chips_of_process_ * processes_on(last_);
+    const int64_t most = std::ranges::max_element(last_, {}, &HostSlots::processes)->processes;
+    plan::Changes changes;
+    if (chips == recipe::chips_of(first_.layout))
+      changes = changes_to_first(recipe);
+    else if (chips != recipe::chips_of(recipe.layout))
+      changes =
+          options_.pool.find_layout({.recipe = recipe, .chips = chips, .chips_of_host = chips_of_process_ * most});
+    if (changes.empty()) return changes;
+    log_({.topic = "layout",
+          .text = fmt::format("{} chips, where it had {}: {}", chips, recipe::chips_of(recipe.layout),
+                              fit::changed_text(recipe, changes))});
+    return changes;
+  }
+
+  plan::Changes changes_to_first(const recipe::Recipe& recipe) const {
+    plan::Changes changes;
+    for (const char* const key : kLayoutKeys) {
+      const recipe::Key& known = *recipe::find_key(key);
+      const std::string wanted = recipe::value_text(recipe::member_of(known, first_));
+      if (recipe::value_text(recipe::member_of(known, recipe)) != wanted) changes.push_back({key, wanted});
+    }
+    return changes;
+  }
+
+  const SupervisedTraining& training_;
+  const RestartOptions& options_;
+  const Log& log_;
+  recipe::Recipe first_;         // as the first start has it
+  std::vector<HostSlots> last_;  // that it was started on; none: the launcher knows them
+  int64_t chips_of_process_ = 0;
+};
+
+// What a line sets: every --set, and --backend, which is the last word.
+std::vector<std::string> overrides_in(const std::vector<std::string>& flags) {
+  std::vector<std::string> overrides, backend;
+  const auto take = [&](std::string_view flag, const std::string& key, std::vector<std::string>& taken) {
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i] == flag && i + 1 < flags.size()) taken.push_back(key + flags[i + 1]);
+      if (flags[i].starts_with(std::string(flag) + "=")) taken.push_back(key + flags[i].substr(flag.size() + 1));
+    }
+  };
+  take("--set", "", overrides);
+  take("--backend", "backend=", backend);
+  overrides.insert(overrides.end(), backend.begin(), backend.end());
+  return overrides;
+}
+
 }  // namespace
+
+recipe::Recipe SupervisedTraining::recipe(bool has_checkpoint) const {
+  const std::filesystem::path file = has_checkpoint ? recipe_file_of(run) : std::filesystem::path(words[1]);
+  return recipe::load(file, overrides_in(flags));
+}
 
 SupervisedTraining supervised_training(const std::vector<std::string>& words) {
   if (words.empty() || words.front() != "train")
@@ -137,12 +260,10 @@ LostWork lost_work(const std::filesystem::path& run, int64_t saved_step) {
 int run_with_restarts(const SupervisedTraining& training, const RestartOptions& options, const RunWords& run,
                       const Log& log) {
   bool has_checkpoint = training.resumes;
+  Starts starts(training, options, log);
   for (int64_t start = 0;; ++start) {
-    std::vector<std::string> words = options.launcher;
-    words.push_back(options.program);
     const std::vector<std::string> own = start == 0 ? training.words : training.next_words(has_checkpoint);
-    words.insert(words.end(), own.begin(), own.end());
-    const int status = run(words);
+    const int status = run(starts.words(own, has_checkpoint));
     if (!is_worth_a_restart(status)) return status;
     if (start == options.restarts) {
       log({.topic = "restart",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that is started again when it fails: from its last complete checkpoint, and from the beginning where it
-// has none. What a restart costs is said in steps and seconds. Errors that would come again are not tried again: a
+// has none; on the hosts that are left, in a layout that fits them. What a restart costs is said in steps and seconds.
+// Errors that would come again are not tried again: a
 // recipe or a command that is refused, a plan that does not fit, a defect of ours; nor is a run that was stopped on
 // request.
 #pragma once
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/launch/host_pool.h"
 #include "megacpp/launch/log.h"
 
 namespace megacpp::launch {
@@ -22,6 +24,8 @@ struct SupervisedTraining {
   std::vector<std::string> flags;  // those that stay when it goes on from a checkpoint
   bool resumes = false;            // it goes on with an earlier run from the start
 
+  /// As the next start reads it: the run's own once there is a checkpoint.
+  recipe::Recipe recipe(bool has_checkpoint) const;
   /// Of the next start: with a checkpoint from there, without one as given.
   std::vector<std::string> next_words(bool has_checkpoint) const;
 };
@@ -32,12 +36,14 @@ struct RestartOptions {
   std::vector<std::string> launcher = {};  // before the program: {"mpirun", "-n", "4"}
   std::string program;
   int64_t restarts = 0;  // at most
+  HostPool pool = {};
 };
 
 /// Runs these words to their end; returns the exit status, 128 + a signal.
 using RunWords = std::function<int(const std::vector<std::string>& words)>;
 
-/// Returns the status of the last start.
+/// Returns the status of the last start. E3104 where no host of the pool answers, E1401 where no layout fits those that
+/// do.
 int run_with_restarts(const SupervisedTraining& training, const RestartOptions& options, const RunWords& run,
                       const Log& log);
 

@@ -9,7 +9,10 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/checkpoint/writer.h"
+#include "megacpp/fit/estimate.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/recipe/chip_settings.h"
+#include "megacpp/recipe/parse.h"
 #include "megacpp/train/step_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"
@@ -120,6 +123,135 @@ TEST_F(RestartsTest, ARunThatGoesOnKeepsItsFlags) {
   const SupervisedTraining training = supervised_training({"train", "--resume=" + run(), "--set", "train.steps=9"});
   EXPECT_TRUE(training.resumes);
   EXPECT_EQ(training.next_words(true), (Words{"train", "--resume", run(), "--set", "train.steps=9"}));
+}
+
+/// A training on two hosts, whose answers and layouts are made up.
+class FewerHostsTest : public RestartsTest {
+ protected:
+  FewerHostsTest() {
+    base::write_file_atomically(folder_ / "r.yaml",
+                                base::read_file(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml"));
+  }
+
+  SupervisedTraining training() const {
+    return supervised_training(
+        {"train", (folder_ / "r.yaml").string(), "--set", "layout.data_parallel=4", "--run-dir", run()});
+  }
+
+  RestartOptions options() {
+    RestartOptions options{
+        .launcher = {"mpirun", "-n", "{processes}", "--host", "{hosts}"}, .program = "megacpp", .restarts = 2};
+    options.pool.hosts = {{.name = "a", .processes = 1}, {.name = "b", .processes = 1}};
+    options.pool.answers = [this](const std::string& host) { return lost_.find(host) == std::string::npos; };
+    options.pool.find_layout = [this](const LayoutWish& wish) -> plan::Changes {
+      wishes_.push_back(wish.chips);
+      EXPECT_EQ(wish.chips_of_host, 2);
+      return {{"layout.data_parallel", std::to_string(wish.chips)}};
+    };
+    return options;
+  }
+
+  /// As a training leaves it that runs in this layout.
+  void leave_layout(int64_t data_parallel) const {
+    leave_run(7, 4);
+    base::write_file_atomically(recipe_file_of(run()),
+                                base::read_file(folder_ / "r.yaml") +
+                                    "\nlayout:\n  data_parallel: " + std::to_string(data_parallel) + "\n  zero: 3\n");
+  }
+
+  std::string lost_;             // names of hosts that do not answer
+  std::vector<int64_t> wishes_;  // chips that a layout was looked for
+};
+
+TEST_F(FewerHostsTest, ALostHostIsLeftOutAndTheRestGetALayoutThatFits) {
+  std::vector<Words> starts;
+  const int status = run_with_restarts(
+      training(), options(),
+      [&](const Words& words) {
+        starts.push_back(words);
+        if (starts.size() > 1) return 0;
+        leave_layout(4);
+        lost_ = "b";
+        return 128 + SIGKILL;
+      },
+      log_);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(Words(starts[0].begin(), starts[0].begin() + 6),
+            (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp"}));
+  EXPECT_EQ(starts[1], (Words{"mpirun", "-n", "1", "--host", "a:1", "megacpp", "train", "--resume", run(), "--set",
+                              "layout.data_parallel=4", "--set", "layout.data_parallel=2"}));
+  EXPECT_EQ(wishes_, (std::vector<int64_t>{2}));
+  ASSERT_EQ(said_.size(), 3u);
+  EXPECT_NE(said_[0].find("lost: 3 steps"), std::string::npos) << said_[0];
+  EXPECT_EQ(said_[1], "no answer from b; 1 of 2 processes");
+  EXPECT_NE(said_[2].find("2 chips, where it had 4: "), std::string::npos) << said_[2];
+  EXPECT_NE(said_[2].find("layout.data_parallel"), std::string::npos) << said_[2];
+}
+
+TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
+  lost_ = "b";
+  std::vector<Words> starts;
+  run_with_restarts(
+      training(), options(),
+      [&](const Words& words) {
+        starts.push_back(words);
+        if (starts.size() > 1) return 0;
+        leave_layout(2);
+        lost_ = "";
+        return 1;
+      },
+      log_);
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(starts[0][2], "1");
+  EXPECT_EQ(starts[1][2], "2");
+  EXPECT_EQ(wishes_, (std::vector<int64_t>{2})) << "as many chips as at first have the layout of the first start";
+  EXPECT_TRUE(starts[1].back().starts_with("layout.zero=")) << starts[1].back();
+  ASSERT_EQ(said_.size(), 5u);
+  EXPECT_EQ(said_[3], "all answer again; 2 of 2 processes");
+  EXPECT_NE(said_[4].find("(was 3)"), std::string::npos) << said_[4];
+}
+
+TEST_F(FewerHostsTest, WithoutAnyHostNothingIsStarted) {
+  lost_ = "ab";
+  testing_support::problem_of(base::Code::E3104, [&] {
+    run_with_restarts(
+        training(), options(), [](const Words&) { return 0; }, log_);
+  });
+}
+
+TEST_F(FewerHostsTest, HostsThatDoNotGoWithTheLayoutOrTheLauncherAreRefused) {
+  const auto start = [&](const RestartOptions& given) {
+    run_with_restarts(
+        training(), given, [](const Words&) { return 0; }, log_);
+  };
+  RestartOptions odd = options();
+  odd.pool.hosts[0].processes = 2;
+  testing_support::problem_of(base::Code::E1007, [&] { start(odd); });
+  RestartOptions fixed = options();
+  fixed.launcher = {"mpirun", "-n", "2"};
+  const base::Problem problem = testing_support::problem_of(base::Code::E1007, [&] { start(fixed); });
+  EXPECT_NE(problem.wanted.find("{processes}"), std::string::npos);
+}
+
+TEST(HostPoolTest, HostsAreReadAndWritten) {
+  const std::vector<HostSlots> hosts = hosts_in("node7:4,node8");
+  EXPECT_EQ(hosts, (std::vector<HostSlots>{{.name = "node7", .processes = 4}, {.name = "node8", .processes = 1}}));
+  EXPECT_EQ(to_text(hosts), "node7:4,node8:1");
+  EXPECT_EQ(processes_on(hosts), 5);
+  for (const char* bad : {"", ",", "a:", "a:0", "a:-1", "a:x", ":4", "a,a", "a:4,", "a:1b"})
+    testing_support::problem_of(base::Code::E1007, [&] { hosts_in(bad); });
+}
+
+TEST(HostPoolTest, TheBestLayoutKeepsTheGlobalBatch) {
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                   std::vector<std::string>{"layout.data_parallel=4", "train.batch=8", "train.sequence=32",
+                                            "model.depth=2", "train.threads=2"});
+  const plan::Changes changes = best_layout({.recipe = recipe, .chips = 2, .chips_of_host = 2});
+  const recipe::Recipe fewer = fit::with_changes(recipe, changes);
+  EXPECT_EQ(recipe::chips_of(fewer.layout), 2);
+  EXPECT_EQ(fewer.train.batch * fewer.train.micro_steps, recipe.train.batch * recipe.train.micro_steps);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/hash.h"
+#include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
 #include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/launch/build.h"
@@ -102,6 +103,9 @@ class Attempt {
     });
     if (run_folder_.empty()) return;
     if (options_.directory != nullptr) run_folder_ = options_.directory->path();  // as messages have named it
+    agreement.on_all("run directory", [&] {
+      if (!agreement.is_coordinator()) base::require_writable(run_folder_ / fmt::format("p{}", agreement.process()));
+    });
     if (!agreement.is_alone()) saving_ = agreement.make_world();
   }
 

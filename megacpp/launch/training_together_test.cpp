@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/recipe/parse.h"
+#include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 #include "tests/support/temporary_folder.h"
 
@@ -145,6 +147,26 @@ TEST_F(TrainingTogetherTest, ARunGoesOnWhereItsProcessesSavedIt) {
   train_together("whole");
   train_together("again", "layout.data_parallel=2", checkpoint_of("whole", 2));
   expect_same_checkpoint("again", "whole", 4);
+}
+
+// As on a host that does not have the file system of the others.
+TEST_F(TrainingTogetherTest, ARunDirectoryThatOneProcessCannotWriteEndsAll) {
+  std::vector<base::Error> errors(2, base::Error(base::Code::E9001, {}));
+  processes_.run([&](size_t process) {
+    Launch launch(recipe(1, "layout.data_parallel=2"), {.none = true}, no_log,
+                  {.transport = processes_.transport(process), .free_memory = [] { return int64_t{1} << 50; }});
+    launch.prepare();
+    std::optional<RunDirectory> directory;
+    if (process == 0) {
+      directory.emplace(RunDirectory::create(folder_ / "gone", "run"));
+      std::filesystem::remove_all(folder_ / "gone");
+    }
+    errors[process] = testing_support::error_of(
+        [&] { run_training(launch, corpus_, {.directory = directory ? &*directory : nullptr}); });
+  });
+  EXPECT_EQ(errors[1].code(), base::Code::E3001) << errors[1].what();
+  EXPECT_EQ(errors[0].code(), base::Code::E3101) << errors[0].what();
+  EXPECT_NE(std::string(errors[0].what()).find("E3001"), std::string::npos) << errors[0].what();
 }
 
 // The last stage makes the losses; the first process prints them.

@@ -46,7 +46,10 @@ std::optional<MpiLaunch> find_mpi_launch(const std::function<std::string(const s
           .wanted = "the number of a process and how many there are",
           .next = "unset these variables, which a launcher has left behind, or start again with mpirun"}));
     if (*count == 1) return std::nullopt;
-    return MpiLaunch{.process = *number, .processes = *count, .launcher = launcher.name};
+    return MpiLaunch{.process = *number,
+                     .processes = *count,
+                     .launcher = launcher.name,
+                     .variables = std::string(launcher.process) + " and " + launcher.processes};
   }
   return std::nullopt;
 }

@@ -13,7 +13,8 @@ namespace megacpp::collectives {
 struct MpiLaunch {
   int64_t process = 0;
   int64_t processes = 1;
-  std::string launcher;  // "mpirun of OpenMPI", for messages
+  std::string launcher;   // "mpirun of OpenMPI", for messages
+  std::string variables;  // that say so: "PMI_RANK and PMI_SIZE"
 };
 
 /// `variable`: the value of one of the environment, empty where it is not set. None: started alone, or as the only one.

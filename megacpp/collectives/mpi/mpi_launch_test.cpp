@@ -27,6 +27,7 @@ TEST(MpiLaunchTest, EveryLauncherIsKnownByItsVariables) {
   const std::optional<MpiLaunch> mpich = launch_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
   ASSERT_TRUE(mpich);
   EXPECT_EQ(mpich->processes, 2);
+  EXPECT_EQ(mpich->variables, "PMI_RANK and PMI_SIZE");
   const std::optional<MpiLaunch> slurm = launch_with({{"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "16"}});
   ASSERT_TRUE(slurm);
   EXPECT_EQ(slurm->processes, 16);

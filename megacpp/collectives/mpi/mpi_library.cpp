@@ -30,7 +30,9 @@ constexpr std::chrono::seconds kFinishLimit(600), kFailedLimit(1);
   base::raise(base::Code::E3104, {.where = where,
                                   .got = got,
                                   .wanted = "the MPI that has started this process (" + launch.launcher + ")",
-                                  .next = "build with that MPI's headers (./run mpi does), or start megacpp alone"});
+                                  .next = "build with that MPI's headers (./run mpi does); where no launcher has "
+                                          "started it, unset " +
+                                          launch.variables + ", which one has left behind"});
 }
 
 // Beside the program where it was built, in the folder of libraries where it was installed.

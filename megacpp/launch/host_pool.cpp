@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/host_pool.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "megacpp/base/error.h"
+#include "megacpp/fit/search.h"
+#include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/users_catalog.h"
+#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/processor.h"
+
+namespace megacpp::launch {
+namespace {
+
+constexpr const char* kProcesses = "{processes}";
+constexpr const char* kHosts = "{hosts}";
+constexpr int64_t kLayoutTries = 24;  // the training waits for them
+
+[[noreturn]] void refuse_hosts(const std::string& got) {
+  base::raise(base::Code::E1007, {.where = "--hosts",
+                                  .got = got,
+                                  .wanted = "names of hosts with a number of processes each, every host once",
+                                  .next = "for example: --hosts node7:4,node8:4"});
+}
+
+HostSlots host_in(const std::string& text) {
+  const size_t colon = text.find(':');
+  HostSlots host{.name = text.substr(0, colon)};
+  if (host.name.empty()) refuse_hosts(text.empty() ? "no name" : text);
+  if (colon == std::string::npos) return host;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, host.processes);
+  if (error != std::errc() || stop != end || host.processes < 1) refuse_hosts(text);
+  return host;
+}
+
+std::string replaced(std::string word, const std::string& mark, const std::string& value) {
+  for (size_t at = word.find(mark); at != std::string::npos; at = word.find(mark, at + value.size()))
+    word.replace(at, mark.size(), value);
+  return word;
+}
+
+// For the hardware alone: how the chips are used is what is looked for.
+recipe::Recipe with_chips(recipe::Recipe recipe, int64_t chips) {
+  recipe::Layout& layout = recipe.layout;
+  layout.expert_parallel = layout.context_parallel = layout.tensor_parallel = layout.pipeline_parallel = 1;
+  layout.data_parallel = chips;
+  if (layout.chips > 0) layout.chips = chips;
+  return recipe;
+}
+
+fit::Assumptions assumptions_of(const LayoutWish& wish) {
+  const runtime::Backend& backend = runtime::backend_named(wish.recipe.backend);
+  runtime::Machine machine;
+  machine.free_bytes = backend.free_bytes(wish.recipe).value_or(INT64_MAX);
+  machine.local_chips = wish.chips_of_host;
+  if (backend.device_name) machine.device_name = backend.device_name(wish.recipe);
+  runtime::FoundHardware hardware = backend.find_hardware(with_chips(wish.recipe, wish.chips), machine);
+  runtime::TargetMesh mesh;
+  mesh.chips = wish.chips;
+  mesh.threads = runtime::threads_per_chip(runtime::threads_for(wish.recipe), wish.chips_of_host);
+  UsersCatalog none({.none = true}, catalog::Access::read);
+  return assumptions_for(wish.recipe, std::move(hardware), none, mesh);
+}
+
+}  // namespace
+
+std::vector<HostSlots> hosts_in(const std::string& text) {
+  std::vector<HostSlots> hosts;
+  std::set<std::string> names;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    hosts.push_back(host_in(text.substr(begin, end - begin)));
+    if (!names.insert(hosts.back().name).second) refuse_hosts(hosts.back().name + " twice");
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+std::string to_text(const std::vector<HostSlots>& hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.processes);
+  return text;
+}
+
+int64_t processes_on(const std::vector<HostSlots>& hosts) {
+  int64_t processes = 0;
+  for (const HostSlots& host : hosts) processes += host.processes;
+  return processes;
+}
+
+std::vector<std::string> launcher_on(const std::vector<HostSlots>& hosts, const std::vector<std::string>& launcher) {
+  std::vector<std::string> words;
+  for (const std::string& word : launcher)
+    words.push_back(replaced(replaced(word, kProcesses, std::to_string(processes_on(hosts))), kHosts, to_text(hosts)));
+  MEGACPP_REQUIRE(words != launcher, E1007,
+                  ({.where = "--launcher",
+                    .got = fmt::format("{}, beside --hosts", fmt::join(launcher, " ")),
+                    .wanted = fmt::format("{} or {} in it, which stand for those that answer", kProcesses, kHosts),
+                    .next = "for example: --launcher 'mpirun -n {processes} --host {hosts}'"}));
+  return words;
+}
+
+plan::Changes best_layout(const LayoutWish& wish) {
+  fit::SearchOptions options;
+  options.tries = kLayoutTries;
+  options.threads = runtime::available_threads();
+  const fit::LayoutSearch search = fit::search_layouts(wish.recipe, assumptions_of(wish), options);
+  MEGACPP_REQUIRE(search.fits(), E1401,
+                  ({.where = wish.recipe.name,
+                    .got = fmt::format("{} chips, on which {}", wish.chips,
+                                       search.found.empty() ? "no layout is legal" : "no layout fits"),
+                    .wanted = "a layout with the global batch of the recipe",
+                    .next = "see why: megacpp fit; bring a host back, or lower what the recipe needs"}));
+  return search.found.front().changes;
+}
+
+}  // namespace megacpp::launch
