@@ -32,6 +32,7 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
@@ -129,7 +130,8 @@ class TrainProgress {
               report.loss ? fmt::format("  loss {:.4f}", *report.loss) : "",
               report.grad_norm ? fmt::format("  norm {:.2f}", *report.grad_norm) : "", report.learning_rate,
               is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
-              peak_text(report), experts_text(report), is_warm ? fmt::format("  {:.0f}s left", left) : "");
+              peak_text(report) + slowest_text(report), experts_text(report),
+              is_warm ? fmt::format("  {:.0f}s left", left) : "");
   }
 
  private:
@@ -140,11 +142,21 @@ class TrainProgress {
            (report.dropped.value_or(0) > 0 ? fmt::format("  dropped {:.0f}", *report.dropped) : "");
   }
 
-  static std::string peak_text(const train::StepReport& report) {
-    return report.peak_bytes ? "  peak " + memory::human_bytes(*report.peak_bytes) : "";
+  std::string peak_text(const train::StepReport& report) const {
+    if (!report.peak_bytes) return "";
+    return "  peak " + memory::human_bytes(*report.peak_bytes) +
+           (is_over_processes_ ? fmt::format(" (chip {})", report.peak_chip.value_or(0)) : "");
+  }
+
+  // All processes step together: the one that waits least for the others is the one they wait for.
+  std::string slowest_text(const train::StepReport& report) const {
+    if (!is_over_processes_ || !report.busy_seconds) return "";
+    return fmt::format("  slowest {:.3f} s at work (process of chip {})", *report.busy_seconds,
+                       report.busy_chip.value_or(0));
   }
 
   const recipe::Recipe& recipe_;
+  const bool is_over_processes_ = collectives::mpi_launch().has_value();
   bool has_line_ = false;
 };
 

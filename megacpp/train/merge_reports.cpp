@@ -17,7 +17,14 @@ void merge_report(StepReport& report, const StepReport& other) {
   report.saving_seconds = std::max(report.saving_seconds, other.saving_seconds);
   report.host_syncs = std::max(report.host_syncs, other.host_syncs);
   report.programs_made = std::max(report.programs_made, other.programs_made);
-  report.peak_bytes = std::max(report.peak_bytes, other.peak_bytes);
+  if (other.peak_bytes > report.peak_bytes) {  // nothing is less than anything
+    report.peak_bytes = other.peak_bytes;
+    report.peak_chip = other.peak_chip;
+  }
+  if (other.busy_seconds > report.busy_seconds) {
+    report.busy_seconds = other.busy_seconds;
+    report.busy_chip = other.busy_chip;
+  }
 }
 
 }  // namespace megacpp::train

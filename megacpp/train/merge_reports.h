@@ -7,7 +7,8 @@
 
 namespace megacpp::train {
 
-/// Adds what another process reports of the same step: metrics that are absent here; of waits and of memory the most.
+/// Adds what another process reports of the same step: metrics that are absent here; of waits, of memory and of
+/// time at work the most, with the chip.
 /// Times of steps stay those of `report`: all processes step together.
 void merge_report(StepReport& report, const StepReport& other);
 

@@ -29,6 +29,16 @@ TEST(MergeReportsTest, MetricsComeFromTheProcessThatHasThem) {
   EXPECT_EQ(first.peak_bytes, 300);
 }
 
+TEST(MergeReportsTest, TheWorstChipsOfAllAreNamed) {
+  StepReport first{.step = 3, .peak_bytes = 100, .peak_chip = 0};
+  merge_report(first, {.step = 3, .peak_bytes = 300, .peak_chip = 5, .busy_seconds = 0.5, .busy_chip = 4});
+  merge_report(first, {.step = 3, .peak_bytes = 200, .peak_chip = 7, .busy_seconds = 0.75, .busy_chip = 6});
+  merge_report(first, {.step = 3});
+  EXPECT_EQ(first.peak_chip, 5);
+  EXPECT_EQ(first.busy_seconds, 0.75);
+  EXPECT_EQ(first.busy_chip, 6);
+}
+
 TEST(MergeReportsTest, WhatIsHereStays) {
   StepReport first{.step = 3, .loss = 4.5, .data_stalls = {.count = 1, .seconds = 0.75}, .peak_bytes = 100};
   merge_report(first, {.step = 3, .loss = 9.0, .data_stalls = {.count = 7, .seconds = 0.5}});

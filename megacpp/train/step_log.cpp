@@ -47,6 +47,9 @@ void visit_fields(const Visit& visit, Self& report) {
   visit("host_syncs", report.host_syncs);
   visit("programs_made", report.programs_made);
   visit("peak_bytes", report.peak_bytes);
+  visit("peak_chip", report.peak_chip);
+  visit("busy_seconds", report.busy_seconds);
+  visit("busy_chip", report.busy_chip);
   visit("logged_at", report.logged_at);
 }
 
@@ -71,7 +74,8 @@ bool is_plausible(const StepReport& report) {
                           is_count(report.data_stalls.count) && is_count(report.programs_made) &&
                           report.host_syncs >= -kMostCount && report.host_syncs <= kMostCount;
   const bool has_times = is_time(report.seconds) && is_time(report.saving_seconds) &&
-                         is_time(report.data_stalls.seconds) && std::ranges::all_of(report.step_seconds, is_time);
+                         is_time(report.data_stalls.seconds) && is_time(report.busy_seconds.value_or(0)) &&
+                         std::ranges::all_of(report.step_seconds, is_time);
   return has_counts && has_times && is_finite(report.learning_rate) && std::ranges::all_of(report.experts, has_experts);
 }
 

@@ -98,7 +98,7 @@ class Trainer {
     report.seconds = std::chrono::duration<double>(end - start_).count();
     report.tokens = report.steps * recipe_.train.micro_steps * recipe_.train.batch * recipe_.train.sequence;
     report.data_stalls = ahead_.take_stalls();
-    report.peak_bytes = measured_peak();
+    add_worst_chips(report);
     report.logged_at = base::unix_seconds();
     first_ = -1;
     begin_counts();
@@ -128,10 +128,17 @@ class Trainer {
     if (std::ssize(step_seconds_) == report.steps) report.step_seconds = step_seconds_;
   }
 
-  std::optional<int64_t> measured_peak() const {
-    std::optional<int64_t> peak;
-    for (const int64_t chip : run_.local_chips()) peak = std::max(peak, run_.memory(chip).measured_peak_bytes);
-    return peak;
+  void add_worst_chips(StepReport& report) const {
+    for (const int64_t chip : run_.local_chips()) {
+      const std::optional<int64_t> peak = run_.memory(chip).measured_peak_bytes;
+      if (!peak || (report.peak_bytes && *peak <= *report.peak_bytes)) continue;
+      report.peak_bytes = peak;
+      report.peak_chip = chip;
+    }
+    if (const std::optional<runtime::StepParts> parts = run_.step_parts()) {
+      report.busy_seconds = parts->arithmetic + parts->memory;
+      report.busy_chip = run_.local_chips().front();
+    }
   }
 
   // Another process may have the chip that makes the metrics.

@@ -46,7 +46,12 @@ struct StepReport {
   int64_t host_syncs = 0;                  // in these, beside the waits that fetch metrics, save, or are the path's own
   int64_t programs_made = 0;               // in these: compiled, or taken from a cache
   std::optional<int64_t> peak_bytes = {};  // the most that a local chip has used at once so far; absent: not measured
-  std::optional<double> logged_at = {};    // seconds since 1970, UTC; absent in logs of versions that did not write it
+  std::optional<int64_t> peak_chip = {};   // of the mesh, that has
+  /// Mean seconds of a step, all steps but the first, in which the slowest local chip computed and did not wait for
+  /// others; of several processes the most. Absent: not measured.
+  std::optional<double> busy_seconds = {};
+  std::optional<int64_t> busy_chip = {};  // the first of the process whose chip that is
+  std::optional<double> logged_at = {};   // seconds since 1970, UTC; absent in logs of versions that did not write it
 };
 
 /// Steps between two logs that are timed one by one, at most: their times are kept in memory until then.

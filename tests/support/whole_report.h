@@ -20,6 +20,9 @@ inline train::StepReport whole_report() {
   report.host_syncs = 1;
   report.programs_made = 2;
   report.peak_bytes = 1 << 20;
+  report.peak_chip = 3;
+  report.busy_seconds = 0.25;
+  report.busy_chip = 2;
   report.logged_at = 1794830400.125;
   return report;
 }
