@@ -30,8 +30,9 @@ TEST(TimedPartTest, PartsAndTheRestMakeTheWhole) {
 
 TEST(TimedPartTest, AreReadAsOneLine) {
   EXPECT_EQ(to_text(std::vector<TimedPart>()), "");
-  EXPECT_EQ(to_text({{.name = "data", .seconds = 0.08}, {.name = "kernels", .seconds = 1.5, .note = "31 cached"}}),
-            "1.58 s: data 0.08, kernels 1.50 (31 cached)");
+  const std::vector<TimedPart> parts = {{.name = "data", .seconds = 0.08},
+                                        {.name = "kernels", .seconds = 1.5, .note = "31 cached"}};
+  EXPECT_EQ(to_text(parts), "1.58 s: data 0.08, kernels 1.50 (31 cached)");
 }
 
 }  // namespace

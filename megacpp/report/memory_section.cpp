@@ -132,7 +132,8 @@ void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
     table.rows.push_back({chip.place.empty() ? fmt::format("chip {}", chip.chip) : chip.place,
                           known_bytes(chip.planned_bytes), known_bytes(chip.measured_bytes),
                           known_bytes(chip.limit_bytes)});
-  page.folded_table(fmt::format("Measured peaks of {} chip{}", measured.size(), measured.size() == 1 ? "" : "s"), table);
+  page.folded_table(fmt::format("Measured peaks of {} chip{}", measured.size(), measured.size() == 1 ? "" : "s"),
+                    table);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "megacpp/runtime/executable.h"
 
 #include <cstring>
+#include <memory>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
@@ -53,7 +54,9 @@ void Executable::fill_state(const std::string& name, int64_t chip, const FillPie
 }
 
 void Executable::make_state(const compile::StateTensor& tensor, int64_t chip, const FillPiece& fill) {
-  std::vector<std::byte> part(static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes()));
+  const auto bytes = static_cast<size_t>(compile::local_type(tensor, compiled_.mesh).bytes());
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  const std::span<std::byte> part(memory.get(), bytes);
   fill(0, part);
   put_state(tensor, chip, part);
 }

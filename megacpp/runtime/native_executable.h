@@ -36,7 +36,7 @@ struct NativeBackend {
   std::function<std::vector<std::string>()> notes = {};  // as Executable::load_notes; empty: none
   /// As Executable::load_parts, of a backend that knows more of it than what making the chips took.
   std::function<std::vector<base::TimedPart>(double seconds_of_chips)> load_parts = {};
-  std::function<std::string()> repeats = {};             // as Executable::repeats; asked once it is loaded
+  std::function<std::string()> repeats = {};  // as Executable::repeats; asked once it is loaded
 };
 
 class NativeExecutable : public Executable {

@@ -16,6 +16,7 @@
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "tests/cuda/tensor_core_cases.h"
+#include "tests/cuda/vector_cases.h"
 #include "tests/support/conformance_cases.h"
 #include "tests/support/sample_cases.h"
 #include "tests/support/tensors.h"
@@ -205,6 +206,9 @@ INSTANTIATE_TEST_SUITE_P(Ops, CudaOpSamplesTest,
 INSTANTIATE_TEST_SUITE_P(TensorCores, CudaOpSamplesTest, testing::ValuesIn(testing_support::tensor_core_cases()),
                          testing_support::sample_case_name<ConformanceCase>);
 
+INSTANTIATE_TEST_SUITE_P(Vectors, CudaOpSamplesTest, testing::ValuesIn(testing_support::vector_cases()),
+                         testing_support::sample_case_name<ConformanceCase>);
+
 TEST_P(CudaOpSamplesTest, OwnKernelEqualsReference) {
   const ConformanceCase& c = GetParam();
   const Kernel* const kernel = find_kernel(c.op->name);
@@ -242,6 +246,7 @@ TEST_P(CudaOpSamplesTest, ResultMayTakeOverItsOperand) {
 TEST(CudaOpCoverageTest, EverySampleLowersToOpsWithKernels) {
   std::vector<ConformanceCase> cases = testing_support::conformance_cases(kSampleTolerance);
   for (ConformanceCase& wide : testing_support::tensor_core_cases()) cases.push_back(std::move(wide));
+  for (ConformanceCase& wide : testing_support::vector_cases()) cases.push_back(std::move(wide));
   for (const ConformanceCase& c : cases) {
     const ir::Graph graph = lowered_for(cuda_target(), c);
     for (const ir::Node& node : graph.nodes())

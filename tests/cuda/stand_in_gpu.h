@@ -27,15 +27,16 @@ class StandInGpu {
       std::filesystem::copy_file(std::filesystem::path(MEGACPP_STAND_IN_CUDA) / name, folder_ / name);
     void* const driver = ::dlopen((folder_ / "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
     MEGACPP_CHECK(driver != nullptr) << ::dlerror();
-    void* const compiler = ::dlopen((folder_ / "libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
-    MEGACPP_CHECK(compiler != nullptr) << ::dlerror();
-    compiles_ = reinterpret_cast<stand_in_cuda::GetCompiles*>(::dlsym(compiler, "megacpp_stand_in_compiles"))();
     machine_ = reinterpret_cast<stand_in_cuda::GetMachine*>(::dlsym(driver, "megacpp_stand_in_machine"))();
   }
 
   stand_in_cuda::Machine& machine() const { return *machine_; }
-  /// By source text.
-  const std::map<std::string, int>& compiles() const { return *compiles_; }
+  /// By source text. Loads the compiler: before, it may be removed from the folder.
+  const std::map<std::string, int>& compiles() const {
+    void* const compiler = ::dlopen((folder_ / "libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
+    MEGACPP_CHECK(compiler != nullptr) << ::dlerror();
+    return *reinterpret_cast<stand_in_cuda::GetCompiles*>(::dlsym(compiler, "megacpp_stand_in_compiles"))();
+  }
   const std::filesystem::path& folder() const { return folder_.path(); }
   runtime::cuda::LibrarySearch libraries() const { return {.folder = folder_.path()}; }
 
@@ -56,7 +57,6 @@ class StandInGpu {
 
   TemporaryFolder folder_;
   stand_in_cuda::Machine* machine_ = nullptr;
-  const std::map<std::string, int>* compiles_ = nullptr;
 };
 
 }  // namespace megacpp::testing_support

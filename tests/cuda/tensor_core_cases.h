@@ -109,6 +109,8 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   const ir::TensorType counts = i32({2, 1, 4}), rows = bf16({2, 1, 512, 136}), wider = bf16({2, 1, 512, 200});
   add("ragged_dot", wide_experts_sample("packed", {rows, bf16({4, 136, 200}), counts}, 0));
   add("ragged_dot", wide_experts_sample("packed_transposed", {rows, bf16({4, 200, 136}), counts}, 1));
+  add("ragged_dot", wide_experts_sample("accumulated", {rows, bf16({4, 136, 200}), counts, wider}, 0));
+  add("ragged_dot", wide_experts_sample("accumulated_transposed", {rows, bf16({4, 200, 136}), counts, wider}, 1));
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
   return cases;

@@ -122,7 +122,7 @@ TEST_P(CudaHalfPrecisionGradientTest, EveryGradientIsThatOfSinglePrecisionButFor
   single.words = "train.precision=f32";
   const std::string problems = half_precision_problems(
       [&](int64_t seed) { return run_gradients(recipe_of(half, seed), cuda()); },
-      [&](int64_t seed) { return run_gradients(recipe_of(single, seed), runtime::backend_named("cpu")); }, 3);
+      [&](int64_t seed) { return run_gradients(recipe_of(single, seed), runtime::backend_named("cpu")); }, 8);
   EXPECT_EQ(problems, "");
 }
 

@@ -256,7 +256,7 @@ int cuMemFree_v2(uint64_t address) {
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   CREATE(cuMemHostAlloc);
-  *memory = std::malloc(bytes);
+  *memory = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
   return *memory == nullptr ? kNoMemory : 0;
 }
 int cuMemFreeHost(void* memory) {

@@ -137,10 +137,10 @@ void exchange_and_compare(const Call& call, int64_t n) {
   ASSERT_NO_FATAL_FAILURE(run_members(steps)) << to_string(call);
   std::vector<const Call*> calls;
   for (const Call& each : theirs) calls.push_back(&each);
-  std::vector<const void*> operands(calls.size());
+  std::vector<const void*> room(2 * calls.size());
   for (int64_t step = 1; step <= collectives::steps_of(call.kind); ++step)
     for (int64_t index = 0; index < n; ++index)
-      collectives::move_data({.calls = calls, .index = index, .operands = operands}, step);
+      collectives::move_data({.calls = calls, .index = index, .pointers = room}, step);
   for (const MemberBuffers& own : buffers) {
     for (size_t p = 0; p < call.parts.size(); ++p)
       ASSERT_EQ(own.ours[p], own.theirs[p]) << to_string(call) << " of " << n << ", part " << p;

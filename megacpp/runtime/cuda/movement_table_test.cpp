@@ -80,10 +80,10 @@ class TwinExchange {
       ++tables;
       run_table(table);
     });
-    std::vector<const void*> operands(theirs.size());
+    std::vector<const void*> room(2 * theirs.size());
     for (int64_t step = 1; step <= collectives::steps_of(theirs.front()->kind); ++step)
       for (size_t index = 0; index < theirs.size(); ++index)
-        collectives::move_data({.calls = theirs, .index = static_cast<int64_t>(index), .operands = operands}, step);
+        collectives::move_data({.calls = theirs, .index = static_cast<int64_t>(index), .pointers = room}, step);
     for (size_t i = 0; i < results_.size(); ++i)
       EXPECT_TRUE(*results_[i].ours == *results_[i].theirs) << to_string(ours_[0]) << ", result " << i;
   }
