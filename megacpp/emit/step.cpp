@@ -58,6 +58,7 @@ class StepWriter {
       if (!output.donated.empty() && maker.op == "constant" && maker.attrs.real("value") == 0.0)
         transient_.insert(output.donated);
     }
+    find_rewritten();
   }
 
   Module write() {
@@ -78,6 +79,19 @@ class StepWriter {
 
  private:
   using Values = std::map<std::string, HloValue>;
+
+  // State of which a step reads nothing that the one before has left: a micro-step writes it, the update leaves it.
+  void find_rewritten() {
+    std::set<std::string> kept;  // what either program reads first, or the update replaces
+    for (const ir::Output& output : step_.update.outputs()) kept.insert(output.donated);
+    std::set<uint32_t> read;
+    for (const ir::Node& node : step_.micro_step.nodes())
+      for (const ir::ValueId operand : node.operands) read.insert(operand.index);
+    for (const ir::NodeId id : step_.micro_step.inputs())
+      if (read.contains(step_.micro_step.node(id).results[0].index)) kept.insert(name_of(step_.micro_step, id));
+    for (const ir::Output& output : step_.micro_step.outputs())
+      if (!output.donated.empty() && !kept.contains(output.donated)) transient_.insert(output.donated);
+  }
 
   static bool is_batch(const std::string& name) { return name.rfind("batch.", 0) == 0; }
 
@@ -219,7 +233,7 @@ class StepWriter {
   RolledStep rolled_;
   ModuleWriter writer_;
   std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state or report
-  std::set<std::string> transient_;  // set to zero by the update: begins a step as zeros
+  std::set<std::string> transient_;  // set to zero by the update, or written before it is read: begins a step as zeros
   Values values_;
   std::map<std::string, HloValue> zeros_;      // by type
   std::map<std::string, size_t> argument_of_;  // state

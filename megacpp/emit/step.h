@@ -11,7 +11,8 @@ namespace megacpp::emit {
 /// One optimizer step: the micro-step once for each of `micro_steps` micro-batches, then the update. Micro-batches
 /// enter stacked, [micro_steps, ...]. Outputs of the micro-step that are no state, its reports, leave stacked likewise:
 /// [micro_steps, ...], and [micro_steps, blocks, ...] where blocks of a loop have one each. State that the update sets
-/// to zero, as gradients, neither enters nor leaves; state of blocks that a loop runs over is stacked.
+/// to zero, or that a micro-step writes before anything reads it, as gradients, neither enters nor leaves; state of
+/// blocks that a loop runs over is stacked.
 struct Step {
   const ir::Graph& micro_step;
   const ir::Graph& update;
