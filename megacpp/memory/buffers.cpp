@@ -62,6 +62,8 @@ class Assigner {
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
       if (graph_.nodes()[n].op == ops::kDoneOp) pair_with_start(n);
+    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node)
+      if (is_view(*node)) donate_operand_of(*node);
     for (const NodeId id : graph_.inputs()) place_state(id);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) find_rows(n);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
@@ -100,6 +102,12 @@ class Assigner {
     for (size_t r = 0; r < node.results.size(); ++r)
       if (const auto at = donated_to_.find(node.results[r].index); at != donated_to_.end())
         donated_to_[node.operands[r].index] = at->second;
+  }
+
+  // What is seen as the replacement of a state is written there.
+  void donate_operand_of(const ir::Node& view) {
+    const auto donated = donated_to_.find(view.results[0].index);
+    if (donated != donated_to_.end()) donated_to_.emplace(view.operands[0].index, std::string(donated->second));
   }
 
   // Tensors that are contiguous in one buffer.
