@@ -136,7 +136,7 @@ TEST(CommandsTest, WhatCannotRunInSeveralProcessesIsRefusedAtOnce) {
     std::string code;
   };
   const std::vector<Refused> refused = {
-      {tiny("train", {"--trace", "/no/such/file"}), 1, "E3001"},
+      {tiny("train", {"--trace", "/no/such/file", "--set", "layout.data_parallel=2"}), 1, "E3001"},
       {tiny("train", {"--set", "backend=xla"}), 2, "E1505"},
       {tiny("train"), 2, "E1007"},  // one chip
   };

@@ -15,6 +15,7 @@
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/collectives/placement.h"
+#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 
 namespace megacpp::launch {
@@ -88,6 +89,7 @@ void require_over_processes(const recipe::Recipe& recipe) {
         .got = fmt::format("{} processes for backend {}: {}", launch->processes, recipe.backend, joins.reason()),
         .wanted = "a backend whose chips may be those of several processes",
         .next = "set backend: cpu, or start megacpp alone"}));
+  collectives::require_even_shares(*launch, recipe::chips_of(recipe.layout));
 }
 
 collectives::Transport transport_for(const recipe::Recipe& recipe) {

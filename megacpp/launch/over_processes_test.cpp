@@ -48,7 +48,11 @@ TEST_F(OverProcessesTest, TheFirstOfSeveralSpeaks) {
   set_launcher("1", "2");
   EXPECT_FALSE(is_first_process());
   recipe_.backend = "cpu";
+  recipe_.layout.data_parallel = 2;
   EXPECT_NO_THROW(require_over_processes(recipe_));
+  recipe_.layout.data_parallel = 3;
+  EXPECT_EQ(testing_support::problem_of(base::Code::E1007, [&] { require_over_processes(recipe_); }).got,
+            "2 processes for 3 chips");
 }
 
 TEST_F(OverProcessesTest, TheRecipeSaysHowProcessesAdd) {

@@ -56,4 +56,12 @@ std::optional<MpiLaunch> find_mpi_launch(const std::function<std::string(const s
 
 std::optional<MpiLaunch> mpi_launch() { return find_mpi_launch(base::environment_variable); }
 
+void require_even_shares(const MpiLaunch& launch, int64_t chips) {
+  MEGACPP_REQUIRE(chips % launch.processes == 0, E1007,
+                  ({.where = launch.launcher,
+                    .got = std::to_string(launch.processes) + " processes for " + std::to_string(chips) + " chips",
+                    .wanted = "as many chips for every process",
+                    .next = "start a number of processes that divides the chips of the layout"}));
+}
+
 }  // namespace megacpp::collectives

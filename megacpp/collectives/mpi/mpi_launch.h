@@ -24,4 +24,7 @@ std::optional<MpiLaunch> find_mpi_launch(const std::function<std::string(const s
 /// Of this process.
 std::optional<MpiLaunch> mpi_launch();
 
+/// E1007 where its processes cannot have as many chips each. Asks nobody, so that a launch need not be joined for it.
+void require_even_shares(const MpiLaunch& launch, int64_t chips);
+
 }  // namespace megacpp::collectives

@@ -19,11 +19,7 @@ namespace {
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Properties& properties) {
   const std::optional<MpiLaunch> launch = mpi_launch();
   const int64_t processes = launch ? launch->processes : 1;
-  MEGACPP_REQUIRE(options.chips % processes == 0, E1007,
-                  ({.where = launch ? launch->launcher : "one process",
-                    .got = std::to_string(processes) + " processes for " + std::to_string(options.chips) + " chips",
-                    .wanted = "as many chips for every process",
-                    .next = "start a number of processes that divides the chips of the layout"}));
+  if (launch) require_even_shares(*launch, options.chips);
   std::unique_ptr<Endpoint> endpoint = launch ? mpi_endpoint(*launch) : lone_endpoint();
   const ProcessWorld::Options own{
       .properties = properties,
