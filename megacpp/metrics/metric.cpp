@@ -62,6 +62,14 @@ constexpr std::array kMetrics = {
     Metric{"peak_bytes", "memory/peak_bytes", "megacpp_train_peak_memory_bytes", MetricKind::gauge,
            "The most that a chip of this process has used at once.",
            [](const StepReport& report) { return number(report.peak_bytes); }},
+    Metric{"peak_chip", "memory/peak_chip", "megacpp_train_peak_memory_chip", MetricKind::gauge, "Which chip that is.",
+           [](const StepReport& report) { return number(report.peak_chip); }},
+    Metric{"busy_seconds", "host/busy_seconds", "megacpp_train_busy_seconds", MetricKind::gauge,
+           "Time of a step in which the chip that others wait for works.",
+           [](const StepReport& report) { return report.busy_seconds; }},
+    Metric{"busy_chip", "host/busy_chip", "megacpp_train_busy_chip", MetricKind::gauge,
+           "The first chip of the process that others wait for.",
+           [](const StepReport& report) { return number(report.busy_chip); }},
 };
 
 constexpr std::array kExpertMetrics = {
