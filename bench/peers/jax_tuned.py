@@ -5,24 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jax_common import LRU_C, causal_conv, gate_norm, rope, router_losses
+from jax_common import LRU_C, causal_conv, gate_norm, packed, rope, router_losses
 
 Q_BLOCK = 128
 PACKED = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up"), "in": ("y", "x"), "in_bias": ("y_bias", "x_bias"),
           "gates": ("i_gate", "r_gate"), "gates_bias": ("i_bias", "r_bias")}
 
 
-def pack(block):
-    """Joins the matrices that read the same input: one product instead of two or three."""
-    block = dict(block)
-    for name, parts in PACKED.items():
-        if all(part in block for part in parts):
-            block[name] = np.concatenate([block.pop(part) for part in parts], -1)
-    return block
-
-
 def prepare(params):
-    return params | {"blocks": [pack(block) for block in params["blocks"]]}
+    return params | {"blocks": [packed(block, PACKED, np.concatenate) for block in params["blocks"]]}
 
 
 def attention(model, p, x):

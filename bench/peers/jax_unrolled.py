@@ -4,25 +4,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jax_common import rope, router_losses
+from jax_common import packed, rope, router_losses
 from jax_idiomatic import combine, griffin, mamba2, route  # noqa: F401
 
 PACKED = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up")}
-
-
-def pack(block):
-    block = dict(block)
-    for name, parts in PACKED.items():
-        if all(part in block for part in parts):
-            block[name] = jnp.concatenate([block.pop(part) for part in parts], -1)
-    return block
 
 
 def prepare(params):
     """Repeated blocks come stacked: here each stands for itself."""
     count = jax.tree.leaves(params["periods"])[0].shape[0] if params["periods"] else 0
     blocks = [jax.tree.map(lambda leaf, at=at: leaf[at], block) for at in range(count) for block in params["periods"]]
-    return params | {"periods": [], "blocks": [pack(block) for block in blocks + params["blocks"]]}
+    return params | {"periods": [], "blocks": [packed(block, PACKED, jnp.concatenate) for block in blocks + params["blocks"]]}
 
 
 def attention(model, p, x):
