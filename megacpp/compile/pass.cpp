@@ -2,10 +2,10 @@
 #include "megacpp/compile/pass.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/ir/text.h"
 
@@ -31,13 +31,6 @@ std::string text_of(const std::vector<const ir::Graph*>& graphs) {
 std::string numbered(size_t index, std::string_view name) {
   const std::string number = std::to_string(index + 1);
   return (number.size() < 2 ? "0" : "") + number + "-" + std::string(name);
-}
-
-template <typename Work>
-double seconds_of(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 base::Decision applies(const Pass& pass, const Compilation& run) {
@@ -91,12 +84,12 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
   for (size_t i = 0; i < passes.size(); ++i) {
     const Pass& pass = passes[i];
     if (!applies(pass, run) || std::ranges::find(options.without, pass.name) != options.without.end()) continue;
-    PassTime time{.name = numbered(i, pass.name), .seconds = seconds_of([&] { pass.run(run); })};
+    PassTime time{.name = numbered(i, pass.name), .seconds = base::seconds_of([&] { pass.run(run); })};
     const std::vector<const ir::Graph*> graphs = graphs_of(run);
     for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
     form = pass.leaves.value_or(form);
     if (!pass.text)
-      time.verify_seconds = seconds_of([&] {
+      time.verify_seconds = base::seconds_of([&] {
         for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
       });
     run.compiled.passes.push_back(time);

@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/receipt/steps.h"
@@ -16,13 +17,6 @@
 #include "megacpp/train/step_log.h"
 
 namespace megacpp::receipt {
-namespace {
-
-double seconds_from(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 Recorder::Recorder(const launch::Launch& launch, std::filesystem::path run, RunFacts facts, int64_t first_step)
     : launch_(launch),
@@ -46,7 +40,7 @@ Receipt Recorder::receipt_now() const {
 void Recorder::begin(const std::vector<base::TimedPart>& start) {
   if (first_step_ >= launch_.recipe().train.steps) return;
   start_ = start;
-  load_seconds_ = seconds_from(load_start_);
+  load_seconds_ = base::seconds_since(load_start_);
   store([this] {
     // Of other devices than this machine's cores nothing is known.
     if (!launch_.estimate().signature.build.processor.empty()) throttled_before_ = count_throttling();
@@ -93,7 +87,7 @@ void Recorder::store(const std::function<Receipt()>& make) {
   } catch (const std::bad_alloc&) {
     launch_.log({.topic = "receipt", .text = "not written: no memory for it"});
   }
-  seconds_ += seconds_from(start);
+  seconds_ += base::seconds_since(start);
 }
 
 }  // namespace megacpp::receipt

@@ -13,6 +13,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/hash.h"
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/runtime/cuda/algorithm_cache.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
 
@@ -94,10 +95,6 @@ struct Timed {
   double seconds;
 };
 
-double seconds_from(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -121,7 +118,7 @@ Found fastest(const Trial& trial, const std::vector<LtAlgorithm>& proposals, dou
   const double finals = once * repeats * kFinalRounds * static_cast<double>(kFinalists);
   std::vector<Timed> all;
   for (const LtAlgorithm& algorithm : proposals) {
-    if (all.size() >= kLeastTimed && seconds_from(start) + finals > seconds) break;
+    if (all.size() >= kLeastTimed && base::seconds_since(start) + finals > seconds) break;
     trial.seconds_of(algorithm, 1);
     all.push_back({algorithm, trial.seconds_of(algorithm, repeats)});
   }
@@ -148,7 +145,7 @@ struct Search {
 // Whichever runs first finds a card at rest.
 void warm_up(const Trial& trial, const LtAlgorithm& algorithm) {
   const auto start = std::chrono::steady_clock::now();
-  while (seconds_from(start) < kWarmSeconds) trial.seconds_of(algorithm, 1);
+  while (base::seconds_since(start) < kWarmSeconds) trial.seconds_of(algorithm, 1);
 }
 
 struct SearchTime {
@@ -221,7 +218,7 @@ void search_all(Toolbox& toolbox, const AlgorithmCache& cache, std::vector<Searc
                                        .flops_left = work_of(std::span(searches).subspan(i))});
     library.choices().emplace(searches[i].problem,
                               searched(toolbox, cache, searches[i], {.warms_up = i == 0, .seconds = share}));
-    library.add_searched_seconds(seconds_from(start));
+    library.add_searched_seconds(base::seconds_since(start));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/collectives/placement.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
@@ -87,7 +88,7 @@ template <typename Work>
 auto timed(double& seconds, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   auto made = work();
-  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds += base::seconds_since(start);
   return made;
 }
 

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cuda/needs.h"
 
-#include <chrono>
-
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/kernel.h"
 
 namespace megacpp::runtime::cuda {
-namespace {
-
-template <typename Work>
-double seconds_to(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 Needs needs_of(const ir::Graph& graph) {
   Needs needs;
@@ -31,8 +20,8 @@ Needs needs_of(const ir::Graph& graph) {
 }
 
 void serve(const Needs& needs, Toolbox& toolbox) {
-  toolbox.load_seconds().code += seconds_to([&] { toolbox.generate(needs.sources); });
-  toolbox.load_seconds().products += seconds_to([&] { choose_algorithms(toolbox, needs.products); });
+  toolbox.load_seconds().code += base::seconds_of([&] { toolbox.generate(needs.sources); });
+  toolbox.load_seconds().products += base::seconds_of([&] { choose_algorithms(toolbox, needs.products); });
 }
 
 }  // namespace megacpp::runtime::cuda
