@@ -39,7 +39,7 @@ struct FitFlags {
   std::string grow;
   bool layouts = false;
   size_t top = 10;
-  int64_t tries = fit::SearchOptions{}.tries;
+  int64_t tries = 0;  // 0: not said
   int64_t confirm = 0;
   launch::CatalogChoice catalog;
   bool json = false;
@@ -147,8 +147,9 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
   };
   FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
   answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
-  answer.search = fit::search_layouts(
-      recipe, assumptions, {.tries = flags.tries, .threads = runtime::available_threads(), .progress = progress});
+  fit::SearchOptions options{.threads = runtime::available_threads(), .progress = progress};
+  if (flags.tries > 0) options.tries = flags.tries;
+  answer.search = fit::search_layouts(recipe, assumptions, options);
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   answer.known = ranked(catalog, assumptions, answer.search.found);
@@ -230,7 +231,9 @@ Command fit_command() {
                 ->check(CLI::IsMember({"batch", "sequence"}))
                 ->excludes(layouts);
             app.add_option("--top", flags->top, "rows beside the front")->check(CLI::Range(size_t{1}, size_t{1000}));
-            app.add_option("--tries", flags->tries, "layouts to compile at most")
+            app.add_option(
+                   "--tries", flags->tries,
+                   fmt::format("layouts to compile at most; else a small space whole, of a larger one {}", fit::kTries))
                 ->check(CLI::Range(int64_t{1}, int64_t{100000}));
             app.add_option("--confirm", flags->confirm, "run the best N for a few steps, where the hardware is host")
                 ->type_name("N")

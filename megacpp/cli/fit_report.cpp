@@ -193,7 +193,11 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
       "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
       answer.recipe.name, answer.hardware, search.considered, search.variants, search.found.size(), answer.seconds);
   if (!search.dropped.empty()) text += "left out:\n" + dropped_text(search);
-  if (search.left > 0) text += fmt::format("  {:>6}  not compiled: estimated slower or larger\n", search.left);
+  text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
+                               : fmt::format(
+                                     "{} more with a level of recompute were not compiled, being estimated "
+                                     "slower or larger: --tries compiles more\n",
+                                     search.left);
   std::vector<std::string> headings = {"", ">no"};
   headings.insert(headings.end(), kHeadings.begin(), kHeadings.end());
   TextTable table(headings);
@@ -279,13 +283,21 @@ Json fit_json(const FitAnswer& answer) {
                          {"measured_step_seconds", one.measured_seconds ? Json(*one.measured_seconds) : Json()},
                          {"out_of_memory", one.out_of_memory},
                          {"error", one.error}});
-  Json json = {{"name", answer.recipe.name},  {"hardware", answer.hardware},
-               {"fits", search.fits()},       {"considered", search.considered},
-               {"legal", search.variants},    {"compiled", search.found.size()},
-               {"not_compiled", search.left}, {"dropped", dropped},
-               {"candidates", found},         {"front", front},
-               {"confirmed", confirmed},      {"corrections", corrections},
-               {"seconds", answer.seconds},   {"step_basis", answer.step_basis}};
+  Json json = {{"name", answer.recipe.name},
+               {"hardware", answer.hardware},
+               {"fits", search.fits()},
+               {"considered", search.considered},
+               {"legal", search.variants},
+               {"compiled", search.found.size()},
+               {"not_compiled", search.left},
+               {"complete", search.is_complete()},
+               {"dropped", dropped},
+               {"candidates", found},
+               {"front", front},
+               {"confirmed", confirmed},
+               {"corrections", corrections},
+               {"seconds", answer.seconds},
+               {"step_basis", answer.step_basis}};
   if (!answer.no_confirmation.empty()) json["no_confirmation"] = answer.no_confirmation;
   return json;
 }

@@ -67,6 +67,12 @@ double live_bytes(const memory::MemoryPlan& plan) {
   return number(bytes);
 }
 
+/// What every plan has beside anything else. Second copies of weights come and go, and gradients whose reduction waits
+/// are sharded as they come: neither is sure.
+double least_bytes(const plan::StateBytes& state, const plan::Plan& plan) {
+  return number(state.weights + state.optimizer + (plan.gradients_wait ? 0 : state.gradients));
+}
+
 /// Part of its bytes that each of a group of n passes on.
 double passed_on(int64_t n) { return number(n - 1) / number(n); }
 
@@ -211,7 +217,8 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   const double chip_batch = number(c.batch) / number(c.data * c.expert);
   const double in_flight = number(std::min(c.pipeline, c.micro_steps));
   const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / split;
-  const double state = number(plan::state_bytes(plan, parameters_).total()) / stages;
+  const plan::StateBytes held_state = plan::state_bytes(plan, parameters_);
+  const double state = number(held_state.total()) / stages, least = least_bytes(held_state, plan) / stages;
   const double stream = number(recipe_.train.sequence * recipe_.model.hidden) * element_bytes_;  // of a sequence
   const double whole = kWholeStreams * passed_on(c.tensor) * chip_batch / number(c.context) * stream;
   const double bubble = bubble_share(plan, c.micro_steps);
@@ -229,7 +236,8 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
     const double work = steps * (of_sequences + of_weights);
     const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
     const double once = work + traffic_seconds(c, plan, held, work);
-    return QuickEstimate{.state = state,
+    return QuickEstimate{.least = least,
+                         .state = state,
                          .bytes = state + copies + cost.bytes.besides / split + activations + whole,
                          .seconds = once * (1 + bubble) + update};
   });

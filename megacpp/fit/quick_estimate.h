@@ -20,7 +20,8 @@
 namespace megacpp::fit {
 
 struct QuickEstimate {
-  double state = 0;    // bytes of the worst chip at least: weights, gradients, optimizer; without padding
+  double least = 0;    // bytes that no plan of it goes below on its worst chip: state that every program shares
+  double state = 0;    // weights, gradients and optimizer of the worst chip, without padding
   double bytes = 0;    // in all
   double seconds = 0;  // of a step
 };

@@ -15,6 +15,7 @@
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/fit/usual_layouts.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -27,7 +28,7 @@ constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a seque
 constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
 constexpr double kSlack = 1.25;           // a quick estimate so far above the limit may still fit
 constexpr double kNear = 1.1;             // one so many times that of what fits may still be faster
-constexpr double kHopeless = 2;           // one so many times that of what fits is not looked at
+constexpr double kHopeless = 2;           // one so many times that of what fits is looked at last
 constexpr double kMostOff = 8;            // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
@@ -92,12 +93,42 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
   return degrees(a) == degrees(b);
 }
 
-/// What the chip that has least leaves to a plan.
-double tightest_limit(const Assumptions& assumptions) {
+/// What chips leave to a plan, bytes: the one that has least, and the one that has most.
+struct PlanLimits {
+  double least, most;
+};
+
+PlanLimits limits_of(const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  int64_t least = assumptions.limits.empty() ? device.usable_bytes : INT64_MAX;
-  for (const int64_t limit : assumptions.limits) least = std::min(least, limit > 0 ? limit : device.usable_bytes);
-  return static_cast<double>(least - code_bytes(device));
+  const auto room = [&device](int64_t limit) {
+    const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
+    return bytes == 0 ? INFINITY : static_cast<double>(bytes - code_bytes(device));
+  };
+  if (assumptions.limits.empty()) return {room(0), room(0)};
+  PlanLimits limits{.least = INFINITY, .most = 0};
+  for (const int64_t limit : assumptions.limits) {
+    limits.least = std::min(limits.least, room(limit));
+    limits.most = std::max(limits.most, room(limit));
+  }
+  return limits;
+}
+
+/// Whether no plan of it fits, whatever is estimated. Stages of a pipeline share the parameters out, so that one of
+/// them holds the mean or more: on the chip that has most at best. Measurements that correct plans may make them
+/// smaller, and then nothing is sure.
+bool cannot_fit(const LayoutChoice& choice, double least_bytes, const PlanLimits& limits,
+                const Assumptions& assumptions) {
+  if (!assumptions.peaks.empty()) return false;
+  return least_bytes > (choice.pipeline > 1 ? limits.most : limits.least);
+}
+
+/// Whether it is the recipe's own, whatever it recomputes.
+bool is_requested(const Recipe& recipe, const LayoutChoice& c) {
+  recipe::Layout layout = recipe.layout;
+  plan::apply_policy(layout);
+  return std::tuple(c.data, c.expert, c.context, c.tensor, c.pipeline, c.zero, c.batch, c.micro_steps) ==
+         std::tuple(layout.data_parallel, layout.expert_parallel, layout.context_parallel, layout.tensor_parallel,
+                    layout.pipeline_parallel, layout.zero, recipe.train.batch, recipe.train.micro_steps);
 }
 
 /// A family and one of its options.
@@ -111,7 +142,7 @@ class Search {
       : recipe_(recipe),
         assumptions_(assumptions),
         options_(options),
-        limit_(tightest_limit(assumptions)),
+        limits_(limits_of(assumptions)),
         pool_(options.threads),
         estimator_(recipe, assumptions, pool_),
         free_levels_(AutoRecompute(recipe, assumptions).choices()) {}
@@ -119,12 +150,13 @@ class Search {
   void run(SplitSequences split) {
     gather(split);
     compiled_ = small_picks_ = 0;
-    for (std::vector<Pick> round = first_round(); !round.empty(); round = next_round()) {
+    const int64_t space = options_in_space();
+    tries_ = options_.tries.value_or(default_tries(space));
+    for (std::vector<Pick> round = first_round(space); !round.empty(); round = next_round()) {
       compile(round);
-      if (options_.progress) options_.progress(compiled_, options_.tries);
+      if (options_.progress) options_.progress(compiled_, tries_);
     }
-    for (const Family& family : families_)
-      if (std::ranges::none_of(family.options, &Option::tried)) ++result_.left;
+    result_.left += space - compiled_;
   }
 
   bool has_fit() const {
@@ -159,7 +191,7 @@ class Search {
       too_large.resize(std::min(too_large.size(), kRound));
       for (Option& option : too_large) families_.push_back({.options = {std::move(option)}});
     }
-    for (Family& family : families_) family.begin(limit_);
+    for (Family& family : families_) family.begin(limits_.least);
     result_.splits_sequences = split == SplitSequences::yes;
     result_.considered = candidates.considered;
     result_.variants += static_cast<int64_t>(candidates.legal.size());
@@ -179,29 +211,36 @@ class Search {
       options.push_back({.choice = legal, .quick_estimate = estimates[level]});
       options.back().choice.recompute = kRecomputeLevels[level];
     }
-    if (estimates[0].state > limit_) return options.back();
+    if (cannot_fit(legal, estimates[0].least, limits_, assumptions_)) return options.back();
     if (families_.empty() || !same_layout(families_.back().options[0].choice, legal)) families_.emplace_back();
     families_.back().options.insert(families_.back().options.end(), options.begin(), options.end());
     return std::nullopt;
   }
 
-  /// A space that is no larger than what may be compiled, whole. Of a larger one what people would try first, whatever
-  /// is estimated of it.
-  std::vector<Pick> first_round() {
-    int64_t all = 0;
-    std::vector<LayoutChoice> layouts;
-    for (const Family& family : families_) {
-      all += static_cast<int64_t>(family.options.size());
-      layouts.push_back(family.options[0].choice);
-    }
+  int64_t options_in_space() const {
+    int64_t space = 0;
+    for (const Family& family : families_) space += std::ssize(family.options);
+    return space;
+  }
+
+  int64_t default_tries(int64_t space) const {
+    const bool is_small = space <= kSmallSpace && space * recipe_.model.depth <= kSmallSpaceBlocks;
+    return is_small ? space : kTries;
+  }
+
+  /// A space that is no larger than what may be compiled, whole. Of a larger one the recipe's own layout and what
+  /// people would try first, whatever is estimated of them.
+  std::vector<Pick> first_round(int64_t space) {
     std::vector<Pick> picks;
-    if (all <= options_.tries) {
-      for (size_t f = 0; f < families_.size(); ++f)
-        for (size_t o = 0; o < families_[f].options.size(); ++o) picks.push_back(taken({f, o}));
-    } else {
-      for (const size_t f : usual_layouts(layouts, chips_of_node(assumptions_.slice)))
-        if (families_[f].next && compiled_ < options_.tries) picks.push_back(taken({f, *families_[f].next}));
-    }
+    for (size_t f = 0; f < families_.size(); ++f)
+      for (size_t o = 0; o < families_[f].options.size(); ++o) {
+        const bool is_first = space <= tries_ || is_requested(recipe_, families_[f].options[o].choice);
+        if (is_first && compiled_ < tries_) picks.push_back(taken({f, o}));
+      }
+    std::vector<LayoutChoice> layouts;
+    for (const Family& family : families_) layouts.push_back(family.options[0].choice);
+    for (const size_t f : usual_layouts(layouts, chips_of_node(assumptions_.slice)))
+      if (families_[f].next && compiled_ < tries_) picks.push_back(taken({f, *families_[f].next}));
     return picks.empty() ? next_round() : picks;
   }
 
@@ -214,11 +253,15 @@ class Search {
 
   std::vector<Pick> next_round() {
     std::vector<Pick> round;
-    while (round.size() < kRound && compiled_ < options_.tries) {
-      const bool wants_small = compiled_ % 4 == 3 && small_picks_ < options_.tries / 6;
+    bool is_of_rest = false;
+    while (round.size() < kRound && compiled_ < tries_) {
+      const bool wants_small = compiled_ % 4 == 3 && small_picks_ < tries_ / 6;
       std::optional<Pick> pick = wants_small ? smallest() : std::nullopt;
       if (pick) ++small_picks_;
       if (!pick) pick = fastest();
+      // What a round teaches may bring something better than the rest, which therefore has rounds of its own.
+      is_of_rest = is_of_rest || (!pick && round.empty());
+      if (!pick && is_of_rest) pick = next_of_rest();
       if (!pick) break;
       round.push_back(taken(*pick));
     }
@@ -255,6 +298,22 @@ class Search {
       best = {f, *family.next};
       least = rank;
     }
+    return best;
+  }
+
+  /// What nothing speaks for and nothing speaks against for good: what should fit first, by time.
+  std::optional<Pick> next_of_rest() const {
+    std::optional<Pick> best;
+    std::pair<bool, double> least;
+    for (size_t f = 0; f < families_.size(); ++f)
+      for (size_t o = 0; o < families_[f].options.size(); ++o) {
+        if (families_[f].options[o].tried) continue;
+        const std::pair<bool, double> rank(families_[f].bytes(o) > limits_.least * kSlack,
+                                           families_[f].options[o].quick_estimate.seconds);
+        if (best && rank >= least) continue;
+        best = {f, o};
+        least = rank;
+      }
     return best;
   }
 
@@ -304,7 +363,7 @@ class Search {
         continue;
       }
       Found& found = *outcomes[i].found;
-      families_[round[i].family].learn(round[i].option, found, limit_);
+      families_[round[i].family].learn(round[i].option, found, limits_.least);
       if (found.fit.fits())
         fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found.quick_estimate.seconds);
       result_.found.push_back(std::move(found));
@@ -348,10 +407,11 @@ class Search {
   const Recipe& recipe_;
   const Assumptions& assumptions_;
   const SearchOptions& options_;
-  double limit_;
+  PlanLimits limits_;
   base::ThreadPool pool_;
   QuickEstimator estimator_;
   std::vector<Family> families_;
+  int64_t tries_ = 0;
   int64_t compiled_ = 0;
   int64_t small_picks_ = 0;
   std::optional<double> fastest_estimate_;    // of what fits

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best layout of a recipe on given hardware: it fits, and a step takes least. A space that may be compiled whole
-// is; of a larger one estimates say which layouts to compile first, after those that people try first. Only what was
-// compiled is a result. A layout that overflows is tried again with more micro-steps or recompute, one with bytes to
+// The best layout of a recipe on given hardware: it fits, and a step takes least. A small space is compiled whole, so
+// that the answer is that of trying everything; of a larger one estimates say which layouts to compile first, after the
+// recipe's own and those that people try first, and a search says how many it left. Only what was compiled is a result.
+// Nothing is discarded by an estimate: only state that alone exceeds a chip, which no plan goes below, speaks against a
+// layout for good. A layout that overflows is tried again with more micro-steps or recompute, one with bytes to
 // spare with less. First all letters have one level of recompute; the best layouts that
 // need some are then compiled once more with train.recompute: auto, which may need less of it. Same recipe, same
 // hardware, same answer, however many threads look for it.
@@ -9,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,9 +44,13 @@ struct Found {
 /// With nothing but what a result keeps.
 Found compile_candidate(const recipe::Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions);
 
+/// What a search compiles where nobody says how much: a space of so many layouts whole, if they have no more than so
+/// many blocks together, which compiling takes its time by; else the layouts that look best, so many.
+inline constexpr int64_t kSmallSpace = 2000, kSmallSpaceBlocks = 5000, kTries = 48;
+
 struct SearchOptions {
-  int64_t tries = 48;    // layouts to compile at most
-  size_t with_auto = 3;  // of the best of them, once more with recompute left to planning
+  std::optional<int64_t> tries = {};  // layouts to compile at most; absent: by the size of the space
+  size_t with_auto = 3;               // of the best of them, once more with recompute left to planning
   int threads = 1;
   /// Called now and then from the calling thread.
   std::function<void(int64_t compiled, int64_t tries)> progress = {};
@@ -54,10 +61,12 @@ struct LayoutSearch {
   int64_t considered = 0;         // products of degrees
   int64_t variants = 0;           // legal, with ZeRO and micro-steps
   std::vector<Dropped> dropped;   // with reasons
-  int64_t left = 0;               // layouts (degrees, ZeRO) that were not compiled, being estimated slower or larger
+  int64_t left = 0;               // variants with a level of recompute that were not compiled; any may be the best
   bool splits_sequences = false;  // whether context_parallel was a choice
 
   bool fits() const { return !found.empty() && found.front().fit.fits(); }
+  /// Whether the first is the best there is: everything was compiled but what cannot fit.
+  bool is_complete() const { return left == 0; }
 };
 
 /// `found` is empty where no layout is legal; `dropped` then says why.
