@@ -12,6 +12,7 @@
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
@@ -19,9 +20,9 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/cli/xla_compile.h"
 #include "megacpp/fit/step_basis.h"
 #include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/confirm.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/runtime/backend.h"
@@ -41,6 +42,7 @@ struct FitFlags {
   size_t top = 10;
   int64_t tries = 0;  // 0: not said
   int64_t confirm = 0;
+  int64_t time_limit = XlaFlags{}.time_limit;  // of a compiler that confirms
   launch::CatalogChoice catalog;
   bool json = false;
   std::string html;
@@ -105,27 +107,6 @@ void require_usable(const runtime::Backend& backend, const recipe::Recipe& recip
                    .next = "leave --confirm out, set backend: cpu, or make it usable"});
 }
 
-void confirm(const FitFlags& flags, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
-             FitAnswer& answer) {
-  if (flags.confirm == 0) return;
-  if (assumptions.slice.chip.kind != hw::ChipKind::host) {
-    answer.no_confirmation =
-        fmt::format("{} is not here, so nothing was run. Its own compiler confirms the best:", answer.hardware);
-    const std::vector<size_t> order = answer.order();
-    for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(flags.confirm)); ++i)
-      answer.no_confirmation += fmt::format("\n  megacpp compile {} --backend xla --target {} {}", flags.recipe->file,
-                                            answer.hardware, set_words(answer.search.found[order[i]].changes));
-    return;
-  }
-  for (const size_t index : answer.order()) {
-    const fit::Found& one = answer.search.found[index];
-    if (static_cast<int64_t>(answer.confirmed.size()) == flags.confirm || !one.fit.fits()) break;
-    print_err("running {}\n", one.layout);
-    answer.confirmed.push_back(launch::confirm_on_host(one, assumptions, catalog));
-    answer.confirmed.back().found = index;
-  }
-}
-
 void refuse_no_layout(const FitAnswer& answer) {
   if (!answer.search.found.empty()) return;
   std::string reasons;
@@ -136,6 +117,13 @@ void refuse_no_layout(const FitAnswer& answer) {
                .got = fmt::format("{} products of degrees and no legal one: {}", answer.search.considered, reasons),
                .wanted = "a layout that " + answer.recipe.name + " can take",
                .next = "take another number of chips, or raise train.batch or train.micro_steps"});
+}
+
+/// By what is known now.
+void rank(const fit::Assumptions& assumptions, launch::UsersCatalog& catalog, FitAnswer& answer) {
+  answer.known = ranked(catalog, assumptions, answer.search.found);
+  answer.corrections = corrections(catalog, assumptions);
+  answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
 }
 
 int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
@@ -152,10 +140,10 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
   answer.search = fit::search_layouts(recipe, assumptions, options);
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
-  answer.known = ranked(catalog, assumptions, answer.search.found);
-  answer.corrections = corrections(catalog, assumptions);
-  answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
-  confirm(flags, assumptions, catalog, answer);
+  rank(assumptions, catalog, answer);
+  confirm({.layouts = flags.confirm, .recipe = flags.recipe->file, .time_limit = flags.time_limit}, assumptions,
+          catalog, answer);
+  if (!answer.confirmed.empty()) rank(assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) print_out("{}", fit_text(answer, flags.top));
   flush_output();
@@ -217,7 +205,9 @@ int run_fit(const FitFlags& flags) {
 Command fit_command() {
   return {.name = "fit",
           .summary = "the best layout, or the largest batch or sequence, on given hardware",
-          .example = "megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2",
+          .example =
+              "megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2\n"
+              "  megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2 --confirm 3",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<FitFlags>();
             flags->recipe = declare_recipe_flags(app);
@@ -235,9 +225,14 @@ Command fit_command() {
                    "--tries", flags->tries,
                    fmt::format("layouts to compile at most; else a small space whole, of a larger one {}", fit::kTries))
                 ->check(CLI::Range(int64_t{1}, int64_t{100000}));
-            app.add_option("--confirm", flags->confirm, "run the best N for a few steps, where the hardware is host")
+            app.add_option("--confirm", flags->confirm,
+                           "run the best N for a few steps on host, ask the compiler of a TPU slice about them")
                 ->type_name("N")
                 ->check(CLI::Range(int64_t{0}, int64_t{100}));
+            app.add_option("--time-limit", flags->time_limit, "seconds that compiler may take for each")
+                ->type_name("SECONDS")
+                ->check(CLI::Range(int64_t{1}, kLongestWait))
+                ->capture_default_str();
             declare_catalog_flags(app, flags->catalog, "rank or correct by what earlier launches measured");
             declare_written_path(app, "--html", flags->html, "write a page with the picture and the table")
                 ->type_name("FILE");

@@ -115,22 +115,67 @@ Json found_json(const Found& one) {
 std::string bytes_or_dash(const std::optional<int64_t>& bytes) { return bytes ? std::to_string(*bytes) : "-"; }
 
 std::string outcome_of(const launch::Confirmed& one) {
-  if (one.ran()) return "ran";
+  if (one.succeeded()) return one.is_compiled ? "fits" : "ran";
   return one.error.empty() ? "out of memory: " + one.out_of_memory : "failed: " + one.error;
+}
+
+std::string off_text(double planned, double measured) {
+  return fmt::format("{:+.0f} %", 100 * (planned / measured - 1));
+}
+
+/// Of runs on this machine.
+std::vector<std::string> run_cells(const std::string& layout, const launch::Confirmed& one) {
+  const std::optional<double> seconds = one.measured_seconds;
+  return {layout,
+          bytes_or_dash(one.planned_bytes),
+          bytes_or_dash(one.measured_bytes),
+          human_seconds(one.predicted_seconds),
+          seconds ? human_seconds(*seconds) : "-",
+          seconds ? off_text(one.predicted_seconds, *seconds) : "-",
+          outcome_of(one)};
+}
+
+/// Of what a compiler said.
+std::vector<std::string> compiled_cells(const std::string& layout, const launch::Confirmed& one) {
+  const bool is_known = one.planned_bytes && one.measured_bytes;
+  return {layout, bytes_or_dash(one.planned_bytes), bytes_or_dash(one.measured_bytes),
+          is_known ? off_text(static_cast<double>(*one.planned_bytes), static_cast<double>(*one.measured_bytes)) : "-",
+          outcome_of(one)};
 }
 
 std::string confirmed_text(const FitAnswer& answer) {
   if (!answer.no_confirmation.empty()) return "\n" + answer.no_confirmation + "\n";
   if (answer.confirmed.empty()) return {};
-  TextTable table({"run here", ">planned", ">measured", ">predicted step", ">measured step", ">off", "outcome"});
+  const bool is_compiled = answer.confirmed.front().is_compiled;
+  const std::vector<std::string> of_runs = {"run here",       ">planned", ">measured", ">predicted step",
+                                            ">measured step", ">off",     "outcome"};
+  const std::vector<std::string> of_compiler = {"compiled for " + answer.hardware, ">planned", ">reserved", ">off",
+                                                "outcome"};
+  TextTable table(is_compiled ? of_compiler : of_runs);
   for (const launch::Confirmed& one : answer.confirmed) {
-    const std::optional<double> seconds = one.measured_seconds;
-    table.add(
-        {answer.search.found[one.found].layout, bytes_or_dash(one.planned_bytes), bytes_or_dash(one.measured_bytes),
-         human_seconds(one.predicted_seconds), seconds ? human_seconds(*seconds) : "-",
-         seconds ? fmt::format("{:+.0f} %", 100 * (one.predicted_seconds / *seconds - 1)) : "-", outcome_of(one)});
+    const std::string& layout = answer.search.found[one.found].layout;
+    table.add(is_compiled ? compiled_cells(layout, one) : run_cells(layout, one));
   }
   return "\n" + table.to_text();
+}
+
+Json confirmed_json(const Found& found, const launch::Confirmed& one) {
+  Json json = {{"layout", found.layout},
+               {"set", settings_json(found)},
+               {"by", one.is_compiled ? "compiler" : "run"},
+               {"out_of_memory", one.out_of_memory},
+               {"error", one.error}};
+  if (one.is_compiled) {
+    json["planned_bytes"] = bytes_or_null(one.planned_bytes);
+    json["reserved_bytes"] = bytes_or_null(one.measured_bytes);
+    json["limit_bytes"] = bytes_or_null(one.limit_bytes);
+    return json;
+  }
+  json["planned_peak_bytes"] = bytes_or_null(one.planned_bytes);
+  json["measured_peak_bytes"] = bytes_or_null(one.measured_bytes);
+  json["predicted_step_seconds"] = one.predicted_seconds;
+  json["measured_step_seconds"] = one.measured_seconds ? Json(*one.measured_seconds) : Json();
+  return json;
 }
 
 }  // namespace
@@ -140,6 +185,10 @@ std::vector<size_t> FitAnswer::order() const {
   for (const catalog::Ranked& one : known) indices.push_back(one.candidate);
   if (indices.empty())
     for (size_t i = 0; i < search.found.size(); ++i) indices.push_back(i);
+  std::ranges::stable_partition(indices, [this](size_t index) {
+    return std::ranges::none_of(
+        confirmed, [index](const launch::Confirmed& one) { return one.found == index && !one.out_of_memory.empty(); });
+  });
   return indices;
 }
 
@@ -275,14 +324,7 @@ Json fit_json(const FitAnswer& answer) {
     if (answer.is_on_front(order[place])) front.push_back(place);
   }
   for (const launch::Confirmed& one : answer.confirmed)
-    confirmed.push_back({{"layout", search.found[one.found].layout},
-                         {"set", settings_json(search.found[one.found])},
-                         {"planned_peak_bytes", bytes_or_null(one.planned_bytes)},
-                         {"measured_peak_bytes", bytes_or_null(one.measured_bytes)},
-                         {"predicted_step_seconds", one.predicted_seconds},
-                         {"measured_step_seconds", one.measured_seconds ? Json(*one.measured_seconds) : Json()},
-                         {"out_of_memory", one.out_of_memory},
-                         {"error", one.error}});
+    confirmed.push_back(confirmed_json(search.found[one.found], one));
   Json json = {{"name", answer.recipe.name},
                {"hardware", answer.hardware},
                {"fits", search.fits()},

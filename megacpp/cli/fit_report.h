@@ -34,10 +34,11 @@ struct FitAnswer {
   std::vector<LaneCorrection> corrections;  // of the peaks and times that are shown
   std::vector<size_t> front;                // of search.found, by the times that are shown
   std::vector<launch::Confirmed> confirmed;
-  std::string no_confirmation;  // why nothing was run, and what to run instead
+  std::string no_confirmation;  // why the hardware was not asked, and what to run instead
   double seconds = 0;           // the search took
 
-  /// Indices into search.found, best first: by the catalog where there is one, else as found.
+  /// Indices into search.found, best first: by the catalog where there is one, else as found; what the hardware had too
+  /// little memory for comes last.
   std::vector<size_t> order() const;
   bool is_on_front(size_t found) const;
   /// The time that decided the order: what the catalog has measured or corrected, else what was predicted.

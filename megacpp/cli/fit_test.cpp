@@ -10,6 +10,7 @@
 #include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/runtime/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
@@ -72,12 +73,30 @@ TEST_F(FitCommandTest, ConfirmRunsTheBestHereAndSaysSoElsewhere) {
   for (const Json& one : here["confirmed"]) {
     EXPECT_EQ(one["planned_peak_bytes"], one["measured_peak_bytes"]);
     EXPECT_GT(one["measured_step_seconds"], 0);
+    EXPECT_EQ(one["by"], "run");
   }
+  // What was measured decides the order.
+  EXPECT_TRUE(std::ranges::any_of(here["candidates"], [](const Json& one) {
+    return one["ranked_by"]["measured"] == true;
+  })) << here["candidates"];
   const CommandResult elsewhere = fit({"--hardware", "v6e:2x1", "--confirm", "1"});
   ASSERT_EQ(elsewhere.status, 2);  // no such slice
-  const CommandResult tpu = fit({"--hardware", "v6e:2x2", "--confirm", "1"});
+  const CommandResult gpu = fit({"--hardware", "h100:2", "--tries", "2", "--confirm", "1", "--backend", "xla"});
+  ASSERT_EQ(gpu.status, 0) << gpu.err;
+  EXPECT_NE(gpu.out.find("--backend xla --set xla.plugin=cuda"), std::string::npos) << gpu.out;
+}
+
+// Without the compiler of a slice there is nobody to ask: the search is shown all the same.
+TEST_F(FitCommandTest, ACompilerThatIsNotHereIsNamedWithWhatToDo) {
+  const testing_support::Variable cache("XDG_CACHE_HOME", "/no/such/cache"), home("HOME", "/no/such/home"),
+      path("PATH", "/no/such"), named("MEGACPP_PJRT_TPU", ""), library("TPU_LIBRARY_PATH", "");
+  namespace plugins = runtime::plugins;
+  for (const auto& place : plugins::plugin_places(plugins::PluginKind::tpu, {}, plugins::Surroundings::current()))
+    if (place.exists) GTEST_SKIP() << "this machine has one: " << place.file;
+  const CommandResult tpu = fit({"--hardware", "v6e:2x2", "--tries", "2", "--confirm", "1"});
   ASSERT_EQ(tpu.status, 0) << tpu.err;
   EXPECT_NE(tpu.out.find("--backend xla --target v6e:2x2"), std::string::npos) << tpu.out;
+  EXPECT_NE(tpu.out.find("megacpp plugins fetch tpu"), std::string::npos) << tpu.out;
 }
 
 // A run that took ten seconds is known to be slow: what was never tried stands before it, and the table says why. The
@@ -248,6 +267,7 @@ TEST_F(FitCommandTest, MistakesGetACodeAndTheNextStep) {
       {{"--grow", "depth"}, "E1007"},
       {{"--grow", "batch", "--layouts"}, "E1007"},
       {{"--grow", "batch", "--confirm", "1"}, "E1007"},
+      {{"--hardware", "v6e:2x2", "--confirm", "1", "--time-limit", "0"}, "E1007"},
       {{"--hardware", "host:2", "--top", "0"}, "E1007"},
       {{"--hardware", "host:7"}, "E1401"},
   };

@@ -26,8 +26,6 @@ namespace pjrt = runtime::pjrt;
 
 namespace {
 
-constexpr int64_t kLongestWait = 7 * 24 * 3600;
-
 void require_devices(const hw::Slice& target, const plan::Plan& plan) {
   if (target.devices() == plan.chips) return;
   const int64_t others = plan.chips / plan.layout.data_parallel;  // degrees that stay

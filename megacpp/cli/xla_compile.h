@@ -28,6 +28,8 @@ class App;
 
 namespace megacpp::cli {
 
+inline constexpr int64_t kLongestWait = 7 * 24 * 3600;  // seconds that --time-limit may name
+
 struct XlaFlags {
   std::string target;         // topology to compile for; empty: the plugin's own devices
   int64_t time_limit = 1800;  // seconds that may take

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a candidate for a few steps on this machine, to hold what was planned against what is measured.
+// What a candidate's hardware says of it. And one that runs it for a few steps on this machine, to hold what was
+// planned against what is measured.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +14,20 @@
 
 namespace megacpp::launch {
 
-/// What a candidate did when it was run here.
+/// What a candidate did when it was run here, or what the compiler of its hardware made of it.
 struct Confirmed {
-  size_t found = 0;                            // index into LayoutSearch::found
+  size_t found = 0;          // index into LayoutSearch::found
+  bool is_compiled = false;  // by the hardware's own compiler, and not run: then planned and measured bytes are what a
+                             // chip must hold in all, and there is no time
   std::optional<int64_t> planned_bytes = {};   // absent where the backend does not know it
   double predicted_seconds = 0;                // of a step
   std::optional<int64_t> measured_bytes = {};  // absent where it did not run, as the next
   std::optional<double> measured_seconds = {};
-  std::string out_of_memory = {};  // class of the failure and chip: "runtime allocation, chip 1: data 1"
-  std::string error = {};          // of any other failure, code and what was found: "E1101: data.text: no file"
+  std::optional<int64_t> limit_bytes = {};  // of what is compiled: what its worst chip may use
+  std::string out_of_memory = {};           // class of the failure and chip: "runtime allocation, chip 1: data 1"
+  std::string error = {};  // of any other failure, code and what was found: "E1101: data.text: no file"
 
-  bool ran() const { return out_of_memory.empty() && error.empty(); }
+  bool succeeded() const { return out_of_memory.empty() && error.empty(); }
 };
 
 inline constexpr int64_t kConfirmSteps = 4;  // the first warms up and is not timed

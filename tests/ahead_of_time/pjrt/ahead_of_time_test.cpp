@@ -105,6 +105,80 @@ TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
   EXPECT_EQ(samples().size(), 1u);
 }
 
+/// A search whose best layouts the compiler of the slice is asked about, with a catalog of its own.
+class ConfirmTest : public AheadOfTimeTest {
+ protected:
+  CommandResult fit(const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"--hardware", "v6e:2x2", "--tries", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_command(testing_support::on_recipe(
+        "fit", "nam52-tiny.yaml",
+        {"train.sequence=16", "train.batch=16", "model.pattern=E", "model.depth=1", "model.vocab=256"}, words));
+  }
+
+  testing_support::TemporaryFolder folder_;
+  Variable catalog_{"MEGACPP_CATALOG", (folder_ / "catalog.sqlite").string()};
+};
+
+TEST_F(ConfirmTest, TheCompilerIsAskedAboutTheBestAndTheCatalogIsTold) {
+  const CommandResult result = fit({"--confirm", "2", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json confirmed = Json::parse(result.out)["confirmed"];
+  ASSERT_EQ(confirmed.size(), 2u) << result.out;
+  for (const Json& one : confirmed) {
+    EXPECT_EQ(one["by"], "compiler");
+    EXPECT_EQ(one["reserved_bytes"], 6'588'538'944);
+    EXPECT_GT(one["planned_bytes"], 0);
+    EXPECT_EQ(one["error"], "");
+    EXPECT_EQ(one["out_of_memory"], "");
+  }
+  const std::string lane = "xla v6e placement=megacpp";
+  EXPECT_EQ(catalog::Catalog::open(folder_ / "catalog.sqlite").samples(lane, catalog::kPeakBytes).size(), 2u);
+  const CommandResult text = fit({"--confirm", "1", "--no-catalog"});
+  EXPECT_NE(text.out.find("compiled for v6e:2x2"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("fits"), std::string::npos) << text.out;
+}
+
+// What the compiler refuses comes last, here and in searches that ask nobody; without a catalog here alone.
+TEST_F(ConfirmTest, WhatTheCompilerRefusesComesLast) {
+  const auto candidates_of = [](const CommandResult& result) { return Json::parse(result.out)["candidates"]; };
+  const Json before = candidates_of(fit({"--json"}));
+  Json refused, without;
+  {
+    const Variable behaviour("STAND_IN_TPU", "full");
+    refused = Json::parse(fit({"--confirm", "1", "--json"}).out);
+    without = Json::parse(fit({"--confirm", "1", "--json", "--no-catalog"}).out);
+  }
+  for (const Json& answer : {refused, without}) {
+    EXPECT_EQ(answer["confirmed"][0]["set"], before[0]["set"]);
+    EXPECT_NE(answer["confirmed"][0]["out_of_memory"], "");
+    EXPECT_TRUE(answer["confirmed"][0]["reserved_bytes"].is_null());
+    EXPECT_NE(answer["candidates"][0]["set"], before[0]["set"]);
+    EXPECT_EQ(answer["candidates"].back()["set"], before[0]["set"]);
+  }
+  EXPECT_EQ(candidates_of(fit({"--json"})).back()["set"], before[0]["set"]) << "the catalog keeps its word";
+}
+
+TEST_F(ConfirmTest, ALimitOfTheRecipeHoldsForWhatIsCompiledToo) {
+  const Json answer = Json::parse(fit({"--confirm", "1", "--json", "--set", "hardware.limit=2GiB"}).out);
+  ASSERT_EQ(answer["confirmed"].size(), 1u);
+  EXPECT_NE(answer["confirmed"][0]["out_of_memory"].get<std::string>().find("the compiled program"), std::string::npos)
+      << answer["confirmed"];
+}
+
+// A compiler that aborts, hangs or fails has judged nothing: its row says so, and the table stays as it was.
+TEST_F(ConfirmTest, ACompilerThatFailsIsARowLikeAnyOther) {
+  for (const char* behaviour : {"abort", "hang", "odd"}) {
+    const Variable variable("STAND_IN_TPU", behaviour);
+    const CommandResult result = fit({"--confirm", "1", "--time-limit", "1"});
+    EXPECT_EQ(result.status, 0) << behaviour << result.err;
+    EXPECT_NE(result.out.find("failed: E320"), std::string::npos) << behaviour << result.out;
+    EXPECT_NE(result.out.find("to run one:"), std::string::npos) << behaviour << result.out;
+  }
+  const std::string lane = "xla v6e placement=megacpp";
+  EXPECT_TRUE(catalog::Catalog::open(folder_ / "catalog.sqlite").samples(lane, catalog::kPeakBytes).empty());
+}
+
 TEST_F(AheadOfTimeTest, APluginThatAbortsHangsOrFailsIsReported) {
   struct Row {
     const char* behaviour;
