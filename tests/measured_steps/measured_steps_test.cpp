@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that were measured on other hardware beside their predictions. Rates in chip files were fitted to the tuning
-// rows; the judging rows have had no part in them, and alone say how good predictions are.
+// rows; the judging rows have had no part in them, and alone say how good predictions are. Which is which a hash says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/recipe/parse.h"
+#include "tests/support/blind_split.h"
 
 namespace megacpp::fit {
 namespace {
@@ -38,8 +39,13 @@ std::string text(const base::Json& json) { return json.get<std::string>(); }
 
 Row predict(const std::string& line) {
   const base::Json json = base::parse_json(line, base::Code::E1008, "measured_steps.jsonl");
-  std::vector<std::string> settings = {"backend=" + text(json["backend"])};
-  for (const base::Json& setting : json["set"]) settings.push_back(text(setting));
+  testing_support::Measurement measurement;
+  measurement.recipe = text(json["recipe"]);
+  measurement.hardware = text(json["hardware"]);
+  measurement.backend = text(json["backend"]);
+  for (const base::Json& setting : json["set"]) measurement.settings.push_back(text(setting));
+  std::vector<std::string> settings = measurement.settings;
+  settings.push_back("backend=" + measurement.backend);
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + text(json["recipe"]), settings);
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
   const Assumptions assumptions =
@@ -48,6 +54,7 @@ Row predict(const std::string& line) {
   row.backend = recipe.backend;
   row.name = text(json["name"]);
   row.split = text(json["split"]);
+  EXPECT_EQ(row.split, testing_support::split_of(measurement)) << row.name;
   row.measured = json["seconds"].get<double>();
   row.predicted = make_estimate(recipe, assumptions).time;
   return row;
