@@ -113,7 +113,7 @@ void refuse_no_layout(const FitAnswer& answer) {
   for (const fit::Dropped& one : answer.search.dropped)
     reasons += fmt::format("{}{} times {}", reasons.empty() ? "" : "; ", one.layouts, one.reason);
   base::raise(base::Code::E1401,
-              {.where = answer.hardware,
+              {.where = answer.slice.name,
                .got = fmt::format("{} products of degrees and no legal one: {}", answer.search.considered, reasons),
                .wanted = "a layout that " + answer.recipe.name + " can take",
                .next = "take another number of chips, or raise train.batch or train.micro_steps"});
@@ -133,7 +133,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
     if (seconds_since(start) > 1)
       print_err("compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
   };
-  FitAnswer answer{.hardware = assumptions.slice.name, .recipe = recipe};
+  FitAnswer answer{.slice = assumptions.slice, .recipe = recipe};
   answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
   fit::SearchOptions options{.threads = runtime::available_threads(), .progress = progress};
   if (flags.tries > 0) options.tries = flags.tries;
@@ -141,8 +141,8 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
   answer.seconds = seconds_since(start);
   refuse_no_layout(answer);
   rank(assumptions, catalog, answer);
-  confirm({.layouts = flags.confirm, .recipe = flags.recipe->file, .time_limit = flags.time_limit}, assumptions,
-          catalog, answer);
+  const ConfirmRequest request{flags.confirm, flags.recipe->file, flags.time_limit};
+  confirm(request, assumptions, catalog, answer);
   if (!answer.confirmed.empty()) rank(assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
   if (!flags.json) print_out("{}", fit_text(answer, flags.top));
@@ -151,7 +151,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
     base::write_file_atomically(flags.html, fit_page(answer));
     print_err("page written to {}\n", flags.html);
   }
-  if (!answer.search.fits()) throw nothing_fits(answer.hardware, answer.search.found.front());
+  if (!answer.search.fits()) throw nothing_fits(answer.slice.name, answer.search.found.front());
   return 0;
 }
 

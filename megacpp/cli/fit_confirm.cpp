@@ -105,14 +105,14 @@ void compile_for_slice(const ConfirmRequest& request, const fit::Assumptions& as
                        launch::UsersCatalog& catalog, FitAnswer& answer) {
   SliceCompiler compiler(request, assumptions, catalog);
   try {
-    ask_each(request, answer, "the compiler of " + answer.hardware + " is asked about",
+    ask_each(request, answer, "the compiler of " + answer.slice.name + " is asked about",
              [&compiler](const fit::Found& one) { return compiler.ask(one); });
   } catch (const base::Error& error) {
     if (error.code() != base::Code::E1501) throw;
     answer.no_confirmation = fmt::format(
         "{} is not here, nor is its compiler ({}), so nothing was asked. Its own compiler confirms the best, after "
         "megacpp plugins fetch tpu:{}",
-        answer.hardware, error.problem().got, commands(request, answer, " --target " + answer.hardware));
+        answer.slice.name, error.problem().got, commands(request, answer, " --target " + answer.slice.name));
   }
 }
 
@@ -129,7 +129,7 @@ void confirm(const ConfirmRequest& request, const fit::Assumptions& assumptions,
   answer.no_confirmation =
       assumptions.compiled_by_xla
           ? fmt::format("XLA compiles for {} only where it is, so nothing was asked. There these confirm the best:{}",
-                        answer.hardware, commands(request, answer, " --set xla.plugin=cuda"))
+                        answer.slice.name, commands(request, answer, " --set xla.plugin=cuda"))
           : fmt::format(
                 "backend {} places buffers as planned: no compiler is to be asked, a run needs what stands here.",
                 assumptions.lane.backend);

@@ -68,7 +68,7 @@ report::Table table_of(const FitAnswer& answer) {
 }  // namespace
 
 std::string fit_page(const FitAnswer& answer) {
-  report::Page page(answer.recipe.name + " on " + answer.hardware);
+  report::Page page(answer.recipe.name + " on " + answer.slice.name);
   if (!answer.search.found.empty())
     page.figure(picture(answer), "Bytes of the worst chip against seconds a step, everything that was compiled.");
   page.table(table_of(answer));

@@ -95,7 +95,8 @@ Json found_json(const Found& one) {
           {"planned_bytes", worst.planned},
           {"limit_bytes", bytes_or_null(worst.limit)},
           {"free_bytes", bytes_or_null(worst.free_bytes())},
-          {"is_close", worst.is_close()},
+          {"most_needed_bytes", worst.most_needed()},
+          {"verdict", fit::fit_verdict_name(one.fit.verdict())},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
           {"step_limit_seconds", one.time.limit},
@@ -149,7 +150,7 @@ std::string confirmed_text(const FitAnswer& answer) {
   const bool is_compiled = answer.confirmed.front().is_compiled;
   const std::vector<std::string> of_runs = {"run here",       ">planned", ">measured", ">predicted step",
                                             ">measured step", ">off",     "outcome"};
-  const std::vector<std::string> of_compiler = {"compiled for " + answer.hardware, ">planned", ">reserved", ">off",
+  const std::vector<std::string> of_compiler = {"compiled for " + answer.slice.name, ">planned", ">reserved", ">off",
                                                 "outcome"};
   TextTable table(is_compiled ? of_compiler : of_runs);
   for (const launch::Confirmed& one : answer.confirmed) {
@@ -195,18 +196,18 @@ std::vector<size_t> FitAnswer::order() const {
 std::string room_text(const fit::ChipGroup& worst) {
   const int64_t free = worst.free_bytes().value();
   const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
-  return worst.is_close() ? text + " close" : text;
+  return worst.verdict() == fit::FitVerdict::close ? text + " close" : text;
 }
 
 std::string close_note(const FitAnswer& answer) {
   double most = 1;
   for (const Found& one : answer.search.found)
-    if (one.fit.worst().is_close()) most = std::max(most, one.fit.worst().gaps_most);
+    if (one.fit.verdict() == fit::FitVerdict::close) most = std::max(most, one.fit.worst().gaps_most);
   if (most == 1) return {};
   return fmt::format(
-      "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile with "
-      "--backend xla --target {} decides",
-      most, answer.hardware);
+      "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}, for the "
+      "best of them --confirm",
+      most, fit::deciding_command(answer.slice));
 }
 
 std::string ShownStep::seconds_text() const { return human_seconds(seconds) + (is_measured ? " measured" : ""); }
@@ -240,7 +241,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   const fit::LayoutSearch& search = answer.search;
   std::string text = fmt::format(
       "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
-      answer.recipe.name, answer.hardware, search.considered, search.variants, search.found.size(), answer.seconds);
+      answer.recipe.name, answer.slice.name, search.considered, search.variants, search.found.size(), answer.seconds);
   if (!search.dropped.empty()) text += "left out:\n" + dropped_text(search);
   text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
                                : fmt::format(
@@ -326,7 +327,7 @@ Json fit_json(const FitAnswer& answer) {
   for (const launch::Confirmed& one : answer.confirmed)
     confirmed.push_back(confirmed_json(search.found[one.found], one));
   Json json = {{"name", answer.recipe.name},
-               {"hardware", answer.hardware},
+               {"hardware", answer.slice.name},
                {"fits", search.fits()},
                {"considered", search.considered},
                {"legal", search.variants},

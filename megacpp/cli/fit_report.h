@@ -11,6 +11,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/fit/grow.h"
 #include "megacpp/fit/search.h"
+#include "megacpp/hw/slice.h"
 #include "megacpp/launch/confirm.h"
 
 namespace megacpp::cli {
@@ -26,7 +27,7 @@ struct ShownStep {
 };
 
 struct FitAnswer {
-  std::string hardware;  // "v6e:16x16"
+  hw::Slice slice;  // "v6e:16x16"
   recipe::Recipe recipe;
   std::string step_basis = {};  // what predicted times stand for
   fit::LayoutSearch search = {};

@@ -86,15 +86,15 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
 std::string verdict_text(const PlanReport& report) {
   using memory::human_bytes;
   const fit::ChipGroup& worst = report.worst();
-  const bool fits = report.estimate.fit.fits();
-  std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fits ? "fits" : "does not fit", worst.place,
-                                 worst.where, human_bytes(worst.needed()), human_bytes(worst.limit.value()),
-                                 human_bytes(std::abs(worst.free_bytes().value())), fits ? "free" : "too much");
-  if (worst.is_close())
-    text += fmt::format(
-        "; close, since a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): megacpp compile "
-        "with --backend xla --target {} decides",
-        worst.gaps_most, report.slice.name);
+  const fit::FitVerdict verdict = report.estimate.fit.verdict();
+  const char* const over_or_under = worst.fits() ? "free" : "too much";
+  std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place,
+                                 worst.where, fit::needed_text(worst), human_bytes(worst.limit.value()),
+                                 human_bytes(std::abs(worst.free_bytes().value())), over_or_under,
+                                 worst.gaps_most > 1 ? " by the least" : "");
+  if (verdict == fit::FitVerdict::close)
+    text += fmt::format("; a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}",
+                        worst.gaps_most, fit::deciding_command(report.slice));
   return text;
 }
 

@@ -230,6 +230,7 @@ Json run_plan_json(launch::Launch& launch) {
           {"rung", static_cast<int64_t>(launch.rung())},
           {"changes", fit::to_text(launch.changes())},
           {"fits", estimate.fit.fits()},
+          {"verdict", fit::fit_verdict_name(estimate.fit.verdict())},
           {"groups", groups},
           {"host", {{"checkpoint_snapshot_bytes", estimate.fit.snapshot}}},
           {"predicted_step_seconds", number_or_null(estimate.time.seconds())},

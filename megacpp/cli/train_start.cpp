@@ -44,8 +44,10 @@ std::string plan_line(const launch::Launch& launch) {
   const std::string corrected = correction.samples == 0 ? ""
                                                         : fmt::format(" (corrected by {} measured, {} of this build)",
                                                                       correction.samples, correction.own_samples);
-  return fmt::format("plan       {}{} needs {}{}{}{}\n", worst.place, host, human_bytes(worst.needed()),
-                     worst.limit ? " of " + human_bytes(*worst.limit) : ", no limit known", corrected,
+  const bool is_close = estimate.fit.verdict() == fit::FitVerdict::close;
+  return fmt::format("plan       {}{} needs {}{}{}{}{}\n", worst.place, host, fit::needed_text(worst),
+                     worst.limit ? " of " + human_bytes(*worst.limit) : ", no limit known",
+                     is_close ? ", which is close: the compiler decides" : "", corrected,
                      seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
 }
 

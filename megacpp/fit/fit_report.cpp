@@ -2,6 +2,7 @@
 #include "megacpp/fit/fit_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <compare>
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "megacpp/compile/state_table.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/memory/report.h"
 
 namespace megacpp::fit {
 namespace {
@@ -67,6 +69,36 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
 }
 
 }  // namespace
+
+std::string_view fit_verdict_name(FitVerdict verdict) {
+  constexpr std::array<std::string_view, 3> kNames = {"fits", "close", "does not fit"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+int64_t ChipGroup::most_needed() const { return std::llround(gaps_most * static_cast<double>(corrected)) + code; }
+
+FitVerdict ChipGroup::verdict() const {
+  if (!fits()) return FitVerdict::does_not_fit;
+  const bool may_overflow = limit && gaps_most > 1 && most_needed() > *limit;
+  return may_overflow ? FitVerdict::close : FitVerdict::fits;
+}
+
+FitVerdict FitReport::verdict() const {
+  FitVerdict found = FitVerdict::fits;
+  for (const ChipGroup& group : groups) found = std::max(found, group.verdict());
+  return found;
+}
+
+std::string needed_text(const ChipGroup& group) {
+  const std::string least = memory::human_bytes(group.needed());
+  return group.gaps_most > 1 ? least + " to " + memory::human_bytes(group.most_needed()) : least;
+}
+
+std::string deciding_command(const hw::Slice& slice) {
+  const bool is_tpu = slice.chip.kind == hw::ChipKind::tpu;
+  return "megacpp compile with --backend xla " + (is_tpu ? "--target " + slice.name : "where " + slice.name + " is") +
+         " decides";
+}
 
 int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
 

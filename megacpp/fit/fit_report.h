@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/catalog/calibration.h"
@@ -15,6 +16,12 @@
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::fit {
+
+/// Between: it fits by the least that is needed and would not by the most, so that only the compiler of the hardware
+/// can tell.
+enum class FitVerdict : uint8_t { fits, close, does_not_fit };
+/// "fits", "close", "does not fit"
+std::string_view fit_verdict_name(FitVerdict verdict);
 
 struct ChipGroup {
   size_t stage = 0;              // of the pipeline
@@ -27,25 +34,25 @@ struct ChipGroup {
   int64_t corrected = 0;         // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;              // bytes of the compiled program, which is in the same memory
   std::optional<int64_t> limit;  // bytes; absent: none is known
-  double gaps_most = 1;          // what a compiler may reserve over what is alive
+  double gaps_most = 1;          // what a compiler that places buffers itself may reserve over the corrected bytes
   bool own_limit = false;        // the recipe's, of this chip
   bool shares_machine = false;   // a virtual chip without one: its limit is what the others leave
   int64_t machine_bytes = 0;     // of a chip that does: all chips' of its machine together
   int64_t machine_needed = 0;    //
 
+  /// The least of what is expected: what is alive, and the code.
   int64_t needed() const { return corrected + code; }
+  /// The most: with the gaps that a compiler was seen to leave between buffers.
+  int64_t most_needed() const;
   /// Below 0: it does not fit, or the chips that share a machine do not together. Absent with the limit.
   std::optional<int64_t> free_bytes() const {
     if (!limit) return std::nullopt;
     return shares_machine ? machine_bytes - machine_needed : *limit - needed();
   }
-  /// By what is known: without a limit only its devices can tell.
+  /// Whether it may: by the least that is needed, as far as a limit is known.
   bool fits() const { return free_bytes().value_or(0) >= 0; }
-  /// Whether it fits by what is alive, and would not with the most that compilers left unused between buffers.
-  bool is_close() const {
-    return limit && fits() &&
-           gaps_most * static_cast<double>(corrected) + static_cast<double>(code) > static_cast<double>(*limit);
-  }
+  /// What plans, searches and launches say of it.
+  FitVerdict verdict() const;
   int64_t least_limit() const { return state + code; }
   /// Whether the recipe allows it less than any batch could do with.
   bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
@@ -60,7 +67,14 @@ struct FitReport {
 
   const ChipGroup& worst() const { return groups.front(); }
   bool fits() const { return worst().fits(); }
+  /// That of the chip which is worst off.
+  FitVerdict verdict() const;
 };
+
+/// "1.20 GiB", "1.20 GiB to 1.92 GiB" where a compiler places buffers itself.
+std::string needed_text(const ChipGroup& group);
+/// What decides about something close on the hardware of that name: "megacpp compile with --backend xla .. decides".
+std::string deciding_command(const hw::Slice& slice);
 
 /// Bytes of a compiled step in a device's memory beside what the plan counts.
 int64_t code_bytes(const hw::Chip& device);

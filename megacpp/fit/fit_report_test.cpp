@@ -51,6 +51,33 @@ TEST(FitReportTest, ChipsOfAStageUnderOneLimitAreAGroup) {
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 99, 0, 0}).fits()) << "one is enough";
 }
 
+TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
+  const auto verdict_in = [](int64_t usable_bytes, double gaps_most) {
+    hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
+    slice.chip.gaps_most = gaps_most;
+    return fit_report(two_stages(), slice, {}).verdict();
+  };
+  // 100 bytes and 5 of code at least; 160 and 5 with the most gaps.
+  EXPECT_EQ(verdict_in(104, 1.6), FitVerdict::does_not_fit);
+  EXPECT_EQ(verdict_in(105, 1.6), FitVerdict::close);
+  EXPECT_EQ(verdict_in(164, 1.6), FitVerdict::close);
+  EXPECT_EQ(verdict_in(165, 1.6), FitVerdict::fits);
+  EXPECT_EQ(verdict_in(105, 1), FitVerdict::fits);
+  EXPECT_EQ(fit_verdict_name(FitVerdict::does_not_fit), "does not fit");
+  hw::Slice slice = four(hw::ChipKind::tpu, 200);
+  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B");
+  slice.chip.gaps_most = 1.6;
+  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B to 165 B");
+}
+
+// The chip that has least decides, whichever it is.
+TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
+  hw::Slice slice = four(hw::ChipKind::gpu, 1000);
+  slice.chip.gaps_most = 1.6;
+  EXPECT_EQ(fit_report(two_stages(), slice, {}).verdict(), FitVerdict::fits);
+  EXPECT_EQ(fit_report(two_stages(), slice, {0, 0, 0, 70}).verdict(), FitVerdict::close);
+}
+
 TEST(FitReportTest, TheLastByteMayBeUsed) {
   EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::gpu, 100), {}).fits());
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());

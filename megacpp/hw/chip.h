@@ -99,7 +99,7 @@ struct Chip {
   int64_t alignment = 1;                  // of an allocation
   int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
   int64_t code_bytes_most = 0;
-  double gaps_most = 1;  // what its compiler reserved for a training step, at most, over what was alive at the peak
+  double gaps_most = 1;  // what XLA reserved for a training step, at most, over its planned peak
   double memory_bytes_per_second = 0;
   /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
   double half_depth = 0;

@@ -231,7 +231,7 @@ void add_memory(std::vector<ChipKey>& keys) {
   keys.push_back(fact({"memory.bandwidth", Kind::number, rate(), "Bytes a second."},
                       store_number<&Chip::memory_bytes_per_second>));
   keys.push_back(fact({"memory.gaps_most", Kind::number, gaps(),
-                       "The most a compiler reserves for a step, over what is alive at its peak."},
+                       "The most that XLA reserves for a step, over its planned peak."},
                       store_number<&Chip::gaps_most>));
 }
 

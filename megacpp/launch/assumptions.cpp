@@ -36,6 +36,8 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .limits = recipe::chip_limits(recipe.hardware, devices),
                                .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
+  // Only a compiler that places buffers itself leaves gaps that no plan knows of.
+  if (!backend.emits_stablehlo) assumptions.slice.chip.gaps_most = 1;
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   catalog.use([&](const catalog::Catalog& open) {
