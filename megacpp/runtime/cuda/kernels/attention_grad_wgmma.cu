@@ -19,14 +19,14 @@ struct SharedMemory {
   using Tile = GradTile<dim>;
 
   struct Barriers {
-    Barrier keys_full, sums_full, sums_empty;
+    Barrier keys_full, sums_full[Tile::kStages], sums_empty[Tile::kStages];
     Barrier q_full[Tile::kStages], q_empty[Tile::kStages], dout_full[Tile::kStages], dout_empty[Tile::kStages];
     int32_t task;
   };
   static_assert(sizeof(Barriers) <= Tile::kBarrierBytes);
 
   uint32_t k, v, q, dout, scores;  // addresses; of the first stage
-  float* sums;                     // [warpgroup 2, 8, thread 128, 4]
+  float* sums;                     // [stages, warpgroup 2, 8, thread 128, 4]
   float* lse;                      // [stages, queries]
   float* delta;                    // [stages, queries]
   Barriers* barriers;
@@ -40,7 +40,7 @@ struct SharedMemory {
     scores = dout + Tile::kStages * Tile::kQueryBytes;
     const uint32_t end = scores + Tile::kStages * Tile::kScoreBytes;
     sums = reinterpret_cast<float*>(memory + (end - k));
-    lse = sums + Tile::kSums;
+    lse = sums + Tile::kStages * Tile::kSums;
     delta = lse + Tile::kStages * Tile::kQueries;
     barriers = reinterpret_cast<Barriers*>(delta + Tile::kStages * Tile::kQueries);
   }
@@ -48,13 +48,13 @@ struct SharedMemory {
   __device__ void init_barriers() const {
     constexpr int kWarps = 4 * kConsumers;
     hopper::init(barriers->keys_full, 1);
-    hopper::init(barriers->sums_full, kWarps);
-    hopper::init(barriers->sums_empty, 1);
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       hopper::init(barriers->q_full[stage], 1);
       hopper::init(barriers->dout_full[stage], 1);
       hopper::init(barriers->q_empty[stage], kWarps);
       hopper::init(barriers->dout_empty[stage], kWarps);
+      hopper::init(barriers->sums_full[stage], kWarps);
+      hopper::init(barriers->sums_empty[stage], 1);
     }
     hopper::fence_inits();
   }
@@ -65,10 +65,13 @@ struct KeyTile {
   int32_t b, kv_head, block;
 };
 
-// Tasks are ordered by tile, then batch row and key head: a causal mask leaves most work to the first keys.
-__device__ KeyTile key_tile(const AttentionShape& z, int32_t task) {
-  const int32_t rows = z.batch * z.kv_heads, row = task % rows;
-  return {row / z.kv_heads, row % z.kv_heads, task / rows};
+// A causal mask leaves most work to the first keys: these come first.
+template <int dim>
+__device__ KeyTile key_tile(const AttentionGradTmaParams& p, int32_t task) {
+  const AttentionShape& z = p.node.visibility.shape;
+  const RowTiles tasks{z.batch * z.kv_heads, GradTile<dim>::key_tiles(z.keys), p.rows_together};
+  const RowTile at = tasks.at(task);
+  return {at.row / z.kv_heads, at.row % z.kv_heads, at.tile};
 }
 
 template <int dim>
@@ -171,13 +174,13 @@ template <int dim, bool any_mask>
 __device__ void add_sums(const AttentionGradTmaParams& p, const SharedMemory<dim>& shared, const KeyTile& keys) {
   using Tile = GradTile<dim>;
   auto& barriers = *shared.barriers;
-  const uint32_t from = hopper::shared_address(shared.sums);
-  Ring<1> ring;
+  Ring<Tile::kStages> ring;
   for (QueryTiles<dim, any_mask> tiles(p.node.visibility, keys); tiles.next(); ring.advance()) {
     const int32_t turn = turn_of<dim, any_mask>(p.node.visibility, keys, tiles.block());
     if (threadIdx.x % 32 == 0) {
       float* to = p.dq_sums + tiles.index() * Tile::kSums;
-      hopper::wait(barriers.sums_full, ring.phase());
+      const uint32_t from = hopper::shared_address(shared.sums + ring.stage() * Tile::kSums);
+      hopper::wait(barriers.sums_full[ring.stage()], ring.phase());
       hopper::wait_for_count(p.turns + tiles.index(), turn);
       hopper::fence_global();
       if (turn == 0)
@@ -186,7 +189,7 @@ __device__ void add_sums(const AttentionGradTmaParams& p, const SharedMemory<dim
         hopper::add_floats(to, from, Tile::kSums * 4);
       hopper::commit_writes();
       hopper::wait_for_reads();
-      hopper::arrive(barriers.sums_empty);
+      hopper::arrive(barriers.sums_empty[ring.stage()]);
       hopper::wait_for_writes();
       hopper::fence_global();
       hopper::count_up(p.turns + tiles.index());
@@ -419,23 +422,27 @@ class Consumer {
   }
 
   __device__ void give_sums(const float (&dq)[32]) const {
-    float4* to = reinterpret_cast<float4*>(shared_.sums + index_ * (Tile::kSums / kConsumers)) + thread_;
-    hopper::wait(barriers_.sums_empty, (ring_.count & 1U) ^ 1U);
+    float* sums = shared_.sums + ring_.stage() * Tile::kSums;
+    float4* to = reinterpret_cast<float4*>(sums + index_ * (Tile::kSums / kConsumers)) + thread_;
+    hopper::wait(barriers_.sums_empty[ring_.stage()], ring_.phase() ^ 1U);
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       to[i * hopper::kWarpgroup] = float4{dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
     hopper::fence_shared();
-    release(barriers_.sums_full);
+    release(barriers_.sums_full[ring_.stage()]);
   }
 
+  // Own rows of values are where results are gathered: only own products read them, and these are done.
   __device__ void finish(float factor, const float (&sums)[kPieces][32], __nv_bfloat16* to) const {
     const AttentionShape& z = visibility_.shape;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int32_t row = first_key() + first_row(thread_) + 8 * half;
-      if (row >= z.keys) continue;
-      store_row(sums, half, factor, to + z.key_at(keys_.b, keys_.kv_head, row));
-    }
+    const int32_t row = index_ * 64 + thread_ / 32 * 16, key = keys_.block * Tile::kKeys + row;
+    const float factors[2] = {factor, factor};
+    store_rows(sums, factors,
+               {.staging = shared_.v + static_cast<uint32_t>(row * kRowBytes),
+                .piece_bytes = Tile::kKeys * kRowBytes,
+                .to = to + z.key_at(keys_.b, keys_.kv_head, key),
+                .stride = static_cast<int64_t>(z.kv_heads) * dim,
+                .rows = z.keys - key});
   }
 
   const AttentionGradTmaParams& p_;
@@ -455,7 +462,7 @@ __device__ void go_back(const AttentionGradTmaParams& p) {
     shared.barriers->task = atomicAdd(p.ticket, 1);
   }
   __syncthreads();
-  const KeyTile keys = key_tile(p.node.visibility.shape, shared.barriers->task);
+  const KeyTile keys = key_tile<dim>(p, shared.barriers->task);
   const int warp = hopper::uniform(static_cast<int>(threadIdx.x) / 32);
   // 168 registers a thread are what the block starts with, and all that its warpgroups may share.
   if (warp < 4) {

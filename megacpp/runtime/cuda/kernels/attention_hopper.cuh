@@ -19,11 +19,10 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Dynamic shared memory from the first multiple of an atom on.
+/// Dynamic shared memory: it begins at a multiple of an atom.
 __device__ inline uint8_t* dynamic_shared() {
-  extern __shared__ uint8_t memory[];
-  const uint32_t address = shared_address(memory);
-  return memory + ((address + kAtomBytes - 1) / kAtomBytes * kAtomBytes - address);
+  extern __shared__ __align__(kAtomBytes) uint8_t memory[];
+  return memory;
 }
 
 /// Of the thread's warp or warpgroup: the same for all its threads, and known to be.
@@ -140,6 +139,15 @@ __device__ inline void write_matrices(uint32_t row, const uint32_t (&words)[4]) 
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(words[0]),
                "r"(words[1]), "r"(words[2]), "r"(words[3])
                : "memory");
+}
+
+__device__ inline uint4 read_16_bytes(uint32_t address) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(address)
+               : "memory");
+  return words;
 }
 
 // ---- Arithmetic ----

@@ -198,7 +198,7 @@ struct ForwardTile {
   static constexpr int kQueryBytes = kQueries * dim * 2;
   static constexpr int kKeyBytes = kKeys * dim * 2;
   static constexpr int kBarrierBytes = 256;
-  static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes + kBarrierBytes + 1024;  // + alignment
+  static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kKeyBytes + kBarrierBytes;
 };
 
 /// Maps have five dimensions: 64 columns, heads, tokens, pieces of 64 columns, batch rows. A box is whole but for heads
@@ -206,6 +206,22 @@ struct ForwardTile {
 struct AttentionTmaParams {
   AttentionParams node;
   MapWords q, k, v;
+};
+
+/// Where a task stands when tasks go through some rows before the next ones, so that what these read stays in L2: tile
+/// by tile, and in each all rows of the part.
+struct RowTile {
+  int32_t row, tile;
+};
+struct RowTiles {
+  int32_t rows, tiles, together;
+
+  constexpr int32_t count() const { return rows * tiles; }
+  constexpr RowTile at(int32_t task) const {
+    const int32_t first = task / (together * tiles) * together, left = rows - first;
+    const int32_t width = left < together ? left : together, within = task - first * tiles;
+    return {first + within % width, within / width};
+  }
 };
 
 struct AttentionGradParams {
@@ -227,7 +243,7 @@ template <int dim>
 struct GradTile {
   static constexpr int kQueries = dim == 64 ? 128 : 64;
   static constexpr int kKeys = 128;
-  static constexpr int kStages = 2;  // of queries, cotangents and scores in shared memory
+  static constexpr int kStages = 2;  // of queries, cotangents, scores and sums in shared memory
   static constexpr int kThreads = 384;
   static constexpr int kKeyBytes = kKeys * dim * 2;
   static constexpr int kQueryBytes = kQueries * dim * 2;
@@ -235,8 +251,8 @@ struct GradTile {
   static constexpr int kSums = kQueries * dim;  // of dq, f32
   static constexpr int kStatisticBytes = kQueries * 4;
   static constexpr int kBarrierBytes = 256;
-  static constexpr int kSharedBytes = 2 * kKeyBytes + 2 * kStages * (kQueryBytes + kStatisticBytes) +
-                                      kStages * kScoreBytes + kSums * 4 + kBarrierBytes + 1024;  // + alignment
+  static constexpr int kSharedBytes =
+      2 * kKeyBytes + kStages * (2 * (kQueryBytes + kStatisticBytes) + kScoreBytes + kSums * 4) + kBarrierBytes;
 
   static constexpr int32_t query_tiles(int32_t queries) { return (queries + kQueries - 1) / kQueries; }
   static constexpr int32_t key_tiles(int32_t keys) { return (keys + kKeys - 1) / kKeys; }
@@ -248,11 +264,12 @@ struct GradTile {
 struct AttentionGradTmaParams {
   AttentionGradParams node;
   MapWords q, k, v, dout;
-  float* lse;       // [b, H, query tiles, queries of a tile], times log2 e
-  float* delta;     // the same, dout . out
-  float* dq_sums;   // [b, H, query tiles, warpgroup 2, 8, thread 128, 4]
-  int32_t* turns;   // [b, H, query tiles]
-  int32_t* ticket;  // [1]
+  float* lse;             // [b, H, query tiles, queries of a tile], times log2 e
+  float* delta;           // the same, dout . out
+  float* dq_sums;         // [b, H, query tiles, warpgroup 2, 8, thread 128, 4]
+  int32_t* turns;         // [b, H, query tiles]
+  int32_t* ticket;        // [1]
+  int32_t rows_together;  // rows [b, K] whose key tiles are taken at one time
 };
 
 }  // namespace megacpp::runtime::cuda

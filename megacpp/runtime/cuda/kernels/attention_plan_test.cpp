@@ -164,6 +164,27 @@ TEST(AttentionPlanTest, TilesFitSharedMemory) {
   EXPECT_LE(GradTile<128>::kSharedBytes, kMostShared);
 }
 
+// All tiles of a part of the rows come before those of the next, the first tiles first; the last part may be smaller.
+TEST(AttentionPlanTest, TasksGoThroughSomeRowsAtATime) {
+  const RowTiles tasks{.rows = 7, .tiles = 3, .together = 4};
+  ASSERT_EQ(tasks.count(), 21);
+  std::vector<std::vector<int>> seen(7, std::vector<int>(3, 0));
+  for (int32_t task = 0; task < tasks.count(); ++task) {
+    const RowTile at = tasks.at(task);
+    ASSERT_EQ(at.row < 4, task < 12);
+    ASSERT_EQ(at.tile, task < 12 ? task / 4 : (task - 12) / 3);
+    ++seen[static_cast<size_t>(at.row)][static_cast<size_t>(at.tile)];
+  }
+  EXPECT_EQ(seen, std::vector<std::vector<int>>(7, std::vector<int>(3, 1)));
+}
+
+TEST(AttentionPlanTest, RowsTogetherFitTheDevice) {
+  const auto shape = [](const Node& node) { return AttentionPlan(node.view(), ops::kAttentionOperands).shape(); };
+  EXPECT_EQ(grad_rows_together(shape(Node(8, 4096, 64)), 90), 12);
+  EXPECT_EQ(grad_rows_together(shape(Node(8, 4096, 64)), 132), 16);
+  EXPECT_EQ(grad_rows_together(shape(Node(8, 4096, 64)), 1), 1);
+}
+
 TEST(AttentionPlanTest, RefusesWhatPassesThirtyTwoBits) {
   EXPECT_TRUE(supports_attention(Node(1, 4096, 64).view()));
   EXPECT_FALSE(supports_attention(Node(1, (int64_t{1} << 30) + 1, 64).view()));

@@ -76,7 +76,8 @@ struct GradWorkspace {
   }
 };
 
-AttentionGradTmaParams grad_tma_params(const AttentionPlan& plan, const Launch& launch, const Driver& driver) {
+AttentionGradTmaParams grad_tma_params(const AttentionPlan& plan, const Launch& launch, const Driver& driver,
+                                       int32_t rows_together) {
   const AttentionShape& z = plan.shape();
   const GradSizes sizes = grad_sizes(plan);
   const GradWorkspace workspace(plan);
@@ -90,7 +91,8 @@ AttentionGradTmaParams grad_tma_params(const AttentionPlan& plan, const Launch& 
           .delta = device_pointer<float>(at(workspace.delta)),
           .dq_sums = device_pointer<float>(at(workspace.sums)),
           .turns = device_pointer<int32_t>(at(workspace.turns)),
-          .ticket = device_pointer<int32_t>(at(workspace.ticket))};
+          .ticket = device_pointer<int32_t>(at(workspace.ticket)),
+          .rows_together = rows_together};
 }
 
 // A thread each, in blocks of 256.
@@ -99,6 +101,11 @@ LaunchShape thread_launch(int64_t threads) {
 }
 
 }  // namespace
+
+int32_t grad_rows_together(const AttentionShape& z, int64_t multiprocessors) {
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(tiles_of(multiprocessors, kGradTilesTogether), 1, int64_t{z.batch} * z.kv_heads));
+}
 
 TiledTensor tiled_heads(const HeadTensor& tensor) {
   const auto bytes = [](int64_t elements) { return static_cast<uint64_t>(elements * 2); };
@@ -153,15 +160,17 @@ Prepared prepare_attention_grad_wgmma(const AttentionPlan& plan, Toolbox& toolbo
       .grid = {static_cast<uint32_t>(int64_t{z.batch} * z.kv_heads * tiles_of(z.keys, sizes.keys)), 1, 1},
       .block = {sizes.threads, 1, 1},
       .shared_bytes = sizes.shared_bytes};
-  return {.run = [plan, find_ranges, prepare_rows, go_back, finish_queries, driver, shape](const Launch& launch) {
-    const AttentionGradTmaParams params = grad_tma_params(plan, launch, *driver);
-    const int64_t elements = GradWorkspace(plan).padded_rows * plan.shape().dim;
-    if (plan.has_token_ranges())
-      cuda::launch(find_ranges, plan.token_range_launch(), launch.stream, params.node.visibility);
-    cuda::launch(prepare_rows, thread_launch(elements / 8), launch.stream, params);
-    cuda::launch(go_back, shape, launch.stream, params);
-    cuda::launch(finish_queries, thread_launch(elements / 16), launch.stream, params);
-  }};
+  const int32_t together = grad_rows_together(z, toolbox.properties().multiprocessors);
+  return {
+      .run = [plan, find_ranges, prepare_rows, go_back, finish_queries, driver, shape, together](const Launch& launch) {
+        const AttentionGradTmaParams params = grad_tma_params(plan, launch, *driver, together);
+        const int64_t elements = GradWorkspace(plan).padded_rows * plan.shape().dim;
+        if (plan.has_token_ranges())
+          cuda::launch(find_ranges, plan.token_range_launch(), launch.stream, params.node.visibility);
+        cuda::launch(prepare_rows, thread_launch(elements / 8), launch.stream, params);
+        cuda::launch(go_back, shape, launch.stream, params);
+        cuda::launch(finish_queries, thread_launch(elements / 16), launch.stream, params);
+      }};
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -50,16 +50,44 @@ __device__ void pack_operand(const float (&values)[n], uint32_t (&words)[n / 8][
 // The first of the thread's two rows of 64 that sums have; the second is 8 further.
 __device__ inline int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
 
-// One row of the thread's sums, times `factor`, to a row of bf16 in global memory.
+// Where a warp's 16 rows of sums go: bf16 in global memory, by way of shared memory that is the warp's own.
+struct WarpRows {
+  uint32_t staging;  // [pieces, 16 rows, 64 columns]
+  uint32_t piece_bytes;
+  __nv_bfloat16* to;  // the first row
+  int64_t stride;     // elements from row to row
+  int32_t rows;       // that there are; may be less than 16
+};
+
+// The sums of a warp, times a factor for each of a thread's two rows: 128 bytes of a row are written at a time.
 template <int pieces>
-__device__ void store_row(const float (&sums)[pieces][32], int half, float factor, __nv_bfloat16* row) {
-  uint32_t* words = reinterpret_cast<uint32_t*>(row) + threadIdx.x % 4;
+__device__ void store_rows(const float (&sums)[pieces][32], const float (&factors)[2], const WarpRows& rows) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto place = [&](int piece, int row, int chunk) {
+    return rows.staging + static_cast<uint32_t>(piece) * rows.piece_bytes +
+           static_cast<uint32_t>(row * hopper::kRowBytes + (chunk ^ row % 8) * 16);
+  };
+  __syncwarp();
 #pragma unroll
   for (int piece = 0; piece < pieces; ++piece)
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      words[piece * 32 + j * 4] =
-          hopper::pack(sums[piece][4 * j + 2 * half] * factor, sums[piece][4 * j + 2 * half + 1] * factor);
+    for (int step = 0; step < 4; ++step) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = hopper::pack(sums[piece][8 * step + 2 * i] * factors[i % 2],
+                                sums[piece][8 * step + 2 * i + 1] * factors[i % 2]);
+      hopper::write_matrices(place(piece, lane % 16, 2 * step + lane / 16), words);
+    }
+  __syncwarp();
+#pragma unroll
+  for (int piece = 0; piece < pieces; ++piece)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = 4 * i + lane / 8, chunk = lane % 8;
+      const uint4 words = hopper::read_16_bytes(place(piece, row, chunk));
+      if (row < rows.rows) *reinterpret_cast<uint4*>(rows.to + row * rows.stride + piece * 64 + chunk * 8) = words;
+    }
 }
 
 }  // namespace megacpp::runtime::cuda
