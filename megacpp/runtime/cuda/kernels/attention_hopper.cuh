@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper's tensor cores, copies and barriers as functions: what attention_wgmma.cu and attention_grad_wgmma.cu are
-// written in. Addresses of shared memory are 32 bits.
+// Hopper's tensor cores, copies and barriers as functions: what attention_wgmma.cu, attention_grad_wgmma.cu and those
+// of ssd by tensor cores are written in. Addresses of shared memory are 32 bits.
 // Matrices in shared memory are tiles of rows of 64 bf16 (128 bytes), eight rows to an atom of 1024 bytes, in which
 // 16-byte piece c of row r stands at c ^ (r % 8): what the copies of a tensor map with a swizzle of 128 bytes write.
 #pragma once

@@ -48,15 +48,6 @@ __device__ inline void load_matrices_transposed(uint32_t (&to)[4], const void* r
                : "memory");
 }
 
-/// sum [16, 8] += a [16, 16] b [16, 8], bf16 with f32 sums.
-__device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // ---- Copies to shared memory that go on beside the work
 
 /// 16 bytes, or zeros where nothing is there.

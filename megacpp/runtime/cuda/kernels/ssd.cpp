@@ -10,7 +10,7 @@ namespace {
 
 Prepared prepare_ssd_mma(const SsdNode& node, const Floats& y, Toolbox& toolbox) {
   const SsdSizes& z = node.sizes;
-  const int heads = z.heads / z.groups % 2 == 0 ? 2 : 1;  // of a block: they share B and C
+  const int heads = ssd_block_heads(z);
   const Function forward = toolbox.function("ssd_mma", "ssd_forward_" + std::to_string(heads));
   const int64_t blocks = node.is_empty() ? 0 : z.batch * z.heads / heads;
   const LaunchShape shape = {.grid = {static_cast<uint32_t>(blocks), 1, 1},

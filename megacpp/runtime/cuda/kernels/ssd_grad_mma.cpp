@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cuda/kernels/ssd_grad_mma.h"
 
+#include <string>
+
 #include "megacpp/runtime/cuda/kernels/workspace_plan.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -8,6 +10,7 @@ namespace megacpp::runtime::cuda {
 namespace {
 
 constexpr int64_t kBf16Bytes = 2;
+constexpr int64_t kDirections = 2;  // of the walks that keep states
 
 int64_t ssd_chunks_of(const SsdSizes& z) { return ceil_div(z.seq, kSsdChunk); }
 
@@ -35,7 +38,8 @@ int64_t SsdGradMma::workspace_bytes(const SsdGradNode& node) { return plan_of(no
 SsdGradMma::SsdGradMma(const SsdGradNode& node, Toolbox& toolbox)
     : node_(node),
       plan_(plan_of(node.forward.sizes)),
-      states_(toolbox.function("ssd_grad_mma", "ssd_states")),
+      walk_heads_(ssd_block_heads(node.forward.sizes)),
+      states_(toolbox.function("ssd_grad_mma", "ssd_states_" + std::to_string(walk_heads_))),
       chunks_(toolbox.function("ssd_grad_mma", "ssd_chunks")),
       rate_sum_(toolbox.function("ssd_plain", "ssd_rate_sum")) {}
 
@@ -46,9 +50,10 @@ void SsdGradMma::run(const Launch& l) const {
   const SsdStatesParams states = {.forward = node_.forward.params(l, node_.dy.of(l.operands)),
                                   .states = part(plan_.states),
                                   .dstates = part(plan_.dstates)};
-  constexpr int64_t kDirections = 2;
-  launch(states_, ssd_mma_shape(kDirections * z.batch * z.heads, kSsdHeadWarps, kSsdStatesSharedBytes), l.stream,
-         states);
+  launch(states_,
+         ssd_mma_shape(kDirections * z.batch * z.heads / walk_heads_,
+                       static_cast<uint32_t>(walk_heads_ * kSsdHeadWarps), ssd_states_shared_bytes(walk_heads_)),
+         l.stream, states);
   launch(chunks_, ssd_mma_shape(z.batch * chunks * z.groups, kSsdChunkWarps, kSsdChunksSharedBytes), l.stream,
          SsdChunksParams{.states = states,
                          .dx = node_.dx.of(l.results),

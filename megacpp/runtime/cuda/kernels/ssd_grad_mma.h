@@ -22,6 +22,7 @@ class SsdGradMma {
 
   SsdGradNode node_;
   Plan plan_;
+  int walk_heads_;
   Function states_, chunks_, rate_sum_;
 };
 

@@ -53,4 +53,6 @@ int64_t ssd_lane_elements(const SsdSizes& sizes) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(elements)));
 }
 
+int ssd_block_heads(const SsdSizes& sizes) { return sizes.heads / sizes.groups % 2 == 0 ? 2 : 1; }
+
 }  // namespace megacpp::runtime::cuda

@@ -56,4 +56,7 @@ base::Decision supports_ssd(const ops::NodeView& view);
 /// Of the variants of ssd_plain.cu: elements of a state's row in each lane of a warp.
 int64_t ssd_lane_elements(const SsdSizes& sizes);
 
+/// Of the walks by tensor cores: heads of a block, which share the B and C of their group.
+int ssd_block_heads(const SsdSizes& sizes);
+
 }  // namespace megacpp::runtime::cuda

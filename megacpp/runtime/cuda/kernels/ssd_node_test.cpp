@@ -70,6 +70,16 @@ TEST(SsdNodeTest, LanesHoldTheWholeState) {
   EXPECT_EQ(elements(256), 8);
 }
 
+TEST(SsdNodeTest, WalksTakeTwoHeadsOfAGroupWhereTheyCan) {
+  const auto heads = [](int64_t all, int64_t groups) {
+    return ssd_block_heads({.batch = 1, .seq = 64, .heads = all, .head_dim = 64, .groups = groups, .state = 128});
+  };
+  EXPECT_EQ(heads(64, 1), 2);
+  EXPECT_EQ(heads(6, 3), 2);
+  EXPECT_EQ(heads(6, 2), 1);
+  EXPECT_EQ(heads(3, 3), 1);
+}
+
 TEST(SsdNodeTest, WorkspaceHoldsStatesBetweenChunksBothWays) {
   const int64_t chunks = 2, states = 2 * 6 * chunks * 64 * 128 * 2;
   const int64_t rates = 256;  // 2 x 2 x 6 floats, rounded up

@@ -56,19 +56,22 @@ struct SsdRateSumParams {
 
 inline constexpr int kSsdChunk = 64;  // positions
 inline constexpr int kSsdHeadDim = 64, kSsdState = 128;
-inline constexpr int kSsdHeadWarps = 4;   // of a block that walks heads, for each of them
-inline constexpr int kSsdChunkWarps = 8;  // of a block that takes a chunk
+inline constexpr int kSsdHeadWarps = 4;                   // of a block that walks heads, for each of them
+inline constexpr int kSsdChunkWarps = 3 * kSsdHeadWarps;  // of a block that takes a chunk
 
 // Shared memory of a block; the device code checks these.
 inline constexpr int kSsdTileBytes = kSsdChunk * kSsdHeadDim * 2;  // x, y, pairs
 inline constexpr int kSsdRowsBytes = kSsdChunk * kSsdState * 2;    // B, C, a state
 inline constexpr int kSsdDecayBytes = 6 * kSsdChunk * 4;
+inline constexpr int kSsdAlignment = 1024;  // of tiles, which a block sees to itself
 inline constexpr int ssd_forward_shared_bytes(int heads) {
-  return 4 * kSsdRowsBytes + heads * (3 * kSsdTileBytes + kSsdRowsBytes + 2 * kSsdDecayBytes);
+  return kSsdAlignment + 4 * kSsdRowsBytes + heads * (3 * kSsdTileBytes + kSsdRowsBytes + 2 * kSsdDecayBytes);
 }
-inline constexpr int kSsdStatesSharedBytes = 3 * kSsdRowsBytes + 2 * kSsdTileBytes + 2 * kSsdDecayBytes;
+inline constexpr int ssd_states_shared_bytes(int heads) {
+  return kSsdAlignment + 2 * kSsdRowsBytes + heads * (2 * kSsdTileBytes + kSsdRowsBytes + 2 * kSsdDecayBytes);
+}
 inline constexpr int kSsdChunksSharedBytes =
-    6 * kSsdRowsBytes + 6 * kSsdTileBytes + 3 * kSsdDecayBytes + 2 * (12 * kSsdChunk + kSsdChunkWarps) * 4;
+    kSsdAlignment + 6 * kSsdRowsBytes + 6 * kSsdTileBytes + 3 * kSsdDecayBytes + 2 * (8 * kSsdChunk + 4) * 4;
 
 /// States of all heads between chunks, as bf16 [batch, heads, chunks, head_dim, state].
 struct SsdStatesParams {

@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the walks of ssd share: blocks that take some heads of a group through their sequence, chunk by chunk, with the
-// states in registers, 16 rows of a state in each of kSsdHeadWarps warps.
+// states in registers of a warpgroup for each head, 16 rows of a state in each warp.
 #pragma once
 
-#include "megacpp/runtime/cuda/kernels/ssd_tile.cuh"
+#include "megacpp/runtime/cuda/kernels/ssd_products.cuh"
 
 namespace megacpp::runtime::cuda {
 
-// A state's 16 rows of this warp.
-using StateRows = float[kSsdState / 8][4];
+using State = Sums[kPieces];
 
 // The state after a chunk: whole S + values^T rows, with position j of the values times factors[j].
-__device__ inline void advance_state(StateRows& state, int row, float whole, const float* factors,
+__device__ inline void advance_state(State& state, int row, float whole, const float* factors,
                                      const SharedTile<kSsdHeadDim>& values, const SharedTile<kSsdState>& rows) {
+  LeftOperand left;
 #pragma unroll
-  for (int n = 0; n < kSsdState / 8; ++n)
-    for (int e = 0; e < 4; ++e) state[n][e] *= whole;
-#pragma unroll
-  for (int k = 0; k < kSsdChunk; k += 16) {
-    uint32_t a[4];
-    load_left_transposed(values, row, k, a);
-    scale_columns(a, factors + k);
-#pragma unroll
-    for (int n = 0; n < kSsdState / 16; ++n) {
-      uint32_t b[4];
-      load_right_transposed(rows, n * 16, k, b);
-      multiply_add_pair(state[2 * n], state[2 * n + 1], a, b);
-    }
+  for (int step = 0; step < 4; ++step) {
+    load_left_transposed(values, row, step * 16, left[step]);
+    scale_columns(left[step], factors + step * 16);
   }
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) scale_sums(state[piece], whole);
+  hopper::fence_products();
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) start_columns(state[piece], left, rows, piece);
+  hopper::commit_products();
+  hopper::wait_for_products<0>();
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) hopper::pin(state[piece]);
+}
+
+// To its tile: this warp's rows.
+__device__ inline void store_state(const State& state, const SharedTile<kSsdState>& tile, int row) {
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) store_sums(state[piece], tile, row, piece);
 }
 
 // The heads [head, head + kHeads) of a sequence.
