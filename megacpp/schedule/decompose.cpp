@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/decompose.h"
 
+#include <algorithm>
+
 #include "megacpp/ops/builder.h"
 #include "megacpp/schedule/rewrite.h"
 
 namespace megacpp::schedule {
+namespace {
+
+// A transpose that leaves the dimensions larger than 1 in their order.
+bool moves_nothing(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op != "transpose") return false;
+  const ir::TensorType& operand = graph.type(node.operands[0]);
+  std::vector<int64_t> larger;
+  for (const int64_t dim : node.attrs.list("permutation"))
+    if (operand.dim(dim) != 1) larger.push_back(dim);
+  return std::is_sorted(larger.begin(), larger.end());
+}
+
+ir::Node as_reshape(const ir::Graph& graph, const ir::Node& transpose) {
+  ir::Node view = transpose;
+  view.op = "reshape";
+  view.attrs = {{"shape", graph.type(transpose.results[0]).shape}};
+  return view;
+}
+
+}  // namespace
 
 Decomposed decompose(const ir::Graph& graph, const Target& target) {
   Rewriter rewriter(graph);
@@ -15,7 +37,7 @@ Decomposed decompose(const ir::Graph& graph, const Target& target) {
     const base::Decision runs =
         op.is_composite() ? target.runs(node.op, {operands, results, node.attrs}) : base::Decision::yes();
     if (runs) {
-      rewriter.copy(node);
+      rewriter.copy(moves_nothing(graph, node) ? as_reshape(graph, node) : node);
       continue;
     }
     if (!target.wants_whole || target.wants_whole(node.op)) fallbacks.push_back({node.op, node.scope, runs.reason()});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces composites the target has no kernel for by their primitives. Each one is a fallback: counted, with the
-// reason.
+// reason. A transpose of the program that only moves dimensions of 1, as one chip's part often has them, becomes a
+// reshape, which is a view.
 #pragma once
 
 #include <string>
