@@ -86,7 +86,11 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
 std::string verdict_text(const PlanReport& report) {
   using memory::human_bytes;
   const fit::ChipGroup& worst = report.worst();
-  const fit::FitVerdict verdict = report.estimate.fit.verdict();
+  const fit::FitReport& fit = report.estimate.fit;
+  if (worst.fits() && !fit.fits())
+    return fmt::format("does not fit: a host keeps {} of offloaded state and has {}", human_bytes(fit.host_needed),
+                       human_bytes(fit.host_limit.value()));
+  const fit::FitVerdict verdict = fit.verdict();
   const char* const over_or_under = worst.fits() ? "free" : "too much";
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place,
                                  worst.where, fit::needed_text(worst), human_bytes(worst.limit.value()),

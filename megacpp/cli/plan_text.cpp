@@ -65,8 +65,13 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
 }
 
 std::string snapshot_text(const fit::FitReport& fit) {
-  return fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n", human_bytes(fit.snapshot),
-                     fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
+  std::string offloaded;
+  if (fit.host_needed > 0)
+    offloaded = fmt::format("Offloaded state takes {} of pinned memory on a host{}.\n", human_bytes(fit.host_needed),
+                            fit.host_limit ? ", which has " + human_bytes(*fit.host_limit) + " free" : "");
+  return offloaded + fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n",
+                                 human_bytes(fit.snapshot),
+                                 fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
 }
 
 std::string memory_text(const PlanReport& r) {

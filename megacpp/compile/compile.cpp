@@ -56,6 +56,13 @@ Decision if_we_schedule_chips(const Compilation& run) {
   return scheduled ? between_chips(run) : scheduled;
 }
 
+Decision if_state_is_offloaded(const Compilation& run) {
+  if (run.recipe == nullptr || run.plan.layout.offload == "none")
+    return Decision::no("layout.offload leaves all state on the devices");
+  return run.target.has_host_memory ? Decision::yes()
+                                    : Decision::no("the backend " + run.target.name + " keeps all state in one memory");
+}
+
 // The whole compiler, top to bottom: every kind of run (training, gradients or the forward pass alone, the whole model
 // on every chip or a pipeline) goes through this list. Each pass has its own dump, number and name.
 const std::vector<Pass>& all_passes() {
@@ -144,6 +151,12 @@ const std::vector<Pass>& all_passes() {
        .does = "split collectives into start and done, with work in between",
        .applies = if_we_schedule_chips,
        .run = overlap_collectives},
+      // Around what is settled: copies take their places between nodes that stay where they are.
+      {.name = "offload",
+       .does = "keep the optimizer's state in the host's memory and stream it through the device in the update",
+       .needed = "layout.offload says where state is",
+       .applies = if_state_is_offloaded,
+       .run = offload_state},
       {.name = "assemble",
        .does =
            "lay the programs of each stage out along a step, in a pipeline once for each slot, and list their state",

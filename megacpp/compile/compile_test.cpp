@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -16,7 +17,9 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/optim/update.h"
+#include "megacpp/recipe/parse.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/plain_target.h"
@@ -178,7 +181,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
     EXPECT_EQ(ir::print(one.programs[p].graph), ir::print(other.programs[p].graph));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
   for (const PassTime& pass : first.passes) {
-    const bool is_memory = pass.name == "20-memory";
+    const bool is_memory = pass.name == "21-memory";
     EXPECT_TRUE(std::filesystem::exists(folder / (pass.name + (is_memory ? ".txt" : ".ir")))) << pass.name;
   }
   std::filesystem::remove_all(folder);
@@ -249,6 +252,44 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
       if (slot.role == ir::Role::gradient) gradients += slot.type.bytes();
     EXPECT_LT(after.memory.total_bytes, before.memory.total_bytes + gradients / 2) << "zero " << zero;
   }
+}
+
+// Every optimizer, on one chip and on several: the state of each is in one memory or the other, and replaced in place.
+TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
+  schedule::Target target = testing_support::plain_target();
+  target.has_host_memory = true;
+  for (const std::string& optimizer : optim::optimizer_names())
+    for (const char* layout : {"layout.data_parallel=1", "layout.data_parallel=2", "layout.pipeline_parallel=2"}) {
+      SCOPED_TRACE(optimizer + " " + layout);
+      const std::vector<std::string> base = {"optimizer.name=" + optimizer, layout, "train.micro_steps=2",
+                                             "model.pattern=AEMR", "model.depth=4"};
+      std::vector<std::string> offloaded = base;
+      offloaded.push_back("layout.offload=optimizer");
+      const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml";
+      const Compiled before = compile_training(recipe::load(file, base), target);
+      const Compiled after = compile_training(recipe::load(file, offloaded), target);
+      for (size_t stage = 0; stage < after.stages.size(); ++stage) {
+        const StagePrograms &one = before.stages[stage], &other = after.stages[stage];
+        EXPECT_GT(other.memory.host_bytes, 0);
+        EXPECT_EQ(one.memory.host_bytes, 0);
+        EXPECT_EQ(other.memory.state_bytes + other.memory.host_bytes, one.memory.state_bytes);
+        for (const memory::StateSlot& slot : other.memory.state)
+          EXPECT_EQ(slot.space == memory::Space::host, slot.role == ir::Role::optimizer) << slot.name;
+        for (const Program& program : other.programs) {
+          const bool has_copies = std::ranges::any_of(
+              program.graph.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; });
+          EXPECT_EQ(has_copies, program.kind == ProgramKind::update) << program.graph.name();
+        }
+      }
+    }
+}
+
+// Without a host beside it the programs are those without the key.
+TEST(OffloadTest, ATargetWithOneMemoryKeepsStateThere) {
+  const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  const Compiled compiled = compile_training(recipe::load(file, std::vector<std::string>{"layout.offload=optimizer"}),
+                                             testing_support::plain_target());
+  EXPECT_EQ(compiled.stages[0].memory.host_bytes, 0);
 }
 
 }  // namespace

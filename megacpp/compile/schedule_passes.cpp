@@ -7,6 +7,7 @@
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/narrow_results.h"
+#include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
 #include "megacpp/schedule/widen_products.h"
@@ -63,6 +64,11 @@ void recompute_cheap(Compilation& run) {
 void overlap_collectives(Compilation& run) {
   for (Program& program : run.programs)
     program.graph = schedule::overlap_collectives(program.graph, {.prefetch = run.plan.layout.prefetch});
+}
+
+void offload_state(Compilation& run) {
+  for (Program& program : run.programs)
+    if (program.kind == ProgramKind::update) program.graph = schedule::offload_state(program.graph);
 }
 
 void plan_memory(Compilation& run) {

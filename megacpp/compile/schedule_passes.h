@@ -26,6 +26,9 @@ void recompute_cheap(Compilation& run);
 
 void overlap_collectives(Compilation& run);
 
+/// The optimizer's state of every update, into the host's memory.
+void offload_state(Compilation& run);
+
 /// One plan for each pipeline stage, of assembled programs.
 void plan_memory(Compilation& run);
 std::string memory_text(const Compilation& run);

@@ -31,6 +31,7 @@ struct Estimate {
   FitReport fit;
   StepTime time;
   catalog::Correction time_correction = {};  // of its time, likewise
+  bool has_host_memory = false;              // what runs it can keep state in its host's memory
 
   /// The time of a step as measurements correct it, else as predicted.
   double step_seconds() const;
@@ -50,6 +51,7 @@ struct Assumptions {
   recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
   std::vector<std::string> features = {};   // of the backend's settings, for signatures
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
+  std::optional<int64_t> host_bytes = {};   // that a machine has for state beside its chips'; absent: not known
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
   std::vector<catalog::Sample> steps = {};  // likewise, times of steps

@@ -68,6 +68,18 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
   return limits;
 }
 
+/// Of the machine whose chips keep most there.
+int64_t most_host_bytes(const compile::Compiled& compiled, const hw::Slice& slice) {
+  const auto keeps_some = [](const compile::StagePrograms& stage) { return stage.memory.host_bytes > 0; };
+  if (std::ranges::none_of(compiled.stages, keeps_some)) return 0;
+  std::map<int64_t, int64_t> by_host;
+  for (int64_t device = 0; device < compiled.mesh.chips(); ++device)
+    by_host[slice.host_of(device / slice.chip.devices)] += compiled.programs_of(device).memory.host_bytes;
+  int64_t most = 0;
+  for (const auto& [host, bytes] : by_host) most = std::max(most, bytes);
+  return most;
+}
+
 }  // namespace
 
 std::string_view fit_verdict_name(FitVerdict verdict) {
@@ -84,7 +96,7 @@ FitVerdict ChipGroup::verdict() const {
 }
 
 FitVerdict FitReport::verdict() const {
-  FitVerdict found = FitVerdict::fits;
+  FitVerdict found = fits_host() ? FitVerdict::fits : FitVerdict::does_not_fit;
   for (const ChipGroup& group : groups) found = std::max(found, group.verdict());
   return found;
 }
@@ -156,7 +168,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(needed.size())),
                    .samples = correction.of_parts.samples,
-                   .snapshot = snapshot};
+                   .snapshot = snapshot,
+                   .host_needed = most_host_bytes(compiled, slice)};
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {

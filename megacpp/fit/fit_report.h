@@ -64,10 +64,13 @@ struct FitReport {
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
+  int64_t host_needed = 0;        // bytes of state in pinned memory of the host that has most of it
+  std::optional<int64_t> host_limit = {};  // what a host has for that; absent: not known
 
   const ChipGroup& worst() const { return groups.front(); }
-  bool fits() const { return worst().fits(); }
-  /// That of the chip which is worst off.
+  bool fits_host() const { return host_needed <= host_limit.value_or(host_needed); }
+  bool fits() const { return worst().fits() && fits_host(); }
+  /// That of the chip which is worst off, or of a host.
   FitVerdict verdict() const;
 };
 

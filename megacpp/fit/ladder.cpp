@@ -103,7 +103,10 @@ class LadderWalk {
     constexpr int64_t kLeastPart = 1000;
     return more.needed() - less.needed() > more.corrected / kLeastPart;
   }
-  bool saves(const Estimate& estimate) const { return is_less(estimate.fit.worst(), now_->fit.worst()); }
+  /// What a host cannot hold saves nothing.
+  bool saves(const Estimate& estimate) const {
+    return estimate.fit.fits_host() && is_less(estimate.fit.worst(), now_->fit.worst());
+  }
   bool helps(const Estimate& estimate) const { return fits(estimate) || saves(estimate); }
   /// Whether less was changed for nothing: it leads as far as the other.
   bool is_as_good(const Estimate& milder, const Estimate& other) const {
@@ -115,6 +118,10 @@ class LadderWalk {
       rung_ = r + 1;
       const Rung& rung = *rungs_[r];
       const size_t noted = path_.attempts.size();
+      if (!is_possible(rung)) {
+        skip(rung, "what runs here keeps all state in one memory");
+        continue;
+      }
       if (const std::optional<std::string> why = (this->*why_not)(rung)) {
         skip(rung, *why);
         was_skipped_ = true;
@@ -129,6 +136,8 @@ class LadderWalk {
       if (path_.attempts.size() == noted) skip(rung, "nothing is left to change");
     }
   }
+
+  bool is_possible(const Rung& rung) const { return now_->has_host_memory || !rung.needs_host_memory; }
 
   void skip(const Rung& rung, const std::string& why) {
     if (is_first_pass_) note(rung, {}, Verdict::skipped, why);
@@ -145,7 +154,7 @@ class LadderWalk {
   // What this rung leaves may still be made smaller by another.
   std::optional<std::string> cannot_help_with_others(const Rung& rung) const {
     const auto touches_the_rest = [&](const Rung* other) {
-      return other != &rung && !other->changes(now_->recipe).empty() &&
+      return other != &rung && is_possible(*other) && !other->changes(now_->recipe).empty() &&
              std::ranges::any_of(now_->worst_memory().items, [&](const memory::Item& item) {
                return !rung.reduces(item.role) && other->reduces(item.role);
              });
@@ -262,11 +271,16 @@ class LadderWalk {
     if (!estimate) return false;
     if (!fits(*estimate)) {
       const bool is_kept = saves(*estimate);
-      note(rung, offer, Verdict::not_enough, is_kept ? "" : "it saves no bytes", &*estimate);
+      note(rung, offer, Verdict::not_enough, is_kept ? "" : why_not_kept(estimate->fit), &*estimate);
       if (!is_kept) return false;
     }
     keep(rung, offer, std::move(*estimate));
     return true;
+  }
+
+  static std::string why_not_kept(const FitReport& fit) {
+    if (fit.fits_host()) return "it saves no bytes";
+    return fmt::format("its host has {} for {} of state", human_bytes(*fit.host_limit), human_bytes(fit.host_needed));
   }
 
   std::optional<Estimate> tried(const Rung& rung, const plan::Changes& offer) {
@@ -285,7 +299,7 @@ class LadderWalk {
     for (const Offers offers : {Offers::alternatives, Offers::steps})
       for (size_t r = 0; r < rungs_.size() && !path_.found; ++r) {
         rung_ = r + 1;
-        if (rungs_[r]->offers == offers) take_end(*rungs_[r]);
+        if (rungs_[r]->offers == offers && is_possible(*rungs_[r])) take_end(*rungs_[r]);
       }
     if (path_.found) return;
     path_.changes = taken;

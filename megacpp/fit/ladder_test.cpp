@@ -143,7 +143,61 @@ TEST(LadderTest, ByDefaultWhatChangesNoResultComesFirst) {
   EXPECT_EQ(path.found->recipe.train.sequence, 256);
   std::string order;
   for (const Rung* rung : rungs_of(recipe::Ladder{})) order += std::string(rung->name) + " ";
-  EXPECT_EQ(order, "batch recompute zero sequence features topology ");
+  EXPECT_EQ(order, "batch recompute zero offload sequence features topology ");
+}
+
+// On a device beside a host with so much memory.
+MakeEstimate beside_host(int64_t host_bytes) {
+  return [host_bytes](const recipe::Recipe& recipe, const Ceiling& ceiling) {
+    Assumptions assumptions{
+        .slice = hw::parse_target("h200:1"),
+        .kernels = {.name = "any",
+                    .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
+                    .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
+                    .has_host_memory = true},
+        .kernels_run_there = true,
+        .limits = recipe::chip_limits(recipe.hardware, 1),
+        .host_bytes = host_bytes};
+    return make_estimate(recipe, assumptions, ceiling);
+  };
+}
+
+TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
+  const MakeEstimate roomy = beside_host(int64_t{1} << 30);
+  const recipe::Recipe small = recipe_with({"train.batch=1", "train.sequence=32"});
+  const Estimate whole = roomy(small, {});
+  recipe::Recipe offloaded = small;
+  offloaded.layout.offload = "optimizer";
+  const Estimate least = roomy(offloaded, {});
+  ASSERT_LT(least.fit.worst().needed(), whole.fit.worst().needed());
+  EXPECT_EQ(whole.fit.host_needed, 0);
+  EXPECT_GT(least.fit.host_needed, 0);
+
+  recipe::Recipe limited = small;
+  limited.ladder.rungs = {"batch", "offload", "sequence"};
+  limited.hardware.limit.bytes = least.fit.worst().needed();
+  const LadderPath path = walk_ladder(roomy(limited, {}), roomy);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path.changes), "layout.offload=optimizer");
+  EXPECT_FALSE(path.changes_experiment);
+  EXPECT_EQ(attempt_of(path, "sequence"), nullptr) << to_text(path);
+
+  const MakeEstimate narrow = beside_host(least.fit.host_needed - 1);
+  EXPECT_FALSE(narrow(offloaded, {}).fit.fits()) << "a byte more than the host has";
+  EXPECT_TRUE(narrow(small, {}).fit.fits());
+  limited.ladder.rungs = {"offload"};
+  const LadderPath none = walk_ladder(narrow(limited, {}), narrow);
+  EXPECT_FALSE(none.found);
+  EXPECT_TRUE(none.changes.empty()) << "what the host cannot hold is not taken";
+  ASSERT_NE(attempt_of(none, "offload"), nullptr);
+  EXPECT_TRUE(attempt_of(none, "offload")->reason.starts_with("its host has ")) << to_text(none);
+}
+
+TEST(LadderTest, StateStaysWhereThereIsOneMemory) {
+  const LadderPath path = walk_with({"hardware.limit=16MiB", "ladder.rungs=[offload]"});
+  ASSERT_EQ(path.attempts.size(), 1u) << to_text(path);
+  EXPECT_EQ(path.attempts[0].verdict, Verdict::skipped);
+  EXPECT_EQ(path.attempts[0].reason, "what runs here keeps all state in one memory");
 }
 
 // Limits from what stays on the chip up to what was requested.

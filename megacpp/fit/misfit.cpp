@@ -90,9 +90,16 @@ std::string wanted_bytes(const ChipGroup& worst) {
                      worst.code > 0 ? " with the code" : "", memory::exact_bytes(*worst.limit));
 }
 
+memory::OutOfMemory host_misfit_error(const FitReport& fit) {
+  return memory::host_misfit_error(
+      {.needed_bytes = fit.host_needed, .limit_bytes = fit.host_limit.value_or(0), .chip = fit.worst().chip},
+      "a host of " + fit.hardware);
+}
+
 memory::OutOfMemory misfit_error(const Estimate& estimate) {
   MEGACPP_CHECK(!estimate.fit.fits()) << "everything fits";
   const ChipGroup& worst = estimate.fit.worst();
+  if (worst.fits()) return host_misfit_error(estimate.fit);
   const memory::MemoryPlan& plan = estimate.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
   base::Problem problem{

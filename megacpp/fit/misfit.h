@@ -19,8 +19,11 @@ base::Code misfit_code(const ChipGroup& worst);
 /// chip".
 std::string wanted_bytes(const ChipGroup& worst);
 
+/// E2001 of chips that fit, whose state in the host's memory does not.
+memory::OutOfMemory host_misfit_error(const FitReport& fit);
+
 /// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; or E1605.
-/// Call it where estimate.fit.fits() is false.
+/// Where all chips fit, of their host. Call it where estimate.fit.fits() is false.
 memory::OutOfMemory misfit_error(const Estimate& estimate);
 
 }  // namespace megacpp::fit

@@ -123,7 +123,7 @@ ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recip
   const StackedBlocks blocks(recipe.model);
   std::map<std::string, std::pair<const memory::StateSlot*, int64_t>> arguments;  // one of a stack, and how many
   for (const memory::StateSlot& slot : plan.state)
-    if (part_of(sum, slot.role) != nullptr) {
+    if (part_of(sum, slot.role) != nullptr && slot.space == memory::Space::device) {
       auto& [member, count] = arguments[blocks.argument_of(slot)];
       MEGACPP_CHECK(member == nullptr || member->type == slot.type) << slot.name << " is unlike its stack";
       member = &slot;

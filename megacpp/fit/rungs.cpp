@@ -93,6 +93,11 @@ std::vector<Changes> higher_zero(const Recipe& recipe) {
   return with_effect({{set("layout.zero", layout.zero + 1)}}, recipe);
 }
 
+std::vector<Changes> state_to_the_host(const Recipe& recipe) {
+  if (recipe.layout.offload != "none") return {};
+  return {{{"layout.offload", "optimizer"}}};
+}
+
 const std::vector<Rung>& table() {
   static const std::vector<Rung> rungs = {
       {.name = "batch",
@@ -110,6 +115,12 @@ const std::vector<Rung>& table() {
        .may_reduce = kOfParameters,
        .keys = {"layout.zero"},
        .changes = higher_zero},
+      {.name = "offload",
+       .does = "keep the optimizer's state in the host's memory: a slower update with the same result",
+       .may_reduce = {Role::optimizer},
+       .keys = {"layout.offload"},
+       .needs_host_memory = true,
+       .changes = state_to_the_host},
       {.name = "sequence",
        .does = "halve the sequence: another experiment than requested",
        .may_reduce = kOfTokens,

@@ -11,6 +11,7 @@
 #include "megacpp/fit/node_time.h"
 #include "megacpp/fit/pipeline_time.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::fit {
@@ -32,11 +33,20 @@ class Walk {
     double wire_free = 0, now = 0;
     std::map<uint32_t, double> arrives;  // by value of a start
     wire_.clear();
+    copies_free_ = {};
     runs_ = runs;
     kind_ = compile::kind_name(walked.kind);
     for (const Node& node : graph.nodes()) {
       if (node.op == ops::kDoneOp) {
         wait_until(now, arrives.at(node.operands[0].index));
+        continue;
+      }
+      if (node.op == ops::kCopyStartOp) {
+        arrives[node.results[0].index] = start_copy(graph, node, now);
+        continue;
+      }
+      if (node.op == ops::kCopyDoneOp) {
+        wait_for_copy(now, arrives.at(node.operands[0].index));
         continue;
       }
       if (!ops::op_def(node.op).is_collective) {
@@ -114,6 +124,24 @@ class Walk {
     return seconds;
   }
 
+  // Copies of a direction follow each other; those from the host and to it pass each other. When this one is there.
+  double start_copy(const Graph& graph, const Node& node, double now) {
+    const hw::Link* const link = chip_.link("pcie");
+    const double bytes = static_cast<double>(graph.type(node.results[0]).bytes());
+    const double seconds = link == nullptr ? 0 : bytes / link->bytes_per_second;
+    double& free = copies_free_[ops::is_in_host_memory(node) ? 1 : 0];
+    free = std::max(free, now) + seconds;
+    time_.overlapped += times(seconds);
+    return free;
+  }
+
+  void wait_for_copy(double& now, double moment) {
+    const double exposed = std::max(0.0, moment - now);
+    time_.exposed += times(exposed);
+    time_.overlapped -= std::min(time_.overlapped, times(exposed));
+    now += exposed;
+  }
+
   // A collective may have to queue: the time counts for whatever is on the wire meanwhile.
   void wait_until(double& now, double moment) {
     for (auto use = wire_.rbegin(); use != wire_.rend() && use->ends > now; ++use)
@@ -135,7 +163,8 @@ class Walk {
     std::string axes;
     double begins, ends;
   };
-  std::vector<Use> wire_;  // one after the other
+  std::vector<Use> wire_;                   // one after the other
+  std::array<double, 2> copies_free_ = {};  // when the next copy from the host, to it, can begin
   StepTime time_;
 };
 

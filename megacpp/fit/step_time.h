@@ -51,7 +51,7 @@ std::string_view part_name(StepPart part);
 struct StepTime {
   double compute = 0;                // seconds in nodes that arithmetic bounds
   double memory = 0;                 // in nodes that memory traffic bounds
-  double exposed = 0;                // waiting for collectives
+  double exposed = 0;                // waiting for collectives, and for copies from and to the host
   double bubble = 0;                 // waiting for other stages of a pipeline
   double other = 0;                  // of a run that was measured: in none of these
   double arithmetic = 0;             // all of it at the chip's peak, whatever bounds the nodes: not part of the sum

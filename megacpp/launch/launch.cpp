@@ -222,10 +222,14 @@ void Launch::prepare() {
 }
 
 void Launch::fit_by_estimate() {
-  const fit::ChipGroup& worst = estimate_->fit.worst();
-  log_({"ladder",
-        fmt::format("{} ({}): {} needs {} of {}: going down, every rung by estimate first", recipe().name,
-                    recipe().model.pattern, worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit))});
+  const fit::FitReport& fit = estimate_->fit;
+  const fit::ChipGroup& worst = fit.worst();
+  const std::string need = worst.fits() ? fmt::format("its host needs {} of {} for state", human_bytes(fit.host_needed),
+                                                      human_bytes(fit.host_limit.value_or(0)))
+                                        : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()),
+                                                      human_bytes(*worst.limit));
+  log_({"ladder", fmt::format("{} ({}): {}: going down, every rung by estimate first", recipe().name,
+                              recipe().model.pattern, need)});
   const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
   go_down({misfit, make_report(*estimate_, misfit, {})}, {});
 }

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/tile_program.h"
 
@@ -61,7 +62,8 @@ class Assigner {
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
-      if (graph_.nodes()[n].op == ops::kDoneOp) pair_with_start(n);
+      if (const std::string& op = graph_.nodes()[n].op; op == ops::kDoneOp || op == ops::kCopyDoneOp)
+        pair_with_start(n);
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node)
       if (is_view(*node)) donate_operand_of(*node);
     for (const NodeId id : graph_.inputs()) place_state(id);
@@ -70,6 +72,9 @@ class Assigner {
       if (graph_.nodes()[n].op != ir::kInputOp) place(n);
     for (const ir::Output& output : graph_.outputs()) {
       if (output.donated.empty() || buffer(output.value).state == output.donated) continue;
+      MEGACPP_CHECK(buffer(inputs_.at(output.donated)).space == Space::device &&
+                    buffer(output.value).space == Space::device)
+          << output.donated << " is in the host's memory and is not replaced in place";
       result_.final_copies.push_back({output.value, output.donated});
       check_not_output(output.donated);
     }
@@ -92,7 +97,8 @@ class Assigner {
                                .role = node.role,
                                .scope = node.scope,
                                .what = node.op + " " + to_string(graph_.type(value)),
-                               .state = name});
+                               .state = name,
+                               .space = ops::is_in_host_memory(node) ? Space::host : Space::device});
   }
 
   // What replaces state once it is done is written there from the start.
@@ -179,6 +185,9 @@ class Assigner {
     }
     if (ops::op_def(node.op).is_collective) {
       place_collective(n);
+    } else if (node.op == ops::kCopyStartOp) {
+      place_copy(n);
+      return;
     } else {
       for (size_t r = 0; r < node.results.size(); ++r) place_result(n, r, takes_over(n, r));
     }
@@ -218,6 +227,16 @@ class Assigner {
     }
     for (const ValueId operand : node.operands)  // may be read until the collective is done
       buffer(operand).last = std::max(buffer(operand).last, done_at_[n]);
+  }
+
+  void place_copy(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    place_result(n, 0, std::nullopt);
+    MEGACPP_CHECK((buffer(node.results[0]).space == Space::host) == ops::is_in_host_memory(node))
+        << graph_.name() << ": " << node.op << " @" << node.scope << " to " << node.attrs.text("to")
+        << " is in the other memory; what goes to the host replaces state there";
+    Buffer& from = buffer(node.operands[0]);
+    from.last = std::max(from.last, done_at_[n]);  // may be read until the copy is done
   }
 
   bool is_in_row_of(ValueId value, uint32_t n) const {

@@ -7,7 +7,8 @@
 // transport may move them as one range: its operands in one buffer, its results in another. This holds for those that
 // nodes of this program make where they like; inputs, what replaces state, views, and what is in place with another
 // collective stay where they are. Never is anything copied for it. Where all that is reduced dies there, it is reduced
-// in place. From the start of a collective until it is done, nothing else is placed over its operands and results.
+// in place. From the start of a collective, or of a copy between device and host, until it is done, nothing else is
+// placed over its operands and results.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@
 
 namespace megacpp::memory {
 
+/// Where bytes are: on the chip, or in pinned memory of its host (ops/host_copy.h).
+enum class Space : uint8_t { device, host };
+
 struct Buffer {
   int64_t bytes = 0;   // as used, before alignment
   uint32_t first = 0;  // index of the node that writes it first
@@ -27,6 +31,7 @@ struct Buffer {
   std::string scope;
   std::string what;   // op and type, for reports
   std::string state;  // name of the input whose storage this is; empty: temporary
+  Space space = Space::device;
 };
 
 struct Buffers {
@@ -42,6 +47,7 @@ struct Buffers {
   std::vector<Copy> final_copies;
 };
 
+/// In the host's memory there is state alone, which what replaces it is copied into in place.
 Buffers assign_buffers(const ir::Graph& graph, const schedule::Target& target);
 
 }  // namespace megacpp::memory

@@ -139,4 +139,20 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
   return {base::Code::E2001, std::move(problem), std::move(facts)};
 }
 
+OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where) {
+  base::Problem problem{
+      .where = where,
+      .got = fmt::format("{} of offloaded state planned in pinned memory of the host", exact_bytes(fit.needed_bytes)),
+      .wanted = fmt::format("at most the {} that it has free", exact_bytes(fit.limit_bytes)),
+      .next = "set layout.offload: none, or split the state over more hosts (layout.zero with layout.data_parallel)"};
+  OomFacts facts{.cls = OomClass::host,
+                 .phase = "planning",
+                 .chip = fit.chip,
+                 .place = where,
+                 .wanted = fit.needed_bytes,
+                 .limit = fit.limit_bytes,
+                 .roles = {{ir::Role::optimizer, fit.needed_bytes}}};
+  return {base::Code::E2001, std::move(problem), std::move(facts)};
+}
+
 }  // namespace megacpp::memory

@@ -57,6 +57,17 @@ TEST_F(ChipFitTest, AChipBeyondItsOwnLimitIsNamedWithItsPlaceAndContents) {
   EXPECT_EQ(error.facts().largest.at(1).what, "embed.weight");
 }
 
+TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
+  const OutOfMemory error = host_misfit_error({.needed_bytes = 4096, .limit_bytes = 1024, .chip = 2}, "host here");
+  EXPECT_EQ(error.code(), base::Code::E2001);
+  EXPECT_EQ(error.facts().cls, OomClass::host);
+  EXPECT_EQ(error.facts().chip, 2);
+  EXPECT_EQ(error.facts().wanted, 4096);
+  EXPECT_EQ(error.facts().limit, 1024);
+  EXPECT_NE(error.problem().got.find("4096 bytes"), std::string::npos) << error.what();
+  EXPECT_NE(error.problem().next.find("layout.offload: none"), std::string::npos) << error.what();
+}
+
 TEST_F(ChipFitTest, OtherChipsThatOverflowAreNamedAfterTheWorst) {
   const FitCheck check = check_fit(plans_, {.of_chips = {999, 990, 3000, 3500}});
   EXPECT_EQ(check.overflowing(), 4);

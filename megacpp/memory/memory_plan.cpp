@@ -6,6 +6,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/offsets.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::memory {
@@ -40,11 +41,13 @@ std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& progra
     for (const ir::NodeId id : graph->inputs()) {
       const ir::Node& node = graph->node(id);
       const std::string& name = node.attrs.text("name");
+      const Space space = ops::is_in_host_memory(node) ? Space::host : Space::device;
       const auto [at, is_new] =
-          by_name.emplace(name, StateSlot{name, graph->type(node.results[0]), node.role, node.scope});
+          by_name.emplace(name, StateSlot{name, graph->type(node.results[0]), node.role, node.scope, space});
       MEGACPP_CHECK(is_new || at->second.type == graph->type(node.results[0]))
           << "state '" << name << "' is " << to_string(at->second.type) << " in one program and "
           << to_string(graph->type(node.results[0])) << " in another";
+      MEGACPP_CHECK(at->second.space == space) << "state '" << name << "' is in another memory in another program";
     }
   }
   std::vector<StateSlot> state;
@@ -72,9 +75,10 @@ class Planner {
   MemoryPlan run() {
     plan_.state = collect_state(programs_);
     for (StateSlot& slot : plan_.state) {
-      slot.offset = plan_.state_bytes;
+      int64_t& end = slot.space == Space::host ? plan_.host_bytes : plan_.state_bytes;
+      slot.offset = end;
       offset_of_[slot.name] = slot.offset;
-      plan_.state_bytes += aligned(target_.bytes_of_state(slot.type), target_.alignment);
+      end += aligned(target_.bytes_of_state(slot.type), target_.alignment);
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
@@ -96,8 +100,11 @@ class Planner {
     for (const Buffer& buffer : buffers.buffers)
       if (buffer.state.empty())
         intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
-    ProgramPlan program{
-        .value_offset = {}, .workspace_offset = {}, .workspace_bytes = {}, .final_copies = buffers.final_copies};
+    ProgramPlan program{.value_offset = {},
+                        .value_space = {},
+                        .workspace_offset = {},
+                        .workspace_bytes = {},
+                        .final_copies = buffers.final_copies};
     const Busiest most = busiest(intervals);
     if (target_.places_itself)
       program.temporary_bytes = program.lower_bound = most.bytes;
@@ -114,8 +121,11 @@ class Planner {
     for (const Buffer& buffer : buffers.buffers)
       offsets.push_back(buffer.state.empty() ? plan_.state_bytes + placement.offsets[next++]
                                              : offset_of_.at(buffer.state));
-    for (size_t v = 0; v < buffers.buffer_of.size(); ++v)
-      program.value_offset.push_back(offsets[static_cast<size_t>(buffers.buffer_of[v])] + buffers.place_in[v]);
+    for (size_t v = 0; v < buffers.buffer_of.size(); ++v) {
+      const auto b = static_cast<size_t>(buffers.buffer_of[v]);
+      program.value_offset.push_back(offsets[b] + buffers.place_in[v]);
+      program.value_space.push_back(buffers.buffers[b].space);
+    }
     for (const int b : buffers.workspace_of) {
       program.workspace_offset.push_back(b < 0 ? -1 : offsets[static_cast<size_t>(b)]);
       program.workspace_bytes.push_back(b < 0 ? 0 : buffers.buffers[static_cast<size_t>(b)].bytes);
@@ -133,7 +143,8 @@ class Planner {
       counted += bytes;
     };
     for (const StateSlot& slot : plan_.state)
-      count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
+      if (slot.space == Space::device)
+        count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
     for (const Buffer& buffer : program.buffers.buffers)
       if (buffer.state.empty() && buffer.first <= program.peak_node && program.peak_node <= buffer.last)
         count(buffer.role, buffer.scope, buffer.what, buffer.bytes);

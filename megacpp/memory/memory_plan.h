@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte of one chip before step 0. State (weights, gradients, optimizer, batch) is placed first and is shared by
-// all programs of the run; behind it each program's temporaries share one region, since only one program runs at a
-// time. Nothing is allocated after load: the arena is exactly `total_bytes` long. Where the target places buffers by
-// itself, the plan counts what is alive at once and has no offsets.
+// Every byte of one chip before step 0, on its device and in pinned memory of its host. State (weights, gradients,
+// optimizer, batch) is placed first and is shared by all programs of the run; behind it each program's temporaries
+// share one region, since only one program runs at a time. Nothing is allocated after load: the arena is exactly
+// `total_bytes` long. Where the target places buffers by itself, the plan counts what is alive at once and has no
+// offsets. State that stands in the host's memory has an arena there, of `host_bytes`, and is no part of the other
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +22,13 @@ struct StateSlot {
   ir::TensorType type;
   ir::Role role;
   std::string scope;
-  int64_t offset = 0;
+  Space space = Space::device;
+  int64_t offset = 0;  // in the arena of its space
 };
 
 struct ProgramPlan {
-  std::vector<int64_t> value_offset;      // by value; every value has one, or none has
+  std::vector<int64_t> value_offset;      // by value, in the arena of its space; every value has one, or none has
+  std::vector<Space> value_space;         // by value
   std::vector<int64_t> workspace_offset;  // by node; -1: none
   std::vector<int64_t> workspace_bytes;   // by node, as the target said, without alignment
   std::vector<Buffers::Copy> final_copies;
@@ -52,6 +56,7 @@ struct MemoryPlan {
   std::vector<ProgramPlan> programs;  // as given
   int64_t state_bytes = 0;            // with alignment
   int64_t total_bytes = 0;            // the arena
+  int64_t host_bytes = 0;             // that of the host's memory, with alignment
   int64_t padding_bytes = 0;          // alignment at the peak, and gaps where buffers are placed
   std::string peak_program;
   std::vector<Item> items;          // at the peak; with padding they sum to total_bytes

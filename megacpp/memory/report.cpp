@@ -113,6 +113,7 @@ std::string to_text(const MemoryPlan& plan) {
                                  plan.peak_program);
   text += fmt::format("  state {} · temporaries {} · padding {}\n\n", human_bytes(plan.state_bytes),
                       human_bytes(plan.total_bytes - plan.state_bytes), human_bytes(plan.padding_bytes));
+  if (plan.host_bytes > 0) text += fmt::format("{} in pinned memory of the host\n\n", exact_bytes(plan.host_bytes));
   text += to_text(by_letter(plan), "letter") + "\n";
   text += to_text(by_block(plan), "block") + "\n";
   return text + "largest at the peak\n" + largest_text(plan);

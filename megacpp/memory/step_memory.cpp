@@ -9,6 +9,7 @@
 #include <span>
 
 #include "megacpp/memory/buffers.h"
+#include "megacpp/ops/host_copy.h"
 
 namespace megacpp::memory {
 namespace {
@@ -51,7 +52,7 @@ class StepWalk {
     for (const ir::Graph* graph : programs_)
       for (const ir::NodeId id : graph->inputs()) {
         const ir::Node& node = graph->node(id);
-        if (seen.insert(node.attrs.text("name")).second)
+        if (!ops::is_in_host_memory(node) && seen.insert(node.attrs.text("name")).second)
           bytes[index_of(node.scope)] += target_.bytes_of_state(graph->type(node.results[0]));
       }
     return bytes;

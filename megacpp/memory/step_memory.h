@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a chip's memory is in use from the first node of a step to the last, by letter of the block. Asked for
-// one chip of a run, not for every layout that is looked at.
+// How much of a chip's own memory is in use from the first node of a step to the last, by letter of the block. Asked
+// for one chip of a run, not for every layout that is looked at.
 #pragma once
 
 #include <cstddef>

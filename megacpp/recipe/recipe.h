@@ -106,6 +106,7 @@ struct Layout {
   int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
   int64_t max_replicated_bytes = int64_t{1} << 30;
   std::string collectives = "exact";  // exact | fast
+  std::string offload = "none";       // none | optimizer: state in pinned memory of the host
 
   bool operator==(const Layout&) const = default;
 };
@@ -152,7 +153,7 @@ struct Hardware {
 
 /// What a launch may change when memory runs out.
 struct Ladder {
-  static constexpr std::array kRungs = {"batch", "recompute", "zero", "sequence", "features", "topology"};
+  static constexpr std::array kRungs = {"batch", "recompute", "zero", "offload", "sequence", "features", "topology"};
 
   /// In this order; empty: none. By default first what changes no result.
   std::vector<std::string> rungs = {kRungs.begin(), kRungs.end()};

@@ -5,6 +5,12 @@
 
 namespace megacpp::recipe {
 
+std::optional<Unsupported> unsupported_offload(const Recipe& recipe, const std::string& reason) {
+  const std::string& offload = recipe.layout.offload;
+  if (offload == "none") return std::nullopt;
+  return Unsupported{.setting = "layout.offload: " + offload, .reason = reason, .instead = "layout.offload: none"};
+}
+
 void require_supported(const FindUnsupported& find, const std::string& backend, const Recipe& recipe) {
   const std::optional<Unsupported> found = find ? find(recipe) : std::nullopt;
   if (!found) return;

@@ -21,6 +21,9 @@ struct Unsupported {
 /// The first such setting; nothing where all of the recipe can run.
 using FindUnsupported = std::function<std::optional<Unsupported>(const Recipe&)>;
 
+/// layout.offload, on a backend that gives such a reason for not having it.
+std::optional<Unsupported> unsupported_offload(const Recipe& recipe, const std::string& reason);
+
 /// E1505 for a recipe with such a setting. An empty `find` finds none.
 void require_supported(const FindUnsupported& find, const std::string& backend, const Recipe& recipe);
 

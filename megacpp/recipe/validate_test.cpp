@@ -148,6 +148,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"many chips", Code::E1003, [](Recipe& r) { r.layout.data_parallel = 70000; }, "set layout.data_parallel: 65536"},
       {"dispatcher", Code::E1003, [](Recipe& r) { r.layout.dispatcher = "al2all"; }, "did you mean 'alltoall'?"},
       {"collectives", Code::E1003, [](Recipe& r) { r.layout.collectives = "fasst"; }, "did you mean 'fast'?"},
+      {"offload", Code::E1003, [](Recipe& r) { r.layout.offload = "optimiser"; }, "did you mean 'optimizer'?"},
       {"policy", Code::E1003, [](Recipe& r) { r.layout.policy = "fsd"; }, "did you mean 'fsdp'?"},
       {"optimizer", Code::E1003, [](Recipe& r) { r.optimizer.name = "adam"; }, "did you mean 'adamw'?"},
       {"no optimizer of that name", Code::E1003, [](Recipe& r) { r.optimizer.name = "lion"; }, ""},

@@ -37,6 +37,9 @@ struct Target {
   /// Its kernels add a tensor to their result and round it to what is asked for as they store it, at the price of
   /// reading the tensor: sums and conversions are folded into them.
   bool has_epilogues = false;
+  /// Its devices copy between their own memory and pinned memory of their host, both ways, while they compute: state
+  /// may stand in the host's.
+  bool has_host_memory = false;
   /// It places buffers by itself: a memory plan counts what is alive at once, without gaps, and has no offsets.
   bool places_itself = false;
   /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.

@@ -22,6 +22,7 @@
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/merge_siblings.h"
 #include "megacpp/schedule/narrow_gathers.h"
+#include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
 #include "tests/golden/golden_file.h"
@@ -152,6 +153,10 @@ ir::Graph run_narrow(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::narrow_gathers(before).graph);
 }
 
+ir::Graph run_offload(const PassCase&, const ir::Graph& before) {
+  return computing_the_same(before, schedule::offload_state(before));
+}
+
 // "# composites: rms_norm" names the one the backend has a kernel for.
 ir::Graph run_decompose(const PassCase& one, const ir::Graph& before) {
   const auto runs = [kernel = setting(one, "composites", "none")](std::string_view op, const ops::NodeView&) {
@@ -178,6 +183,7 @@ const std::map<std::string, PassUnderTest> kPasses = {
     {"lower_elementwise", {run_lower_elementwise, ops::Form::fused}},
     {"merge_siblings", {run_merge_siblings, ops::Form::fused}},
     {"narrow", {run_narrow}},
+    {"offload", {run_offload}},
     {"overlap", {run_overlap}},
     {"partition", {run_partition}},
     {"recompute_cheap", {run_recompute_cheap, ops::Form::fused}},

@@ -48,6 +48,7 @@ inline std::optional<ops::Sample> as_bf16(const ops::OpDef& op, ops::Sample samp
 
 inline bool runs_on_one_chip(const ops::OpDef& op) {
   if (op.name == ir::kInputOp || op.name == "reshape") return false;  // views of memory: nothing runs
+  if (op.is_host_copy) return false;                                  // no kernel of a backend
   return op.name != "reshard" && !op.is_collective;                   // gone after partitioning; needs other chips
 }
 
