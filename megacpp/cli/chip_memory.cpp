@@ -26,7 +26,9 @@ Json to_json(const std::vector<launch::ChipReport>& chips, const ir::Mesh& mesh)
                     {"bytes_used", bytes_or_null(chip.memory.used_bytes)},
                     {"bytes_limit", bytes_or_null(chip.memory.limit_bytes)},
                     {"planned_peak_bytes", bytes_or_null(chip.memory.planned_peak_bytes)},
-                    {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)}});
+                    {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)},
+                    {"planned_host_bytes", chip.memory.planned_host_bytes},
+                    {"measured_host_bytes", chip.memory.measured_host_bytes}});
   return list;
 }
 

@@ -19,7 +19,8 @@ Json bytes_or_null(const std::optional<int64_t>& bytes);
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh);
 
 /// {"chip": 3, "coordinates": {"data": 1}, "bytes_used": .., "bytes_limit": .., "planned_peak_bytes": ..,
-///  "measured_peak_bytes": ..} for each, in the order given. What a backend does not know is null.
+///  "measured_peak_bytes": .., "planned_host_bytes": .., "measured_host_bytes": ..} for each, in the order given. What
+///  a backend does not know is null.
 Json to_json(const std::vector<launch::ChipReport>& chips, const ir::Mesh& mesh);
 
 }  // namespace megacpp::cli

@@ -90,12 +90,12 @@ class FeatureTable {
     }
   }
 
-  /// A degree of one splits nothing; a flag that is not set does nothing. A number of 0 mostly stands for a default
-  /// that is on (train.threads: all cores), but for these two.
+  /// A degree of one splits nothing; a flag that is not set does nothing, nor does what is "none". A number of 0 mostly
+  /// stands for a default that is on (train.threads: all cores), but for these two.
   bool is_neutral(const recipe::Key& key, const std::string& value) const {
     if (degree_named(plan::degrees_of(resolved_.layout), key.path) != nullptr) return value == "1";
     if (key.path == "layout.zero" || key.path == "layout.prefetch") return value == "0";
-    return value == "false";
+    return value == "false" || value == "none";
   }
 
   std::vector<std::string> other_values(const recipe::Key& key, const std::string& value) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "megacpp/recipe/parse.h"
+#include "tests/support/errors.h"
 #include "tests/support/hybrid_recipe.h"
 
 namespace megacpp::launch {
@@ -38,6 +39,30 @@ TEST(FeaturesTest, WhatABackendIgnoresOrCannotRunIsOffThereByItsOwnWords) {
   EXPECT_EQ(feature_of(cpu, "train --trace").state, FeatureState::on);
   EXPECT_EQ(feature_of(cpu, "xla.").why, "only backend xla reads it");
   EXPECT_EQ(feature_of(cpu, "train.threads").state, FeatureState::on) << "0 is all cores";
+}
+
+TEST(FeaturesTest, OffloadIsOnWhereTheRecipeAsksForItAndTheBackendHasAHost) {
+  const Feature off = feature_of(features_with("cuda", {}), "layout.offload");
+  EXPECT_EQ(off.state, FeatureState::off);
+  EXPECT_EQ(off.why, "not asked for");
+  EXPECT_EQ(feature_of(features_with("cuda", {"layout.offload=optimizer"}), "layout.offload").state, FeatureState::on);
+  for (const char* backend : {"cpu", "xla"}) {
+    const Feature refused = feature_of(features_with(backend, {}), "layout.offload");
+    EXPECT_EQ(refused.state, FeatureState::off) << backend;
+    EXPECT_TRUE(refused.why.starts_with(std::string("not optimizer: backend ") + backend)) << refused.why;
+  }
+}
+
+TEST(FeaturesTest, OffloadThatABackendCannotRunIsE1505) {
+  for (const char* backend : {"cpu", "xla"}) {
+    recipe::Recipe recipe = testing_support::hybrid_recipe();
+    recipe.backend = backend;
+    recipe.layout.offload = "optimizer";
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
+    EXPECT_EQ(problem.where, "layout.offload: optimizer");
+    EXPECT_EQ(problem.next, "set layout.offload: none, or use another backend");
+  }
 }
 
 TEST(FeaturesTest, WhatTheLayoutLeavesWithoutEffectIsOff) {

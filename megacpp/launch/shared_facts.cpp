@@ -53,7 +53,9 @@ Json json_of(const ChipReport& chip) {
           {"used", bytes_json(chip.memory.used_bytes)},
           {"limit", bytes_json(chip.memory.limit_bytes)},
           {"planned", bytes_json(chip.memory.planned_peak_bytes)},
-          {"measured", bytes_json(chip.memory.measured_peak_bytes)}};
+          {"measured", bytes_json(chip.memory.measured_peak_bytes)},
+          {"planned_host", chip.memory.planned_host_bytes},
+          {"measured_host", chip.memory.measured_host_bytes}};
 }
 
 ChipReport chip_of(const Json& json) {
@@ -61,7 +63,9 @@ ChipReport chip_of(const Json& json) {
           .memory = {.used_bytes = bytes_of(json.at("used")),
                      .limit_bytes = bytes_of(json.at("limit")),
                      .planned_peak_bytes = bytes_of(json.at("planned")),
-                     .measured_peak_bytes = bytes_of(json.at("measured"))}};
+                     .measured_peak_bytes = bytes_of(json.at("measured")),
+                     .planned_host_bytes = json.at("planned_host"),
+                     .measured_host_bytes = json.at("measured_host")}};
 }
 
 Json json_of(const std::optional<runtime::StepParts>& parts) {

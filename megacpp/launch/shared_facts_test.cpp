@@ -75,7 +75,9 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   first.counters.host_to_device = {.count = 2, .bytes = 64};
   first.parts = runtime::StepParts{.arithmetic = 1.0 / 3, .links = 0.25};
   RunMeasures second;
-  second.chips = {{.chip = 1, .memory = {.limit_bytes = 50, .measured_peak_bytes = 45}}};
+  second.chips = {
+      {.chip = 1,
+       .memory = {.limit_bytes = 50, .measured_peak_bytes = 45, .planned_host_bytes = 7, .measured_host_bytes = 6}}};
   second.counters.compiles["first"] = 1;
   second.counters.host_syncs = 4;
   second.parts = runtime::StepParts{.arithmetic = 0.1};

@@ -191,7 +191,9 @@ std::vector<ChipPeak> peaks_of(const launch::Trained& trained) {
                      .place = ir::chip_name(chip.chip, trained.started.compiled->mesh),
                      .planned_bytes = chip.memory.planned_peak_bytes,
                      .measured_bytes = chip.memory.measured_peak_bytes,
-                     .limit_bytes = chip.memory.limit_bytes});
+                     .limit_bytes = chip.memory.limit_bytes,
+                     .planned_host_bytes = chip.memory.planned_host_bytes,
+                     .measured_host_bytes = chip.memory.measured_host_bytes});
   return peaks;
 }
 

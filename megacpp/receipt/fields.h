@@ -280,6 +280,8 @@ void visit_fields(const Visit& visit, Self& chip) {
   visit("planned_bytes", chip.planned_bytes);
   visit("measured_bytes", chip.measured_bytes);
   visit("limit_bytes", chip.limit_bytes);
+  visit("planned_host_bytes", chip.planned_host_bytes, "in pinned memory of its host; 0: nothing is kept there");
+  visit("measured_host_bytes", chip.measured_host_bytes);
 }
 
 template <typename Visit, Is<FamilyMemory> Self>

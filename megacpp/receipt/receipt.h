@@ -296,6 +296,8 @@ struct ChipPeak {
   std::optional<int64_t> planned_bytes = {};
   std::optional<int64_t> measured_bytes = {};
   std::optional<int64_t> limit_bytes = {};
+  int64_t planned_host_bytes = 0;  // in pinned memory of its host; 0: nothing is kept there
+  int64_t measured_host_bytes = 0;
 };
 
 /// Planned bytes of a family along a step: its nodes in equal parts, each where most bytes are alive; padding left out.

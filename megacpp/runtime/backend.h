@@ -47,6 +47,8 @@ struct FoundHardware {
   hw::Slice slice;        // a chip's usable bytes are 0 where only its devices know them
   bool has_rates = true;  // without them nothing can be said of the time of a step
   std::string note = {};  // how it was found, or why not, where that goes by what devices call themselves
+  /// Free memory of the machine beside the devices', for state that is kept there; absent: it is not this machine's.
+  std::optional<int64_t> host_bytes = {};
 };
 
 /// The settings of a run that are the backend's own, as its start prints them.

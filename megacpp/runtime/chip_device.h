@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/runtime/fill_piece.h"
 
@@ -64,6 +65,12 @@ class ChipDevice {
   /// An address in the arena, which is as long as the plan and begins as zeros.
   virtual std::byte* at(int64_t offset) const = 0;
   virtual int64_t arena_bytes() const = 0;
+  /// The same in pinned memory of the host, of a device whose target has that (schedule::Target::has_host_memory). All
+  /// that takes an address below takes one of these too, but copy().
+  virtual std::byte* at_host(int64_t offset) const {
+    MEGACPP_CHECK(false) << "byte " << offset << " of a host's memory on a device that has none";
+    return nullptr;
+  }
   virtual int64_t alignment() const = 0;  // of every tensor, as the target said
   /// Null where calls are done when they return.
   virtual DeviceQueue* queue() { return nullptr; }

@@ -26,6 +26,9 @@ struct ChipMemory {
   std::optional<int64_t> limit_bytes = {};  // it may use; without a limit of its own its share of the machine
   std::optional<int64_t> planned_peak_bytes = {};
   std::optional<int64_t> measured_peak_bytes = {};  // end of the highest tensor any kernel was handed so far, aligned
+  /// The same of pinned memory of the host; 0: the plan has nothing there.
+  int64_t planned_host_bytes = 0;
+  int64_t measured_host_bytes = 0;
 
   bool operator==(const ChipMemory&) const = default;
 };
@@ -59,7 +62,7 @@ struct OpSeconds {
 struct StepParts {
   double arithmetic = 0;  // seconds in kernels that do many operations on each byte: products, attention, scans
   double memory = 0;      // in all other kernels and in copies
-  double links = 0;       // in collectives, waiting for members included
+  double links = 0;       // in collectives, waiting for members included, and for copies from and to the host
   double bubble = 0;      // in sends and receives between the stages of a pipeline, waiting included
   double other = 0;       // in none of these: handing work to the chip, waiting for slower chips at the end
 

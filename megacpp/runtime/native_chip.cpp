@@ -5,6 +5,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::runtime {
@@ -15,7 +16,7 @@ namespace {
 constexpr double kArithmeticIntensity = 4;
 
 double StepParts::*part_of(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op == ops::kDoneOp) return &StepParts::links;
+  if (node.op == ops::kDoneOp || ops::op_def(node.op).is_host_copy) return &StepParts::links;
   if (const ops::Transfer* transfer = ops::transfer_of(node))
     return transfer->is_of_group() ? &StepParts::links : &StepParts::bubble;
   const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
@@ -37,7 +38,7 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
       options_(options),
       timer_(queue_, options.timer) {
   for (const memory::StateSlot& slot : plan_.state)
-    state_[slot.name] = {device_->at(slot.offset), static_cast<size_t>(slot.type.bytes())};
+    state_[slot.name] = {at(slot.space, slot.offset), static_cast<size_t>(slot.type.bytes())};
   for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
   protect_sends();
   prepare_transfers(ports);
@@ -45,6 +46,10 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
 }
 
 // ---- Preparing ----
+
+std::byte* NativeChip::at(memory::Space space, int64_t offset) const {
+  return space == memory::Space::host ? device_->at_host(offset) : device_->at(offset);
+}
 
 void NativeChip::prepare(const compile::Program& compiled, const memory::ProgramPlan& plan) {
   const ir::Graph& graph = compiled.graph;
@@ -69,8 +74,10 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
   call.piece = {.part = part_of(graph, node), .program = &graph, .node = n, .op = op};
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
-    call.end_offset = std::max(call.end_offset, offset + aligned(graph.type(value).bytes()));
-    return device_->at(offset);
+    const memory::Space space = program.plan->value_space[value.index];
+    int64_t& end = space == memory::Space::host ? call.host_end_offset : call.end_offset;
+    end = std::max(end, offset + aligned(graph.type(value).bytes()));
+    return at(space, offset);
   };
   for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
   for (const ir::ValueId result : node.results) call.results.push_back(address(result));
@@ -180,7 +187,9 @@ ChipMemory NativeChip::memory() const {
   return {.used_bytes = device_->arena_bytes(),
           .limit_bytes = options_.limit_bytes,
           .planned_peak_bytes = plan_.total_bytes,
-          .measured_peak_bytes = measured_peak_};
+          .measured_peak_bytes = measured_peak_,
+          .planned_host_bytes = plan_.host_bytes,
+          .measured_host_bytes = measured_host_};
 }
 
 // ---- Running ----
@@ -240,12 +249,13 @@ void NativeChip::run_half(size_t action) {
 
 void NativeChip::run_call(const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
+  measured_host_ = std::max(measured_host_, call.host_end_offset);
   timer_.time(call.piece, call.device.run);
 }
 
 void NativeChip::require_finite(const Program& program, const Call& call, const compile::Action& action) const {
   const ir::Node& node = program.graph->node(ir::NodeId{call.piece.node});
-  if (node.op == ops::kStartOp) return;  // its results are nobody's to read yet
+  if (node.op == ops::kStartOp || node.op == ops::kCopyStartOp) return;  // its results are nobody's to read yet
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ir::TensorType& type = program.graph->type(node.results[r]);
     if (!ir::is_float(type.dtype) || device_->all_finite(call.results[r], type)) continue;

@@ -68,7 +68,8 @@ class NativeChip {
     DeviceCall device;
     std::vector<std::byte*> operands;
     std::vector<std::byte*> results;
-    int64_t end_offset = 0;  // end of the highest aligned bytes it was handed
+    int64_t end_offset = 0;       // end of the highest aligned bytes it was handed
+    int64_t host_end_offset = 0;  // of those in the host's memory
     StepTimer::Piece piece;
   };
   struct Copy {
@@ -90,6 +91,7 @@ class NativeChip {
     std::vector<Copy> fetched;  // after
   };
 
+  std::byte* at(memory::Space space, int64_t offset) const;
   void prepare(const compile::Program& compiled, const memory::ProgramPlan& plan);
   Call prepare_call(const Program& program, uint32_t n);
   void protect_sends();
@@ -115,6 +117,7 @@ class NativeChip {
   std::vector<Transfers> transfers_;          // by action
   std::vector<std::function<void()>> sends_;  // that must be fetched before the step ends
   int64_t measured_peak_ = 0;
+  int64_t measured_host_ = 0;
 };
 
 }  // namespace megacpp::runtime

@@ -99,7 +99,8 @@ base::Decision usable(const recipe::Recipe&) {
 
 std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
   const recipe::Layout& layout = recipe.layout;
-  if (layout.pipeline_parallel == 1) return std::nullopt;
+  if (layout.pipeline_parallel == 1)
+    return recipe::unsupported_offload(recipe, "XLA places state by itself, on the devices");
   return recipe::Unsupported{.setting = "layout.pipeline_parallel: " + std::to_string(layout.pipeline_parallel),
                              .reason = "one program on all devices, no pipeline stages",
                              .instead = layout.virtual_stages > 1

@@ -13,6 +13,7 @@
 
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
@@ -108,7 +109,8 @@ std::vector<Slot> slots_of(const compile::StagePrograms& programs) {
     const memory::ProgramPlan& plan = programs.memory.programs[action.program];
     const auto range_of = [&](ir::ValueId value) {
       const int64_t begin = plan.value_offset[value.index];
-      return std::pair(begin, begin + graph.type(value).bytes());
+      const bool is_on_host = plan.value_space[value.index] == memory::Space::host;
+      return is_on_host ? std::pair<int64_t, int64_t>() : std::pair(begin, begin + graph.type(value).bytes());
     };
     for (size_t n = 0; n < graph.nodes().size(); ++n) {
       const ir::Node& node = graph.nodes()[n];
@@ -341,6 +343,109 @@ TEST(CudaHostPathTest, AGraphThatTheDriverRefusesEndsTheStepOfAllChips) {
         problem_of(base::Code::E3204, [&] { run.executable().run_step(runtime::StepMode::plain); });
     EXPECT_EQ(problem.where, call);
   }
+}
+
+// ---- State in the host's memory ----
+
+const std::vector<std::string> kOffload = {"layout.offload=optimizer"};
+
+size_t copies_in_update(const StandInRun& run) {
+  const ir::Graph& update = run.programs().find(compile::ProgramKind::update).graph;
+  return static_cast<size_t>(
+      std::ranges::count_if(update.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; }));
+}
+
+size_t moved_by_host(const std::vector<Operation>& operations) {
+  return static_cast<size_t>(std::ranges::count_if(
+      operations, [](const Operation& each) { return each.kind == Kind::upload || each.kind == Kind::download; }));
+}
+
+TEST(CudaHostPathTest, OffloadedStateStreamsThroughPlannedBuffersInOneGraph) {
+  StandInRun run(kOffload);
+  const size_t copies = copies_in_update(run);
+  EXPECT_GT(copies, 20U);
+  run.executable().run_step(runtime::StepMode::plain);
+  std::vector<Operation> first;
+  std::swap(first, run.machine().operations);
+  EXPECT_EQ(moved_by_host(first), copies) << "half of them to the device, half of them back";
+  expect_in_planned_buffers(run, first);
+  const int waits = run.machine().waits;
+  for (int step = 0; step < 3; ++step) {
+    run.machine().operations.clear();
+    run.executable().run_step(runtime::StepMode::plain);
+    EXPECT_EQ(texts_of(run.machine().operations), texts_of(first));
+  }
+  EXPECT_EQ(run.machine().graphs, 1);
+  EXPECT_EQ(run.machine().waits, waits);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, BothMemoriesAreAsPlanned) {
+  const std::vector<std::string> tokens = {"train.batch=8", "train.sequence=256"};  // more than the ring takes
+  const StandInRun plain(tokens);
+  StandInRun run({tokens[0], tokens[1], kOffload[0]});
+  run.step();
+  const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
+  const runtime::ChipMemory memory = run.executable().memory(0);
+  EXPECT_EQ(memory.planned_peak_bytes, after.total_bytes);
+  EXPECT_EQ(memory.planned_host_bytes, after.host_bytes);
+  EXPECT_EQ(memory.measured_host_bytes, after.host_bytes);
+  EXPECT_EQ(before.host_bytes, 0);
+  EXPECT_EQ(after.state_bytes + after.host_bytes, before.state_bytes) << "state is in one of them";
+  EXPECT_LT(after.total_bytes, before.total_bytes);
+}
+
+// Also between virtual chips, whose collectives have streams of their own, and in a pipeline.
+TEST(CudaHostPathTest, OffloadedStateOfManyChipsIsOneGraph) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "layout.offload=optimizer"},
+        std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "layout.offload=optimizer"},
+        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.offload=optimizer"}}) {
+    StandInRun run(layout);
+    for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
+    EXPECT_EQ(run.machine().graphs, 1) << layout.front();
+    EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout.front();
+  }
+}
+
+TEST(CudaHostPathTest, OffloadedStateIsZeroAtFirstAndIsWrittenAndReadWhereItIs) {
+  const StandInRun run(kOffload);
+  size_t offloaded = 0;
+  for (const compile::StateTensor& tensor : run.executable().state(0)) {
+    if (tensor.role != ir::Role::optimizer) continue;
+    ++offloaded;
+    const auto bytes = static_cast<size_t>(run.executable().state_bytes(tensor.name, 0).value());
+    std::vector<std::byte> written(bytes, std::byte{0x3D}), read(bytes, std::byte{0xFF});
+    run.executable().read_state(tensor.name, 0, read);
+    EXPECT_EQ(read, std::vector<std::byte>(bytes)) << tensor.name;
+    run.executable().write_state(tensor.name, 0, written);
+    run.executable().read_state(tensor.name, 0, read);
+    EXPECT_EQ(read, written) << tensor.name;
+  }
+  EXPECT_EQ(copies_in_update(run), 2 * offloaded);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedStateRunNodeByNode) {
+  StandInRun checked(kOffload), profiled(kOffload, true);
+  for (int step = 0; step < 3; ++step) {
+    checked.step(runtime::StepMode::check_values);
+    profiled.step();
+  }
+  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
+  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
+  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, AHostThatRefusesPinnedMemoryIsE2005) {
+  const StandInGpu gpu;
+  gpu.machine().answers["cuMemHostAlloc"] = 2;
+  const recipe::Recipe recipe = hybrid(kOffload);
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  const base::Problem problem = problem_of(
+      base::Code::E2005, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  EXPECT_NE(problem.next.find("layout.offload: none"), std::string::npos) << problem.next;
+  EXPECT_EQ(gpu.machine().allocated.size(), 0U);
 }
 
 // ---- What goes wrong ----

@@ -77,6 +77,15 @@ TEST_P(CudaRepeatTest, FiveStepsHaveTheSameBitsAsAGraphAndOneByOne) {
   expect_same_bits(train_on_gpu(recipe, true), first);
 }
 
+TEST_P(CudaRepeatTest, StateInTheHostsMemoryHasTheBitsOfStateOnTheDevice) {
+  const TemporaryFolder cache;
+  const Variable own_cache("XDG_CACHE_HOME", cache.path().string());
+  recipe::Recipe recipe = recipe_of(GetParam(), 1);
+  const TrainedBits on_device = train_on_gpu(recipe, false);
+  recipe.layout.offload = "optimizer";
+  expect_same_bits(train_on_gpu(recipe, false), on_device);
+}
+
 const std::vector<std::string> kRepeated = {
     "train.precision=bf16 chips=1",
     "train.precision=bf16 data_parallel=2 zero=3",

@@ -28,13 +28,14 @@ struct Step {
   std::function<void()> effect;  // on memory; may be empty
 };
 struct StreamState;
+/// Which steps of a capture come before what is enqueued next, by index.
+using Before = std::vector<bool>;
 struct Captured {
   std::vector<Step> steps = {};
+  std::vector<Before> before = {};         // by step
   int number = 0;                          // of this capture, from 1
   std::vector<StreamState*> streams = {};  // that take part, the origin first
 };
-/// Which steps of a capture come before what is enqueued next, by index.
-using Before = std::vector<bool>;
 struct StreamState {
   Captured* captured = nullptr;
   Before before = {};
@@ -103,6 +104,7 @@ void enqueue(void* stream, Step step) {
   auto* const state = static_cast<StreamState*>(stream);
   if (state == nullptr || state->captured == nullptr) return run(std::move(step), false);
   state->captured->steps.push_back(std::move(step));
+  state->captured->before.push_back(state->before);
   state->before.resize(state->captured->steps.size());
   state->before.back() = true;
 }
@@ -122,6 +124,25 @@ void add_before(Before& before, const Before& more) {
 bool is_joined(const Captured& captured) {
   const Before& before = captured.streams.front()->before;
   return std::count(before.begin(), before.end(), true) == static_cast<std::ptrdiff_t>(captured.steps.size());
+}
+
+bool overlaps(const Range& copied, const Range& other) {
+  return other.address < copied.address + copied.bytes &&
+         copied.address < other.address + std::max<size_t>(other.bytes, 1);
+}
+
+/// Copies from and to the host run beside kernels: what else touches their device memory must come before or behind.
+void check_copies_are_ordered(const Captured& captured) {
+  for (size_t c = 0; c < captured.steps.size(); ++c) {
+    const Operation& copy = captured.steps[c].operation;
+    if (copy.kind != Kind::upload && copy.kind != Kind::download) continue;
+    for (size_t s = 0; s < captured.steps.size(); ++s) {
+      const size_t first = std::min(c, s), last = std::max(c, s);
+      if (c == s || (first < captured.before[last].size() && captured.before[last][first])) continue;
+      for (const Range& range : captured.steps[s].operation.ranges)
+        if (overlaps(copy.ranges[0], range)) breach("a copy of device memory that something else touches meanwhile");
+    }
+  }
 }
 
 /// Words of a kernel's parameters that are addresses of the device.
@@ -358,6 +379,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
   open_captures.erase(captured->number);
   captured->streams.clear();
   if (is_whole) {
+    check_copies_are_ordered(*captured);
     *graph = captured;
     return 0;
   }

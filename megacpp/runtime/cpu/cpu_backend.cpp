@@ -131,6 +131,10 @@ Backend cpu_backend() {
   return {
       .name = "cpu",
       .runs_on = {hw::ChipKind::host},
+      .cannot_run =
+          [](const Recipe& recipe) {
+            return recipe::unsupported_offload(recipe, "virtual chips are in the host's memory already");
+          },
       .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
                   {.key = "hardware.target",
                    .decides = "backend cpu runs on this machine; plan and fit read it",

@@ -15,6 +15,7 @@
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/cuda_device.h"
 #include "megacpp/runtime/cuda/device_link.h"
@@ -45,6 +46,14 @@ memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled,
   return memory::check_fit(plans, {.of_chips = options.limits, .machine_bytes = gpu.free_bytes()});
 }
 
+/// E2001 where the local chips keep more in pinned memory than this machine has free.
+int64_t require_host_memory(const compile::Compiled& compiled, const collectives::World& world) {
+  memory::HostFit fit{.limit_bytes = cpu::available_memory_bytes(), .chip = world.local_chips().front()};
+  for (const int64_t chip : world.local_chips()) fit.needed_bytes += compiled.programs_of(chip).memory.host_bytes;
+  if (fit.needed_bytes > fit.limit_bytes) throw memory::host_misfit_error(fit, host_name());
+  return fit.needed_bytes;
+}
+
 // The world has events and memory of the GPU: the context goes after it, whoever lets go last.
 std::shared_ptr<collectives::World> kept_with(std::shared_ptr<Gpu> gpu, std::shared_ptr<collectives::World> world) {
   collectives::World* const same = world.get();
@@ -66,12 +75,14 @@ std::string path_on(const Gpu& gpu, const collectives::World& world) {
 
 // What lies on the card beside the plans is the driver's and other programs'; how products are computed may differ
 // between runs that searched and runs that kept.
-std::vector<std::string> notes_on(const Gpu& gpu, int64_t planned) {
+std::vector<std::string> notes_on(const Gpu& gpu, int64_t planned, int64_t on_host) {
   gpu.attach();
   const int64_t used = gpu.properties().memory_bytes - gpu.free_bytes();
   std::vector<std::string> notes = {fmt::format("{} planned on {}, {} beside it: context, code and other programs",
                                                 memory::human_bytes(planned), gpu.properties().name,
                                                 memory::human_bytes(used - planned))};
+  if (on_host > 0)
+    notes.push_back(fmt::format("{} of state in pinned memory of {}", memory::human_bytes(on_host), host_name()));
   const CublasLt* const products = gpu.toolbox().loaded_products();
   if (std::string text = products == nullptr ? "" : choices_text(*products); !text.empty())
     notes.push_back(std::move(text));
@@ -152,11 +163,12 @@ std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const
                                           .toolbox = placed.gpu->toolbox(),
                                           .stream = stream}));
   };
-  return std::make_unique<CudaDevice>(placed.gpu,
-                                      CudaDevice::Options{.chip = chip,
-                                                          .arena_bytes = compiled.programs_of(chip).memory.total_bytes,
-                                                          .steps = placed.steps,
-                                                          .connect = connect});
+  const memory::MemoryPlan& plan = compiled.programs_of(chip).memory;
+  return std::make_unique<CudaDevice>(placed.gpu, CudaDevice::Options{.chip = chip,
+                                                                      .arena_bytes = plan.total_bytes,
+                                                                      .host_bytes = plan.host_bytes,
+                                                                      .steps = placed.steps,
+                                                                      .connect = connect});
 }
 
 std::map<int64_t, int64_t> limits_on(const memory::FitCheck& fit) {
@@ -186,7 +198,8 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           },
           .alignment = kAlignment,
           .ops_per_byte = kOpsPerByte,
-          .has_epilogues = true};
+          .has_epilogues = true,
+          .has_host_memory = true};
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
@@ -201,6 +214,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const Driver& driver = gpu->driver();
     const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
+    const int64_t on_host = require_host_memory(compiled, *world);
     world = kept_with(gpu, make_device_world({.control = world,
                                               .driver = driver,
                                               .toolbox = gpu->toolbox(),
@@ -218,7 +232,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                       .world = world,
                       .device = device,
                       .limits = limits_on(fit),
-                      .notes = [gpu, planned = fit.total_bytes] { return notes_on(*gpu, planned); },
+                      .notes = [gpu, planned = fit.total_bytes, on_host] { return notes_on(*gpu, planned, on_host); },
                       .load_parts = [gpu, times](double chips) { return parts_on(*gpu, *times, chips); },
                       .repeats = [gpu] { return repeats_on(*gpu); }});
   } catch (const std::exception& error) {

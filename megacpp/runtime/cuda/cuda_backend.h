@@ -30,8 +30,8 @@ struct LoadParts {
 /// `compiled` must outlive the executable. Obtains the zeroed arenas of the local chips and prepares every kernel; a
 /// load that fails aborts the world, so that no process waits. E1508 without a GPU, E1509 without a library that a
 /// kernel needs, E1505 for a kernel that this build lacks. memory::OutOfMemory before anything is obtained when a
-/// chip's plan exceeds its limit or all together the GPU's free memory (E2001), and when the GPU refuses it all the
-/// same (E2003).
+/// chip's plan exceeds its limit or all together the GPU's free memory, or what they keep on the host that of the
+/// machine (E2001), and when the GPU or the host refuses it all the same (E2003, E2005).
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
                                  const LoadParts& parts = {});
 

@@ -58,6 +58,7 @@ CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options)
     if (result != kSuccess) raise_failed_call("cuMemAlloc_v2", result);
     allocated_.push_back(arena);
     driver_.memset_bytes_async(arena, 0, bytes, stream_);
+    if (options.host_bytes > 0) host_ = std::make_unique<HostCopies>(driver_, stream_, options.host_bytes);
     uploads_ = std::make_unique<UploadRing>(driver_);
     void* pinned = nullptr;
     driver_.mem_host_alloc(&pinned, kDownloadBytes, 0);
@@ -79,6 +80,7 @@ void CudaDevice::release() {
   steps_->release();  // before the transport, which may wait for graphs with its calls to go
   connection_ = {};
   for (Event* const event : marks_) driver_.event_destroy.attempt(event);
+  host_.reset();
   uploads_.reset();
   if (downloaded_ != nullptr) driver_.mem_free_host.attempt(downloaded_);
   for (const Address address : allocated_) driver_.mem_free.attempt(address);
@@ -87,6 +89,11 @@ void CudaDevice::release() {
 
 std::byte* CudaDevice::at(int64_t offset) const {
   return reinterpret_cast<std::byte*>(allocated_.front() + static_cast<Address>(offset));
+}
+
+std::byte* CudaDevice::at_host(int64_t offset) const {
+  MEGACPP_CHECK(host_) << "byte " << offset << " of pinned memory that nothing was planned in";
+  return host_->at(offset);
 }
 
 Address CudaDevice::allocate(size_t bytes) {
@@ -107,6 +114,10 @@ DeviceCall CudaDevice::prepare(const BoundNode& bound) {
     MEGACPP_CHECK(connection_.prepare) << "a chip without a transport has " << node.op << " @" << node.scope;
     return connection_.prepare(bound);
   }
+  if (ops::op_def(node.op).is_host_copy) {
+    MEGACPP_CHECK(host_) << "a chip without pinned memory has " << node.op << " @" << node.scope;
+    return host_->prepare(bound);
+  }
   const Kernel* const kernel = find_kernel(node.op);
   MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << node.op << " @" << node.scope;
   const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
@@ -125,8 +136,15 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) driver_.memcpy_async(address_of(to), address_of(from), bytes, stream_);
 }
 
+// What is in the host's memory already needs no ring: once the device is done with it, it is the host's like any other.
+
 void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
   gpu_->attach();
+  if (is_on_host(to)) {
+    wait_until_idle();
+    std::memcpy(to, from.data(), from.size());
+    return;
+  }
   uploads_->fill({.to = address_of(to), .bytes = from.size(), .stream = stream_},
                  [&from](size_t begin, std::span<std::byte> piece) {
                    std::memcpy(piece.data(), from.data() + begin, piece.size());
@@ -135,6 +153,11 @@ void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
 
 void CudaDevice::fill(std::byte* to, size_t bytes, const FillPiece& fill) {
   gpu_->attach();
+  if (is_on_host(to)) {
+    wait_until_idle();
+    fill(0, {to, bytes});
+    return;
+  }
   uploads_->fill({.to = address_of(to), .bytes = bytes, .stream = stream_}, fill);
 }
 
@@ -157,6 +180,11 @@ bool CudaDevice::all_finite(const std::byte* data, const ir::TensorType& type) c
 void CudaDevice::read_pieces(const std::byte* from, size_t bytes,
                              const std::function<bool(size_t offset, std::span<const std::byte> piece)>& use) const {
   gpu_->attach();
+  if (is_on_host(from)) {
+    wait_until_idle();
+    use(0, {from, bytes});
+    return;
+  }
   for (size_t offset = 0; offset < bytes; offset += kDownloadBytes) {
     const size_t count = std::min(kDownloadBytes, bytes - offset);
     driver_.memcpy_to_host_async(downloaded_, address_of(from) + offset, count, stream_);

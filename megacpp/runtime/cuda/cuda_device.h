@@ -10,6 +10,7 @@
 
 #include "megacpp/runtime/chip_device.h"
 #include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/runtime/cuda/host_copies.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/step_graph.h"
 #include "megacpp/runtime/cuda/upload_ring.h"
@@ -29,16 +30,19 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   struct Options {
     int64_t chip = 0;
     int64_t arena_bytes = 0;
+    int64_t host_bytes = 0;  // of state in pinned memory; 0: none
     /// With the other chips of this process; none: there is no other.
     std::shared_ptr<StepGraph> steps = {};
     std::function<Connection(Stream* stream)> connect = {};
   };
-  /// `gpu` is shared by its chips. memory::OutOfMemory, E2003, when the GPU refuses the arena.
+  /// `gpu` is shared by its chips. memory::OutOfMemory, E2003, when the GPU refuses the arena; E2005 when the host
+  /// refuses pinned memory.
   CudaDevice(std::shared_ptr<Gpu> gpu, const Options& options);
   ~CudaDevice() override;
 
   std::byte* at(int64_t offset) const override;
   int64_t arena_bytes() const override { return arena_bytes_; }
+  std::byte* at_host(int64_t offset) const override;
   int64_t alignment() const override { return kAlignment; }
   DeviceQueue* queue() override { return this; }
   std::byte* reserve(size_t bytes) override;
@@ -60,8 +64,9 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
 
  private:
   void wait_until_idle() const;
+  bool is_on_host(const std::byte* address) const { return host_ && host_->holds(address); }
   Address allocate(size_t bytes);
-  /// Hands the bytes to `use` piece by piece, in pinned memory.
+  /// Hands the bytes to `use` piece by piece, in pinned memory; what is there already as one.
   void read_pieces(const std::byte* from, size_t bytes,
                    const std::function<bool(size_t offset, std::span<const std::byte> piece)>& use) const;
   void release();
@@ -72,7 +77,8 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   std::shared_ptr<StepGraph> steps_;  // shared by the chips of this process
   size_t number_ = 0;                 // among them
   Stream* stream_ = nullptr;
-  std::vector<Address> allocated_;  // the arena first
+  std::vector<Address> allocated_;    // the arena first
+  std::unique_ptr<HostCopies> host_;  // null: all state is on the device
   std::unique_ptr<UploadRing> uploads_;
   std::byte* downloaded_ = nullptr;  // pinned
   Connection connection_;
