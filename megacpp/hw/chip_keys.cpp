@@ -230,9 +230,9 @@ void add_memory(std::vector<ChipKey>& keys) {
   bytes("memory.code_most", "The most it takes.", store_bytes<&Chip::code_bytes_most>);
   keys.push_back(fact({"memory.bandwidth", Kind::number, rate(), "Bytes a second."},
                       store_number<&Chip::memory_bytes_per_second>));
-  keys.push_back(fact({"memory.gaps_most", Kind::number, gaps(),
-                       "The most that XLA reserves for a step, over its planned peak."},
-                      store_number<&Chip::gaps_most>));
+  keys.push_back(
+      fact({"memory.gaps_most", Kind::number, gaps(), "The most that XLA reserves for a step, over its planned peak."},
+           store_number<&Chip::gaps_most>));
 }
 
 void add_slices(std::vector<ChipKey>& keys) {

@@ -18,8 +18,7 @@ struct Measurement {
 /// "tuning" or "judging". The number in front is the smallest with which the ten measured steps that were there before
 /// the rule keep their split, tuning rows being what rates had been fitted to; it never changes.
 inline std::string split_of(const Measurement& measurement) {
-  std::string text =
-      "167 " + measurement.recipe + " " + measurement.hardware + " backend=" + measurement.backend + " ";
+  std::string text = "167 " + measurement.recipe + " " + measurement.hardware + " backend=" + measurement.backend + " ";
   for (size_t i = 0; i < measurement.settings.size(); ++i) text += (i == 0 ? "" : " ") + measurement.settings[i];
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, which takes three lines in any language
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

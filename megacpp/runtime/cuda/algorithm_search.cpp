@@ -15,18 +15,17 @@
 #include "megacpp/base/hash.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/runtime/cuda/algorithm_cache.h"
+#include "megacpp/runtime/cuda/algorithm_rounds.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
 
 constexpr int kProposals = 32;
-constexpr size_t kFinalists = 4;
-constexpr int kFinalRounds = 5;
 constexpr double kSearchedFlops = 1e9;     // below, all proposals take some microseconds
-constexpr double kWarmSeconds = 0.05;      // of work before anything is timed: clocks settle
+constexpr double kWarmSeconds = 0.4;       // of work before anything is timed: clocks settle at the limit of power
 constexpr double kMeasuredSeconds = 2e-4;  // that events can tell apart
-constexpr double kSearchSeconds = 4;       // of one load, for all its products: some tenths of a step each
+constexpr double kSearchSeconds = 5;       // of one load, for all its products: some tenths of a step each
 constexpr size_t kLeastTimed = 2;          // of the proposals for a product, however little of that is left
 
 // The release of the driver, which its version for programs does not tell; its first line is enough.
@@ -47,33 +46,52 @@ AlgorithmSetting setting_of(Toolbox& toolbox) {
           .library = toolbox.products().version()};
 }
 
-// Memory of a product's size with numbers like a model's: rates under the card's power limit depend on them.
+// Operands of one product and room for its result.
+struct OperandSet {
+  std::unique_ptr<Borrowed> a, b, d;
+  bool is_whole() const { return a && b && d; }
+};
+
+// Memory of a product's size with numbers like a model's: rates under the card's power limit depend on them. Several
+// sets where one would stay in the cache, used in turn.
 class Trial {
  public:
   Trial(Toolbox& toolbox, const LtProduct& product) : toolbox_(toolbox), product_(product) {
     const LtProblem& problem = product.problem();
-    a_ = lend(problem.a);
-    b_ = lend(problem.b);
-    d_ = lend(problem.d);
     workspace_ = toolbox.borrow(std::max<int64_t>(problem.workspace_bytes, 1));
+    const int64_t wanted =
+        operand_sets(problem.a.bytes() + problem.b.bytes() + problem.d.bytes(), toolbox.properties().l2_bytes);
+    while (std::ssize(sets_) < wanted) {
+      OperandSet set;
+      set.a = lend(problem.a);
+      set.b = lend(problem.b);
+      set.d = lend(problem.d);
+      if (!set.is_whole()) break;
+      sets_.push_back(std::move(set));
+    }
   }
 
-  /// Whether the device had the memory.
-  bool is_possible() const { return a_ && b_ && d_ && workspace_; }
+  /// Whether the device had the memory, for one set at least.
+  bool is_possible() const { return !sets_.empty() && workspace_; }
 
-  double seconds_of(const LtAlgorithm& algorithm, int repeats) const {
-    const LtAddresses at = {.a = a_->address(),
-                            .b = b_->address(),
-                            .d = d_->address(),
-                            .addend = d_->address(),
-                            .workspace = workspace_->address()};
+  double seconds_of(const LtAlgorithm& algorithm, int repeats) {
     const double seconds = toolbox_.seconds_of([&](Stream* stream) {
-      for (int i = 0; i < repeats; ++i) product_.run(algorithm, at, stream);
+      for (int i = 0; i < repeats; ++i) product_.run(algorithm, next_addresses(), stream);
     });
     return seconds / repeats;
   }
 
  private:
+  LtAddresses next_addresses() {
+    const OperandSet& set = sets_[next_];
+    next_ = (next_ + 1) % sets_.size();
+    return {.a = set.a->address(),
+            .b = set.b->address(),
+            .d = set.d->address(),
+            .addend = set.d->address(),
+            .workspace = workspace_->address()};
+  }
+
   std::unique_ptr<Borrowed> lend(const LtMatrix& matrix) {
     std::unique_ptr<Borrowed> memory = toolbox_.borrow(matrix.bytes());
     if (!memory) return nullptr;
@@ -87,49 +105,39 @@ class Trial {
 
   Toolbox& toolbox_;
   const LtProduct& product_;
-  std::unique_ptr<Borrowed> a_, b_, d_, workspace_;
+  std::unique_ptr<Borrowed> workspace_;
+  std::vector<OperandSet> sets_;
+  size_t next_ = 0;  // set
 };
-
-struct Timed {
-  LtAlgorithm algorithm;
-  double seconds;
-};
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-bool is_faster(const Timed& x, const Timed& y) { return x.seconds < y.seconds; }
 
 struct Found {
-  Timed best;
+  LtAlgorithm algorithm;
+  double seconds;
   int64_t timed;  // proposals
 };
 
-// In the library's order, best first by its own rules, as many as there is time for, each after a run that loads its
-// code; then the best few in turn, so that drifting clocks are fair to all.
-Found fastest(const Trial& trial, const std::vector<LtAlgorithm>& proposals, double seconds) {
-  const auto start = std::chrono::steady_clock::now();
+// How many proposals there is time for, with a run of each that loads its code, a time, and all rounds behind.
+size_t affordable(const std::vector<LtAlgorithm>& proposals, double once, double seconds) {
+  const double later = static_cast<double>(AlgorithmRounds::most_times_after_first());
+  const double count = (seconds / once - later) / 2;
+  return std::min(proposals.size(), std::max(kLeastTimed, static_cast<size_t>(std::max(count, 0.0))));
+}
+
+// In the library's order, best first by its own rules, as many as there is time for.
+Found fastest(Trial& trial, const std::vector<LtAlgorithm>& proposals, double seconds) {
   trial.seconds_of(proposals.front(), 1);
   const double once = std::max(trial.seconds_of(proposals.front(), 1), 1e-6);
   const int repeats = static_cast<int>(std::max(kMeasuredSeconds / once, 1.0));
-  const double finals = once * repeats * kFinalRounds * static_cast<double>(kFinalists);
-  std::vector<Timed> all;
-  for (const LtAlgorithm& algorithm : proposals) {
-    if (all.size() >= kLeastTimed && base::seconds_since(start) + finals > seconds) break;
-    trial.seconds_of(algorithm, 1);
-    all.push_back({algorithm, trial.seconds_of(algorithm, repeats)});
+  const size_t candidates = affordable(proposals, once * repeats, seconds);
+  for (size_t i = 1; i < candidates; ++i) trial.seconds_of(proposals[i], 1);
+  AlgorithmRounds rounds(candidates);
+  for (std::vector<size_t> round = rounds.round(); !round.empty(); round = rounds.round()) {
+    for (const size_t candidate : round) rounds.add(candidate, trial.seconds_of(proposals[candidate], repeats));
+    rounds.end_round();
   }
-  const int64_t timed = std::ssize(all);
-  std::stable_sort(all.begin(), all.end(), is_faster);
-  all.resize(std::min(all.size(), kFinalists));
-  std::vector<std::vector<double>> rounds(all.size());
-  for (int round = 0; round < kFinalRounds; ++round)
-    for (size_t i = 0; i < all.size(); ++i) rounds[i].push_back(trial.seconds_of(all[i].algorithm, repeats));
-  for (size_t i = 0; i < all.size(); ++i) all[i].seconds = median_of(rounds[i]);
-  return {.best = *std::min_element(all.begin(), all.end(), is_faster), .timed = timed};
+  return {.algorithm = proposals[rounds.best()],
+          .seconds = rounds.median_of(rounds.best()),
+          .timed = static_cast<int64_t>(candidates)};
 }
 
 /// A product that nothing is kept for.
@@ -143,7 +151,7 @@ struct Search {
 };
 
 // Whichever runs first finds a card at rest.
-void warm_up(const Trial& trial, const LtAlgorithm& algorithm) {
+void warm_up(Trial& trial, const LtAlgorithm& algorithm) {
   const auto start = std::chrono::steady_clock::now();
   while (base::seconds_since(start) < kWarmSeconds) trial.seconds_of(algorithm, 1);
 }
@@ -154,18 +162,15 @@ struct SearchTime {
 };
 
 LtChoice searched(Toolbox& toolbox, const AlgorithmCache& cache, const Search& search, const SearchTime& time) {
-  const Trial trial(toolbox, *search.product);
+  Trial trial(toolbox, *search.product);
   if (!trial.is_possible())
     return {.algorithm = search.proposals.front(),
             .origin = LtOrigin::unsearched,
             .cause = search.cause + ", and no memory was left to search"};
   if (time.warms_up) warm_up(trial, search.proposals.front());
   const Found found = fastest(trial, search.proposals, time.seconds);
-  cache.keep(search.key, {found.best.algorithm, found.best.seconds, found.timed});
-  return {.algorithm = found.best.algorithm,
-          .origin = LtOrigin::searched,
-          .cause = search.cause,
-          .seconds = found.best.seconds};
+  cache.keep(search.key, {found.algorithm, found.seconds, found.timed});
+  return {.algorithm = found.algorithm, .origin = LtOrigin::searched, .cause = search.cause, .seconds = found.seconds};
 }
 
 // Nothing where a search must decide, or where the library has no algorithm: `search` has proposals or none then.

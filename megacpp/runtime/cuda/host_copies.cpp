@@ -91,14 +91,14 @@ DeviceCall HostCopies::prepare_start(const BoundNode& bound) {
   MEGACPP_CHECK(holds(is_to_host ? bound.results[0] : bound.operands[0]))
       << bound.node.op << " @" << bound.node.scope << " of memory that is not the host's";
   const OrderedCopy copy{.driver = driver_,
-                      .chip = stream_,
-                      .own = is_to_host ? to_host_.get() : to_device_.get(),
-                      .ready = new_event(),
-                      .ended = new_event(),
-                      .to = bound.results[0],
-                      .from = bound.operands[0],
-                      .bytes = static_cast<size_t>(bound.graph.type(bound.node.results[0]).bytes()),
-                      .is_to_host = is_to_host};
+                         .chip = stream_,
+                         .own = is_to_host ? to_host_.get() : to_device_.get(),
+                         .ready = new_event(),
+                         .ended = new_event(),
+                         .to = bound.results[0],
+                         .from = bound.operands[0],
+                         .bytes = static_cast<size_t>(bound.graph.type(bound.node.results[0]).bytes()),
+                         .is_to_host = is_to_host};
   ended_[bound.node.results[0].index] = copy.ended;
   return {.run = [copy] { copy.start(); }};
 }
