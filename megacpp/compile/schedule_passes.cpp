@@ -6,6 +6,7 @@
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
+#include "megacpp/schedule/mix_products.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
@@ -40,7 +41,9 @@ void decompose(Compilation& run) {
 void absorb_converts(Compilation& run) {
   for (Program& program : run.programs) {
     program.graph = schedule::widen_products(program.graph);
-    if (run.target.has_epilogues) program.graph = schedule::narrow_results(program.graph, run.target);
+    if (!run.target.has_epilogues) continue;
+    program.graph = schedule::mix_products(program.graph, run.target);
+    program.graph = schedule::narrow_results(program.graph, run.target);
   }
 }
 

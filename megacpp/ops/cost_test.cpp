@@ -41,6 +41,7 @@ std::vector<CostRow> dot_rows() {
        {real({2, 3, 4}), real({2, 3, 5})},
        dot_dims({0, 1}, {0, 1}),
        2.0 * 4 * 5 * (2 * 3)},
+      {"mixed_dot", "mixed_dot", {{DType::bf16, {4, 6}}, real({6, 5})}, dot_dims({1}, {0}), 2.0 * 4 * 5 * 6},
       {"dot_batched", "dot", {real({7, 3, 4}), real({7, 4, 5})}, dot_dims({2}, {1}, {0}, {0}), 7 * 2.0 * 3 * 5 * 4}};
 }
 

@@ -162,6 +162,19 @@ Sample dot_sample(std::string name, Shape lhs, Shape rhs, Builder::DotDims dims)
                     {"rhs_batch", dims.rhs_batch}}};
 }
 
+// As of a dot whose left side has been widened.
+Types mixed_dot_infer(const Types& operands, const ir::Attrs& attrs) {
+  require_operands(operands.size() == 2 && operands[0].dtype == DType::bf16 && operands[1].dtype == DType::f32,
+                   "mixed_dot", operands, "lhs in bf16 and rhs in f32");
+  return dot_infer({{DType::f32, operands[0].shape}, operands[1]}, attrs);
+}
+
+Cost dot_cost(const NodeView& view) {
+  double k = 1;
+  for (const int64_t d : view.attrs.list("lhs_contract")) k *= static_cast<double>(view.operands[0].dim(d));
+  return Cost{2.0 * k * static_cast<double>(view.results[0].elements())};
+}
+
 }  // namespace
 
 DotSides dot_sides(const ir::Attrs& attrs, const ir::TensorType& lhs, const ir::TensorType& rhs) {
@@ -192,11 +205,7 @@ OpDef dot_def() {
   def.linear = [](const NodeView& view) {
     return Linearity{view.operands.size() == 2 ? Linearity::Kind::each : Linearity::Kind::no};
   };
-  def.cost = [](const NodeView& view) {
-    double k = 1;
-    for (const int64_t d : view.attrs.list("lhs_contract")) k *= static_cast<double>(view.operands[0].dim(d));
-    return Cost{2.0 * k * static_cast<double>(view.results[0].elements())};
-  };
+  def.cost = dot_cost;
   def.work = Work::product;
   def.reference = dot_reference;
   def.may_alias = 2;
@@ -241,6 +250,31 @@ OpDef dot_def() {
     for (ir::TensorType& operand : wide.operands) operand.dtype = DType::bf16;
     wide.attrs.set("dtype", std::string("f32"));
     samples.push_back(std::move(wide));
+    return samples;
+  };
+  return def;
+}
+
+OpDef mixed_dot_def() {
+  OpDef def;
+  def.name = "mixed_dot";
+  def.doc = "dot of a bf16 left side with an f32 right side, in f32: the left side is widened as it is read";
+  def.infer = mixed_dot_infer;
+  def.factors = dot_factors;
+  def.no_grad = "made by the scheduler, after gradients are taken";
+  def.linear = linear_in_each;
+  def.cost = dot_cost;
+  def.work = Work::product;
+  def.reference = dot_reference;
+  def.decompose = [](Builder& b, const std::vector<ir::ValueId>& operands, const ir::Attrs& attrs) {
+    return b.node("dot", {b.convert(operands[0], DType::f32), operands[1]}, attrs);
+  };
+  def.samples = [] {
+    std::vector<Sample> samples = {
+        dot_sample("rows", {2, 3, 16}, {16, 5}, {.lhs_contract = {2}, .rhs_contract = {0}}),
+        dot_sample("sums", {2, 3, 8}, {2, 3, 5}, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}}),
+        dot_sample("odd", {4, 6}, {2, 6}, {.lhs_contract = {1}, .rhs_contract = {1}})};
+    for (Sample& sample : samples) sample.operands[0].dtype = DType::bf16;
     return samples;
   };
   return def;

@@ -7,6 +7,8 @@
 namespace megacpp::schedule {
 namespace {
 
+constexpr int64_t kFewSummed = 16;
+
 class Narrower {
  public:
   Narrower(const ir::Graph& graph, const Target& target)
@@ -36,14 +38,23 @@ class Narrower {
     const ops::OpDef& op = ops::op_def(made.op);
     if (graph_.type(wide).dtype != ir::DType::f32 || readers_[wide.index] != 1 || !op.chooses_result_dtype)
       return false;
-    // Libraries have no product of f32 that leaves bf16.
-    if (op.work == ops::Work::product && graph_.type(made.operands[0]).dtype == ir::DType::f32) return false;
+    if (op.work == ops::Work::product && graph_.type(made.operands[0]).dtype == ir::DType::f32 && !is_shallow(made))
+      return false;
     // An addend has the result's dtype.
     if (op.addend >= 0 && made.operands.size() > static_cast<size_t>(op.addend)) return false;
     const ir::Node asked = narrowed(made);
     const ops::Types operands = graph_.operand_types(made);
     const ops::Types results = narrow_types(made);
     return static_cast<bool>(target_.runs(asked.op, {operands, results, asked.attrs}));
+  }
+
+  // Libraries have no product of f32 that leaves bf16. One that sums a few products for each element only writes its
+  // result, and any kernel is as fast as memory.
+  bool is_shallow(const ir::Node& product) const {
+    if (product.op != "dot") return false;
+    int64_t summed = 1;
+    for (const int64_t dim : product.attrs.list("lhs_contract")) summed *= graph_.type(product.operands[0]).dim(dim);
+    return summed <= kFewSummed;
   }
 
   static ir::Node narrowed(const ir::Node& node) {

@@ -50,11 +50,22 @@ TEST(NarrowResultsTest, WhatTheTargetWouldNotRunStays) {
   EXPECT_EQ(results_narrowed(rest, false), with_loss_inputs(rest));
 }
 
-TEST(NarrowResultsTest, ProductsOfF32AndSumsStay) {
-  const std::string dims = " {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,2]\n";
-  const std::string convert = "  %5 = convert(%4) {dtype=\"bf16\"} : bf16[2,2]\n  output \"y\" = %5\n";
-  const std::string product = "  %4 = dot(%0, %0)" + dims + convert;
-  EXPECT_EQ(results_narrowed(product), with_loss_inputs(product));
+TEST(NarrowResultsTest, ProductsOfF32StayUnlessTheySumAFew) {
+  const auto product_of = [](int64_t summed) {
+    const std::string n = std::to_string(summed);
+    return "  %4 = input() {dtype=\"f32\", name=\"b\", shape=[2," + n + "]} : f32[2," + n + "] #batch\n" +
+           "  %5 = dot(%4, %4) {";
+  };
+  const std::string dims = "lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : f32[2,2]\n";
+  const std::string convert = "  %6 = convert(%5) {dtype=\"bf16\"} : bf16[2,2]\n  output \"y\" = %6\n";
+  EXPECT_EQ(results_narrowed(product_of(17) + dims + convert), with_loss_inputs(product_of(17) + dims + convert));
+  EXPECT_EQ(results_narrowed(product_of(16) + dims + convert),
+            with_loss_inputs(product_of(16) +
+                             "dtype=\"bf16\", lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[1]} : "
+                             "bf16[2,2]\n  output \"y\" = %5\n"));
+}
+
+TEST(NarrowResultsTest, SumsStay) {
   const std::string square = " {lhs_batch=[], lhs_contract=[0], rhs_batch=[], rhs_contract=[0]} : f32[2,2]\n";
   const std::string sum =
       "  %4 = input() {dtype=\"f32\", name=\"c\", shape=[2,2]} : f32[2,2] #batch\n"

@@ -47,6 +47,18 @@ inline ops::Sample long_walk_sample(std::string name, ops::Types operands, ir::A
   return {.name = std::move(name), .operands = std::move(operands), .attrs = std::move(attrs)};
 }
 
+/// A bf16 side with many elements to a row and a few columns in f32, or with sums over rows.
+inline ops::Sample narrow_dot_sample(std::string name, ops::Types operands, std::vector<int64_t> lhs_contract,
+                                     std::vector<int64_t> rhs_contract) {
+  const std::vector<int64_t> none;
+  return {.name = std::move(name),
+          .operands = std::move(operands),
+          .attrs = {{"lhs_contract", std::move(lhs_contract)},
+                    {"rhs_contract", std::move(rhs_contract)},
+                    {"lhs_batch", none},
+                    {"rhs_batch", none}}};
+}
+
 inline std::vector<ConformanceCase> vector_cases() {
   constexpr double kFloatTolerance = 1e-4;
   std::vector<ConformanceCase> cases;
@@ -68,6 +80,13 @@ inline std::vector<ConformanceCase> vector_cases() {
     add(op, long_norm_sample("row_of_a_warp", {41, 2048}, is_gradient));
     add(op, long_norm_sample("row_of_two_warps", {41, 4096}, is_gradient));
     add(op, long_norm_sample("row_of_a_block", {5, 16384}, is_gradient));
+  }
+  for (const int64_t columns : {5, 8, 16}) {
+    const std::string name = "narrow_" + std::to_string(columns);
+    const ir::TensorType x = bf16({2, 150, 264}), y = f32({2, 150, columns}), w = f32({264, columns});
+    add("mixed_dot", narrow_dot_sample(name + "_rows", {x, w}, {2}, {0}));
+    add("mixed_dot", narrow_dot_sample(name + "_sums", {x, y}, {0, 1}, {0, 1}));
+    add("dot", narrow_dot_sample(name + "_spread", {y, w, x}, {2}, {1}));
   }
   const ir::TensorType walk = bf16({2, 150, 24}), odd = f32({2, 150, 7});
   for (const int64_t reverse : {0, 1}) {

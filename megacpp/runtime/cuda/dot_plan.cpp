@@ -38,27 +38,6 @@ std::vector<DotAxis> joined(const std::vector<DotAxis>& axes) {
   return result;
 }
 
-DotAxes axes_of(const ops::NodeView& view) {
-  const ir::TensorType &lhs = view.operands[0], &rhs = view.operands[1];
-  const ops::DotSides dims = ops::dot_sides(view.attrs, lhs, rhs);
-  const ir::Shape lhs_strides = ir::strides_of(lhs.shape), rhs_strides = ir::strides_of(rhs.shape);
-  const ir::Shape out_strides = ir::strides_of(view.results[0].shape);
-  const auto stride = [](const ir::Shape& strides, int64_t dim) { return strides[static_cast<size_t>(dim)]; };
-  DotAxes axes;
-  size_t out = 0;
-  for (size_t i = 0; i < dims.lhs.batch.size(); ++i)
-    axes.batch.push_back({lhs.dim(dims.lhs.batch[i]), stride(lhs_strides, dims.lhs.batch[i]),
-                          stride(rhs_strides, dims.rhs.batch[i]), out_strides[out++]});
-  for (const int64_t d : dims.lhs.free) axes.m.push_back({lhs.dim(d), stride(lhs_strides, d), 0, out_strides[out++]});
-  for (const int64_t d : dims.rhs.free) axes.n.push_back({rhs.dim(d), 0, stride(rhs_strides, d), out_strides[out++]});
-  for (size_t i = 0; i < dims.lhs.contract.size(); ++i)
-    axes.k.push_back({lhs.dim(dims.lhs.contract[i]), stride(lhs_strides, dims.lhs.contract[i]),
-                      stride(rhs_strides, dims.rhs.contract[i]), 0});
-  // Sums do not depend on the order of what is contracted.
-  std::sort(axes.k.begin(), axes.k.end(), [](const DotAxis& x, const DotAxis& y) { return x.lhs > y.lhs; });
-  return {joined(axes.batch), joined(axes.m), joined(axes.n), joined(axes.k)};
-}
-
 // The axes of one matrix product, and those around it: all but the matrix's own rows and columns.
 struct MatrixAxes {
   DotAxis m, n, k;
@@ -181,9 +160,30 @@ std::optional<DotCalls> calls_of(const ops::NodeView& view, const DotAxes& axes)
 
 }  // namespace
 
+DotAxes dot_axes(const ops::NodeView& view) {
+  const ir::TensorType &lhs = view.operands[0], &rhs = view.operands[1];
+  const ops::DotSides dims = ops::dot_sides(view.attrs, lhs, rhs);
+  const ir::Shape lhs_strides = ir::strides_of(lhs.shape), rhs_strides = ir::strides_of(rhs.shape);
+  const ir::Shape out_strides = ir::strides_of(view.results[0].shape);
+  const auto stride = [](const ir::Shape& strides, int64_t dim) { return strides[static_cast<size_t>(dim)]; };
+  DotAxes axes;
+  size_t out = 0;
+  for (size_t i = 0; i < dims.lhs.batch.size(); ++i)
+    axes.batch.push_back({lhs.dim(dims.lhs.batch[i]), stride(lhs_strides, dims.lhs.batch[i]),
+                          stride(rhs_strides, dims.rhs.batch[i]), out_strides[out++]});
+  for (const int64_t d : dims.lhs.free) axes.m.push_back({lhs.dim(d), stride(lhs_strides, d), 0, out_strides[out++]});
+  for (const int64_t d : dims.rhs.free) axes.n.push_back({rhs.dim(d), 0, stride(rhs_strides, d), out_strides[out++]});
+  for (size_t i = 0; i < dims.lhs.contract.size(); ++i)
+    axes.k.push_back({lhs.dim(dims.lhs.contract[i]), stride(lhs_strides, dims.lhs.contract[i]),
+                      stride(rhs_strides, dims.rhs.contract[i]), 0});
+  // Sums do not depend on the order of what is contracted.
+  std::sort(axes.k.begin(), axes.k.end(), [](const DotAxis& x, const DotAxis& y) { return x.lhs > y.lhs; });
+  return {joined(axes.batch), joined(axes.m), joined(axes.n), joined(axes.k)};
+}
+
 DotPlan plan_dot(const ops::NodeView& view) {
   DotPlan plan;
-  plan.axes = axes_of(view);
+  plan.axes = dot_axes(view);
   plan.calls = calls_of(view, plan.axes);
   return plan;
 }

@@ -42,6 +42,9 @@ struct DotPlan {
   std::optional<DotCalls> calls;  // none: a kernel of our own
 };
 
+/// Of a dot or a mixed_dot.
+DotAxes dot_axes(const ops::NodeView& view);
+
 DotPlan plan_dot(const ops::NodeView& view);
 
 }  // namespace megacpp::runtime::cuda

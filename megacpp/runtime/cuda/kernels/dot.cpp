@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// General products by cuBLASLt where it can express them (dot_plan.h) and has an algorithm, else by a kernel of our
-// own.
+// General products by cuBLASLt where it can express them (dot_plan.h) and has an algorithm, else by kernels of our own:
+// one for a few contracted elements, and one for all others.
 #include <memory>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "megacpp/runtime/cuda/dot_plan.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
+#include "megacpp/runtime/cuda/kernels/narrow_dot.h"
 #include "megacpp/runtime/cuda/needs.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -86,6 +87,7 @@ Prepared prepare_plain_dot(const ops::NodeView& view, const DotAxes& axes, Toolb
 }
 
 Prepared prepare_dot(const ops::NodeView& view, Toolbox& toolbox) {
+  if (const std::optional<NarrowDot> narrow = narrow_dot(view)) return prepare_narrow_dot(*narrow, toolbox);
   const DotPlan plan = plan_dot(view);
   if (plan.calls)
     if (std::optional<Prepared> prepared = prepare_library_dot(*plan.calls, toolbox)) return std::move(*prepared);
