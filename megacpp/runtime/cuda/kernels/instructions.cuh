@@ -56,6 +56,10 @@ __device__ inline void start_copy(void* shared, const void* global, bool is_ther
                "r"(is_there ? 16 : 0)
                : "memory");
 }
+/// Those that were started since the last call are a group.
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Of this thread: all groups but the last.
+__device__ inline void wait_for_earlier_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 /// Of this thread; a barrier makes them everyone's.
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

@@ -45,7 +45,8 @@ Prepared prepare_rms_norm_grad(const ops::NodeView& view, Toolbox& toolbox) {
   const std::string_view weight = ir::dtype_name(view.operands[1].dtype);
   const Function weights = toolbox.function("rms_norm", "rms_norm_weight_" + std::string(weight));
   const float offset = static_cast<float>(view.attrs.real("offset", 0.0));
-  const LaunchShape row_shape = norm_launch(plan.grad_blocks(), plan);
+  LaunchShape row_shape = norm_launch(plan.grad_blocks(), plan);
+  row_shape.shared_bytes = static_cast<uint32_t>(plan.grad_shared_bytes());
   const uint32_t columns = static_cast<uint32_t>((plan.width + kRmsNormWeightColumns - 1) / kRmsNormWeightColumns);
   const LaunchShape weight_shape{.grid = {columns, 1, 1}, .block = {kRmsNormWeightColumns, kRmsNormWeightRows, 1}};
   return {.run = [=](const Launch& launched) {

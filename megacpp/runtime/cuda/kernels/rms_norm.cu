@@ -3,6 +3,7 @@
 // gradient's sum over rows has two passes: every block keeps the sums of the rows that it reads, then these are added
 // in their order.
 #include "megacpp/runtime/cuda/kernels/elements.cuh"
+#include "megacpp/runtime/cuda/kernels/instructions.cuh"
 #include "megacpp/runtime/cuda/kernels/rms_norm_params.h"
 
 using namespace elements;
@@ -163,6 +164,102 @@ __device__ __forceinline__ void norm_grad(const RmsNormGradParams& p) {
   keep_weights(p, at, dw);
 }
 
+// The tensors of a row that are on their way to shared memory: each thread copies, and later reads, its own vectors.
+template <typename X, int kVector, int kHeld>
+struct StagedRow {
+  static constexpr int kArrays = 3;  // x, dy, addend
+  uint4* own;                        // of the thread, in the stage
+  int vectors;                       // of the row; 0 behind the last
+  int lane, lanes;
+
+  __device__ __forceinline__ uint4* slot(int array, int h) const { return own + (array * kHeld + h) * kRmsNormThreads; }
+  __device__ __forceinline__ bool has(int h) const { return lane + h * lanes < vectors; }
+  __device__ __forceinline__ void copy(int array, const X* row) const {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h)
+      if (has(h)) start_copy(slot(array, h), row + (lane + h * lanes) * kVector, true);
+  }
+  __device__ __forceinline__ Stored<X, kVector> read(int array, int h) const {
+    Stored<X, kVector> values;
+    values.read(reinterpret_cast<const X*>(slot(array, h)));
+    return values;
+  }
+};
+
+// norm_grad of rows whose vectors are of 16 bytes, eight to a lane at most: the next row is on its way to shared memory
+// while one is worked on.
+template <typename X, typename W, int kVector, int kHeld>
+__device__ __forceinline__ void norm_grad_staged(const RmsNormGradParams& p) {
+  static_assert(kVector * sizeof(X) == sizeof(uint4) && kHeld == kRmsNormStagedVectors);
+  using Row = StagedRow<X, kVector, kHeld>;
+  extern __shared__ uint4 staged[];
+  __shared__ float shared[kRmsNormThreads / 32];
+  const Place at(p.lanes, p.group);
+  const int rows_of_block = static_cast<int>(blockDim.x) / p.lanes;
+  const int64_t rows_of_grid = static_cast<int64_t>(gridDim.x) * rows_of_block;
+  const bool has_addend = p.addend != 0;
+  const auto row_at = [&](int64_t row, int stage) {
+    return Row{.own = staged + stage * Row::kArrays * kHeld * kRmsNormThreads + threadIdx.x,
+               .vectors = row < p.rows ? p.group / kVector : 0,
+               .lane = at.lane,
+               .lanes = p.lanes};
+  };
+  const auto fetch = [&](int64_t row, int stage) {
+    const Row wanted = row_at(row, stage);
+    const int64_t first = row * p.width + at.column;
+    wanted.copy(0, reinterpret_cast<const X*>(p.x) + first);
+    wanted.copy(1, reinterpret_cast<const X*>(p.dy) + first);
+    if (has_addend) wanted.copy(2, reinterpret_cast<const X*>(p.addend) + first);
+    commit_copies();
+    return row < p.rows ? reinterpret_cast<const float*>(p.rstd)[row * gridDim.y + blockIdx.y] : 0.0F;
+  };
+  Stored<W, kVector> gains[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (const int v = at.lane + h * p.lanes; v < p.group / kVector)
+      gains[h].read(reinterpret_cast<const W*>(p.w) + at.column + v * kVector);
+  float dw[kHeld][kVector] = {};
+  float next_rstd = fetch(at.row, 0);
+  int stage = 0;
+  for (int64_t row = at.row; row - at.row + static_cast<int64_t>(blockIdx.x) * rows_of_block < p.rows;
+       row += rows_of_grid, stage ^= 1) {
+    const float rstd = next_rstd;
+    next_rstd = fetch(row + rows_of_grid, stage ^ 1);
+    wait_for_earlier_copies();
+    const Row here = row_at(row, stage);
+    float along = 0.0F;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (!here.has(h)) continue;
+      const Stored<X, kVector> x = here.read(0, h), dy = here.read(1, h);
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) {
+        const float product = dy[k] * x[k];
+        dw[h][k] += product * rstd;
+        along += product * (gains[h][k] + p.offset);
+      }
+    }
+    along = sum_of_lanes(along, p.lanes, shared) / static_cast<float>(p.group) * rstd * rstd;
+    X* const dx = reinterpret_cast<X*>(p.dx) + row * p.width + at.column;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (!here.has(h)) continue;
+      const Stored<X, kVector> x = here.read(0, h), dy = here.read(1, h);
+      float out[kVector];
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) out[k] = rstd * (dy[k] * (gains[h][k] + p.offset) - x[k] * along);
+      if (has_addend) {
+        const Stored<X, kVector> added = here.read(2, h);
+#pragma unroll
+        for (int k = 0; k < kVector; ++k) out[k] += added[k];
+      }
+      store<kVector>(dx + (at.lane + h * p.lanes) * kVector, out);
+    }
+  }
+  wait_for_copies();
+  keep_weights(p, at, dw);
+}
+
 // A thread for each column and each of kRmsNormWeightRows runs of parts.
 template <typename W>
 __device__ __forceinline__ void add_parts(const RmsNormWeightParams& p) {
@@ -184,22 +281,22 @@ __device__ __forceinline__ void add_parts(const RmsNormWeightParams& p) {
 }  // namespace
 
 // Name of the storage of x and of w; x read in vectors of sixteen bytes, two, eight or four to a lane, or one by one.
-// Blocks have at most `threads`; a multiprocessor is to hold `blocks` of the gradient.
-#define MEGACPP_RMS_NORM(x_name, X, w_name, W, spread, vector, held, threads, blocks)             \
+// Blocks have at most `threads`; a multiprocessor is to hold `blocks` of the gradient, which is `grad`.
+#define MEGACPP_RMS_NORM(x_name, X, w_name, W, spread, vector, held, threads, blocks, grad)       \
   extern "C" __global__ void __launch_bounds__(threads)                                           \
       rms_norm_##x_name##_##w_name##_##spread(const __grid_constant__ RmsNormParams p) {          \
     norm<X, W, vector, held>(p);                                                                  \
   }                                                                                               \
   extern "C" __global__ void __launch_bounds__(threads, blocks)                                   \
       rms_norm_grad_##x_name##_##w_name##_##spread(const __grid_constant__ RmsNormGradParams p) { \
-    norm_grad<X, W, vector, held>(p);                                                             \
+    grad<X, W, vector, held>(p);                                                                  \
   }
 
-#define MEGACPP_RMS_NORM_SPREADS(x_name, X, w_name, W, vector)                 \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, two, vector, 2, kRmsNormThreads, 8)   \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, eight, vector, 8, kRmsNormThreads, 3) \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, four, vector, 4, kMostThreads, 1)     \
-  MEGACPP_RMS_NORM(x_name, X, w_name, W, single, 1, 8, kMostThreads, 1)
+#define MEGACPP_RMS_NORM_SPREADS(x_name, X, w_name, W, vector)                                   \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, two, vector, 2, kRmsNormThreads, 8, norm_grad)          \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, eight, vector, 8, kRmsNormThreads, 2, norm_grad_staged) \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, four, vector, 4, kMostThreads, 1, norm_grad)            \
+  MEGACPP_RMS_NORM(x_name, X, w_name, W, single, 1, 8, kMostThreads, 1, norm_grad)
 
 MEGACPP_RMS_NORM_SPREADS(f32, float, f32, float, 4)
 MEGACPP_RMS_NORM_SPREADS(f32, float, bf16, bf16, 4)

@@ -34,6 +34,12 @@ inline constexpr int kRmsNormThreads = 128;
 /// Most lanes where a block has several rows.
 inline constexpr int kRmsNormSharedLanes = kRmsNormThreads / 2;
 
+/// Of the gradient with eight vectors to a lane: vectors of 16 bytes that a thread has of a row, and rows on their way.
+inline constexpr int kRmsNormStagedVectors = 8;
+inline constexpr int kRmsNormStages = 2;
+inline constexpr int kRmsNormStagedBytes =
+    kRmsNormStages * 3 * kRmsNormStagedVectors * kRmsNormThreads * 16;  // x, dy and the addend
+
 /// Columns and rows of partial sums that a block of the second pass adds up.
 inline constexpr int kRmsNormWeightColumns = 32;
 inline constexpr int kRmsNormWeightRows = 32;

@@ -15,7 +15,7 @@ constexpr int64_t kMostNormLanes = 512;
 constexpr int64_t kMostNormGroups = 65'535;  // block rows of a grid
 // Threads of the gradient that run at once on an H200: its sums over rows are as many as its blocks.
 constexpr int64_t kNormGradThreads = 132 * 8 * kRmsNormThreads;
-constexpr int64_t kNormGradThreadsOfEight = 132 * 3 * kRmsNormThreads;  // with as many registers as eight vectors take
+constexpr int64_t kNormGradThreadsOfEight = 132 * 2 * kRmsNormThreads;  // with as much shared memory as rows take
 
 // How lanes keep a group of so many vectors: a warp has a whole row where that fits.
 struct NormSpread {
@@ -38,6 +38,8 @@ int64_t RmsNormPlan::grad_blocks() const {
   const int64_t at_once = (spread == "eight" ? kNormGradThreadsOfEight : kNormGradThreads) / threads;
   return std::clamp<int64_t>(row_blocks(), 1, std::max<int64_t>(1, at_once / groups));
 }
+
+int64_t RmsNormPlan::grad_shared_bytes() const { return spread == "eight" ? kRmsNormStagedBytes : 0; }
 
 RmsNormPlan plan_rms_norm(const ops::NodeView& view) {
   const ir::TensorType& x = view.operands[0];

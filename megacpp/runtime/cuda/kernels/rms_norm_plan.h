@@ -24,6 +24,8 @@ struct RmsNormPlan {
   int64_t grad_blocks() const;
   /// Partial sums of dw: f32 [parts, width].
   int64_t parts() const { return grad_blocks(); }
+  /// Dynamic, of a block of the gradient: rows on their way.
+  int64_t grad_shared_bytes() const;
   int64_t grad_workspace_bytes() const { return parts() * width * 4; }
 };
 

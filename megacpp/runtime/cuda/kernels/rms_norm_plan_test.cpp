@@ -48,6 +48,17 @@ TEST(RmsNormPlanTest, BlocksOfTheGradientCoverAllRowsInBoundedPartialSums) {
   EXPECT_EQ(grouped.grad_blocks(), 1);
 }
 
+TEST(RmsNormPlanTest, TwoBlocksOfTheGradientFitAMultiprocessor) {
+  const RmsNormPlan staged = norm_plan(ir::DType::bf16, {32768, 8192});
+  EXPECT_EQ(staged.spread, "eight");
+  EXPECT_EQ(staged.threads, kRmsNormThreads);
+  EXPECT_EQ(staged.held, kRmsNormStagedVectors);
+  constexpr int64_t kSharedBytes = 228 << 10, kReserved = 1 << 10;  // of a multiprocessor, and of each block
+  const int64_t sums = staged.held * staged.vector * kRmsNormSharedLanes * 4;
+  EXPECT_LE(2 * (staged.grad_shared_bytes() + sums + kReserved), kSharedBytes);
+  EXPECT_EQ(norm_plan(ir::DType::bf16, {32768, 64}).grad_shared_bytes(), 0);
+}
+
 TEST(RmsNormPlanTest, AGradientOfGroupsThatRegistersCannotHoldSaysSo) {
   EXPECT_TRUE(with_norm(ir::DType::bf16, {2, 16384}, 0, supports_rms_norm_grad));
   const base::Decision no = with_norm(ir::DType::bf16, {2, 32768}, 0, supports_rms_norm_grad);
