@@ -113,7 +113,9 @@ const std::vector<Pass>& all_passes() {
        .applies = if_we_schedule,
        .run = absorb_converts},
       {.name = "fold",
-       .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them",
+       .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them; make losses "
+               "with their "
+               "gradients",
        .applies = if_we_schedule,
        .run = fold},
       // Before fusion, which would tie readers of different collectives together.

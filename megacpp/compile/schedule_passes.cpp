@@ -6,6 +6,7 @@
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
+#include "megacpp/schedule/join_losses.h"
 #include "megacpp/schedule/mix_products.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/offload_state.h"
@@ -50,7 +51,9 @@ void absorb_converts(Compilation& run) {
 void fold(Compilation& run) {
   for (Program& program : run.programs) {
     program.graph = schedule::fold_accumulation(program.graph);
-    if (run.target.has_epilogues) program.graph = schedule::fold_sums(program.graph, run.target);
+    if (!run.target.has_epilogues) continue;
+    program.graph = schedule::fold_sums(program.graph, run.target);
+    program.graph = schedule::join_losses(program.graph, run.target);
   }
 }
 
