@@ -13,7 +13,7 @@ PARTS = {
                                  "combine", "slot_dots"),
     "state space": ("ssd", "ssd_grad"),
     "recurrence": ("rg_lru", "rg_lru_grad", "linear_recurrence"),
-    "convolution": ("causal_conv", "causal_conv_weight", "shift_runs"),
+    "convolution": ("causal_conv", "causal_conv_grad", "causal_conv_weight", "shift_runs"),
     "norms": ("rms_norm", "rms_norm_grad"),
     "rope": ("rope",),
     "embedding": ("take", "scatter_add"),

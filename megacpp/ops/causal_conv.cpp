@@ -50,6 +50,20 @@ Types infer_weight(const Types& operands, const ir::Attrs& attrs) {
   return {{operands[0].dtype, {operands[0].dim(-1), attrs.integer("width")}}};
 }
 
+// x, dy, w and perhaps positions: of the gradients of x, w and a bias that was added to the result.
+constexpr size_t kConvGradOperands = 3;
+
+Types infer_conv_grad(const Types& operands, const ir::Attrs& attrs) {
+  require_operands(operands.size() == kConvGradOperands || operands.size() == kConvGradOperands + 1, "causal_conv_grad",
+                   operands, "3 operands, or one more: positions");
+  Types of_conv = {operands[0], operands[2]};
+  of_conv.insert(of_conv.end(), operands.begin() + kConvGradOperands, operands.end());
+  infer_conv(of_conv, attrs);
+  require_type("causal_conv_grad", "dy", operands[1], operands[0]);
+  const ir::DType dtype = operands[0].dtype;
+  return {operands[0], {dtype, operands[2].shape}, {dtype, {operands[0].dim(-1)}}};
+}
+
 // Calls body(x index, y index, weight index) for every product of the convolution.
 template <typename Body>
 void for_each_product(std::span<const Tensor> operands, int64_t width, bool reverse, const Body& body) {
@@ -79,6 +93,30 @@ void weight_reference(std::span<const Tensor> operands, std::span<Tensor> result
   const Tensor& dy = operands[1];
   for_each_product(operands, attrs.integer("width"), attrs.flag("reverse"),
                    [&](int64_t xi, int64_t yi, int64_t wi) { results[0][wi] += dy[yi] * x[xi]; });
+}
+
+void conv_grad_reference(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
+  const Tensor &x = operands[0], &dy = operands[1], &w = operands[2];
+  std::vector<Tensor> of_conv = {x, w};
+  of_conv.insert(of_conv.end(), operands.begin() + kConvGradOperands, operands.end());
+  for_each_product(of_conv, w.type.dim(1), attrs.flag("reverse"), [&](int64_t xi, int64_t yi, int64_t wi) {
+    results[0][xi] += w[wi] * dy[yi];
+    results[1][wi] += x[xi] * dy[yi];
+  });
+  for (int64_t i = 0; i < dy.elements(); ++i) results[2][i % dy.type.dim(-1)] += dy[i];
+}
+
+std::vector<ValueId> decompose_conv_grad(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {
+  const ValueId x = operands[0], dy = operands[1], w = operands[2];
+  const int64_t reverse = attrs.integer("reverse", 0), leading = b.type(x).rank() - 1;
+  std::vector<ValueId> of_dx = {dy, w}, of_dw = {x, dy};
+  for (size_t i = kConvGradOperands; i < operands.size(); ++i)
+    for (std::vector<ValueId>* both : {&of_dx, &of_dw}) both->push_back(operands[i]);
+  std::vector<int64_t> summed(static_cast<size_t>(leading));
+  std::iota(summed.begin(), summed.end(), int64_t{0});
+  const ValueId dx = b.one("causal_conv", of_dx, {{"reverse", 1 - reverse}});
+  const ValueId dw = b.one("causal_conv_weight", of_dw, {{"reverse", reverse}, {"width", b.type(w).dim(1)}});
+  return {dx, dw, b.reduce_sum(dy, summed)};
 }
 
 Cotangents conv_grad(const GradArgs& args) {
@@ -231,6 +269,39 @@ OpDef causal_conv_weight_def() {
                         .operands = {{ir::DType::f32, {2, 2, 7, 3}}, {ir::DType::f32, {2, 2, 7, 3}}},
                         .attrs = {{"reverse", int64_t{1}}, {"width", int64_t{4}}}}),
     };
+  };
+  return def;
+}
+
+OpDef causal_conv_grad_def() {
+  OpDef def;
+  def.name = "causal_conv_grad";
+  def.doc = "gradients of causal_conv for its input, its weight and a bias added to its result, in one walk";
+  def.infer = infer_conv_grad;
+  def.factors = [](const NodeView& view) {
+    const std::string x = dims_of_x(view);
+    const std::string places =
+        view.operands.size() > kConvGradOperands ? ", " + numbered_names("b", view.operands[0].rank() - 2) + "s" : "";
+    return factors_from(view, x + ", " + x + ", c k" + places + " -> " + x + ", c k, c", "s k");
+  };
+  def.no_grad = "made by the scheduler, after gradients are taken";
+  def.cost = [](const NodeView& view) {
+    return Cost{static_cast<double>(view.operands[0].elements() * (4 * view.operands[2].dim(1) + 1))};
+  };
+  def.reference = conv_grad_reference;
+  def.decompose = decompose_conv_grad;
+  def.samples = [] {
+    const auto sample = [](std::string name, ir::Shape x, ir::Shape w, int64_t reverse) {
+      return Sample{.name = std::move(name),
+                    .operands = {{ir::DType::f32, x}, {ir::DType::f32, x}, {ir::DType::f32, std::move(w)}},
+                    .attrs = {{"reverse", reverse}}};
+    };
+    return std::vector<Sample>{sample("width4", {2, 9, 6}, {6, 4}, 0),
+                               sample("reverse", {2, 7, 5}, {5, 3}, 1),
+                               sample("wider_than_sequence", {1, 2, 70}, {70, 4}, 0),
+                               sample("five_taps", {2, 9, 3}, {3, 5}, 0),
+                               with_documents(sample("documents", {2, 9, 6}, {6, 4}, 0)),
+                               with_documents(sample("documents_reverse", {2, 2, 7, 3}, {3, 4}, 1))};
   };
   return def;
 }

@@ -109,6 +109,8 @@ inline std::vector<ConformanceCase> vector_cases() {
   for (const int64_t reverse : {0, 1}) {
     const std::string name = reverse != 0 ? "long_reverse" : "long";
     add("causal_conv", long_walk_sample(name, {walk, bf16({24, 4})}, {{"reverse", reverse}}));
+    add("causal_conv_grad", long_walk_sample(name, {walk, walk, bf16({24, 4})}, {{"reverse", reverse}}));
+    add("causal_conv_grad", long_walk_sample(name + "_odd", {odd, odd, f32({7, 3})}, {{"reverse", reverse}}));
     add("causal_conv_weight", long_walk_sample(name, {walk, walk}, {{"reverse", reverse}, {"width", int64_t{4}}}));
     add("linear_recurrence", long_walk_sample(name, {walk, walk}, {{"reverse", reverse}}));
   }

@@ -109,9 +109,63 @@ Prepared prepare_causal_conv_weight(const ops::NodeView& view, Toolbox& toolbox)
     launch(sum, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kConvSumColumns, kConvSumRows, 1}}, l.stream,
            CausalConvWeightSumParams{.partial = l.workspace,
                                      .dw = dw.of(l.results),
+                                     .db = {0, 0},
                                      .parts = weight.parts(),
                                      .channels = weight.sizes.channels,
                                      .width = weight.sizes.width});
+  }};
+}
+
+// ---- All gradients in one walk
+
+constexpr size_t kConvGradPositions = 3;  // operand, where present
+constexpr int64_t kConvGradChannels = 4;  // of a thread, where rows are whole numbers of them
+
+base::Decision supports_causal_conv_grad(const ops::NodeView& view) {
+  const int64_t width = view.operands[2].dim(1);
+  return width >= 2 && width <= 4 ? base::Decision::yes()
+                                  : base::Decision::no(std::to_string(width) + " taps; registers keep 2 to 4");
+}
+
+ConvWeightPlan conv_grad_plan(const ops::NodeView& view) {
+  ConvSizes whole = conv_sizes(view, view.operands[2].dim(1));
+  whole.reverse = 1 - whole.reverse;
+  const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1);
+  // Sums, taps and the last few dy of more channels would leave registers for few threads.
+  const int64_t channels = whole.channels % kConvGradChannels == 0 ? kConvGradChannels : 1;
+  const ConvVariant variant{"_" + std::string(storage_name({x, dy})) + "_" + std::to_string(channels), channels};
+  return {.variant = variant, .sizes = conv_spread(whole, kMostConvWeightSteps, variant.channels)};
+}
+
+int64_t conv_grad_workspace(const ops::NodeView& view) {
+  const ConvWeightPlan plan = conv_grad_plan(view);
+  return plan.parts() * (plan.sizes.width + 1) * plan.sizes.channels * static_cast<int64_t>(sizeof(float));
+}
+
+Prepared prepare_causal_conv_grad(const ops::NodeView& view, Toolbox& toolbox) {
+  const ConvWeightPlan plan = conv_grad_plan(view);
+  const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1), w = floats_at(view.operands, 2);
+  const Floats dx = floats_at(view.results, 0), dw = floats_at(view.results, 1), db = floats_at(view.results, 2);
+  const bool has_positions = view.operands.size() > kConvGradPositions;
+  const Function walk = toolbox.function("causal_conv", "causal_conv_grad" + plan.variant.suffix);
+  const Function sum = toolbox.function("causal_conv", "causal_conv_weight_sum");
+  const int64_t blocks = ceil_div(plan.sizes.channels * (plan.sizes.width + 1), kConvSumColumns);
+  return {[=](const Launch& l) {
+    launch(walk, conv_shape(plan.sizes, plan.variant.channels), l.stream,
+           CausalConvGradParams{.x = x.of(l.operands),
+                                .dy = dy.of(l.operands),
+                                .w = w.of(l.operands),
+                                .dx = dx.of(l.results),
+                                .positions = has_positions ? l.operands[kConvGradPositions] : 0,
+                                .partial = l.workspace,
+                                .sizes = plan.sizes});
+    launch(sum, {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {kConvSumColumns, kConvSumRows, 1}}, l.stream,
+           CausalConvWeightSumParams{.partial = l.workspace,
+                                     .dw = dw.of(l.results),
+                                     .db = db.of(l.results),
+                                     .parts = plan.parts(),
+                                     .channels = plan.sizes.channels,
+                                     .width = plan.sizes.width});
   }};
 }
 
@@ -120,6 +174,13 @@ Prepared prepare_causal_conv_weight(const ops::NodeView& view, Toolbox& toolbox)
 Kernel causal_conv_kernel() { return {.op = "causal_conv", .prepare = prepare_causal_conv}; }
 Kernel causal_conv_weight_kernel() {
   return {.op = "causal_conv_weight", .workspace_bytes = conv_weight_workspace, .prepare = prepare_causal_conv_weight};
+}
+
+Kernel causal_conv_grad_kernel() {
+  return {.op = "causal_conv_grad",
+          .workspace_bytes = conv_grad_workspace,
+          .supports = supports_causal_conv_grad,
+          .prepare = prepare_causal_conv_grad};
 }
 
 }  // namespace megacpp::runtime::cuda

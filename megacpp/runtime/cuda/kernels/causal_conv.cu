@@ -115,18 +115,25 @@ struct Window {
   __device__ const Waiting<S, V>& value(int s, int lag) const { return values[K - 1 + s - lag]; }
 };
 
+// By lag.
+template <int V, int K>
+__device__ void load_taps(const FloatArray& w, const Walk& walk, float (&taps)[K][V]) {
+  float flat[K][V];  // [channels, width] as they stand
+#pragma unroll
+  for (int k = 0; k < K; ++k) load<Storage::any>(w, walk.channel * K + k * V, flat[k]);
+#pragma unroll
+  for (int v = 0; v < V; ++v)
+#pragma unroll
+    for (int k = 0; k < K; ++k) taps[k][v] = flat[(v * K + K - 1 - k) / V][(v * K + K - 1 - k) % V];
+}
+
 template <Storage S, int V, int K>
 __device__ void conv_by_window(const CausalConvParams& p) {
   constexpr int kAtOnce = 4;
   const Walk walk = walk_of<V>(p.sizes);
   if (!walk.is_inside) return;
-  float flat[K][V], taps[K][V];  // [channels, width] as they stand; by lag
-#pragma unroll
-  for (int k = 0; k < K; ++k) load<Storage::any>(p.w, walk.channel * K + k * V, flat[k]);
-#pragma unroll
-  for (int v = 0; v < V; ++v)
-#pragma unroll
-    for (int k = 0; k < K; ++k) taps[k][v] = flat[(v * K + K - 1 - k) / V][(v * K + K - 1 - k) % V];
+  float taps[K][V];
+  load_taps(p.w, walk, taps);
   Window<S, V, K, kAtOnce> window(p.x, p.positions, p.sizes, walk);
   for (int64_t first = walk.first; first < walk.last; first += kAtOnce) {
     window.advance(p.x, first + kAtOnce);
@@ -173,10 +180,15 @@ __device__ void conv(const CausalConvParams& p) {
   }
 }
 
+// Where a walk leaves its sums, `taps` of them for each channel.
+__device__ inline float* part_of(uint64_t partial, const ConvSizes& sizes, const Walk& walk, int64_t taps) {
+  const int64_t tiles = (sizes.seq + sizes.steps - 1) / sizes.steps;
+  const int64_t part = walk.batch * tiles + walk.first / sizes.steps;
+  return reinterpret_cast<float*>(partial) + part * taps * sizes.channels + walk.channel;
+}
+
 __device__ inline float* partial_of(const CausalConvWeightParams& p, const Walk& walk, int64_t tap) {
-  const int64_t tiles = (p.sizes.seq + p.sizes.steps - 1) / p.sizes.steps;
-  const int64_t part = walk.batch * tiles + walk.first / p.sizes.steps;
-  return reinterpret_cast<float*>(p.partial) + (part * p.sizes.width + tap) * p.sizes.channels + walk.channel;
+  return part_of(p.partial, p.sizes, walk, p.sizes.width) + tap * p.sizes.channels;
 }
 
 template <Storage S, int V, int K>
@@ -208,6 +220,62 @@ __device__ void weight_by_window(const CausalConvWeightParams& p) {
         if (window.counts(s, k)) add_product(dy[s], window.value(s, k), sums[k]);
   }
   for (int k = 0; k < K; ++k) store_f32(sums[k], partial_of(p, walk, K - 1 - k));
+}
+
+// Walks against the convolution, with the last few dy in registers: at each step these are all that its x was
+// multiplied with.
+template <Storage S, int V, int K>
+__device__ void grad_by_window(const CausalConvGradParams& p) {
+  constexpr int kAtOnce = S == Storage::bf16 ? 4 : 2;
+  const Walk walk = walk_of<V>(p.sizes);
+  if (!walk.is_inside) return;
+  float taps[K][V], sums[K][V] = {}, bias[V] = {};  // by lag
+  load_taps(p.w, walk, taps);
+  Window<S, V, K, kAtOnce> window(p.dy, p.positions, p.sizes, walk);
+  Waiting<S, V> next[kAtOnce];
+  const auto fetch = [&](int64_t first) {
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      next[s].clear();  // behind the last step, where nothing is added
+      if (first + s < walk.last) next[s].read(p.x, index_of(walk, first + s));
+    }
+  };
+  fetch(walk.first);
+  for (int64_t first = walk.first; first < walk.last; first += kAtOnce) {
+    Waiting<S, V> x[kAtOnce];
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) x[s] = next[s];
+    window.advance(p.dy, first + kAtOnce);
+    fetch(first + kAtOnce);
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      float dx[V] = {};
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        if (window.counts(s, k)) {
+          add_product(taps[k], window.value(s, k), dx);
+          add_product(x[s], window.value(s, k), sums[k]);
+        }
+#pragma unroll
+      for (int v = 0; v < V; ++v) bias[v] += window.value(s, 0)[v];
+      if (first + s < walk.last) store<S>(dx, p.dx, index_of(walk, first + s));
+    }
+  }
+  float* const partial = part_of(p.partial, p.sizes, walk, K + 1);
+  for (int k = 0; k < K; ++k) store_f32(sums[k], partial + (K - 1 - k) * p.sizes.channels);
+  store_f32(bias, partial + K * p.sizes.channels);
+}
+
+template <Storage S, int V>
+__device__ void grad(const CausalConvGradParams& p) {
+  switch (p.sizes.width) {
+    case 2:
+      return grad_by_window<S, V, 2>(p);
+    case 3:
+      return grad_by_window<S, V, 3>(p);
+    default:
+      return grad_by_window<S, V, 4>(p);
+  }
 }
 
 // Of any width: one pass for each tap.
@@ -260,11 +328,23 @@ MEGACPP_CONV_VARIANT(bf16, 8)
 MEGACPP_CONV_VARIANT(any, 1)
 #undef MEGACPP_CONV_VARIANT
 
-// The parts of dw: kConvSumRows runs of them in their order, and then these.
+#define MEGACPP_CONV_GRAD_VARIANT(storage, V)                                            \
+  extern "C" __global__ void __launch_bounds__(kConvThreads, 4)                          \
+      causal_conv_grad_##storage##_##V(const __grid_constant__ CausalConvGradParams p) { \
+    grad<Storage::storage, V>(p);                                                        \
+  }
+MEGACPP_CONV_GRAD_VARIANT(f32, 1)
+MEGACPP_CONV_GRAD_VARIANT(f32, 4)
+MEGACPP_CONV_GRAD_VARIANT(bf16, 1)
+MEGACPP_CONV_GRAD_VARIANT(bf16, 4)
+#undef MEGACPP_CONV_GRAD_VARIANT
+
+// The parts of dw, and of the bias where it has any: kConvSumRows runs of them in their order, and then these.
 extern "C" __global__ void __launch_bounds__(kConvSumColumns* kConvSumRows)
     causal_conv_weight_sum(const __grid_constant__ CausalConvWeightSumParams p) {
   __shared__ float sums[kConvSumRows][kConvSumColumns];
-  const int64_t count = p.width * p.channels, index = int64_t{blockIdx.x} * kConvSumColumns + threadIdx.x;
+  const int64_t taps = p.db.address == 0 ? p.width : p.width + 1;
+  const int64_t count = taps * p.channels, index = int64_t{blockIdx.x} * kConvSumColumns + threadIdx.x;
   float sum = 0.0F;
   if (index < count) {
     const float* partial = reinterpret_cast<const float*>(p.partial) + index;
@@ -275,7 +355,11 @@ extern "C" __global__ void __launch_bounds__(kConvSumColumns* kConvSumRows)
   __syncthreads();
   if (threadIdx.y != 0 || index >= count) return;
   for (int row = 1; row < kConvSumRows; ++row) sum += sums[row][threadIdx.x];
-  store_one(sum, p.dw, index % p.channels * p.width + index / p.channels);
+  const int64_t channel = index % p.channels, tap = index / p.channels;
+  if (tap < p.width)
+    store_one(sum, p.dw, channel * p.width + tap);
+  else
+    store_one(sum, p.db, channel);
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -34,9 +34,20 @@ struct CausalConvWeightParams {
   ConvSizes sizes;
 };
 
+/// `reverse` is the walk's: that of the convolution turned round.
+struct CausalConvGradParams {
+  FloatArray x, dy;    // [batch, seq, channels]
+  FloatArray w;        // [channels, width]
+  FloatArray dx;       // [batch, seq, channels]
+  uint64_t positions;  // i32 [batch, seq], or 0
+  uint64_t partial;    // f32 [batch, tiles of `steps`, width + 1, channels]: of dw, then of the bias
+  ConvSizes sizes;
+};
+
 struct CausalConvWeightSumParams {
-  uint64_t partial;  // f32 [parts, width, channels]
+  uint64_t partial;  // f32 [parts, width, channels], or width + 1 with a bias
   FloatArray dw;     // [channels, width]
+  FloatArray db;     // [channels], or address 0
   int64_t parts, channels, width;
 };
 

@@ -43,6 +43,9 @@ __device__ void load_bf16(const uint16_t* from, float (&to)[V]) {
       to[8 * j + 4] = low_of(eight.z), to[8 * j + 5] = high_of(eight.z);
       to[8 * j + 6] = low_of(eight.w), to[8 * j + 7] = high_of(eight.w);
     }
+  } else if constexpr (V == 4) {
+    const uint2 four = *reinterpret_cast<const uint2*>(from);
+    to[0] = low_of(four.x), to[1] = high_of(four.x), to[2] = low_of(four.y), to[3] = high_of(four.y);
   } else if constexpr (V == 2) {
     const uint32_t two = *reinterpret_cast<const uint32_t*>(from);
     to[0] = low_of(two), to[1] = high_of(two);
@@ -70,6 +73,8 @@ __device__ void store_bf16(const float (&from)[V], uint16_t* to) {
       reinterpret_cast<uint4*>(to)[j] =
           make_uint4(to_bf16_pair(from[8 * j], from[8 * j + 1]), to_bf16_pair(from[8 * j + 2], from[8 * j + 3]),
                      to_bf16_pair(from[8 * j + 4], from[8 * j + 5]), to_bf16_pair(from[8 * j + 6], from[8 * j + 7]));
+  } else if constexpr (V == 4) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(to_bf16_pair(from[0], from[1]), to_bf16_pair(from[2], from[3]));
   } else if constexpr (V == 2) {
     *reinterpret_cast<uint32_t*>(to) = to_bf16_pair(from[0], from[1]);
   } else {
@@ -116,6 +121,9 @@ struct Waiting {
         const uint4 eight = reinterpret_cast<const uint4*>(reinterpret_cast<const uint16_t*>(array.address) + index)[j];
         words[4 * j] = eight.x, words[4 * j + 1] = eight.y, words[4 * j + 2] = eight.z, words[4 * j + 3] = eight.w;
       }
+    } else if constexpr (V == 4) {
+      const uint2 four = *reinterpret_cast<const uint2*>(reinterpret_cast<const uint16_t*>(array.address) + index);
+      words[0] = four.x, words[1] = four.y;
     } else if constexpr (V == 2) {
       words[0] = *reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint16_t*>(array.address) + index);
     } else {
