@@ -55,11 +55,18 @@ Types infer_dispatch(const Types& operands, const ir::Attrs& attrs) {
   return {{operands[0].dtype, shape}};
 }
 
+constexpr size_t kCombineAddend = 3;  // operand, where present
+
 Types infer_combine(const Types& operands, const ir::Attrs&) {
-  require_operands(is_weighted_or_not(operands) && are_rows_slots(operands[0], operands[1]), "combine", operands,
-                   "y[b,c,E,r,h] or [b,c,r,h], i32 slot[b,c,l,k], optional w[b,c,l,k]");
+  const bool has_addend = operands.size() > kCombineAddend;
+  const Types others(operands.begin(), has_addend ? operands.end() - 1 : operands.end());
+  require_operands(
+      is_weighted_or_not(others) && are_rows_slots(others[0], others[1]), "combine", operands,
+      "y[b,c,E,r,h] or [b,c,r,h], i32 slot[b,c,l,k], optional w[b,c,l,k], and behind w an optional addend");
   const ir::Shape& slots = operands[1].shape;
-  return {{operands[0].dtype, {slots[0], slots[1], slots[2], operands[0].dim(-1)}}};
+  const ir::TensorType sums{operands[0].dtype, {slots[0], slots[1], slots[2], operands[0].dim(-1)}};
+  if (has_addend) require_type("combine", "addend", operands[kCombineAddend], sums);
+  return {sums};
 }
 
 Types infer_slot_dots(const Types& operands, const ir::Attrs&) {
@@ -80,6 +87,7 @@ void push_weight_grad(const GradArgs& args, ir::ValueId tokens, ir::ValueId rows
 // The operands of the opposite move: the cotangent in place of the rows.
 std::vector<ir::ValueId> moved_back(const GradArgs& args) {
   std::vector<ir::ValueId> operands = args.operands;
+  operands.resize(std::min(operands.size(), kCombineAddend));  // an addend is not moved
   operands[0] = *args.cotangents[0];
   return operands;
 }
@@ -94,6 +102,7 @@ Cotangents grad_combine(const GradArgs& args) {
   const ir::Shape rows = args.builder.shape(args.operands[0]);
   Cotangents cotangents = {args.builder.one("dispatch", moved_back(args), {{"shape", rows}}), std::nullopt};
   push_weight_grad(args, *args.cotangents[0], args.operands[0], cotangents);
+  if (args.operands.size() > kCombineAddend) cotangents.push_back(args.cotangents[0]);
   return cotangents;
 }
 
@@ -125,8 +134,9 @@ void reference_dispatch(std::span<const Tensor> operands, std::span<Tensor> resu
 
 void reference_combine(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const int64_t width = operands[0].type.dim(-1);
+  if (operands.size() > kCombineAddend) results[0].data = operands[kCombineAddend].data;
   for_each_slot(operands[1], operands[0].type, [&](int64_t choice, int64_t token, int64_t row) {
-    const double weight = operands.size() == 3 ? operands[2][choice] : 1.0;
+    const double weight = operands.size() > 2 ? operands[2][choice] : 1.0;
     for (int64_t c = 0; c < width; ++c) results[0][token * width + c] += weight * operands[0][row * width + c];
   });
 }
@@ -193,6 +203,8 @@ std::vector<PartitionedResult> partition_dispatch(PartitionContext& context) {
 }
 
 std::vector<PartitionedResult> partition_combine(PartitionContext& context) {
+  if (context.view().operands.size() > kCombineAddend)
+    return {};  // it would be added by every chip: experts stay whole
   const ir::TensorType& rows = context.view().operands[0];
   const ir::Sharding given = context.sharding(0);
   if (!splits_experts(rows, given)) return {};
@@ -278,7 +290,9 @@ HloResults hlo_combine(HloWriter& w, const HloArgs& args) {
   const HloValue taken = weighted(w, rows_of_choices(w, args.operands[0], slots), args);
   ir::Shape apart = slots.type.shape;
   apart.push_back(taken.type.shape.back());
-  const HloValue sum = w.reduce(w.convert(w.reshape(taken, apart), "f32"), {3}, "add");
+  HloValue sum = w.reduce(w.convert(w.reshape(taken, apart), "f32"), {3}, "add");
+  if (args.operands.size() > kCombineAddend)
+    sum = w.binary("add", w.convert(args.operands[kCombineAddend], "f32"), sum);
   return {w.convert(sum, args.result().element)};
 }
 
@@ -387,24 +401,41 @@ OpDef dispatch_def() {
 OpDef combine_def() {
   return {
       .name = "combine",
-      .doc = "sums the rows of each token's slots, times their weights",
+      .doc = "sums the rows of each token's slots, times their weights; an optional fourth operand is added",
       .infer = infer_combine,
       .factors =
           [](const NodeView& view) {
-            return dispatch_factors(view, view.operands[0], "b c R h, b c l k, b c l k -> b c l h");
+            if (view.operands.size() <= kCombineAddend)
+              return dispatch_factors(view, view.operands[0], "b c R h, b c l k, b c l k -> b c l h");
+            const std::string rows = is_packed(view.operands[0]) ? "b c r h" : "b c x r h";
+            return factors_from(view, rows + ", b c l k, b c l k, b c l h -> b c l h", "x l k r");
           },
       .grad = grad_combine,
       .cost = [](const NodeView& view) { return flops_per_slot_element(view, view.operands[1]); },
       .reference = reference_combine,
-      .linear = linear_in_rows_and_weights,
+      .linear =
+          [](const NodeView& view) {  // an addend would be added once per chip
+            return view.operands.size() > kCombineAddend ? Linearity{} : linear_in_rows_and_weights(view);
+          },
       .partition = partition_combine,
+      .may_alias = kCombineAddend,
+      .addend = kCombineAddend,
       .stablehlo = hlo_combine,
       .samples =
           [] {
-            return std::vector<Sample>{dispatch_sample("plain", kRoomy, {Source::rows}, false),
-                                       dispatch_sample("weighted", kRoomy, {Source::rows}, true),
-                                       dispatch_sample("odd", kOdd, {Source::rows}, true),
-                                       dispatch_sample("packed", kPacked, {Source::rows}, true)};
+            std::vector<Sample> samples = {dispatch_sample("plain", kRoomy, {Source::rows}, false),
+                                           dispatch_sample("weighted", kRoomy, {Source::rows}, true),
+                                           dispatch_sample("odd", kOdd, {Source::rows}, true),
+                                           dispatch_sample("packed", kPacked, {Source::rows}, true)};
+            const auto add_accumulated = [&](std::string name, const DispatchSizes& sizes) {
+              Sample sum = dispatch_sample(std::move(name), sizes, {Source::rows}, true);
+              sum.operands.push_back({DType::f32, sizes.token_shape()});
+              samples.push_back(std::move(sum));
+            };
+            add_accumulated("accumulated", kRoomy);
+            add_accumulated("odd_accumulated", kOdd);
+            add_accumulated("packed_accumulated", kPacked);
+            return samples;
           },
   };
 }

@@ -15,7 +15,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 struct Fate {
   uint32_t product = kNone;  // of a sum: the node that takes it in
   uint32_t sum = kNone;      // of a product: the sum that it takes in
+  uint32_t view = kNone;     // of a product: the reshape between it and the sum
   bool waits = false;        // of a product: its addend is made later, so it moves to where the sum stands
+  bool is_passed = false;    // of a reshape: it stands between a product and the sum that it takes in
 };
 
 class SumFolder {
@@ -41,7 +43,7 @@ class SumFolder {
       if (fate.product != kNone) {
         if (fates_[fate.product].waits) emit_folded(fate.product);
       } else if (fate.sum == kNone) {
-        rewriter_.copy(graph_.nodes()[n]);
+        if (!fate.is_passed) rewriter_.copy(graph_.nodes()[n]);
       } else if (!fate.waits) {
         emit_folded(n);
       }
@@ -50,35 +52,55 @@ class SumFolder {
   }
 
  private:
+  // A product that might take in a sum, and its result as the sum reads it: perhaps through a reshape.
+  struct Candidate {
+    uint32_t product = kNone, view = kNone;
+    ir::ValueId part = {};  // the product's result
+  };
+
+  Candidate candidate_of(ir::ValueId read) const {
+    const uint32_t producer = graph_.value(read).producer.index;
+    const ir::Node& node = graph_.nodes()[producer];
+    if (node.op != "reshape" || readers_[read.index] != 1) return {producer, kNone, read};
+    return {graph_.value(node.operands[0]).producer.index, producer, node.operands[0]};
+  }
+
   // Of two products the later takes in the other's result, which is there by then.
   void decide(uint32_t sum) {
     const ir::Node& add = graph_.nodes()[sum];
-    uint32_t chosen = kNone;
+    Candidate chosen;
     for (size_t i = 0; i < 2; ++i) {
-      const uint32_t producer = graph_.value(add.operands[i]).producer.index;
-      if ((chosen == kNone || producer > chosen) && may_take(producer, add.operands[i], add.operands[1 - i]))
-        chosen = producer;
+      const Candidate candidate = candidate_of(add.operands[i]);
+      if ((chosen.product == kNone || candidate.product > chosen.product) &&
+          may_take(candidate, add.operands[i], add.operands[1 - i]))
+        chosen = candidate;
     }
-    if (chosen == kNone) return;
-    fates_[sum].product = chosen;
-    fates_[chosen].sum = sum;
-    fates_[chosen].waits = graph_.value(addend_of(chosen)).producer.index > chosen;
+    if (chosen.product == kNone) return;
+    fates_[sum].product = chosen.product;
+    if (chosen.view != kNone) fates_[chosen.view].is_passed = true;
+    Fate& fate = fates_[chosen.product];
+    fate.sum = sum;
+    fate.view = chosen.view;
+    fate.waits = graph_.value(addend_of(chosen.product)).producer.index > chosen.product;
   }
 
   ir::ValueId addend_of(uint32_t product) const {
-    const ir::Node& add = graph_.nodes()[fates_[product].sum];
-    return add.operands[0] == graph_.nodes()[product].results[0] ? add.operands[1] : add.operands[0];
+    const Fate& fate = fates_[product];
+    const ir::Node& add = graph_.nodes()[fate.sum];
+    const ir::ValueId part = graph_.nodes()[fate.view == kNone ? product : fate.view].results[0];
+    return add.operands[0] == part ? add.operands[1] : add.operands[0];
   }
 
-  bool may_take(uint32_t product, ir::ValueId part, ir::ValueId addend) const {
-    const ir::Node& node = graph_.nodes()[product];
+  bool may_take(const Candidate& candidate, ir::ValueId read, ir::ValueId addend) const {
+    const ir::Node& node = graph_.nodes()[candidate.product];
     const int place = ops::op_def(node.op).addend;
-    if (place < 0 || node.operands.size() != static_cast<size_t>(place) || part != node.results[0]) return false;
-    if (part == addend || readers_[part.index] != 1 || !is_stored(addend)) return false;
+    if (place < 0 || node.operands.size() != static_cast<size_t>(place) || candidate.part != node.results[0])
+      return false;
+    if (read == addend || readers_[candidate.part.index] != 1 || !is_stored(addend)) return false;
     // Other results of a node that moves to the sum might be read before it.
-    if (node.results.size() > 1 && graph_.value(addend).producer.index > product) return false;
+    if (node.results.size() > 1 && graph_.value(addend).producer.index > candidate.product) return false;
     ops::Types operands = graph_.operand_types(node);
-    operands.push_back(graph_.type(addend));
+    operands.push_back({graph_.type(addend).dtype, graph_.type(candidate.part).shape});
     const ops::Types results = graph_.result_types(node);
     return static_cast<bool>(target_.runs(node.op, {operands, results, node.attrs}));
   }
@@ -96,13 +118,26 @@ class SumFolder {
     const ir::Node& node = graph_.nodes()[n];
     const ir::Node& add = graph_.nodes()[fates_[n].sum];
     ir::Node product = node;
-    product.operands.push_back(addend_of(n));
     for (ir::ValueId& operand : product.operands) operand = rewriter_.map(operand);
+    product.operands.push_back(reshaped(rewriter_.map(addend_of(n)), add, graph_.type(node.results[0]).shape));
     product.role = add.role;
     const ir::NodeId id = rewriter_.graph().append(std::move(product), graph_.result_types(node));
-    const ir::Node& made = rewriter_.graph().node(id);
-    for (size_t r = 1; r < node.results.size(); ++r) rewriter_.set(node.results[r], made.results[r]);
-    rewriter_.set(add.results[0], made.results[0]);
+    const std::vector<ir::ValueId> made = rewriter_.graph().node(id).results;
+    for (size_t r = 1; r < node.results.size(); ++r) rewriter_.set(node.results[r], made[r]);
+    rewriter_.set(add.results[0], reshaped(made[0], add, graph_.type(add.results[0]).shape));
+  }
+
+  // As it is where it has the shape; `like` says whose work it is.
+  ir::ValueId reshaped(ir::ValueId value, const ir::Node& like, const ir::Shape& shape) {
+    const ir::TensorType& type = rewriter_.graph().type(value);
+    if (type.shape == shape) return value;
+    ir::Node view = like;
+    view.op = "reshape";
+    view.operands = {value};
+    view.attrs = {{"shape", shape}};
+    const ir::TensorType viewed{type.dtype, shape};
+    const ir::NodeId id = rewriter_.graph().append(std::move(view), {viewed});
+    return rewriter_.graph().node(id).results[0];
   }
 
   const ir::Graph& graph_;

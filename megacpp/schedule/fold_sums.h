@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // add(x, dot(a, b)) becomes dot(a, b, x), and likewise for every op that takes an addend and whose result nothing else
-// reads: residuals, and gradients that several readers of a value leave. A sum of products becomes a chain of them, in
-// place where the addend dies. What would be computed inside the sum's cluster and never stored (a bias, an activation)
-// stays there: as an addend it would have to be written out first.
+// reads: residuals, and gradients that several readers of a value leave. A reshape may stand between. A sum of products
+// becomes a chain of them, in place where the addend dies. What would be computed inside the sum's cluster and never
+// stored (a bias, an activation) stays there: as an addend it would have to be written out first.
 #pragma once
 
 #include "megacpp/ir/graph.h"

@@ -40,6 +40,26 @@ TEST(FoldSumsTest, ResidualIsAddedInsideTheProduct) {
               with_sum_inputs("  %3 = " + sum_dot("%0, %1, %2") + " #activation\n  output \"y\" = %3\n"));
 }
 
+TEST(FoldSumsTest, AReshapeMayStandBetween) {
+  EXPECT_EQ(sums_folded("  %3 = " + sum_dot("%0, %1") +
+                        "\n  %4 = reshape(%3) {shape=[8]} : bf16[8]\n"
+                        "  %5 = reshape(%2) {shape=[8]} : bf16[8]\n"
+                        "  %6 = add(%5, %4) : bf16[8] @block00 #activation\n  output \"y\" = %6\n"),
+            with_sum_inputs("  %3 = reshape(%2) {shape=[8]} : bf16[8]\n"
+                            "  %4 = reshape(%3) {shape=[2,4]} : bf16[2,4] @block00 #activation\n  %5 = " +
+                            sum_dot("%0, %1, %4") +
+                            " #activation\n  %6 = reshape(%5) {shape=[8]} : bf16[8] @block00 #activation\n"
+                            "  output \"y\" = %6\n"));
+}
+
+TEST(FoldSumsTest, AReshapeWithAnotherReaderStays) {
+  const std::string rest = "  %3 = " + sum_dot("%0, %1") +
+                           "\n  %4 = reshape(%3) {shape=[8]} : bf16[8]\n"
+                           "  %5 = reshape(%2) {shape=[8]} : bf16[8]\n"
+                           "  %6 = add(%5, %4) : bf16[8]\n  output \"y\" = %6\n  output \"part\" = %4\n";
+  EXPECT_EQ(sums_folded(rest), with_sum_inputs(rest));
+}
+
 TEST(FoldSumsTest, SumOfThreeProductsIsAChain) {
   EXPECT_EQ(
       sums_folded("  %3 = " + sum_dot("%0, %1") + "\n  %4 = " + sum_dot("%0, %1") + "\n  %5 = " + sum_dot("%0, %1") +

@@ -63,19 +63,21 @@ Prepared prepare_dispatch(const ops::NodeView& view, int) {
 }
 
 Prepared prepare_combine(const ops::NodeView& view, int) {
-  const bool weighted = view.operands.size() == 3;
+  const bool weighted = view.operands.size() >= 3, accumulates = view.operands.size() == 4;
   const Chunks chunks = chunks_of(view.operands[1], view.operands[0]);
   const int64_t choices = chunks.choices, width = chunks.width;
   const int64_t tokens = view.operands[1].elements() / choices;
   return {[=](const KernelArgs& args) {
-    const float* y = args.in(0);                             // [b, c, rows, h]
-    const int32_t* slot = args.in<int32_t>(1);               // [b, c, l, k]
-    const float* weights = weighted ? args.in(2) : nullptr;  // [b, c, l, k]
-    float* out = args.out(0);                                // [b, c, l, h]
+    const float* y = args.in(0);                               // [b, c, rows, h]
+    const int32_t* slot = args.in<int32_t>(1);                 // [b, c, l, k]
+    const float* weights = weighted ? args.in(2) : nullptr;    // [b, c, l, k]
+    const float* addend = accumulates ? args.in(3) : nullptr;  // [b, c, l, h]
+    float* out = args.out(0);                                  // [b, c, l, h], perhaps the addend
     args.pool.parallel_for(tokens, row_grain(width * choices), [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
         float* sum = out + t * width;
-        bool empty = true;  // the first row is stored, the others added: no pass to zero the sum
+        bool empty = !accumulates;  // the first row is stored, the others added: no pass to zero the sum
+        if (accumulates && addend != out) std::copy_n(addend + t * width, width, sum);
         for (int64_t i = t * choices; i < (t + 1) * choices; ++i) {
           if (slot[i] < 0) continue;
           const float* row = y + chunks.row_start(t, slot[i]);

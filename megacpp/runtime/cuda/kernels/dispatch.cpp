@@ -49,6 +49,7 @@ Prepared prepare_dispatch(const ops::NodeView& view, Toolbox& toolbox) {
                           .slots = l.operands[1],
                           .weights = is_weighted ? weights.of(l.operands) : FloatArray{0, 0},
                           .is_used = l.workspace,
+                          .addend = {0, 0},
                           .sizes = sizes});
     launch(clear, dispatch_shape(count), l.stream,
            ClearRowsParams{.rows = rows.of(l.results), .is_used = l.workspace, .count = count, .width = sizes.width});
@@ -58,8 +59,9 @@ Prepared prepare_dispatch(const ops::NodeView& view, Toolbox& toolbox) {
 Prepared prepare_combine(const ops::NodeView& view, Toolbox& toolbox) {
   const DispatchSizes sizes = dispatch_sizes(view.operands[1], view.operands[0]);
   const Floats rows = floats_at(view.operands, 0), sums = floats_at(view.results, 0);
-  const bool is_weighted = view.operands.size() == 3;
+  const bool is_weighted = view.operands.size() >= 3, has_addend = view.operands.size() == 4;
   const Floats weights = is_weighted ? floats_at(view.operands, 2) : Floats{};
+  const Floats addend = has_addend ? floats_at(view.operands, 3) : Floats{};
   const Function function = toolbox.function("dispatch", dispatch_variant("combine", rows, sizes.width));
   return {[=](const Launch& l) {
     launch(function, dispatch_shape(sizes.tokens), l.stream,
@@ -68,6 +70,7 @@ Prepared prepare_combine(const ops::NodeView& view, Toolbox& toolbox) {
                           .slots = l.operands[1],
                           .weights = is_weighted ? weights.of(l.operands) : FloatArray{0, 0},
                           .is_used = 0,
+                          .addend = has_addend ? addend.of(l.operands) : FloatArray{0, 0},
                           .sizes = sizes});
   }};
 }

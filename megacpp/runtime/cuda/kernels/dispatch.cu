@@ -57,6 +57,7 @@ __device__ void combine(const DispatchParams& p) {
 #pragma unroll 2
   for (int64_t at = own_lane() * V; at < width; at += 32 * V) {
     float sum[V] = {};
+    if (p.addend.address != 0) load<S>(p.addend, token * width + at, sum);
 #pragma unroll 2
     for (int64_t choice = 0; choice < p.sizes.choices; ++choice) {
       const int64_t row = row_of(p.sizes, p.slots, token, choice);

@@ -24,6 +24,7 @@ struct DispatchParams {
   uint64_t slots;      // i32 [tokens, choices]
   FloatArray weights;  // [tokens, choices], or address 0
   uint64_t is_used;    // u8 [chunks, rows], zeros; dispatch marks the rows it writes
+  FloatArray addend;   // of combine: like tokens, or address 0
   DispatchSizes sizes;
 };
 
