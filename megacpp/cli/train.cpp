@@ -148,10 +148,10 @@ class TrainProgress {
            (is_over_processes_ ? fmt::format(" (chip {})", report.peak_chip.value_or(0)) : "");
   }
 
-  // All processes step together: the one that waits least for the others is the one they wait for.
+  // All chips step together: the one that waits least for the others is the one they wait for.
   std::string slowest_text(const train::StepReport& report) const {
     if (!is_over_processes_ || !report.busy_seconds) return "";
-    return fmt::format("  slowest {:.3f} s at work (process of chip {})", *report.busy_seconds,
+    return fmt::format("  slowest {:.3f} s at work (chip {})", *report.busy_seconds,
                        report.busy_chip.value_or(0));
   }
 

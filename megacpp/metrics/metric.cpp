@@ -68,8 +68,7 @@ constexpr std::array kMetrics = {
            "Time of a step in which the chip that others wait for works.",
            [](const StepReport& report) { return report.busy_seconds; }},
     Metric{"busy_chip", "host/busy_chip", "megacpp_train_busy_chip", MetricKind::gauge,
-           "The first chip of the process that others wait for.",
-           [](const StepReport& report) { return number(report.busy_chip); }},
+           "The chip that others wait for.", [](const StepReport& report) { return number(report.busy_chip); }},
 };
 
 constexpr std::array kExpertMetrics = {

@@ -67,6 +67,14 @@ struct StepParts {
   double other = 0;       // in none of these: handing work to the chip, waiting for slower chips at the end
 
   double seconds() const { return arithmetic + memory + links + bubble + other; }
+  /// In work of its own, without waiting for others.
+  double busy() const { return arithmetic + memory; }
+};
+
+/// The chip that works longest in a step: chips that exchange something wait for it.
+struct BusyChip {
+  int64_t chip = 0;
+  double seconds = 0;  // of a step, in work of its own
 };
 
 enum class StepMode : uint8_t {
@@ -156,6 +164,8 @@ class Executable {
   /// The mean over the steps after the first, which warms up, of the local chip whose steps took longest. Nothing where
   /// the backend cannot tell, before a second step, and after a step that did not end.
   virtual std::optional<StepParts> step_parts() const { return std::nullopt; }
+  /// Of the local chips the busiest, as the mean over the same steps. Nothing where there are no step_parts().
+  virtual std::optional<BusyChip> busy() const { return std::nullopt; }
   /// What ops take in a step when profiling is on, most seconds first: the mean over the steps after the first, added
   /// up over all chips. Empty before a second step.
   virtual std::vector<OpSeconds> op_seconds() const { return {}; }

@@ -81,7 +81,7 @@ void NativeExecutable::abort(const std::string& reason) {
 }
 
 std::optional<StepParts> NativeExecutable::step_parts() const {
-  if (steps_ < 2 || is_in_step_ || !waits_for_steps()) return std::nullopt;
+  if (!has_parts()) return std::nullopt;
   const auto slowest = std::ranges::max_element(
       chips_, {}, [](const auto& numbered) { return numbered.second->timer().parts().seconds(); });
   const StepParts& all = slowest->second->timer().parts();
@@ -91,6 +91,14 @@ std::optional<StepParts> NativeExecutable::step_parts() const {
                    .links = all.links / steps,
                    .bubble = all.bubble / steps,
                    .other = std::max(0.0, warm_seconds_ - all.seconds()) / steps};
+}
+
+std::optional<BusyChip> NativeExecutable::busy() const {
+  if (!has_parts()) return std::nullopt;
+  const auto busiest = std::ranges::max_element(
+      chips_, {}, [](const auto& numbered) { return numbered.second->timer().parts().busy(); });
+  return BusyChip{.chip = busiest->first,
+                  .seconds = busiest->second->timer().parts().busy() / static_cast<double>(steps_ - 1)};
 }
 
 void NativeExecutable::run_chip(int64_t chip, int64_t step, StepMode mode) {

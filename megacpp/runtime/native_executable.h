@@ -58,6 +58,7 @@ class NativeExecutable : public Executable {
   Counters counters() const override { return counters_; }
   int64_t programs_made() const override { return counters_.programs_made(); }
   std::optional<StepParts> step_parts() const override;
+  std::optional<BusyChip> busy() const override;
   std::vector<OpSeconds> op_seconds() const override;
   std::span<const TraceEvent> trace(int64_t chip) const override { return at(chip).timer().trace(); }
 
@@ -70,6 +71,7 @@ class NativeExecutable : public Executable {
 
  private:
   NativeChip& at(int64_t chip) const { return *chips_.at(chip); }
+  bool has_parts() const { return steps_ >= 2 && !is_in_step_ && waits_for_steps(); }
   void fail_if_injected(const Fault& moment) const;
   void run_chip(int64_t chip, int64_t step, StepMode mode);
   void run_actions(int64_t chip, const Fault& moment, StepMode mode);

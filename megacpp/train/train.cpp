@@ -135,9 +135,9 @@ class Trainer {
       report.peak_bytes = peak;
       report.peak_chip = chip;
     }
-    if (const std::optional<runtime::StepParts> parts = run_.step_parts()) {
-      report.busy_seconds = parts->arithmetic + parts->memory;
-      report.busy_chip = run_.local_chips().front();
+    if (const std::optional<runtime::BusyChip> busiest = run_.busy()) {
+      report.busy_seconds = busiest->seconds;
+      report.busy_chip = busiest->chip;
     }
   }
 

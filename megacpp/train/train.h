@@ -47,10 +47,10 @@ struct StepReport {
   int64_t programs_made = 0;               // in these: compiled, or taken from a cache
   std::optional<int64_t> peak_bytes = {};  // the most that a local chip has used at once so far; absent: not measured
   std::optional<int64_t> peak_chip = {};   // of the mesh, that has
-  /// Mean seconds of a step, all steps but the first, in which the slowest local chip computed and did not wait for
+  /// Mean seconds of a step, all steps but the first, in which the busiest local chip computed and did not wait for
   /// others; of several processes the most. Absent: not measured.
   std::optional<double> busy_seconds = {};
-  std::optional<int64_t> busy_chip = {};  // the first of the process whose chip that is
+  std::optional<int64_t> busy_chip = {};  // of the mesh, whose these are
   std::optional<double> logged_at = {};   // seconds since 1970, UTC; absent in logs of versions that did not write it
 };
 

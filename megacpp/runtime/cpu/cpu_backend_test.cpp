@@ -193,32 +193,68 @@ TEST(CpuBackendTest, AFailingChipEndsTheStepOfAllWithItsOwnError) {
 // Thinks before every call.
 class SlowDevice : public CpuDevice {
  public:
-  using CpuDevice::CpuDevice;
+  SlowDevice(const Link& link, const Options& options, std::chrono::milliseconds delay)
+      : CpuDevice(link, options), delay_(delay) {}
+
   DeviceCall prepare(const BoundNode& bound) override {
     DeviceCall call = CpuDevice::prepare(bound);
-    call.run = [run = std::move(call.run)] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    call.run = [run = std::move(call.run), delay = delay_] {
+      std::this_thread::sleep_for(delay);
       run();
     };
     return call;
   }
+
+ private:
+  std::chrono::milliseconds delay_;
 };
 
-TEST(CpuBackendTest, AChipThatIsTooSlowIsNamed) {
-  const Loaded loaded(sum_over_chips(), {}, ir::Mesh({{"x", 2}}));
-  const compile::Compiled& compiled = loaded.compiled;
+// Two chips, of which the second is slow.
+std::unique_ptr<Executable> with_a_slow_chip(const compile::Compiled& compiled, std::chrono::milliseconds delay) {
   const std::shared_ptr<collectives::World> world =
       collectives::inproc_transport().make({.chips = 2, .wait_limit = std::chrono::seconds(1)});
-  const auto device = [&](int64_t chip) -> std::unique_ptr<ChipDevice> {
+  const auto device = [&compiled, world, delay](int64_t chip) -> std::unique_ptr<ChipDevice> {
     const Link link{compiled.mesh, chip, world->communicator(chip)};
     const CpuDevice::Options options{.arena_bytes = compiled.stages[0].memory.total_bytes,
                                      .transport = collectives::inproc_transport()};
-    if (chip == 1) return std::make_unique<SlowDevice>(link, options);
+    if (chip == 1) return std::make_unique<SlowDevice>(link, options, delay);
     return std::make_unique<CpuDevice>(link, options);
   };
-  NativeExecutable slow(compiled, {}, {.path = "slow", .world = world, .device = device, .limits = {{0, 0}, {1, 0}}});
-  const base::Problem problem = testing_support::problem_of(base::Code::E3102, [&] { slow.run_step(StepMode::plain); });
+  NativeBackend backend;
+  backend.path = "slow";
+  backend.world = world;
+  backend.device = device;
+  backend.limits = {{0, 0}, {1, 0}};
+  return std::make_unique<NativeExecutable>(compiled, LoadOptions{}, std::move(backend));
+}
+
+TEST(CpuBackendTest, AChipThatIsTooSlowIsNamed) {
+  const Loaded loaded(sum_over_chips(), {}, ir::Mesh({{"x", 2}}));
+  const std::unique_ptr<Executable> slow = with_a_slow_chip(loaded.compiled, std::chrono::milliseconds(1500));
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E3102, [&] { slow->run_step(StepMode::plain); });
   EXPECT_NE(problem.got.find("for chip 1"), std::string::npos) << problem.got;
+}
+
+// The other waits for it in every step: both take as long.
+TEST(CpuBackendTest, TheBusiestChipIsTheOneThatOthersWaitFor) {
+  const Loaded loaded(ir::parse(R"ir(graph "sum" {
+  %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] #batch
+  %1 = fused(%0) {dtypes="f32", program="in(0) neg(%0) out(%1)", shape=[3]} : f32[3] @block00.A.core
+  %2 = all_reduce(%1) {axes="x", kind="sum"} : f32[3] @loss
+  output "sum" = %2
+}
+)ir"),
+                      {}, ir::Mesh({{"x", 2}}));
+  constexpr auto kDelay = std::chrono::milliseconds(20);
+  const std::unique_ptr<Executable> slow = with_a_slow_chip(loaded.compiled, kDelay);
+  slow->run_step(StepMode::plain);
+  EXPECT_FALSE(slow->busy()) << "before a second step";
+  for (int step = 0; step < 3; ++step) slow->run_step(StepMode::plain);
+  const BusyChip busiest = slow->busy().value();
+  EXPECT_EQ(busiest.chip, 1);
+  EXPECT_GE(busiest.seconds, std::chrono::duration<double>(kDelay).count()) << "the mean of a step";
+  EXPECT_LE(busiest.seconds, slow->step_parts()->seconds());
 }
 
 }  // namespace
