@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <vector>
 
 namespace megacpp::base {
@@ -30,6 +31,24 @@ TEST(ReservedMemoryTest, IsObtainedWhenItIsFirstWritten) {
   EXPECT_GT(pages_of(memory), 0);
   EXPECT_EQ(memory.bytes()[kBytes - 1], std::byte{7});
   EXPECT_EQ(memory.bytes()[0], std::byte{0});
+}
+
+TEST(ReservedMemoryTest, AllOfItIsObtainedWhereTheMachineHasIt) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const ReservedMemory memory((size_t{1} << 20) + 1);
+  EXPECT_FALSE(memory.obtain([] { return int64_t{1} << 40; }));
+  EXPECT_EQ(pages_of(memory), static_cast<int64_t>(memory.bytes().size() / page + 1));
+  EXPECT_EQ(std::ranges::count(memory.bytes(), std::byte{0}), std::ssize(memory.bytes()));
+  EXPECT_FALSE(ReservedMemory(0).obtain([] { return int64_t{0}; }));
+}
+
+TEST(ReservedMemoryTest, NothingIsObtainedWhereTheMachineHasTooLittle) {
+  const ReservedMemory memory(size_t{1} << 20);
+  const std::optional<MemoryShortage> shortage = memory.obtain([] { return (int64_t{1} << 20) - 1; });
+  ASSERT_TRUE(shortage);
+  EXPECT_EQ(shortage->wanted, 1 << 20);
+  EXPECT_EQ(shortage->free, (1 << 20) - 1);
+  EXPECT_EQ(pages_of(memory), 0);
 }
 
 TEST(ReservedMemoryTest, NoneIsEmptyAndTooMuchIsRefused) {

@@ -150,6 +150,7 @@ class Attempt {
                        .keep = recipe.checkpoint.keep,
                        .keep_every = recipe.checkpoint.keep_every,
                        .processes = saving_.get(),
+                       .free_bytes = options_.free_host_bytes,
                        .log = [this](const std::string& text) { launch_.log({.topic = "checkpoint", .text = text}); }});
   }
 
@@ -208,10 +209,14 @@ class Attempt {
     return agree_to_stop();
   }
 
-  // A program from a cache is allocated for like one that was compiled.
+  // A program from a cache is allocated for like one that was compiled. When step 0 has ended, the run holds all that
+  // it will: a snapshot for which too little is left sends it down the ladder, now and not at the first save.
   void end_step() {
     const runtime::Executable& run = *trained_.started.run;
-    if (window_.phase() == LadderWindow::Phase::first_step) made_by_first_step_ = program_counts(run);
+    if (window_.phase() == LadderWindow::Phase::first_step) {
+      made_by_first_step_ = program_counts(run);
+      if (saver_) saver_->obtain_snapshot();
+    }
     window_.end_step(run.programs_made());
   }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
@@ -29,6 +30,8 @@ struct TrainingOptions {
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions
+  /// That this host has left for the snapshot of checkpoints, asked when step 0 has ended.
+  std::function<int64_t()> free_host_bytes = [] { return base::available_memory_bytes(); };
 };
 
 /// Programs that a backend made, by how.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -122,7 +123,7 @@ bool is_one_process(const recipe::Recipe&) { return !collectives::mpi_launch().h
 bool is_this_machine(const recipe::Recipe& recipe) { return plugin_kind(recipe) == plugins::PluginKind::cpu; }
 
 std::optional<int64_t> free_bytes(const recipe::Recipe& recipe) {
-  return is_this_machine(recipe) ? std::optional(cpu::available_memory_bytes()) : std::nullopt;
+  return is_this_machine(recipe) ? std::optional(base::available_memory_bytes()) : std::nullopt;
 }
 
 std::string device_name(const recipe::Recipe& recipe) {

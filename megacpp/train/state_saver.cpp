@@ -10,8 +10,11 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/stopwatch.h"
 #include "megacpp/compile/state_table.h"
+#include "megacpp/memory/out_of_memory.h"
 #include "megacpp/recipe/print.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/train/save_together.h"
 
 namespace megacpp::train {
@@ -100,7 +103,28 @@ StateSaver::~StateSaver() {
   if (writer_.joinable()) writer_.join();
 }
 
+void StateSaver::obtain_snapshot() {
+  if (std::exchange(is_obtained_, true)) return;
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<base::MemoryShortage> shortage = snapshot_.obtain(options_.free_bytes);
+  blocked_seconds_ += base::seconds_since(start);
+  if (!shortage) return;
+  const std::string host = runtime::host_name();
+  throw memory::OutOfMemory(
+      base::Code::E2005,
+      {.where = "snapshot of checkpoints on host " + host,
+       .got = fmt::format("{} bytes to obtain, {} free", shortage->wanted, shortage->free),
+       .wanted = "memory of the host for a copy of the saved state, beside what runs there",
+       .next = "free memory on this machine, raise its container's limit, use more hosts, or set checkpoint.every=-1"},
+      {.cls = memory::OomClass::host,
+       .phase = "obtaining the snapshot of checkpoints",
+       .place = "host " + host,
+       .wanted = shortage->wanted,
+       .limit = shortage->free});
+}
+
 void StateSaver::save(int64_t step) {
+  obtain_snapshot();
   const auto start = std::chrono::steady_clock::now();
   wait();
   if (is_over_) finish();
@@ -111,7 +135,7 @@ void StateSaver::save(int64_t step) {
     write(step);
     log_outcome();
   }
-  blocked_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  blocked_seconds_ += base::seconds_since(start);
   ++saves_;
 }
 

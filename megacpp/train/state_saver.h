@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves the kept state of a run while it goes on. save() copies what the local chips hold into a snapshot, each element
 // from one chip however many hold it, and returns; a thread writes the checkpoint from there, or save() itself where
-// the system gives no thread. The snapshot is reserved once, as large as the local chips' kept state without copies,
-// and obtained by the first save. A save that fails ends alone: the run goes on, and the checkpoints before stay as
-// they are. Over several processes each saves what its own chips hold, and all at the same steps.
+// the system gives no thread. The snapshot is reserved once, as large as the local chips' kept state without copies;
+// its pages are obtained before the first save. A save that fails ends alone: the run goes on, and the checkpoints
+// before stay as they are. Over several processes each saves what its own chips hold, and all at the same steps.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/reserved_memory.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/checkpoint/store.h"
@@ -44,6 +45,8 @@ struct SaveOptions {
   int64_t keep_every = 0;  //
   /// Those that write the checkpoint together, used by nothing else while the saver lives; none: this one alone.
   collectives::World* processes = nullptr;
+  /// That the host has left, asked while the snapshot is obtained.
+  std::function<int64_t()> free_bytes = [] { return base::available_memory_bytes(); };
   /// What became of a save, once it has ended: called by save() and finish(), on their thread.
   std::function<void(const std::string&)> log = {};
 };
@@ -57,13 +60,17 @@ class StateSaver {
   StateSaver(const StateSaver&) = delete;
   StateSaver& operator=(const StateSaver&) = delete;
 
+  /// Obtains the memory of all saves, once: best when a step has shown what the run itself uses; the first save does it
+  /// otherwise. memory::OutOfMemory of class host where the machine has too little.
+  void obtain_snapshot();
+
   /// The state after so many steps. Waits for the save before this one, where it has not ended, and throws its error
   /// where another process is gone: no later save could be whole.
   void save(int64_t step);
   /// Waits for the last save, and throws its error where it failed.
   void finish();
 
-  /// In save(), the copies and the waits.
+  /// In save(), the copies and the waits; and in obtain_snapshot().
   double blocked_seconds() const { return blocked_seconds_; }
   int64_t saves() const { return saves_; }
 
@@ -79,6 +86,7 @@ class StateSaver {
   SaveOptions options_;
   std::vector<SavedPart> parts_;  // of the local chips
   base::ReservedMemory snapshot_;
+  bool is_obtained_ = false;
   std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
   std::vector<std::byte> padded_;               // a chip's part with padding, on its way
   std::thread writer_;

@@ -2,8 +2,6 @@
 #include "megacpp/runtime/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -42,21 +40,10 @@ memory::FitCheck check_fit(const compile::Compiled& compiled, const collectives:
                            const std::vector<int64_t>& limits) {
   std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
   for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
-  return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = available_memory_bytes()});
+  return memory::check_fit(plans, {.of_chips = limits, .machine_bytes = base::available_memory_bytes()});
 }
 
 }  // namespace
-
-// The kernel's estimate of what a new program can use, and the limit of the container around us if that is less.
-int64_t available_memory_bytes() {
-  int64_t available = std::numeric_limits<int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string word; meminfo >> word;) {
-    int64_t kibibytes = 0;
-    if (word == "MemAvailable:" && meminfo >> kibibytes) available = kibibytes * 1024;
-  }
-  return std::min(available, base::container_memory_limit().value_or(available));
-}
 
 HostRatesProbe host_rates_probe() {
   return {.kept = [] { return host_rates(); }, .renewed = [] { return renew_host_rates(); }, .file = host_rates_file};
@@ -146,7 +133,7 @@ Backend cpu_backend() {
                  const LoadOptions& options) { return cpu::load(compiled, options); },
       .usable = [](const Recipe&) { return base::Decision::yes(); },
       .threads = threads_for,
-      .free_bytes = [](const Recipe&) { return std::optional(cpu::available_memory_bytes()); },
+      .free_bytes = [](const Recipe&) { return std::optional(base::available_memory_bytes()); },
       .host_rates = cpu::host_rates_probe(),
       .find_hardware =
           [](const Recipe& recipe, const Machine& machine) {

@@ -16,9 +16,6 @@
 
 namespace megacpp::runtime::cpu {
 
-/// Memory a new program may use on this machine.
-int64_t available_memory_bytes();
-
 /// Rates of our own kernels.
 HostRatesProbe host_rates_probe();
 

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/collectives/placement.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/cuda_device.h"
 #include "megacpp/runtime/cuda/device_link.h"
@@ -48,7 +48,7 @@ memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled,
 
 /// E2001 where the local chips keep more in pinned memory than this machine has free.
 int64_t require_host_memory(const compile::Compiled& compiled, const collectives::World& world) {
-  memory::HostFit fit{.limit_bytes = cpu::available_memory_bytes(), .chip = world.local_chips().front()};
+  memory::HostFit fit{.limit_bytes = base::available_memory_bytes(), .chip = world.local_chips().front()};
   for (const int64_t chip : world.local_chips()) fit.needed_bytes += compiled.programs_of(chip).memory.host_bytes;
   if (fit.needed_bytes > fit.limit_bytes) throw memory::host_misfit_error(fit, host_name());
   return fit.needed_bytes;

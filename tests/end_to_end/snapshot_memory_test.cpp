@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host that has too little memory for the snapshot of checkpoints says so when step 0 has ended, while the ladder can
+// still answer, and not at the first save.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "megacpp/checkpoint/store.h"
+#include "megacpp/compile/state_table.h"
+#include "megacpp/launch/training.h"
+#include "megacpp/memory/out_of_memory.h"
+#include "megacpp/train/state_saver.h"
+#include "tests/end_to_end/training_run.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp {
+namespace {
+
+using testing_support::TemporaryFolder;
+using testing_support::TrainingRun;
+
+constexpr int64_t kPlenty = int64_t{1} << 50;
+
+TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
+  const TemporaryFolder folder;
+  TrainingRun run({});
+  const int64_t bytes = compile::kept_bytes(run.compiled());
+  train::SaveOptions options{.store = checkpoint::Store(folder.path()), .header = train::manifest_header(run.recipe())};
+  options.free_bytes = [bytes] { return bytes - 1; };
+  train::StateSaver saver(run.compiled(), run.executable(), std::move(options));
+  try {
+    saver.obtain_snapshot();
+    FAIL() << "no error";
+  } catch (const memory::OutOfMemory& error) {
+    EXPECT_EQ(error.code(), base::Code::E2005);
+    EXPECT_EQ(error.facts().cls, memory::OomClass::host);
+    EXPECT_EQ(error.facts().wanted, bytes);
+    EXPECT_EQ(error.facts().limit, bytes - 1);
+  }
+}
+
+// Where step 0 is saved, too little is found by that save, which is in the ladder's window too.
+class SnapshotWindowTest : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Every, SnapshotWindowTest, testing::Values(0, 1));
+
+TEST_P(SnapshotWindowTest, TooLittleAfterTheFirstStepIsAnsweredByTheLadder) {
+  const TemporaryFolder folder;
+  recipe::Recipe recipe = testing_support::small_training_recipe({});
+  recipe.train.threads = 1;
+  recipe.checkpoint.every = GetParam();
+  launch::Launch launch(recipe, {.none = true});
+  launch.prepare();
+  const int64_t bytes = compile::kept_bytes(launch.estimate().compiled);
+  launch::RunDirectory directory = launch::RunDirectory::create(folder / "run", recipe.name);
+  int64_t loads = 0, questions = 0;
+  launch::TrainingOptions options;
+  options.directory = &directory;
+  options.before_steps = [&](const launch::StartedRun&) { ++loads; };
+  options.free_host_bytes = [&] { return ++questions == 1 ? bytes - 1 : kPlenty; };
+  const launch::Trained trained = launch::run_training(launch, testing_support::small_corpus(), options);
+  EXPECT_EQ(loads, 2);
+  EXPECT_EQ(questions, 2) << "once for each load";
+  EXPECT_GT(launch.rung(), 0U);
+  EXPECT_EQ(train::steps_in(trained.reports), recipe.train.steps);
+  EXPECT_EQ(trained.saves, GetParam() == 1 ? recipe.train.steps : 1);
+}
+
+}  // namespace
+}  // namespace megacpp
