@@ -61,11 +61,8 @@ class Assigner {
     find_last_uses();
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
-    for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
-      if (const std::string& op = graph_.nodes()[n].op; op == ops::kDoneOp || op == ops::kCopyDoneOp)
-        pair_with_start(n);
-    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node)
-      if (is_view(*node)) donate_operand_of(*node);
+    for (auto n = static_cast<uint32_t>(graph_.nodes().size()); n-- > 0;)
+      if (is_view(graph_.nodes()[n])) look_through(n);
     for (const NodeId id : graph_.inputs()) place_state(id);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) find_rows(n);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
@@ -101,19 +98,15 @@ class Assigner {
                                .space = ops::is_in_host_memory(node) ? Space::host : Space::device});
   }
 
-  // What replaces state once it is done is written there from the start.
-  void pair_with_start(uint32_t n) {
-    const ir::Node& node = graph_.nodes()[n];
-    done_at_[graph_.value(node.operands[0]).producer.index] = n;
-    for (size_t r = 0; r < node.results.size(); ++r)
-      if (const auto at = donated_to_.find(node.results[r].index); at != donated_to_.end())
-        donated_to_[node.operands[r].index] = at->second;
-  }
-
-  // What is seen as the replacement of a state is written there.
-  void donate_operand_of(const ir::Node& view) {
-    const auto donated = donated_to_.find(view.results[0].index);
-    if (donated != donated_to_.end()) donated_to_.emplace(view.operands[0].index, std::string(donated->second));
+  // What is seen as the replacement of a state is written there: by a reshape, or when a collective or a copy is done.
+  // What replaces one by itself goes there; of several that see it as a replacement the last in the program counts.
+  void look_through(uint32_t n) {
+    const ir::Node& view = graph_.nodes()[n];
+    if (view.op == ops::kDoneOp || view.op == ops::kCopyDoneOp)
+      done_at_[graph_.value(view.operands[0]).producer.index] = n;
+    for (size_t r = 0; r < view.results.size(); ++r)
+      if (const auto donated = donated_to_.find(view.results[r].index); donated != donated_to_.end())
+        donated_to_.emplace(view.operands[r].index, std::string(donated->second));
   }
 
   // Tensors that are contiguous in one buffer.
@@ -390,7 +383,7 @@ class Assigner {
   std::map<uint32_t, int64_t, ByQuestion> workspace_bytes_;  // by node, one of those that are alike
   std::vector<Row> rows_;
   std::vector<int> row_of_;                     // by value; -1: none
-  std::map<uint32_t, std::string> donated_to_;  // output value -> state it replaces
+  std::map<uint32_t, std::string> donated_to_;  // value -> state it replaces, or is seen to
   std::map<std::string, ValueId> inputs_;       // state name -> its value
   Buffers result_;
 };

@@ -203,6 +203,106 @@ TEST(BuffersTest, StateStillReadAfterItsSuccessorIsMadeIsCopiedAtTheEnd) {
   EXPECT_EQ(buffers.final_copies[0].to_state, "x");
 }
 
+std::string input_of(const std::string& number, const std::string& name, const std::string& shape) {
+  return "  %" + number + " = input() {dtype=\"f32\", name=\"" + name + "\", shape=" + shape + "} : f32" + shape +
+         " #gradient\n";
+}
+
+TEST(BuffersTest, WhatIsSeenAsTheReplacementOfAStateIsWrittenThere) {
+  const Buffers buffers = assigned(kInput + input_of("1", "w", "[6]") + R"(  %2 = cumsum(%0) {dim=0} : f32[2,3]
+  %3 = reshape(%2) {shape=[3,2]} : f32[3,2]
+  %4 = reshape(%3) {shape=[6]} : f32[6]
+  output "w" = %4 donates "w"
+)");
+  for (const size_t value : {2U, 3U, 4U}) EXPECT_EQ(buffers.buffer_of[value], buffers.buffer_of[1]) << value;
+  EXPECT_TRUE(buffers.final_copies.empty());
+}
+
+TEST(BuffersTest, WhatReplacesTwoStatesIsWrittenToOneAndCopiedToTheOther) {
+  const std::string inputs = kInput + input_of("1", "v", "[6]") + input_of("2", "w", "[2,3]");
+  const Buffers itself = assigned(inputs + R"(  %3 = cumsum(%0) {dim=0} : f32[2,3]
+  %4 = reshape(%3) {shape=[6]} : f32[6]
+  output "v" = %4 donates "v"
+  output "w" = %3 donates "w"
+)");
+  EXPECT_EQ(itself.buffer_of[3], itself.buffer_of[2]) << "the one that it replaces by itself";
+  ASSERT_EQ(itself.final_copies.size(), 1U);
+  EXPECT_EQ(itself.final_copies[0].to_state, "v");
+  const Buffers views = assigned(inputs + R"(  %3 = cumsum(%0) {dim=0} : f32[2,3]
+  %4 = reshape(%3) {shape=[6]} : f32[6]
+  %5 = reshape(%3) {shape=[2,3]} : f32[2,3]
+  output "v" = %4 donates "v"
+  output "w" = %5 donates "w"
+)");
+  EXPECT_EQ(views.buffer_of[3], views.buffer_of[2]);
+  ASSERT_EQ(views.final_copies.size(), 1U);
+  EXPECT_EQ(views.final_copies[0].to_state, "v");
+}
+
+TEST(BuffersTest, StateThatIsReadBehindWhatIsSeenAsItsReplacementIsCopiedAtTheEnd) {
+  const Buffers buffers = assigned(kInput + input_of("1", "w", "[6]") + R"(  %2 = cumsum(%0) {dim=0} : f32[2,3]
+  %3 = cumsum(%1) {dim=0} : f32[6]
+  %4 = reshape(%2) {shape=[6]} : f32[6]
+  output "w" = %4 donates "w"
+  output "y" = %3
+)");
+  EXPECT_NE(buffers.buffer_of[2], buffers.buffer_of[1]);
+  ASSERT_EQ(buffers.final_copies.size(), 1U);
+  EXPECT_EQ(buffers.final_copies[0].to_state, "w");
+}
+
+// Of a bucket of gradients, one of which has another shape than its state.
+TEST(BuffersTest, EveryResultOfACollectiveIsWrittenToTheStateItReplacesWhenItIsDone) {
+  const Buffers buffers = assigned(kInput + input_of("1", "v", "[2,3]") + input_of("2", "w", "[6]") +
+                                   R"(  %3 = cumsum(%0) {dim=0} : f32[2,3]
+  %4 = cumsum(%0) {dim=1} : f32[2,3]
+  %5, %6 = collective_start(%3, %4) {axes="x", kind="sum", op="all_reduce", parts=2} : f32[2,3], f32[2,3] #collective
+  %7, %8 = collective_done(%5, %6) : f32[2,3], f32[2,3] #collective
+  %9 = reshape(%8) {shape=[6]} : f32[6]
+  output "v" = %7 donates "v"
+  output "w" = %9 donates "w"
+)");
+  for (const size_t value : {5U, 7U}) EXPECT_EQ(buffers.buffer_of[value], buffers.buffer_of[1]) << value;
+  for (const size_t value : {6U, 8U, 9U}) EXPECT_EQ(buffers.buffer_of[value], buffers.buffer_of[2]) << value;
+  EXPECT_TRUE(buffers.final_copies.empty());
+}
+
+const std::string kNormInputs = kInput + R"(  %1 = input() {dtype="f32", name="w", shape=[3]} : f32[3] #weight
+  %2 = input() {dtype="f32", name="rstd", shape=[2,1]} : f32[2,1] #batch
+  %3 = input() {dtype="f32", name="sum", shape=[2,3]} : f32[2,3] #gradient
+  %4 = cumsum(%0) {dim=0} : f32[2,3]
+  %5 = cumsum(%0) {dim=1} : f32[2,3]
+)";
+
+Buffers with_norm_grad(const std::string& operands, const std::string& rest = "  output \"dx\" = %6\n") {
+  return assigned(kNormInputs + "  %6, %7 = rms_norm_grad(" + operands + ") {eps=0.5} : f32[2,3], f32[3]\n" + rest +
+                  "  output \"dw\" = %7\n");
+}
+
+TEST(BuffersTest, AGradientTakesThePlaceOfItsAddendOrElseOfItsCotangent) {
+  const Buffers both_die = with_norm_grad("%0, %1, %2, %4, %5");
+  EXPECT_EQ(both_die.buffer_of[6], both_die.buffer_of[5]) << "the sum goes on where it was";
+  const Buffers addend_lives = with_norm_grad(
+      "%0, %1, %2, %4, %5", "  %8 = cumsum(%5) {dim=0} : f32[2,3]\n  output \"dx\" = %6\n  output \"y\" = %8\n");
+  EXPECT_EQ(addend_lives.buffer_of[6], addend_lives.buffer_of[4]);
+}
+
+TEST(BuffersTest, AnAddendThatIsReadAsAnotherOperandIsNotOverwritten) {
+  const Buffers as_cotangent = with_norm_grad("%0, %1, %2, %4, %4");
+  EXPECT_NE(as_cotangent.buffer_of[6], as_cotangent.buffer_of[4]);
+  const Buffers as_input = with_norm_grad("%4, %1, %2, %5, %4");
+  EXPECT_EQ(as_input.buffer_of[6], as_input.buffer_of[5]) << "the cotangent is free";
+}
+
+TEST(BuffersTest, AGradientThatReplacesAStateIsWrittenThere) {
+  const std::string replaces = "  output \"sum\" = %6 donates \"sum\"\n";
+  for (const char* operands : {"%0, %1, %2, %4, %3", "%0, %1, %2, %4, %5", "%0, %1, %2, %4"}) {
+    const Buffers buffers = with_norm_grad(operands, replaces);
+    EXPECT_EQ(buffers.buffer_of[6], buffers.buffer_of[3]) << operands;
+    EXPECT_TRUE(buffers.final_copies.empty()) << operands;
+  }
+}
+
 TEST(BuffersTest, OldValueOfReplacedStateIsRefusedAsAnOutput) {
   EXPECT_THROW(
       assigned(kInput + R"ir(  %1 = fused(%0) {dtypes="f32", program="in(0,1) neg(%0) out(%1)", shape=[2,3]} : f32[2,3]
