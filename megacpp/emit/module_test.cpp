@@ -188,6 +188,49 @@ TEST(ModuleTest, AStepKeepsItsStateAndHidesItsGradients) {
   EXPECT_EQ(donations_of(module), (Names{"w -> w"}));
 }
 
+// `text` with a line of it replaced.
+std::string with_line(std::string text, const std::string& line, const std::string& by) {
+  const size_t at = text.find(line);
+  EXPECT_NE(at, std::string::npos) << line;
+  return text.replace(at, line.size(), by);
+}
+
+Module step_from(const std::string& micro_step, const std::string& update) {
+  return write_step({ir::parse(micro_step), ir::parse(update), 1, {}, {}}, ir::Mesh(), Placement::megacpp);
+}
+
+constexpr const char* kAddedGradient = "  %7 = add(%2, %4) : f32[4] @loss\n";
+constexpr const char* kWrittenGradient = "  %7 = exp(%4) : f32[4] @loss\n";
+constexpr const char* kZeroed = "  output \"grad.w\" = %6 donates \"grad.w\"\n";
+
+TEST(ModuleTest, AGradientThatIsWrittenBeforeItIsReadNeitherEntersNorLeaves) {
+  const Module module =
+      step_from(with_line(kMicroStep, kAddedGradient, kWrittenGradient), with_line(kUpdate, kZeroed, ""));
+  EXPECT_EQ(names_of(module.arguments), (Names{"batch.ids", "w", "lr"}));
+  EXPECT_EQ(names_of(module.results), (Names{"norm", "w", "loss", "counts"}));
+  EXPECT_EQ(donations_of(module), (Names{"w -> w"}));
+}
+
+TEST(ModuleTest, StateThatAMicroStepReadsOrTheUpdateLeavesStays) {
+  const std::string left = "  output \"grad.w\" = %4 donates \"grad.w\"\n";
+  for (const char* gradient : {kAddedGradient, kWrittenGradient}) {
+    const Module module = step_from(with_line(kMicroStep, kAddedGradient, gradient), with_line(kUpdate, kZeroed, left));
+    EXPECT_EQ(names_of(module.arguments), (Names{"batch.ids", "w", "grad.w", "lr"})) << gradient;
+    EXPECT_EQ(names_of(module.results), (Names{"norm", "w", "grad.w", "loss", "counts"})) << gradient;
+    EXPECT_EQ(donations_of(module), (Names{"w -> w", "grad.w -> grad.w"})) << gradient;
+  }
+  const Module read = step_from(kMicroStep, with_line(kUpdate, kZeroed, ""));
+  EXPECT_EQ(names_of(read.arguments), (Names{"batch.ids", "w", "grad.w", "lr"})) << "it is added to";
+}
+
+TEST(ModuleTest, StateThatIsReportedAsItWasEnters) {
+  const std::string reported = with_line(with_line(kMicroStep, kAddedGradient, kWrittenGradient),
+                                         "  output \"counts\" = %4\n", "  output \"before\" = %2\n");
+  const Module module = step_from(reported, with_line(kUpdate, kZeroed, ""));
+  EXPECT_EQ(names_of(module.arguments), (Names{"batch.ids", "w", "grad.w", "lr"}));
+  EXPECT_EQ(names_of(module.results), (Names{"norm", "w", "loss", "before"}));
+}
+
 TEST(ModuleTest, MicroBatchesEnterStackedAndReportsLeaveStacked) {
   for (const int64_t micro_steps : {1, 3}) {
     const Module module = step_of(micro_steps, ir::Mesh(), Placement::megacpp, {});
@@ -238,6 +281,39 @@ TEST(ModuleTest, ReportsOfBlocksInALoopLeaveAsOneStack) {
   EXPECT_EQ(names_of(unrolled.results), (Names{"y", "load0", "load1", "load2", "load3"}));
   EXPECT_EQ(unrolled.results[4].whole.shape, (ir::Shape{3, 4}));
   EXPECT_TRUE(unrolled.results[4].stacked.empty());
+}
+
+// Every block writes its gradient once, and the update of its weight reads it.
+Module written_once_step(int blocks, bool is_rolled) {
+  std::string micro = "graph \"micro_step\" {\n", update = "graph \"update\" {\n", gradients, weights;
+  for (int b = 0; b < blocks; ++b)
+    for (std::string* text : {&micro, &update}) {
+      *text += fmt::format(
+          "  %{} = input() {{dtype=\"f32\", name=\"w{}\", shape=[4]}} : f32[4] @block{:02}.E #weight\n", 2 * b, b, b);
+      *text += fmt::format(
+          "  %{} = input() {{dtype=\"f32\", name=\"grad.w{}\", shape=[4]}} : f32[4] @block{:02}.E #gradient\n",
+          2 * b + 1, b, b);
+    }
+  micro += fmt::format("  %{} = constant() {{dtype=\"f32\", shape=[4], value=1.0}} : f32[4] @embed\n", 2 * blocks);
+  for (int b = 0; b < blocks; ++b) {
+    const int sum = 2 * blocks + 1 + 2 * b, before = b == 0 ? 2 * blocks : sum - 2, next = 2 * blocks + b;
+    micro += fmt::format("  %{} = add(%{}, %{}) : f32[4] @block{:02}.E\n", sum, before, 2 * b, b);
+    micro += fmt::format("  %{} = exp(%{}) : f32[4] @block{:02}.E\n", sum + 1, sum, b);
+    gradients += fmt::format("  output \"grad.w{}\" = %{} donates \"grad.w{}\"\n", b, sum + 1, b);
+    update += fmt::format("  %{} = sub(%{}, %{}) : f32[4] @block{:02}.E\n", next, 2 * b, 2 * b + 1, b);
+    weights += fmt::format("  output \"w{}\" = %{} donates \"w{}\"\n", b, next, b);
+  }
+  const ir::Graph micro_step = ir::parse(micro + gradients + "}\n"), updates = ir::parse(update + weights + "}\n");
+  return write_step({micro_step, updates, 1, {}, {}}, ir::Mesh(), Placement::megacpp, {.is_rolled = is_rolled});
+}
+
+TEST(ModuleTest, GradientsOfBlocksThatAreWrittenOnceNeitherEnterNorLeave) {
+  const Module unrolled = written_once_step(4, false), rolled = written_once_step(4, true);
+  EXPECT_EQ(names_of(unrolled.arguments), (Names{"w0", "w1", "w2", "w3"}));
+  EXPECT_EQ(names_of(unrolled.results), (Names{"w0", "w1", "w2", "w3"}));
+  EXPECT_EQ(names_of(rolled.arguments), (Names{"w0"})) << "one stack";
+  EXPECT_EQ(names_of(rolled.results), (Names{"w0"}));
+  EXPECT_EQ(donations_of(rolled), (Names{"w0 -> w0"}));
 }
 
 // Micro-batches are padded where they are split, not where they are stacked.

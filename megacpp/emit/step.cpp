@@ -87,6 +87,7 @@ class StepWriter {
     std::set<uint32_t> read;
     for (const ir::Node& node : step_.micro_step.nodes())
       for (const ir::ValueId operand : node.operands) read.insert(operand.index);
+    for (const ir::Output& output : step_.micro_step.outputs()) read.insert(output.value.index);
     for (const ir::NodeId id : step_.micro_step.inputs())
       if (read.contains(step_.micro_step.node(id).results[0].index)) kept.insert(name_of(step_.micro_step, id));
     for (const ir::Output& output : step_.micro_step.outputs())
