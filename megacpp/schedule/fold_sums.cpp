@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/fold_sums.h"
 
+#include <set>
 #include <vector>
 
 #include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/rewrite.h"
+#include "megacpp/schedule/value_lives.h"
 
 namespace megacpp::schedule {
 namespace {
@@ -26,6 +28,7 @@ class SumFolder {
       : graph_(graph),
         target_(target),
         readers_(count_readers(graph)),
+        lives_(graph),
         is_stored_(graph.values().size(), false),
         fates_(graph.nodes().size()),
         rewriter_(graph) {
@@ -71,17 +74,48 @@ class SumFolder {
     Candidate chosen;
     for (size_t i = 0; i < 2; ++i) {
       const Candidate candidate = candidate_of(add.operands[i]);
+      const ir::ValueId addend = add.operands[1 - i];
       if ((chosen.product == kNone || candidate.product > chosen.product) &&
-          may_take(candidate, add.operands[i], add.operands[1 - i]))
+          may_take(candidate, add.operands[i], addend) &&
+          (!is_later(addend, candidate.product) || may_move(candidate.product, sum)))
         chosen = candidate;
     }
-    if (chosen.product == kNone) return;
-    fates_[sum].product = chosen.product;
-    if (chosen.view != kNone) fates_[chosen.view].is_passed = true;
-    Fate& fate = fates_[chosen.product];
+    if (chosen.product != kNone) take_in(chosen, sum);
+  }
+
+  bool is_later(ir::ValueId addend, uint32_t product) const { return graph_.value(addend).producer.index > product; }
+
+  // Whether what the product reads may be held until there, in place of its result.
+  bool may_move(uint32_t product, uint32_t to) const {
+    const ir::Node& node = graph_.nodes()[product];
+    int64_t held = 0;
+    for (const ir::ValueId operand : std::set(node.operands.begin(), node.operands.end())) {
+      if (lives_.last_read(operand) >= static_cast<int64_t>(to)) continue;
+      if (lives_.is_replaced(operand)) return false;
+      if (!lives_.is_input(operand)) held += graph_.type(operand).bytes();
+    }
+    return held <= graph_.type(node.results[0]).bytes();
+  }
+
+  // The sum's operands are read where the product stands then: later decisions start from these lives.
+  void take_in(const Candidate& candidate, uint32_t sum) {
+    const uint32_t product = candidate.product;
+    fates_[sum].product = product;
+    if (candidate.view != kNone) fates_[candidate.view].is_passed = true;
+    Fate& fate = fates_[product];
     fate.sum = sum;
-    fate.view = chosen.view;
-    fate.waits = graph_.value(addend_of(chosen.product)).producer.index > chosen.product;
+    fate.view = candidate.view;
+    const ir::ValueId addend = addend_of(product);
+    fate.waits = is_later(addend, product);
+    if (!fate.waits) {
+      lives_.remove_reader(addend, sum);
+      lives_.add_reader(addend, product);
+      return;
+    }
+    for (const ir::ValueId operand : graph_.nodes()[product].operands) {
+      lives_.remove_reader(operand, product);
+      lives_.add_reader(operand, sum);
+    }
   }
 
   ir::ValueId addend_of(uint32_t product) const {
@@ -98,7 +132,7 @@ class SumFolder {
       return false;
     if (read == addend || readers_[candidate.part.index] != 1 || !is_stored(addend)) return false;
     // Other results of a node that moves to the sum might be read before it.
-    if (node.results.size() > 1 && graph_.value(addend).producer.index > candidate.product) return false;
+    if (node.results.size() > 1 && is_later(addend, candidate.product)) return false;
     ops::Types operands = graph_.operand_types(node);
     operands.push_back({graph_.type(addend).dtype, graph_.type(candidate.part).shape});
     const ops::Types results = graph_.result_types(node);
@@ -143,6 +177,7 @@ class SumFolder {
   const ir::Graph& graph_;
   const Target& target_;
   std::vector<size_t> readers_;  // by value
+  ValueLives lives_;             // as decided so far
   std::vector<bool> is_stored_;  // by value: a kernel or an output reads it
   std::vector<Fate> fates_;      // by node
   Rewriter rewriter_;

@@ -76,6 +76,86 @@ TEST(FoldSumsTest, ProductWaitsForAnAddendThatIsMadeLater) {
                             "\n  output \"y\" = %4\n  output \"e\" = %3\n"));
 }
 
+TEST(FoldSumsTest, ProductMovesBehindAKernelThatMakesItsAddend) {
+  EXPECT_EQ(
+      sums_folded("  %3 = " + sum_dot("%0, %1") +
+                  "\n  %4 = cumsum(%2) {dim=0} : bf16[2,4]\n  %5 = add(%4, %3) : bf16[2,4]\n  output \"y\" = %5\n"),
+      with_sum_inputs("  %3 = cumsum(%2) {dim=0} : bf16[2,4]\n  %4 = " + sum_dot("%0, %1, %3") +
+                      "\n  output \"y\" = %4\n"));
+}
+
+// bf16[3,4] is larger than the product, bf16[2,4].
+TEST(FoldSumsTest, ProductDoesNotMoveWhereWhatItReadsIsLargerAndWouldBeHeld) {
+  const std::string made = "  %3 = cumsum(%1) {dim=0} : bf16[3,4]\n  %4 = " + sum_dot("%0, %3") +
+                           "\n  %5 = cumsum(%2) {dim=0} : bf16[2,4]\n  %6 = add(%4, %5) : bf16[2,4]\n"
+                           "  output \"y\" = %6\n";
+  EXPECT_EQ(sums_folded(made), with_sum_inputs(made));
+  EXPECT_EQ(sums_folded(made + "  output \"b\" = %3\n"),
+            with_sum_inputs("  %3 = cumsum(%1) {dim=0} : bf16[3,4]\n  %4 = cumsum(%2) {dim=0} : bf16[2,4]\n  %5 = " +
+                            sum_dot("%0, %3, %4") + "\n  output \"y\" = %5\n  output \"b\" = %3\n"))
+      << "it is there anyway";
+  // bf16[2,3] is smaller.
+  EXPECT_EQ(
+      sums_folded("  %3 = cumsum(%0) {dim=0} : bf16[2,3]\n  %4 = " + sum_dot("%3, %1") +
+                  "\n  %5 = cumsum(%2) {dim=0} : bf16[2,4]\n  %6 = add(%4, %5) : bf16[2,4]\n  output \"y\" = %6\n"),
+      with_sum_inputs("  %3 = cumsum(%0) {dim=0} : bf16[2,3]\n  %4 = cumsum(%2) {dim=0} : bf16[2,4]\n  %5 = " +
+                      sum_dot("%3, %1, %4") + "\n  output \"y\" = %5\n"));
+}
+
+TEST(FoldSumsTest, ProductsThatShareAnAddendMoveEachToItsSum) {
+  const std::string both = "  %3 = cumsum(%0) {dim=0} : bf16[2,3]\n  %4 = " + sum_dot("%3, %1") +
+                           "\n  %5 = cumsum(%0) {dim=1} : bf16[2,3]\n  %6 = " + sum_dot("%5, %1") +
+                           "\n  %7 = cumsum(%2) {dim=0} : bf16[2,4]\n  %8 = add(%4, %7) : bf16[2,4]\n"
+                           "  %9 = add(%6, %7) : bf16[2,4]\n  output \"y\" = %8\n  output \"z\" = %9\n";
+  EXPECT_EQ(sums_folded(both),
+            with_sum_inputs("  %3 = cumsum(%0) {dim=0} : bf16[2,3]\n  %4 = cumsum(%0) {dim=1} : bf16[2,3]\n"
+                            "  %5 = cumsum(%2) {dim=0} : bf16[2,4]\n  %6 = " +
+                            sum_dot("%3, %1, %5") + "\n  %7 = " + sum_dot("%4, %1, %5") +
+                            "\n  output \"y\" = %6\n  output \"z\" = %7\n"));
+}
+
+TEST(FoldSumsTest, ProductDoesNotReadStateBehindWhatReplacesIt) {
+  const std::string state =
+      "  %3 = input() {dtype=\"bf16\", name=\"s\", shape=[3,4]} : bf16[3,4] #weight\n  %4 = " + sum_dot("%0, %3") +
+      "\n  %5 = cumsum(%2) {dim=0} : bf16[2,4]\n  %6 = add(%4, %5) : bf16[2,4]\n  %7 = cumsum(%1) {dim=0} : bf16[3,4]\n"
+      "  output \"y\" = %6\n  output \"s\" = %7 donates \"s\"\n";
+  EXPECT_EQ(sums_folded(state), with_sum_inputs(state));
+}
+
+TEST(FoldSumsTest, AddendMayBeSeenInAnotherShape) {
+  EXPECT_EQ(sums_folded("  %3 = input() {dtype=\"bf16\", name=\"flat\", shape=[8]} : bf16[8] #batch\n"
+                        "  %4 = reshape(%3) {shape=[2,4]} : bf16[2,4]\n  %5 = " +
+                        sum_dot("%0, %1") + "\n  %6 = add(%5, %4) : bf16[2,4]\n  output \"y\" = %6\n"),
+            with_sum_inputs("  %3 = input() {dtype=\"bf16\", name=\"flat\", shape=[8]} : bf16[8] #batch\n"
+                            "  %4 = reshape(%3) {shape=[2,4]} : bf16[2,4]\n  %5 = " +
+                            sum_dot("%0, %1, %4") + "\n  output \"y\" = %5\n"));
+}
+
+const std::string kNormInputs = R"(  %3 = input() {dtype="bf16", name="w", shape=[4]} : bf16[4] #weight
+  %4 = input() {dtype="f32", name="rstd", shape=[2,1]} : f32[2,1] #batch
+  %5 = input() {dtype="bf16", name="dy", shape=[2,4]} : bf16[2,4] #batch
+)";
+
+std::string norm_grad(const std::string& operands) {
+  return "rms_norm_grad(" + operands + ") {eps=0.5} : bf16[2,4], bf16[4] @block00.A";
+}
+
+TEST(FoldSumsTest, GradientWithSeveralResultsTakesInWhatIsThere) {
+  EXPECT_EQ(
+      sums_folded(kNormInputs + "  %6 = cumsum(%2) {dim=0} : bf16[2,4]\n  %7, %8 = " + norm_grad("%2, %3, %4, %5") +
+                  "\n  %9 = add(%6, %7) : bf16[2,4]\n  output \"dx\" = %9\n  output \"dw\" = %8\n"),
+      with_sum_inputs(kNormInputs + "  %6 = cumsum(%2) {dim=0} : bf16[2,4]\n  %7, %8 = " +
+                      norm_grad("%2, %3, %4, %5, %6") + "\n  output \"dx\" = %7\n  output \"dw\" = %8\n"));
+}
+
+// Its other result may be read before the sum.
+TEST(FoldSumsTest, GradientWithSeveralResultsDoesNotMove) {
+  const std::string later = kNormInputs + "  %6, %7 = " + norm_grad("%2, %3, %4, %5") +
+                            "\n  %8 = cumsum(%2) {dim=0} : bf16[2,4]\n  %9 = add(%6, %8) : bf16[2,4]\n"
+                            "  output \"dx\" = %9\n  output \"dw\" = %7\n";
+  EXPECT_EQ(sums_folded(later), with_sum_inputs(later));
+}
+
 TEST(FoldSumsTest, WhatAClusterWouldNotStoreStaysInIt) {
   const std::string bias = "  %3 = " + sum_dot("%0, %1") +
                            "\n  %4 = constant() {dtype=\"bf16\", shape=[2,4], value=1.0} : bf16[2,4]\n"
