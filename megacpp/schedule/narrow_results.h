@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns convert(f(x)) from f32 to bf16 into an f with a bf16 result, for every op that can choose its result dtype and
 // whose result nothing else reads: the gradient of the logits is as large as anything in a step, and is multiplied in
-// bf16. Rounded once either way: the same bits.
+// bf16. It is rounded once either way, by our own kernels to the same bits; a library's product that leaves bf16 may be
+// another algorithm's, which sums in another order, in f32 too.
 #pragma once
 
 #include "megacpp/ir/graph.h"

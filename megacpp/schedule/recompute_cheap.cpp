@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "megacpp/schedule/tile_builder.h"
 #include "megacpp/schedule/value_lives.h"
@@ -15,6 +17,9 @@ namespace {
 using ir::ValueId;
 using ops::TileInstruction;
 using ops::TileOutput;
+
+constexpr std::string_view kEquality[] = {"eq", "ne"};
+constexpr std::string_view kComparisons[] = {"lt", "le", "gt", "ge", "eq", "ne"};
 
 // An output of a cluster that readers could compute themselves.
 struct Candidate {
@@ -99,20 +104,20 @@ class Recomputer {
       const size_t i = operand++;
       if (cluster.operands[i] != value) continue;
       if (!cluster.is_whole(i)) return false;
-      if (graph_.type(value).dtype == ir::DType::bf16 && is_tested_for_equality(cluster, static_cast<int>(r)))
+      if (graph_.type(value).dtype == ir::DType::bf16 && is_read_by(cluster, static_cast<int>(r), kEquality))
         return false;
     }
     return true;
   }
 
-  static bool is_tested_for_equality(const TileCluster& cluster, int reg) {
-    return std::any_of(
-        cluster.program.instructions.begin(), cluster.program.instructions.end(), [&](const TileInstruction& each) {
-          if (each.kind != TileInstruction::Kind::scalar) return false;
-          if (each.op->name != "eq" && each.op->name != "ne") return false;
-          return std::any_of(each.args.begin(), each.args.end(),
-                             [&](int arg) { return ops::looked_through_converts(cluster.program, arg) == reg; });
-        });
+  // Whether one of these ops has the register as an operand, converted or not.
+  static bool is_read_by(const TileCluster& cluster, int reg, std::span<const std::string_view> names) {
+    return std::ranges::any_of(cluster.program.instructions, [&](const TileInstruction& each) {
+      if (each.kind != TileInstruction::Kind::scalar || std::ranges::count(names, std::string_view(each.op->name)) == 0)
+        return false;
+      return std::ranges::any_of(each.args,
+                                 [&](int arg) { return ops::looked_through_converts(cluster.program, arg) == reg; });
+    });
   }
 
   // ---- what would become of clusters
@@ -140,6 +145,12 @@ class Recomputer {
     return changes;
   }
 
+  // Whether the maker compares an output before it is rounded: the answer may be another for the number that is stored.
+  bool is_compared_unrounded(const TileCluster& maker, size_t o) const {
+    return graph_.type(maker.results[o]).dtype == ir::DType::bf16 &&
+           is_read_by(maker, ops::looked_through_converts(maker.program, maker.program.outputs[o].reg), kComparisons);
+  }
+
   // The reader, with these values of the maker's computed in its program. Other values of it that the reader reads
   // anyway are a place to start from.
   TileCluster computing(uint32_t reader, uint32_t maker, const std::set<ValueId>& values) const {
@@ -152,7 +163,8 @@ class Recomputer {
       const int reg = from.program.outputs[o].reg;
       if (values.contains(from.results[o]))
         made.emplace(from.results[o], reg);
-      else if (from.program.outputs[o].kind == TileOutput::Kind::store && reads_whole(into, from.results[o]))
+      else if (from.program.outputs[o].kind == TileOutput::Kind::store && reads_whole(into, from.results[o]) &&
+               !is_compared_unrounded(from, o))
         read_anyway.emplace(reg, from.results[o]);
     }
     TileBuilder builder(into.shape);

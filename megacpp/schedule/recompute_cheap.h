@@ -10,7 +10,8 @@
 //    values that it replaces are not (inputs are there anyway);
 //  - what is computed again is at most `ops_per_byte` scalar ops for each byte that is not moved.
 // The same ops run on the same numbers. In bf16 readers get them as registers have them, without the rounding of a
-// store, as inside any cluster; what is compared for equality keeps its rounding. Nearly linear in the graph's size.
+// store, as inside any cluster; what is compared for equality keeps its rounding, and what its maker compared does
+// not start from a number that was rounded since. Nearly linear in the graph's size.
 #pragma once
 
 #include "megacpp/ir/graph.h"

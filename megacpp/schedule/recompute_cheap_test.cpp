@@ -46,6 +46,24 @@ TEST(RecomputeCheapTest, NumbersCutToIntegersAreReadAsTheyWereStored) {
 )");
 }
 
+// `u` is read anyway, and rounded by then; what it was compared as would have to be made anew, which saves nothing.
+std::string compared_in(const std::string& dtype) {
+  const std::string whole = dtype + "[4,8]";
+  return "graph \"mask\" {\n  %0 = input() {dtype=\"" + dtype + "\", name=\"x\", shape=[4,8]} : " + whole +
+         " #batch\n  %1 = input() {dtype=\"" + dtype + "\", name=\"w\", shape=[8,8]} : " + dtype +
+         "[8,8] #weight\n  %2 = exp(%0) : " + whole + "\n  %3 = constant() {dtype=\"" + dtype +
+         "\", shape=[4,8], value=1.0} : " + whole +
+         "\n  %4 = compare(%2, %3) {direction=\"lt\"} : pred[4,8]\n"
+         "  %5 = dot(%2, %1) {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]} : " +
+         whole + "\n  %6 = select(%4, %2, %5) : " + whole + "\n  output \"y\" = %6\n  output \"u\" = %2\n}\n";
+}
+
+TEST(RecomputeCheapTest, WhatWasComparedIsNotComparedAgainAsItWasRounded) {
+  expect_unchanged(compared_in("bf16").c_str());
+  const ir::Graph before = lower_elementwise(fuse(ir::parse(compared_in("f32"))));
+  EXPECT_NE(ir::print(recompute_cheap(before, kMuchArithmetic)), ir::print(before)) << "f32 is stored as it is";
+}
+
 // A row that is read by every column would be made once for each.
 TEST(RecomputeCheapTest, WhatIsBroadcastIsMadeOnce) {
   expect_unchanged(R"(graph "row" {
