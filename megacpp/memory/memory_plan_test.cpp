@@ -12,8 +12,11 @@
 #include "megacpp/memory/buffers.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/fold_accumulation.h"
+#include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/fuse.h"
+#include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
 #include "tests/support/random_graph.h"
@@ -107,30 +110,67 @@ class ArenaInterpreter {
   std::vector<std::byte> arena_;
 };
 
+// What the plans of random programs had.
+struct Met {
+  size_t in_place = 0, copied = 0;  // state that is replaced
+  size_t sums = 0;                  // written over their addend
+};
+
+void count_met(const ir::Graph& graph, const MemoryPlan& plan, Met& met) {
+  const ProgramPlan& program = plan.programs[0];
+  met.copied += program.final_copies.size();
+  for (const ir::Output& output : graph.outputs())
+    met.in_place +=
+        !output.donated.empty() && program.value_offset[output.value.index] == plan.find_state(output.donated)->offset;
+  for (const ir::Node& node : graph.nodes()) {
+    const int addend = ops::op_def(node.op).addend;
+    if (addend < 0 || node.operands.size() <= static_cast<size_t>(addend)) continue;
+    met.sums += program.value_offset[node.results[0].index] ==
+                program.value_offset[node.operands[static_cast<size_t>(addend)].index];
+  }
+}
+
+void expect_arena_holds(const ir::Graph& graph, const std::string& site, Met& met) {
+  const MemoryPlan plan = plan_memory({&graph}, test_target());
+  auto inputs = testing_support::random_inputs(graph, site);
+  ArenaInterpreter chip(plan);
+  for (const auto& [name, tensor] : inputs) chip.set_state(name, tensor);
+  for (int step = 0; step < 2; ++step) {  // the second one starts from replaced state
+    const auto wanted = ops::evaluate(graph, inputs);
+    chip.run(graph, plan.programs[0]);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    for (const ir::Output& output : graph.outputs())
+      if (!output.donated.empty()) inputs[output.donated] = wanted.at(output.name);
+    for (const auto& [name, tensor] : inputs) ASSERT_TRUE(is_close(chip.state(name), tensor, 0.0)) << name;
+  }
+  count_met(graph, plan, met);
+}
+
 TEST(MemoryPlanTest, RandomProgramsRunInTheArenaAsOutsideIt) {
-  size_t in_place = 0, copied = 0;
+  Met met;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const ir::Graph graph = scheduled(testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60)));
-    const MemoryPlan plan = plan_memory({&graph}, test_target());
-    auto inputs = testing_support::random_inputs(graph, "seed" + std::to_string(seed));
-    ArenaInterpreter chip(plan);
-    for (const auto& [name, tensor] : inputs) chip.set_state(name, tensor);
-    for (int step = 0; step < 2; ++step) {  // the second one starts from replaced state
-      const auto wanted = ops::evaluate(graph, inputs);
-      chip.run(graph, plan.programs[0]);
-      ASSERT_FALSE(HasFailure());
-      for (const ir::Output& output : graph.outputs())
-        if (!output.donated.empty()) inputs[output.donated] = wanted.at(output.name);
-      for (const auto& [name, tensor] : inputs) ASSERT_TRUE(is_close(chip.state(name), tensor, 0.0)) << name;
-    }
-    copied += plan.programs[0].final_copies.size();
-    for (const ir::Output& output : graph.outputs())
-      in_place += !output.donated.empty() &&
-                  plan.programs[0].value_offset[output.value.index] == plan.find_state(output.donated)->offset;
+    expect_arena_holds(scheduled(testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60))),
+                       "seed" + std::to_string(seed), met);
+    if (HasFatalFailure()) return;
   }
-  EXPECT_GT(in_place, 100U);
-  EXPECT_GT(copied, 10U);
+  EXPECT_GT(met.in_place, 100U);
+  EXPECT_GT(met.copied, 10U);
+}
+
+// As for kernels with epilogues.
+TEST(MemoryPlanTest, RandomProgramsWithAddendsRunInTheArenaAsOutsideIt) {
+  Met met;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ir::Graph source =
+        testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60), {.sums = true, .bf16 = true});
+    const ir::Graph folded = schedule::fold_sums(schedule::narrow_results(source, test_target()), test_target());
+    expect_arena_holds(scheduled(folded), "seed" + std::to_string(seed), met);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(met.in_place, 20U);
+  EXPECT_GT(met.sums, 20U);
 }
 
 TEST(MemoryPlanTest, ItemsAndPaddingSumToTheArena) {

@@ -25,38 +25,85 @@ namespace megacpp::schedule {
 namespace {
 
 using Pass = std::function<ir::Graph(const ir::Graph&)>;
+using testing_support::RandomParts;
 
 constexpr uint64_t kGraphs = 150;
 
-void expect_results_kept(const Pass& pass, ops::Form leaves) {
+ir::Graph graph_of(uint64_t seed, const RandomParts& parts) {
+  return testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60), parts);
+}
+
+// To the bit where all is rounded as it is stored; else but for the order of sums.
+void expect_same_results(uint64_t seed, const ir::Graph& got, const ir::Graph& wanted, ops::Rounding rounding) {
+  const auto inputs = testing_support::random_inputs(wanted, "seed" + std::to_string(seed));
+  const auto before = ops::evaluate(wanted, inputs, rounding), after = ops::evaluate(got, inputs, rounding);
+  const double tolerance = rounding == ops::Rounding::none ? 1e-12 : 0.0;
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [name, tensor] : before)
+    ASSERT_TRUE(testing_support::is_close(after.at(name), tensor, tolerance)) << name << "\n"
+                                                                              << ir::print(wanted) << ir::print(got);
+}
+
+void expect_results_kept(const Pass& pass, ops::Form leaves, const RandomParts& parts = {}) {
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
-    const ir::Graph before = testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60));
+    const ir::Graph before = graph_of(seed, parts);
     ops::verify(before, ops::Form::built);
     const ir::Graph after = pass(before);
     ASSERT_NO_THROW(ops::verify(after, leaves)) << ir::print(before) << ir::print(after);
     EXPECT_EQ(ir::print(after), ir::print(pass(before)));
-    const auto inputs = testing_support::random_inputs(before, "seed" + std::to_string(seed));
-    const auto wanted = ops::evaluate(before, inputs, ops::Rounding::none);
-    const auto got = ops::evaluate(after, inputs, ops::Rounding::none);
-    ASSERT_EQ(got.size(), wanted.size());
-    for (const auto& [name, tensor] : wanted)
-      ASSERT_TRUE(testing_support::is_close(got.at(name), tensor, 1e-12)) << name << "\n"
-                                                                          << ir::print(before) << ir::print(after);
+    expect_same_results(seed, after, before, ops::Rounding::none);
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+// A pass that finds nothing to do keeps all results.
+size_t count_changed(const Pass& pass, const RandomParts& parts) {
+  size_t changed = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    const ir::Graph before = graph_of(seed, parts);
+    changed += ir::print(pass(before)) == ir::print(before) ? 0 : 1;
+  }
+  return changed;
 }
 
 TEST(PassesTest, RemoveDeadKeepsResults) { expect_results_kept(remove_dead, ops::Form::built); }
 
 TEST(PassesTest, FoldAccumulationKeepsResults) { expect_results_kept(fold_accumulation, ops::Form::built); }
 
+constexpr RandomParts kSums{.sums = true};
+constexpr RandomParts kHalves{.bf16 = true};
+constexpr RandomParts kAll{.sums = true, .bf16 = true};
+
+ir::Graph with_sums_folded(const ir::Graph& graph) { return fold_sums(graph, testing_support::plain_target()); }
+ir::Graph with_results_narrowed(const ir::Graph& graph) {
+  return narrow_results(graph, testing_support::plain_target());
+}
+
 TEST(PassesTest, FoldSumsKeepsResults) {
-  expect_results_kept([](const ir::Graph& g) { return fold_sums(g, testing_support::plain_target()); },
-                      ops::Form::built);
+  for (const RandomParts& parts : {RandomParts{}, kSums, kAll})
+    expect_results_kept(with_sums_folded, ops::Form::built, parts);
+  EXPECT_GE(count_changed(with_sums_folded, kSums), kGraphs / 10);
+}
+
+TEST(PassesTest, FoldSumsNeverHoldsMore) {
+  for (const RandomParts& parts : {kSums, kAll})
+    for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+      const ir::Graph before = graph_of(seed, parts), after = with_sums_folded(before);
+      ASSERT_LE(simulated_peak(after), simulated_peak(before)) << ir::print(before) << ir::print(after);
+    }
 }
 
 TEST(PassesTest, NarrowResultsKeepsResults) {
-  expect_results_kept([](const ir::Graph& g) { return narrow_results(g, testing_support::plain_target()); },
-                      ops::Form::built);
+  for (const RandomParts& parts : {kHalves, kAll}) expect_results_kept(with_results_narrowed, ops::Form::built, parts);
+  EXPECT_GE(count_changed(with_results_narrowed, kHalves), kGraphs / 10);
+}
+
+TEST(PassesTest, NarrowResultsRoundsOnce) {
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    const ir::Graph before = graph_of(seed, kHalves);
+    expect_same_results(seed, with_results_narrowed(before), before, ops::Rounding::to_dtype);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(PassesTest, FuseKeepsResults) { expect_results_kept(fuse, ops::Form::clustered); }
@@ -72,13 +119,22 @@ ir::Graph in_clusters(const ir::Graph& graph) { return lower_elementwise(fuse(fo
 ir::Graph recomputed(const ir::Graph& graph) { return recompute_cheap(in_clusters(graph), kFreeArithmetic); }
 ir::Graph merged(const ir::Graph& graph) { return merge_siblings(in_clusters(graph)); }
 
-TEST(PassesTest, RecomputeCheapKeepsResults) { expect_results_kept(recomputed, ops::Form::fused); }
+TEST(PassesTest, RecomputeCheapKeepsResults) {
+  for (const RandomParts& parts : {RandomParts{}, kHalves}) expect_results_kept(recomputed, ops::Form::fused, parts);
+}
 
-TEST(PassesTest, MergeSiblingsKeepsResults) { expect_results_kept(merged, ops::Form::fused); }
+TEST(PassesTest, MergeSiblingsKeepsResults) {
+  for (const RandomParts& parts : {RandomParts{}, kHalves}) expect_results_kept(merged, ops::Form::fused, parts);
+}
 
 TEST(PassesTest, AllTogetherKeepResults) {
   expect_results_kept([](const ir::Graph& g) { return order_for_low_peak(merge_siblings(recomputed(g))); },
                       ops::Form::fused);
+  expect_results_kept(
+      [](const ir::Graph& g) {
+        return order_for_low_peak(merge_siblings(recomputed(with_sums_folded(with_results_narrowed(g)))));
+      },
+      ops::Form::fused, kAll);
 }
 
 int64_t moved_bytes(const ir::Graph& graph) {
@@ -92,10 +148,10 @@ int64_t moved_bytes(const ir::Graph& graph) {
 }
 
 // How many random graphs move fewer bytes by the pass, of which none may move or hold more.
-size_t count_improved(const Pass& pass) {
+size_t count_improved(const Pass& pass, const RandomParts& parts = {}) {
   size_t improved = 0;
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
-    const ir::Graph before = in_clusters(testing_support::random_graph(seed, 5 + static_cast<int>(seed % 60)));
+    const ir::Graph before = in_clusters(graph_of(seed, parts));
     const ir::Graph after = pass(before);
     EXPECT_LE(moved_bytes(after), moved_bytes(before)) << ir::print(before) << ir::print(after);
     EXPECT_LE(simulated_peak(after), simulated_peak(before)) << ir::print(before) << ir::print(after);
@@ -105,7 +161,9 @@ size_t count_improved(const Pass& pass) {
 }
 
 TEST(PassesTest, RecomputeCheapNeverMovesOrHoldsMore) {
-  EXPECT_GE(count_improved([](const ir::Graph& g) { return recompute_cheap(g, kFreeArithmetic); }), kGraphs / 10);
+  for (const RandomParts& parts : {RandomParts{}, kHalves})
+    EXPECT_GE(count_improved([](const ir::Graph& g) { return recompute_cheap(g, kFreeArithmetic); }, parts),
+              kGraphs / 10);
 }
 
 TEST(PassesTest, MergeSiblingsNeverMovesOrHoldsMore) { EXPECT_GE(count_improved(merge_siblings), kGraphs / 10); }
