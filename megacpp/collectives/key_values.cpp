@@ -74,7 +74,7 @@ void KeyValues::put(const std::string& key, std::string value) {
     const Lock lock(mutex_);
     require_alive();
     values_[key] = value;
-    unsaid_.emplace_back(key, std::move(value));
+    pending_.emplace_back(key, std::move(value));
   }
   wanted_.notify_all();
   news_.notify_all();
@@ -121,7 +121,7 @@ void KeyValues::exchange() {
     while (exchange_once(lock)) continue;
   } catch (const base::Error& error) {
     if (!lock.owns_lock()) lock.lock();
-    failure_ = error.problem().got;
+    failure_ = error.problem().got.empty() ? error.what() : error.problem().got;
   } catch (const std::exception& error) {
     if (!lock.owns_lock()) lock.lock();
     failure_ = error.what();
@@ -132,10 +132,10 @@ void KeyValues::exchange() {
 bool KeyValues::exchange_once(Lock& lock) {
   // One that waits is heard in the next round of the others at the latest, and then all make haste.
   const bool was_hasty = pause_ == kShortPause;
-  wanted_.wait_for(lock, pause_, [&] { return !unsaid_.empty() || (!was_hasty && (waiting_ > 0 || closing_)); });
+  wanted_.wait_for(lock, pause_, [&] { return !pending_.empty() || (!was_hasty && (waiting_ > 0 || closing_)); });
   if (closing_ && Clock::now() - *closing_ > close_limit_)
     world_->abort(world_->local_chips().front(), "waited too long for the other processes to end the run");
-  const News own{.is_closing = closing_.has_value(), .is_waiting = waiting_ > 0, .values = std::exchange(unsaid_, {})};
+  const News own{.is_closing = closing_.has_value(), .is_waiting = waiting_ > 0, .values = std::exchange(pending_, {})};
   lock.unlock();
   const std::vector<std::string> all = world_->share("keys and values", news_text(own));
   lock.lock();
@@ -144,9 +144,9 @@ bool KeyValues::exchange_once(Lock& lock) {
     News news = news_of(all[process]);
     has_news |= news.is_waiting || news.is_closing || !news.values.empty();
     all_close &= news.is_closing;
-    if (static_cast<int64_t>(process) == world_->process()) continue;  // known, and maybe put anew since
     for (auto& [key, value] : news.values) values_[key] = std::move(value);
   }
+  for (const auto& [key, value] : pending_) values_[key] = value;  // put here since: news of the next round
   pause_ = has_news ? kShortPause : std::min(2 * pause_, kLongPause);
   news_.notify_all();
   return !all_close;

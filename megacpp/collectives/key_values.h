@@ -32,7 +32,8 @@ class KeyValues {
 
   // From any thread. E3101 once the run has failed, on any process.
 
-  /// A later value of the same name takes the place of an earlier one.
+  /// A later value of the same name takes the place of an earlier one; of those that processes put in the same round
+  /// that of the last process, on all of them.
   void put(const std::string& key, std::string value);
   /// Nothing where no process has put it within the limit.
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds limit);
@@ -59,10 +60,10 @@ class KeyValues {
   std::condition_variable wanted_;  // the thread has something to say
   std::condition_variable news_;    // values came, or the run has failed
   std::map<std::string, std::string> values_;
-  std::vector<std::pair<std::string, std::string>> unsaid_;  // put here since the last round
-  int64_t waiting_ = 0;                                      // threads in get()
-  std::chrono::milliseconds pause_;                          // between rounds; the same on all processes
-  std::optional<Clock::time_point> closing_;                 // since when
+  std::vector<std::pair<std::string, std::string>> pending_;  // put here since the last round
+  int64_t waiting_ = 0;                                       // threads in get()
+  std::chrono::milliseconds pause_;                           // between rounds; the same on all processes
+  std::optional<Clock::time_point> closing_;                  // since when
   std::string failure_;
   std::thread thread_;  // last: it uses the members above
 };

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "megacpp/base/error.h"
@@ -50,6 +52,22 @@ TEST_F(KeyValuesTest, AValueMayBeEmptyAndMayChange) {
     store.put("mine", "2");
     EXPECT_EQ(store.try_get("mine"), "2");
   });
+}
+
+TEST_F(KeyValuesTest, AllSettleOnOneValueOfANameThatSeveralPut) {
+  for (int round = 0; round < 5; ++round) {
+    std::array<std::optional<std::string>, 3> settled;
+    run([&](size_t process, KeyValues& store) {
+      store.put("shared", std::to_string(process));
+      store.put("has put " + std::to_string(process), "");  // behind it: who gets this has that
+      for (size_t other = 0; other < 3; ++other)
+        EXPECT_TRUE(store.get("has put " + std::to_string(other), seconds(60)).has_value());
+      settled.at(process) = store.try_get("shared");
+    });
+    ASSERT_TRUE(settled[0].has_value());
+    EXPECT_EQ(settled[1], settled[0]);
+    EXPECT_EQ(settled[2], settled[0]);
+  }
 }
 
 TEST_F(KeyValuesTest, WhatNobodyPutIsWaitedForNoLongerThanAsked) {

@@ -83,12 +83,16 @@ void require_over_processes(const recipe::Recipe& recipe) {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   if (!launch) return;
   const base::Decision joins = joins_processes(recipe);
+  // A backend that is asked joins them with some of its plugins.
+  const bool depends_on_plugin = static_cast<bool>(runtime::backend_named(recipe.backend).joins_processes);
+  const std::string next = fmt::format("set backend: cpu, {}or start megacpp alone",
+                                       depends_on_plugin ? "take the cuda or tpu plugin (xla.plugin), " : "");
   MEGACPP_REQUIRE(
       static_cast<bool>(joins), E1505,
       ({.where = launch->launcher,
         .got = fmt::format("{} processes for backend {}: {}", launch->processes, recipe.backend, joins.reason()),
         .wanted = "a backend whose chips may be those of several processes",
-        .next = "set backend: cpu, or start megacpp alone"}));
+        .next = next}));
   collectives::require_even_shares(*launch, recipe::chips_of(recipe.layout));
 }
 

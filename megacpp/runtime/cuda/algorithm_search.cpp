@@ -244,7 +244,8 @@ std::string way_of(const LtChoice& choice) {
 }  // namespace
 
 double search_share(const SearchBudget& budget) {
-  const double even = 1 / static_cast<double>(budget.searches_left), by_work = budget.flops / budget.flops_left;
+  const double even = 1 / static_cast<double>(budget.searches_left);
+  const double by_work = budget.flops_left > 0 ? budget.flops / budget.flops_left : even;
   return std::max(budget.seconds_left, 0.0) * (even + by_work) / 2;
 }
 

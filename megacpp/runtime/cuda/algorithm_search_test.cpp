@@ -27,6 +27,8 @@ TEST(AlgorithmSearchTest, SearchesShareTheirTimeEvenlyAndByWork) {
   EXPECT_DOUBLE_EQ(search_share({.seconds_left = 1.5, .searches_left = 1, .flops = 1, .flops_left = 1}), 1.5)
       << "the rest is the last one's";
   EXPECT_EQ(search_share({.seconds_left = -0.5, .searches_left = 2, .flops = 1, .flops_left = 2}), 0);
+  EXPECT_EQ(search_share({.seconds_left = 4, .searches_left = 2, .flops = 0, .flops_left = 0}), 2)
+      << "products without work share evenly";
 }
 
 // How they were found is no matter of the bits.

@@ -265,7 +265,9 @@ class PjrtExecutable : public Executable {
 
   // Below, "chip" is the place of a chip among those of this process.
   size_t index_of(int64_t chip) const {
-    return static_cast<size_t>(std::ranges::lower_bound(local_chips(), chip) - local_chips().begin());
+    const auto at = std::ranges::lower_bound(local_chips(), chip);
+    MEGACPP_CHECK(at != local_chips().end() && *at == chip) << "chip " << chip << " is of another process";
+    return static_cast<size_t>(at - local_chips().begin());
   }
   size_t device_of(size_t chip) const { return program_.devices()[chip]; }
 
