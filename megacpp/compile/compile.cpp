@@ -88,7 +88,7 @@ const std::vector<Pass>& all_passes() {
        .applies = in_training,
        .run = build_updates},
       // Before partitioning, which turns reshards into collectives of the type they have.
-      {.name = "narrow",
+      {.name = "narrow_gathers",
        .does = "convert weights to bf16 before they are gathered, not after",
        .applies = between_chips,
        .run = narrow_gathers},

@@ -103,6 +103,7 @@ TEST_F(OverProcessesTest, ABackendOfOneProcessIsRefused) {
   const base::Problem problem =
       testing_support::problem_of(base::Code::E1505, [this] { require_over_processes(recipe_); });
   EXPECT_NE(problem.got.find("2 processes for backend xla"), std::string::npos) << problem.got;
+  EXPECT_NE(problem.next.find("take the cuda or tpu plugin"), std::string::npos) << problem.next;
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ class Recomputer {
     std::vector<LifeChange> shorter, longer;
     for (const Candidate& candidate : candidates) {
       const ValueId value = clusters_[maker]->results[candidate.output];
-      shorter.push_back({graph_.type(value).bytes(), lives_.last_read(value), left_life(maker, candidate)});
+      shorter.push_back({graph_.type(value).bytes(), lives_.last_read(value), last_use_left(maker, candidate)});
     }
     std::map<ValueId, int64_t> needed;  // until which node
     for (const auto& [n, cluster] : changes)
@@ -259,7 +259,7 @@ class Recomputer {
   }
 
   // Until when the value is held by those that go on reading it.
-  int64_t left_life(uint32_t maker, const Candidate& candidate) const {
+  int64_t last_use_left(uint32_t maker, const Candidate& candidate) const {
     const ValueId value = clusters_[maker]->results[candidate.output];
     int64_t held = static_cast<int64_t>(maker) - (candidate.is_dropped ? 1 : 0);
     for (const uint32_t reader : lives_.readers(value))

@@ -117,11 +117,11 @@ TEST(PassesOffTest, EachOptionalPassChangesProgramsAndNotTheTraining) {
     changing.merge(expect_same_training(row));
   }
   EXPECT_EQ(optional_passes(),
-            (std::vector<std::string>{"narrow", "remove_dead", "absorb_converts", "fold", "bucket", "fuse",
+            (std::vector<std::string>{"narrow_gathers", "remove_dead", "absorb_converts", "fold", "bucket", "fuse",
                                       "recompute_cheap", "merge_siblings", "order", "overlap"}));
   // Nothing may be dead, and the order as written may be the best.
   for (const char* pass :
-       {"narrow", "absorb_converts", "fold", "bucket", "fuse", "recompute_cheap", "merge_siblings", "overlap"})
+       {"narrow_gathers", "absorb_converts", "fold", "bucket", "fuse", "recompute_cheap", "merge_siblings", "overlap"})
     EXPECT_TRUE(changing.contains(pass)) << pass << " had nothing to do in any layout";
 }
 

@@ -149,7 +149,7 @@ ir::Graph run_merge_siblings(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::merge_siblings(schedule::lower_elementwise(schedule::fuse(before))));
 }
 
-ir::Graph run_narrow(const PassCase&, const ir::Graph& before) {
+ir::Graph run_narrow_gathers(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::narrow_gathers(before).graph);
 }
 
@@ -182,7 +182,7 @@ const std::map<std::string, PassUnderTest> kPasses = {
     {"fuse", {run_fuse, ops::Form::clustered}},
     {"lower_elementwise", {run_lower_elementwise, ops::Form::fused}},
     {"merge_siblings", {run_merge_siblings, ops::Form::fused}},
-    {"narrow", {run_narrow}},
+    {"narrow_gathers", {run_narrow_gathers}},
     {"offload", {run_offload}},
     {"overlap", {run_overlap}},
     {"partition", {run_partition}},

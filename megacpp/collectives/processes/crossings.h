@@ -33,7 +33,7 @@ struct Awaited {
 };
 
 /// With a process that an agreement waits for.
-struct Patience {
+struct AgreementTimeouts {
   std::chrono::milliseconds limit{};    // of the wait
   std::chrono::milliseconds silence{};  // without a sign of it
 };
@@ -46,7 +46,7 @@ class Crossings final : private Endpoint::Receiver {
   ~Crossings() override;
 
   /// What every process passes, by process, in rounds that double the distance: log2(processes) letters each.
-  std::vector<std::string> gather(const std::string& own, const Patience& patience);
+  std::vector<std::string> gather(const std::string& own, const AgreementTimeouts& timeouts);
   /// For messages.
   void set_hosts(std::vector<std::string> hosts);
 
@@ -107,7 +107,8 @@ class Crossings final : private Endpoint::Receiver {
   std::string who_waits(const FrameHeader& header);
 
   CrossingGroup* group_with(uint64_t id);
-  std::string await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from, const Patience& patience);
+  std::string await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from,
+                             const AgreementTimeouts& timeouts);
   bool is_silent(int64_t process, LocalChips::Clock::time_point since, std::chrono::milliseconds limit);
   int64_t arbiter() const;
   void end_all(const Failure& failure);

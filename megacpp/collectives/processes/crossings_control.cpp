@@ -67,7 +67,7 @@ void Crossings::set_hosts(std::vector<std::string> hosts) {
   hosts_ = std::move(hosts);
 }
 
-std::vector<std::string> Crossings::gather(const std::string& own, const Patience& patience) {
+std::vector<std::string> Crossings::gather(const std::string& own, const AgreementTimeouts& timeouts) {
   Lock lock(chips_.mutex);
   const int64_t count = endpoint_->processes(), me = endpoint_->process(), number = gathers_++;
   std::vector<std::string> blocks = {own};
@@ -78,7 +78,7 @@ std::vector<std::string> Crossings::gather(const std::string& own, const Patienc
                packed(blocks, each.blocks));
     wake();
     const int64_t from = (me - each.distance + count) % count;
-    append_unpacked(await_gathered(lock, {number, round}, from, patience), blocks);
+    append_unpacked(await_gathered(lock, {number, round}, from, timeouts), blocks);
     ++round;
   }
   MEGACPP_CHECK(static_cast<int64_t>(blocks.size()) == count) << blocks.size() << " statements of " << count;
@@ -89,12 +89,12 @@ std::vector<std::string> Crossings::gather(const std::string& own, const Patienc
 }
 
 std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> key, int64_t from,
-                                      const Patience& patience) {
+                                      const AgreementTimeouts& timeouts) {
   const int64_t chip = chips_.local().front();
   const std::string where = "agreement of all processes";
   const auto begin = LocalChips::Clock::now();
   std::string waited;
-  for (auto question = begin + patience.silence / kQuestionsInASilence; waited.empty();) {
+  for (auto question = begin + timeouts.silence / kQuestionsInASilence; waited.empty();) {
     chips_.check_alive(lock, chip, where);
     if (const auto found = gathered_.find(key); found != gathered_.end()) {
       std::string text = std::move(found->second);
@@ -107,14 +107,14 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
       continue;
     }
     const auto now = LocalChips::Clock::now();
-    if (now - begin >= patience.limit)
-      waited = waited_for(patience.limit, name_of(from));
-    else if (is_silent(from, begin, patience.silence))
-      waited = waited_for(patience.silence, name_of(from)) + ", which does not answer";
+    if (now - begin >= timeouts.limit)
+      waited = waited_for(timeouts.limit, name_of(from));
+    else if (is_silent(from, begin, timeouts.silence))
+      waited = waited_for(timeouts.silence, name_of(from)) + ", which does not answer";
     else if (now >= question) {
       mail_.post(from, {.kind = FrameKind::who_waits, .to = -1, .number = questions_++});  // any answer will do
       wake();
-      question = now + patience.silence / kQuestionsInASilence;
+      question = now + timeouts.silence / kQuestionsInASilence;
     } else {
       news_.wait_for(lock, kLookAgain);
     }

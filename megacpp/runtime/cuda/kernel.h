@@ -18,7 +18,7 @@
 namespace megacpp::runtime::cuda {
 
 class Toolbox;
-struct Needs;  // needs.h
+struct RequiredKernels;  // required_kernels.h
 
 inline constexpr int64_t kAlignment = 256;  // of every tensor and workspace
 
@@ -44,7 +44,7 @@ struct Kernel {
   std::function<base::Decision(const ops::NodeView&)> supports = {};
   /// Adds what preparing the node will ask the toolbox for and takes long to make, so that it is made for all nodes of
   /// a program together. Empty: nothing.
-  std::function<void(const ops::NodeView&, Needs&)> add_needs = {};
+  std::function<void(const ops::NodeView&, RequiredKernels&)> add_required = {};
   /// At load, with a device. The view does not outlive the call: copy what you need. The toolbox outlives what is
   /// prepared.
   std::function<Prepared(const ops::NodeView&, Toolbox&)> prepare;

@@ -37,7 +37,7 @@ void StepGraph::record(size_t chip, const std::function<void()>& enqueue) {
     capture(enqueue);
   else
     enqueue_captured(chip, enqueue);
-  meet();  // the capture has ended
+  arrive_and_wait();  // the capture has ended
 }
 
 // What a failed capture leaves behind is dropped: the failure itself is what counts.
@@ -58,11 +58,11 @@ void StepGraph::capture(const std::function<void()>& enqueue) {
 }
 
 void StepGraph::enqueue_captured(size_t chip, const std::function<void()>& enqueue) {
-  meet();  // the capture has begun
+  arrive_and_wait();  // the capture has begun
   wait_for_first(chip);
   enqueue();
   if (chip > 0) mark(chip);
-  meet();  // all is captured
+  arrive_and_wait();  // all is captured
 }
 
 void StepGraph::keep_captured() {
@@ -78,13 +78,13 @@ void StepGraph::keep_captured() {
 // Behind what every chip has on its stream, and before what each puts there next.
 void StepGraph::launch(size_t chip) {
   if (chip > 0) mark(chip);
-  meet();
+  arrive_and_wait();
   if (chip == 0) {
     join_others();
     options_.driver.graph_launch(step_, chips_[0].stream);
     mark(0);
   }
-  meet();
+  arrive_and_wait();
   wait_for_first(chip);
 }
 
@@ -100,19 +100,19 @@ void StepGraph::wait_for_first(size_t chip) {
 }
 
 // Returns when the threads of all chips are here.
-void StepGraph::meet() {
+void StepGraph::arrive_and_wait() {
   if (options_.chips == 1) return;
   std::unique_lock lock(mutex_);
-  const int64_t meeting = meetings_;
+  const int64_t mine = generation_;
   if (++arrived_ == options_.chips) {
     arrived_ = 0;
-    ++meetings_;
-    all_met_.notify_all();
+    ++generation_;
+    all_arrived_.notify_all();
     return;
   }
-  while (meetings_ == meeting) {
-    all_met_.wait_for(lock, kLookForFailures);
-    MEGACPP_REQUIRE(meetings_ != meeting || !options_.has_failed(), E3101,
+  while (generation_ == mine) {
+    all_arrived_.wait_for(lock, kLookForFailures);
+    MEGACPP_REQUIRE(generation_ != mine || !options_.has_failed(), E3101,
                     ({.where = "the step of " + std::to_string(options_.chips) + " chips of one GPU",
                       .got = "another chip of this process failed",
                       .wanted = "all of them to enqueue the step",

@@ -53,16 +53,16 @@ class StepGraph {
   void mark(size_t chip);
   void join_others();
   void wait_for_first(size_t chip);
-  void meet();
+  void arrive_and_wait();
 
   const Options options_;
   std::vector<Chip> chips_;
   GraphExec* step_ = nullptr;
 
   std::mutex mutex_;  // of what follows
-  std::condition_variable all_met_;
+  std::condition_variable all_arrived_;
   size_t arrived_ = 0;
-  int64_t meetings_ = 0;
+  int64_t generation_ = 0;
 };
 
 }  // namespace megacpp::runtime::cuda

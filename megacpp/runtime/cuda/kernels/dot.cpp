@@ -11,7 +11,7 @@
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/dot_plain_params.h"
 #include "megacpp/runtime/cuda/kernels/narrow_dot.h"
-#include "megacpp/runtime/cuda/needs.h"
+#include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
 namespace megacpp::runtime::cuda {
@@ -22,8 +22,8 @@ int64_t dot_workspace(const ops::NodeView& view) {
   return plan.calls ? plan.calls->problem.workspace_bytes : 0;
 }
 
-void add_dot_needs(const ops::NodeView& view, Needs& needs) {
-  if (const DotPlan plan = plan_dot(view); plan.calls) needs.products.push_back(plan.calls->problem);
+void add_required_dot(const ops::NodeView& view, RequiredKernels& required) {
+  if (const DotPlan plan = plan_dot(view); plan.calls) required.products.push_back(plan.calls->problem);
 }
 
 // Nothing where the library has no algorithm.
@@ -97,7 +97,7 @@ Prepared prepare_dot(const ops::NodeView& view, Toolbox& toolbox) {
 }  // namespace
 
 Kernel dot_kernel() {
-  return {.op = "dot", .workspace_bytes = dot_workspace, .add_needs = add_dot_needs, .prepare = prepare_dot};
+  return {.op = "dot", .workspace_bytes = dot_workspace, .add_required = add_required_dot, .prepare = prepare_dot};
 }
 
 }  // namespace megacpp::runtime::cuda

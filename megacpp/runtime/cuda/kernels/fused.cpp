@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "megacpp/runtime/cuda/kernel.h"
-#include "megacpp/runtime/cuda/needs.h"
+#include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/cuda/tile_source.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -17,9 +17,9 @@ LaunchShape tile_launch(int64_t blocks) {
 // Of a node that has nothing to do there is no program.
 bool has_work(const TilePlan& plan) { return plan.elements() > 0 || plan.has_folds; }
 
-void add_fused_needs(const ops::NodeView& view, Needs& needs) {
+void add_required_fused(const ops::NodeView& view, RequiredKernels& required) {
   const TilePlan plan = plan_tiles(view);
-  if (has_work(plan)) needs.sources.push_back(tile_source(plan, view));
+  if (has_work(plan)) required.sources.push_back(tile_source(plan, view));
 }
 
 Prepared prepare_fused(const ops::NodeView& view, Toolbox& toolbox) {
@@ -45,7 +45,7 @@ Kernel fused_kernel() {
   return {.op = "fused",
           .workspace_bytes = [](const ops::NodeView& view) { return plan_tiles(view).workspace_bytes(); },
           .supports = {},
-          .add_needs = add_fused_needs,
+          .add_required = add_required_fused,
           .prepare = prepare_fused};
 }
 

@@ -12,14 +12,14 @@
 
 namespace megacpp::runtime::cuda {
 
-struct Needs {
+struct RequiredKernels {
   std::vector<std::string> sources = {};  // as Toolbox::generated()
   std::vector<LtProblem> products = {};   // once for every node
 };
 
-Needs needs_of(const ir::Graph& graph);
+RequiredKernels required_kernels(const ir::Graph& graph);
 
 /// Adds to Toolbox::load_seconds().
-void serve(const Needs& needs, Toolbox& toolbox);
+void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox);
 
 }  // namespace megacpp::runtime::cuda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cuda/required_kernels.h"
+
+#include "megacpp/base/stopwatch.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/runtime/cuda/algorithm_search.h"
+#include "megacpp/runtime/cuda/kernel.h"
+
+namespace megacpp::runtime::cuda {
+
+RequiredKernels required_kernels(const ir::Graph& graph) {
+  RequiredKernels required;
+  for (const ir::Node& node : graph.nodes()) {
+    const Kernel* const kernel = find_kernel(node.op);
+    if (kernel == nullptr || !kernel->add_required) continue;
+    const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+    kernel->add_required({operands, results, node.attrs}, required);
+  }
+  return required;
+}
+
+void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox) {
+  toolbox.load_seconds().code += base::seconds_of([&] { toolbox.generate(required.sources); });
+  toolbox.load_seconds().products += base::seconds_of([&] { choose_algorithms(toolbox, required.products); });
+}
+
+}  // namespace megacpp::runtime::cuda
