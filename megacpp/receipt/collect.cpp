@@ -123,20 +123,6 @@ std::vector<ChipGroup> planned_memory(const fit::Estimate& estimate) {
   return groups;
 }
 
-constexpr size_t kPartsOfStep = 96;  // as many as a picture can show
-
-std::vector<FamilyMemory> memory_along_step(const launch::Launch& launch) {
-  const fit::Estimate& estimate = launch.estimate();
-  std::vector<const ir::Graph*> programs;
-  for (const compile::Program& program : estimate.compiled.stages[estimate.fit.worst().stage].programs)
-    programs.push_back(&program.graph);
-  std::vector<FamilyMemory> families;
-  for (memory::LetterMemory& letter :
-       memory::memory_along_step(programs, fit::target_on(launch.assumptions()), kPartsOfStep))
-    families.push_back({.family = std::move(letter.letter), .bytes = std::move(letter.bytes)});
-  return families;
-}
-
 /// Absent where the backend's compiler places them: our program of several chips then has none.
 std::optional<std::vector<Collective>> collectives_of(const compile::Compiled& compiled) {
   std::vector<Collective> collectives;
@@ -239,7 +225,6 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   if (estimate.time.seconds() > 0) receipt.times.predicted_step_seconds = estimate.time.seconds();
   receipt.mfu = planned_mfu(launch);
   receipt.memory.planned = planned_memory(estimate);
-  receipt.memory.along_step = memory_along_step(launch);
   // Where the backend has a compiler of its own, estimates are of other programs than those that run.
   if (!backend_of(launch).emits_stablehlo) {
     receipt.counters.fallbacks = fallbacks_of(estimate.compiled);
@@ -248,6 +233,18 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   receipt.ladder = ladder_of(launch);
   receipt.lineage = lineage_record(launch.lineage());
   return receipt;
+}
+
+std::vector<FamilyMemory> memory_along_step(const launch::Launch& launch) {
+  constexpr size_t kParts = 96;  // as many as a picture can show
+  const fit::Estimate& estimate = launch.estimate();
+  std::vector<const ir::Graph*> programs;
+  for (const compile::Program& program : estimate.compiled.stages[estimate.fit.worst().stage].programs)
+    programs.push_back(&program.graph);
+  std::vector<FamilyMemory> families;
+  for (memory::LetterMemory& letter : memory::memory_along_step(programs, fit::target_on(launch.assumptions()), kParts))
+    families.push_back({.family = std::move(letter.letter), .bytes = std::move(letter.bytes)});
+  return families;
 }
 
 Lineage lineage_record(const lineage::Lineage& found) {

@@ -22,8 +22,12 @@ struct RunFacts {
   std::vector<std::string> watched = {};  // what looks into its steps: "profile"
 };
 
-/// All that is known before step 0, of the rung that runs: header, plan, ladder. Of a launch that is planned.
+/// All that is known before step 0, of the rung that runs: header, plan, ladder, but for memory_along_step(). Of a
+/// launch that is planned.
 Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts);
+
+/// Of the chip that needs most, as planned. Plans its programs anew: as long as planning their memory took.
+std::vector<FamilyMemory> memory_along_step(const launch::Launch& launch);
 
 /// The documented against the live environment, as a launch has compared them. What it does not ask for is left out.
 Lineage lineage_record(const lineage::Lineage& found);

@@ -26,8 +26,13 @@ Recorder::Recorder(const launch::Launch& launch, std::filesystem::path run, RunF
       started_at_(base::utc_now()),
       load_start_(std::chrono::steady_clock::now()) {}
 
-Receipt Recorder::receipt_now() const {
+Receipt Recorder::receipt_now() {
   Receipt receipt = planned_receipt(launch_, facts_);
+  if (!along_step_ || along_step_->changes != receipt.ladder.changes) {
+    std::vector<FamilyMemory> memory = memory_along_step(launch_);
+    along_step_ = AlongStep{receipt.ladder.changes, std::move(memory)};
+  }
+  receipt.memory.along_step = along_step_->memory;
   receipt.run = base::absolute(run_).lexically_normal().filename().string();
   receipt.ending.started_at = started_at_;
   receipt.ending.first_step = receipt.ending.steps = first_step_;

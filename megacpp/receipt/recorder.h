@@ -43,7 +43,7 @@ class Recorder {
   double seconds() const { return seconds_; }
 
  private:
-  Receipt receipt_now() const;
+  Receipt receipt_now();
   /// The receipt that `make` gives. What fails here, memory included, takes nothing from the run or from its own error.
   void store(const std::function<Receipt()>& make);
   std::optional<int64_t> throttled() const;
@@ -57,6 +57,12 @@ class Recorder {
   std::optional<double> load_seconds_;       // of the rung that began last; nothing: none has
   std::vector<base::TimedPart> start_;       // the time until then
   std::optional<int64_t> throttled_before_;  // step 0
+  /// Planned once for the changes that run, however often receipts are written.
+  struct AlongStep {
+    std::string changes;
+    std::vector<FamilyMemory> memory;
+  };
+  std::optional<AlongStep> along_step_;
   double seconds_ = 0;
 };
 
