@@ -29,10 +29,10 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/train_from.h"
+#include "megacpp/cli/train_progress.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
@@ -40,7 +40,6 @@
 #include "megacpp/launch/training.h"
 #include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
-#include "megacpp/memory/report.h"
 #include "megacpp/metrics/run_exports.h"
 #include "megacpp/receipt/recorder.h"
 #include "megacpp/recipe/print.h"
@@ -116,50 +115,6 @@ Request new_request(const TrainFlags& flags) {
   return {.recipe = std::move(recipe), .recipe_file = file, .directory = {}, .checkpoint = {}, .from = std::move(from)};
 }
 
-// A line for each step that is logged, with the rate since the line before. The first line has none: the run's first
-// step, wherever it goes on from, warms caches. What another process measures is left out.
-class TrainProgress {
- public:
-  explicit TrainProgress(const recipe::Recipe& recipe) : recipe_(recipe) {}
-
-  void operator()(const train::StepReport& report) {
-    const bool is_warm = std::exchange(has_line_, true);
-    const double left =
-        report.seconds / static_cast<double>(report.steps) * static_cast<double>(recipe_.train.steps - report.step - 1);
-    print_err("step {:>5}/{}{}{}  lr {:.2e}{}{}{}{}\n", report.step + 1, recipe_.train.steps,
-              report.loss ? fmt::format("  loss {:.4f}", *report.loss) : "",
-              report.grad_norm ? fmt::format("  norm {:.2f}", *report.grad_norm) : "", report.learning_rate,
-              is_warm ? fmt::format("  {:>7.0f} tok/s", static_cast<double>(report.tokens) / report.seconds) : "",
-              peak_text(report) + slowest_text(report), experts_text(report),
-              is_warm ? fmt::format("  {:.0f}s left", left) : "");
-  }
-
- private:
-  // The busiest expert over the mean, of the block where that is most; and what all blocks dropped.
-  static std::string experts_text(const train::StepReport& report) {
-    const train::ExpertShares* const worst = train::most_uneven(report.experts);
-    return (worst != nullptr ? fmt::format("  experts {:.1f}x", worst->imbalance()) : "") +
-           (report.dropped.value_or(0) > 0 ? fmt::format("  dropped {:.0f}", *report.dropped) : "");
-  }
-
-  std::string peak_text(const train::StepReport& report) const {
-    if (!report.peak_bytes) return "";
-    return "  peak " + memory::human_bytes(*report.peak_bytes) +
-           (is_over_processes_ ? fmt::format(" (chip {})", report.peak_chip.value_or(0)) : "");
-  }
-
-  // All chips step together: the one that waits least for the others is the one they wait for.
-  std::string slowest_text(const train::StepReport& report) const {
-    if (!is_over_processes_ || !report.busy_seconds) return "";
-    return fmt::format("  slowest {:.3f} s at work (chip {})", *report.busy_seconds,
-                       report.busy_chip.value_or(0));
-  }
-
-  const recipe::Recipe& recipe_;
-  const bool is_over_processes_ = collectives::mpi_launch().has_value();
-  bool has_line_ = false;
-};
-
 void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
   if (flags.profile) {
     for (const runtime::OpSeconds& op : trained.run().op_seconds())
@@ -206,14 +161,6 @@ void end_process(const base::Error& error) {
 }
 
 int64_t traced_steps(const TrainFlags& flags) { return flags.trace.empty() ? 0 : train::kTracedSteps; }
-
-// Nothing of a process alone.
-std::string places_text(launch::Launch& launch, const ir::Mesh& mesh) {
-  const std::string processes = launch::processes_text(mesh);
-  if (processes.empty()) return "";
-  return fmt::format("processes  {}\nhosts      {}\n", processes,
-                     launch::hosts_text(launch::process_places(mesh, launch.agreement().hosts())));
-}
 
 launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSource& source, launch::Launch& launch,
                                     Running& running) {

@@ -86,6 +86,69 @@ Json places_json(const ir::Mesh& mesh, const std::vector<std::string>& hosts) {
   return places;
 }
 
+// What was learnt, and how fast.
+Json steps_json(const std::vector<train::StepReport>& reports) {
+  Json losses = Json::array(), logged = Json::array();
+  data::Stalls stalls;
+  for (const train::StepReport& report : reports) {
+    stalls.count += report.data_stalls.count;
+    stalls.seconds += report.data_stalls.seconds;
+    losses.push_back(number_or_null(report.loss));
+    logged.push_back(report.step);
+  }
+  const train::Pace pace = train::pace_of(reports);
+  return {{"steps", train::steps_in(reports)},
+          {"logged_steps", logged},
+          {"losses", losses},
+          {"experts", experts_json(reports)},
+          {"tokens_per_second", number_or_null(pace.tokens_per_second())},
+          {"step_seconds", number_or_null(pace.step_seconds())},
+          {"data_stalls", stalls.count},
+          {"data_stall_seconds", stalls.seconds}};
+}
+
+// What ran, and where its time went.
+Json programs_json(const TrainedRun& trained) {
+  const compile::Compiled& compiled = trained.compiled();
+  const runtime::Counters& counters = trained.trained.measures.counters;
+  const double predicted = trained.launch.estimate().time.seconds();
+  const auto micro_steps = static_cast<double>(trained.launch.recipe().train.micro_steps);
+  const fit::Regime regime = launch::regime_of(trained.launch, trained.trained);
+  return {{"path", trained.run().path()},
+          {"compile_seconds", compiled.compile_seconds()},
+          {"verify_seconds", compiled.verify_seconds()},
+          {"backend_compile_seconds", counters.compile_seconds},
+          {"counters", counters_json(counters)},
+          {"late_compiles", trained.trained.late_programs.compiles},
+          {"late_cache_hits", trained.trained.late_programs.cache_hits},
+          {"flops_per_micro_step", compiled.flops_per_step() / micro_steps},
+          {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())},
+          {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
+          {"measured_parts", parts_json(launch::measured_parts(trained.trained))},
+          {"op_seconds", profile_json(trained.run().op_seconds())},
+          {"regime", fit::regime_name(regime.kind)},
+          {"regime_because", regime.because}};
+}
+
+Json peaks_json(const TrainedRun& trained) {
+  const std::vector<launch::ChipReport>& chips = trained.trained.measures.chips;
+  const launch::ChipReport& worst = chips.front();
+  const ir::Mesh& mesh = trained.compiled().mesh;
+  return {{"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
+          {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
+          {"peak_chip", ir::chip_name(worst.chip, mesh)},
+          {"chips", to_json(chips, mesh)},
+          {"process", to_json(process_bytes(trained.launch.estimate(), trained.run()))}};
+}
+
+Json checkpoints_json(const TrainedRun& trained) {
+  return {{"saves", trained.trained.saves},
+          {"snapshot_bytes", compile::kept_bytes(trained.compiled())},
+          {"blocked_seconds", trained.trained.blocked_seconds},
+          {"loaded_bytes", trained.trained.loaded_bytes},
+          {"read_bytes", trained.trained.read_bytes}};
+}
+
 std::string prediction_text(const fit::Estimate& estimate, double seconds) {
   const double predicted = estimate.time.seconds();
   if (!(predicted > 0)) return fmt::format("a step took {}\n", human_seconds(seconds));
@@ -144,68 +207,21 @@ std::string train_text(const TrainedRun& trained) {
 
 Json train_json(const TrainedRun& trained) {
   const launch::Launch& launch = trained.launch;
-  const compile::Compiled& compiled = trained.compiled();
-  const std::vector<train::StepReport>& reports = trained.reports();
-  const runtime::Executable& run = trained.run();
   const recipe::Recipe& recipe = launch.recipe();
-  const std::vector<launch::ChipReport>& chips = trained.trained.measures.chips;
-  const runtime::Counters& counters = trained.trained.measures.counters;
-  const launch::ChipReport& worst = chips.front();
-  const train::Pace pace = train::pace_of(reports);
-  const double predicted = launch.estimate().time.seconds();
-  const fit::Regime regime = launch::regime_of(launch, trained.trained);
-  Json losses = Json::array(), logged = Json::array();
-  int64_t stalls = 0;
-  double stalled_seconds = 0;
-  for (const train::StepReport& report : reports) {
-    stalls += report.data_stalls.count;
-    stalled_seconds += report.data_stalls.seconds;
-    losses.push_back(number_or_null(report.loss));
-    logged.push_back(report.step);
-  }
   Json summary = {{"name", recipe.name},
                   {"pattern", recipe.model.pattern},
-                  {"steps", train::steps_in(reports)},
-                  {"logged_steps", logged},
-                  {"losses", losses},
-                  {"experts", experts_json(reports)},
-                  {"tokens_per_second", number_or_null(pace.tokens_per_second())},
-                  {"data_stalls", stalls},
-                  {"data_stall_seconds", stalled_seconds},
-                  {"path", run.path()},
-                  {"compile_seconds", compiled.compile_seconds()},
-                  {"verify_seconds", compiled.verify_seconds()},
-                  {"backend_compile_seconds", counters.compile_seconds},
-                  {"counters", counters_json(counters)},
-                  {"late_compiles", trained.trained.late_programs.compiles},
-                  {"late_cache_hits", trained.trained.late_programs.cache_hits},
-                  {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-                  {"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
-                  {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
-                  {"peak_chip", ir::chip_name(worst.chip, compiled.mesh)},
-                  {"chips", to_json(chips, compiled.mesh)},
-                  {"process", to_json(process_bytes(launch.estimate(), run))},
+                  {"first_step", trained.trained.first_step},
                   {"rung", static_cast<int64_t>(launch.rung())},
                   {"changes", fit::to_text(launch.changes())},
                   {"changes_experiment", launch.changes_experiment()},
                   {"without_effect", to_json(without_effect(recipe))},
-                  {"step_seconds", number_or_null(pace.step_seconds())},
-                  {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
-                  {"measured_parts", parts_json(launch::measured_parts(trained.trained))},
-                  {"op_seconds", profile_json(run.op_seconds())},
-                  {"regime", fit::regime_name(regime.kind)},
-                  {"regime_because", regime.because},
-                  {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())}};
-  summary["run_directory"] = trained.directory.path().string();
-  summary["first_step"] = trained.trained.first_step;
-  summary["checkpoints"] = {{"saves", trained.trained.saves},
-                            {"snapshot_bytes", compile::kept_bytes(compiled)},
-                            {"blocked_seconds", trained.trained.blocked_seconds},
-                            {"loaded_bytes", trained.trained.loaded_bytes},
-                            {"read_bytes", trained.trained.read_bytes}};
-  summary["receipt_seconds"] = trained.receipt_seconds;
-  summary["lineage"] = lineage::to_json(launch.lineage());
-  summary["recipe"] = recipe::print(recipe);
+                  {"run_directory", trained.directory.path().string()},
+                  {"checkpoints", checkpoints_json(trained)},
+                  {"receipt_seconds", trained.receipt_seconds},
+                  {"lineage", lineage::to_json(launch.lineage())},
+                  {"recipe", recipe::print(recipe)}};
+  for (const Json& part : {steps_json(trained.reports()), programs_json(trained), peaks_json(trained)})
+    summary.update(part);
   if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));
   return summary;
 }

@@ -92,6 +92,13 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
          fmt::format("data       {}\n", source.describe()) + schedule_line(recipe) + checkpoint_line(recipe, compiled);
 }
 
+std::string places_text(launch::Launch& launch, const ir::Mesh& mesh) {
+  const std::string processes = launch::processes_text(mesh);
+  if (processes.empty()) return "";
+  return fmt::format("processes  {}\nhosts      {}\n", processes,
+                     launch::hosts_text(launch::process_places(mesh, launch.agreement().hosts())));
+}
+
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled) {
   return recipe::print(launch.recipe()) + "\n" + memory::to_text(compiled.largest().memory) + "\n";
 }

@@ -15,6 +15,9 @@ namespace megacpp::cli {
 std::string start_text(const launch::Launch& launch, const compile::Compiled& compiled,
                        const data::TokenSource& source);
 
+/// Which processes have which chips, and on which hosts. Empty for a process alone.
+std::string places_text(launch::Launch& launch, const ir::Mesh& mesh);
+
 /// The resolved recipe and the whole memory plan.
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled);
 

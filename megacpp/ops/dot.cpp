@@ -175,6 +175,38 @@ Cost dot_cost(const NodeView& view) {
   return Cost{2.0 * k * static_cast<double>(view.results[0].elements())};
 }
 
+std::vector<Sample> samples_of_dot() {
+  std::vector<Sample> samples = {
+      dot_sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),
+      dot_sample("rank3", {2, 3, 4}, {4, 5}, {.lhs_contract = {2}, .rhs_contract = {0}}),
+      dot_sample("transposed", {6, 4}, {2, 6}, {.lhs_contract = {0}, .rhs_contract = {1}}),
+      dot_sample("two_contracted", {2, 3, 4}, {2, 3, 5}, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}}),
+      dot_sample("batched", {2, 3, 4}, {2, 4, 5},
+                 {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}}),
+      dot_sample("batch_inside", {3, 2, 4}, {5, 2, 4},
+                 {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {1}, .rhs_batch = {1}}),
+      dot_sample("heads", {2, 3, 4, 2}, {2, 5, 4, 2},
+                 {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}})};
+  Sample accumulated = samples[0];
+  accumulated.name = "accumulated";
+  accumulated.operands.push_back({DType::f32, {4, 2}});
+  samples.push_back(std::move(accumulated));
+  // A sum in the operands' own dtype, of matrices, of transposed sides, and of batches.
+  for (const size_t like : {size_t{1}, size_t{2}, size_t{4}}) {
+    Sample sum = samples[like];
+    sum.name += "_accumulated";
+    for (ir::TensorType& operand : sum.operands) operand.dtype = DType::bf16;
+    sum.operands.push_back(dot_infer(sum.operands, sum.attrs)[0]);
+    samples.push_back(std::move(sum));
+  }
+  Sample wide = samples[0];
+  wide.name = "wide_result";
+  for (ir::TensorType& operand : wide.operands) operand.dtype = DType::bf16;
+  wide.attrs.set("dtype", std::string("f32"));
+  samples.push_back(std::move(wide));
+  return samples;
+}
+
 }  // namespace
 
 DotSides dot_sides(const ir::Attrs& attrs, const ir::TensorType& lhs, const ir::TensorType& rhs) {
@@ -221,37 +253,7 @@ OpDef dot_def() {
                                    args.result().element);
     return HloResults{args.operands.size() == 3 ? w.binary("add", args.operands[2], product) : product};
   };
-  def.samples = [] {
-    std::vector<Sample> samples = {
-        dot_sample("matmul", {4, 6}, {6, 2}, {.lhs_contract = {1}, .rhs_contract = {0}}),
-        dot_sample("rank3", {2, 3, 4}, {4, 5}, {.lhs_contract = {2}, .rhs_contract = {0}}),
-        dot_sample("transposed", {6, 4}, {2, 6}, {.lhs_contract = {0}, .rhs_contract = {1}}),
-        dot_sample("two_contracted", {2, 3, 4}, {2, 3, 5}, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}}),
-        dot_sample("batched", {2, 3, 4}, {2, 4, 5},
-                   {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}}),
-        dot_sample("batch_inside", {3, 2, 4}, {5, 2, 4},
-                   {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {1}, .rhs_batch = {1}}),
-        dot_sample("heads", {2, 3, 4, 2}, {2, 5, 4, 2},
-                   {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}})};
-    Sample accumulated = samples[0];
-    accumulated.name = "accumulated";
-    accumulated.operands.push_back({DType::f32, {4, 2}});
-    samples.push_back(std::move(accumulated));
-    // A sum in the operands' own dtype, of matrices, of transposed sides, and of batches.
-    for (const size_t like : {size_t{1}, size_t{2}, size_t{4}}) {
-      Sample sum = samples[like];
-      sum.name += "_accumulated";
-      for (ir::TensorType& operand : sum.operands) operand.dtype = DType::bf16;
-      sum.operands.push_back(dot_infer(sum.operands, sum.attrs)[0]);
-      samples.push_back(std::move(sum));
-    }
-    Sample wide = samples[0];
-    wide.name = "wide_result";
-    for (ir::TensorType& operand : wide.operands) operand.dtype = DType::bf16;
-    wide.attrs.set("dtype", std::string("f32"));
-    samples.push_back(std::move(wide));
-    return samples;
-  };
+  def.samples = samples_of_dot;
   return def;
 }
 
