@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -270,7 +271,8 @@ std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const 
 // On every process, or none goes on.
 std::unique_ptr<data::TokenSource> open_data(const recipe::Recipe& recipe) {
   std::unique_ptr<data::TokenSource> source;
-  launch::on_all_processes("data", [&] { source = data::open_source(recipe.data); });
+  launch::on_all_processes("data", std::chrono::seconds(recipe.train.wait_limit),
+                           [&] { source = data::open_source(recipe.data); });
   return source;
 }
 

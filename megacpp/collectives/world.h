@@ -31,6 +31,9 @@ struct Properties {
   Ordering ordering = Ordering::host;
 };
 
+/// Of waits for processes that may take their time, as long as they answer.
+inline constexpr std::chrono::hours kNoLimit(24 * 365);
+
 struct WorldOptions {
   int64_t chips = 1;
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
@@ -38,6 +41,8 @@ struct WorldOptions {
   /// Longest silence of another process that an agreement waits for, however long it may take: one that computes
   /// answers, one that is stopped or cut off does not.
   std::chrono::milliseconds answer_limit = std::chrono::minutes(10);
+  /// Longest wait for all processes to make this world; who has not come cannot answer yet.
+  std::chrono::milliseconds join_limit = std::chrono::minutes(10);
 };
 
 /// One of the values that processes compare: {"train.batch", "8"}.

@@ -37,8 +37,6 @@ ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& re
   return options;
 }
 
-constexpr std::chrono::hours kNoLimit(24 * 365);
-
 void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
     fields.push_back(
@@ -50,10 +48,12 @@ void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     : options_(with_free_memory(std::move(options), requested)),
       world_options_{.chips = recipe::chips_of(requested.layout),
-                     .wait_limit = std::chrono::seconds(requested.train.wait_limit)},
+                     .wait_limit = std::chrono::seconds(requested.train.wait_limit),
+                     .join_limit = std::chrono::seconds(requested.train.wait_limit)},
       start_(options_.transport.make({.chips = world_options_.chips,
-                                      .wait_limit = kNoLimit,
-                                      .answer_limit = std::chrono::seconds(requested.train.wait_limit)})),
+                                      .wait_limit = collectives::kNoLimit,
+                                      .answer_limit = world_options_.wait_limit,
+                                      .join_limit = world_options_.join_limit})),
       steps_(make_world()) {
   together([&] {
     std::vector<Field> fields = fields_of(requested);

@@ -40,11 +40,11 @@ std::string from_first_process(std::string_view subject, const std::function<std
   return world->share(subject, said).front();
 }
 
-void on_all_processes(std::string_view subject, const std::function<void()>& body) {
+void on_all_processes(std::string_view subject, std::chrono::seconds answer_limit, const std::function<void()>& body) {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   if (!launch) return body();
-  const std::unique_ptr<collectives::World> world =
-      collectives::transport_of_launch().make({.chips = launch->processes});
+  const std::unique_ptr<collectives::World> world = collectives::transport_of_launch().make(
+      {.chips = launch->processes, .wait_limit = collectives::kNoLimit, .answer_limit = answer_limit});
   on_all_processes(*world, subject, body);
 }
 

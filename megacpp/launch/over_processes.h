@@ -3,6 +3,7 @@
 // chips are placed. For a process that was started alone nothing changes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,9 +25,10 @@ bool is_first_process();
 /// that throws, the other processes get E3101 with its words.
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say);
 
-/// Calls `body` on every process. Where it throws on one, all end: that one with its error, the others with E3101,
-/// which names the process, its host and the reason.
-void on_all_processes(std::string_view subject, const std::function<void()>& body);
+/// Calls `body` on every process, for as long as it takes there. Where it throws on one, all end: that one with its
+/// error, the others with E3101, which names the process, its host and the reason; E3102 for one that does not answer
+/// within the limit.
+void on_all_processes(std::string_view subject, std::chrono::seconds answer_limit, const std::function<void()>& body);
 /// The same in a world of theirs.
 void on_all_processes(collectives::World& world, std::string_view subject, const std::function<void()>& body);
 

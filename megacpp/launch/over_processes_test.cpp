@@ -93,7 +93,7 @@ TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
     EXPECT_EQ(errors[other].problem().got, "process 1: E1008 corpus.txt: no such file");
   }
   bool is_called = false;
-  on_all_processes("data", [&] { is_called = true; });
+  on_all_processes("data", std::chrono::seconds(5), [&] { is_called = true; });
   EXPECT_TRUE(is_called) << "a process alone";
 }
 

@@ -296,10 +296,9 @@ std::vector<collectives::Field> inputs_of(const Launch& launch, const data::Toke
 }
 
 // A process that waited for one that ran out of memory learns of it as a chip that failed.
-Status status_of_others(Agreement& agreement, const std::exception& error) {
+bool is_of_others(const std::exception& error) {
   const auto* const known = dynamic_cast<const base::Error*>(&error);
-  const bool is_elsewhere = known != nullptr && known->code() == base::Code::E3101;
-  return is_elsewhere ? agreement.agree_status(Status::going_on) : Status::going_on;
+  return known != nullptr && known->code() == base::Code::E3101;
 }
 
 }  // namespace
@@ -327,11 +326,13 @@ Trained run_training(Launch& launch, const data::TokenSource& source, const Trai
     } catch (const FailedElsewhere&) {
       launch.follow_end();
     } catch (const std::exception& error) {
+      if (!is_of_others(error)) agreement.abort(error.what());  // at once: all worlds then end together
       attempt.abort(error.what());
-      const Status others = status_of_others(launch.agreement(), error);
+      if (!is_of_others(error)) throw;
+      const Status others = agreement.agree_status(Status::going_on);
       if (others == Status::failed) launch.follow_end();
       if (others != Status::out_of_memory) {
-        launch.agreement().abort(error.what());
+        agreement.abort(error.what());
         throw;
       }
       attempt.drop_flight();

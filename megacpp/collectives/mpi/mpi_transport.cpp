@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/mpi/mpi_endpoint.h"
@@ -16,6 +17,12 @@
 namespace megacpp::collectives {
 namespace {
 
+/// Of the processes of this launch, once a world has joined them; worlds are made one after the other.
+std::vector<std::string>& known_hosts() {
+  static std::vector<std::string> hosts;
+  return hosts;
+}
+
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Properties& properties) {
   const std::optional<MpiLaunch> launch = mpi_launch();
   const int64_t processes = launch ? launch->processes : 1;
@@ -25,8 +32,12 @@ std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Propert
       .properties = properties,
       .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
       .wait_limit = options.wait_limit,
-      .answer_limit = options.answer_limit};
-  return std::make_unique<ProcessWorld>(own, std::move(endpoint));
+      .answer_limit = options.answer_limit,
+      .join_limit = options.join_limit,
+      .hosts = known_hosts()};
+  auto world = std::make_unique<ProcessWorld>(own, std::move(endpoint));
+  if (launch) known_hosts() = world->hosts();
+  return world;
 }
 
 Transport mpi_transport_with(Sums sums) {

@@ -18,6 +18,9 @@ using std::chrono::microseconds;
 constexpr microseconds kIdleWait = std::chrono::milliseconds(50);    // for something to do
 constexpr microseconds kClosingWait = std::chrono::milliseconds(1);  // for frames to leave
 constexpr std::chrono::seconds kClosingLimit(2);                     // for all of them
+// From the failure on, when all of them are words of it: those that live have read them by then, and the worlds of a
+// process that ends one after the other wait for one that does not read at the same time.
+constexpr std::chrono::seconds kFailedClosingLimit(1);
 
 constexpr std::array<int64_t, 1> kOnlyMember = {0};
 
@@ -53,7 +56,8 @@ Crossings::~Crossings() {
   {
     const Lock lock(chips_.mutex);
     is_closing_ = true;
-    closing_limit_ = LocalChips::Clock::now() + kClosingLimit;
+    const auto now = LocalChips::Clock::now();
+    closing_limit_ = chips_.has_failed() ? failed_at_.value_or(now) + kFailedClosingLimit : now + kClosingLimit;
   }
   wake();
   thread_.join();
@@ -140,6 +144,7 @@ bool Crossings::take_turn() {
   microseconds wait = kIdleWait;
   {
     Lock lock(chips_.mutex);
+    if (chips_.has_failed() && !failed_at_) failed_at_ = LocalChips::Clock::now();
     if (is_closing_) {
       if (mail_.is_empty() && endpoint_->is_flushed()) return false;
       if (LocalChips::Clock::now() >= closing_limit_) return false;

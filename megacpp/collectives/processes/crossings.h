@@ -135,6 +135,7 @@ class Crossings final : private Endpoint::Receiver {
   std::condition_variable news_;                                 // in gathered_, answers_, lost_ or a failure
   int64_t gathers_ = 0;
   int64_t questions_ = 0;
+  std::optional<LocalChips::Clock::time_point> failed_at_;  // when the thread has seen it
   bool is_closing_ = false;
   LocalChips::Clock::time_point closing_limit_;
   std::thread thread_;  // ends before what it uses

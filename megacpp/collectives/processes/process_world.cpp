@@ -9,8 +9,6 @@
 namespace megacpp::collectives {
 namespace {
 
-constexpr std::chrono::milliseconds kStartLimit = std::chrono::minutes(2);  // for processes that start slowly
-
 LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64_t process) {
   LocalChips::Options own{
       .chips = static_cast<int64_t>(options.owners.size()), .local = {}, .wait_limit = options.wait_limit};
@@ -31,8 +29,8 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
       crossings_(chips_, std::move(endpoint), options.owners,
                  options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
   chips_.attach(crossings_);
-  const std::chrono::milliseconds start = std::max(kStartLimit, options.answer_limit);
-  hosts_ = crossings_.gather(hosts_.front(), {.limit = start, .silence = start});
+  crossings_.set_hosts(options.hosts);  // who does not come is named with its host
+  hosts_ = crossings_.gather(hosts_.front(), {.limit = options.join_limit, .silence = options.join_limit});
   crossings_.set_hosts(hosts_);
 }
 

@@ -23,6 +23,8 @@ class ProcessWorld final : public World {
     std::vector<int64_t> owners;  // the process of every chip; each has one, process 0 chip 0
     std::chrono::milliseconds wait_limit{};
     std::chrono::milliseconds answer_limit = std::chrono::minutes(10);  // as WorldOptions has it
+    std::chrono::milliseconds join_limit = std::chrono::minutes(10);    // the same
+    std::vector<std::string> hosts = {};  // by process, where they are known; else they are asked for
   };
   /// Waits for all other processes to do the same.
   ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint);

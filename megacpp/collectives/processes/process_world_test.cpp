@@ -192,6 +192,16 @@ TEST(ProcessWorldTest, AnAgreementWaitsForAProcessThatComputes) {
   EXPECT_EQ(processes.world().share("plan", ""), (std::vector<std::string>{"", "late"}));
 }
 
+TEST(ProcessWorldTest, AProcessThatDoesNotComeIsNamed) {
+  std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(2);
+  ProcessWorld::Options options = one_chip_each(2);
+  options.join_limit = std::chrono::milliseconds(100);
+  options.hosts = {"host0", "host1"};
+  const base::Problem problem =
+      problem_of(Code::E3102, [&] { const ProcessWorld world(options, std::move(endpoints[0])); });
+  EXPECT_EQ(problem.got, "waited 100 ms for process 1 on host1 (chip 1)");
+}
+
 // A process that has nothing more to do may go; the others go on among themselves.
 TEST(ProcessWorldTest, AProcessThatIsDoneMayGo) {
   std::vector<std::unique_ptr<ProcessWorld>> worlds = testing_support::process_worlds(one_chip_each(3));

@@ -81,7 +81,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
   const std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(),
                               .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh)});
+                              .order = collectives::dealing_order(compiled.mesh),
+                              .join_limit = options.wait_limit});
   try {
     const int threads = agreed_threads(*world, options.threads);
     const auto device = [&compiled, world, threads, flight = options.flight,

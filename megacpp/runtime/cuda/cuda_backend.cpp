@@ -207,7 +207,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
   std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(),
                               .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh)});
+                              .order = collectives::dealing_order(compiled.mesh),
+                              .join_limit = options.wait_limit});
   try {
     const auto times = std::make_shared<LoadTimes>();  // shared by what is asked while and after loading
     const auto gpu = timed(times->context, [&] { return open_gpu(*world, parts); });

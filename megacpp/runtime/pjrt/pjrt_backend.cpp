@@ -391,7 +391,8 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const Plugin
   const std::shared_ptr<collectives::World> world =
       options.transport.make({.chips = compiled.mesh.chips(),
                               .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh)});
+                              .order = collectives::dealing_order(compiled.mesh),
+                              .join_limit = options.wait_limit});
   std::shared_ptr<collectives::KeyValues> store;  // outlives what fails: it ends once the world is aborted
   try {
     ProcessPart part = join_processes(world, plugins::kind_of_file(plugin.plugin), options.wait_limit);
