@@ -71,7 +71,7 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   ::sigaddset(&ours, SIGINT);
   ::sigaddset(&ours, SIGPIPE);
   ::posix_spawnattr_setsigdefault(&attributes, &ours);
-  const bool is_apart = run.streams == Streams::shared;  // from the terminal's group: it is stopped once, by us
+  const bool is_apart = run.interrupts == Interrupts::caller;  // from the terminal's group: it is stopped once, by us
   ::posix_spawnattr_setflags(&attributes,
                              static_cast<short>(POSIX_SPAWN_SETSIGDEF | (is_apart ? POSIX_SPAWN_SETPGROUP : 0)));
   pid_t pid = 0;
@@ -95,18 +95,31 @@ class Ticks {
     if (Clock::now() < next_) return;
     next_ += kInterval;
     run_.on_tick();
-    if (was_stopped_ || !run_.should_stop()) return;
-    was_stopped_ = true;
-    ::kill(pid_, SIGTERM);
+    if (kill_at_) {
+      was_killed_ = Clock::now() >= *kill_at_;
+      if (was_killed_) end_by(SIGKILL);
+    } else if (run_.is_overdue()) {
+      end_by(SIGTERM);
+      kill_at_ = Clock::now() + run_.kill_after;
+    } else if (!was_stopped_ && run_.should_stop()) {
+      was_stopped_ = true;
+      ::kill(pid_, SIGTERM);
+    }
   }
+  bool was_killed() const { return was_killed_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kInterval{1};
+
+  void end_by(int signal) const { ::kill(run_.interrupts == Interrupts::caller ? -pid_ : pid_, signal); }
+
   const ProgramRun& run_;
   pid_t pid_;
   Clock::time_point next_ = Clock::now() + kInterval;
   bool was_stopped_ = false;
+  std::optional<Clock::time_point> kill_at_;  // of one that is overdue
+  bool was_killed_ = false;
 };
 
 std::string read_until_closed(int input, Ticks ticks) {
@@ -117,6 +130,7 @@ std::string read_until_closed(int input, Ticks ticks) {
     const int events = ::poll(&ready, 1, ticks.milliseconds_left());
     const bool is_silent = events == 0 || (events < 0 && errno == EINTR);
     ticks.tick_if_due();
+    if (ticks.was_killed()) return output;  // what it started may keep the streams open
     if (is_silent) continue;
     const ssize_t count = ::read(input, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
@@ -156,12 +170,12 @@ ProgramEnd run_program(const ProgramRun& run) {
                    .wanted = "a pipe to the program",
                    .next = "close other programs and try again"});
   std::optional<InterruptsIgnored> ours;
-  if (run.streams == Streams::kept) ours.emplace();
+  if (run.interrupts == Interrupts::program) ours.emplace();
   const auto [pid, error] = start(run, ends[1]);
   ::close(ends[1]);
   ProgramEnd end;
   if (pid == 0) {
-    end = {127, run.words[0] + ": " + std::strerror(error)};
+    end = {.status = 127, .output = run.words[0] + ": " + std::strerror(error), .was_started = false};
   } else if (run.streams == Streams::shared) {
     end.status = status_with_ticks(pid, Ticks(run, pid));
   } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs another program to its end. Arguments go to it as they stand, through no shell; what it prints, on either
-// stream, is read as it comes and kept. While it runs, an interrupt from the terminal is the program's alone, so that
-// the caller lives to clean up behind it.
+// stream, is read as it comes and kept.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,22 +15,34 @@ namespace megacpp::base {
 /// What becomes of what a program prints.
 enum class Streams : uint8_t {
   kept,    // both, in ProgramEnd::output
-  shared,  // it writes where this process does; interrupts from the terminal are then the caller's, for should_stop
+  shared,  // it writes where this process does
+};
+
+/// Whose an interrupt from the terminal is while a program runs.
+enum class Interrupts : uint8_t {
+  program,  // its alone, so that the caller lives to clean up behind it; one such program at a time
+  caller,   // for should_stop: the program is in a process group of its own, and any thread may run one
 };
 
 struct ProgramRun {
   std::vector<std::string> words;                                   // the program, searched on PATH, and its arguments
   std::vector<std::pair<std::string, std::string>> variables = {};  // added to its environment
   Streams streams = Streams::kept;
+  Interrupts interrupts = Interrupts::program;
   /// Called about once a second while it runs.
   std::function<void()> on_tick = [] {};
   /// Asked as often; once it says yes, the program gets a SIGTERM and is waited for.
   std::function<bool()> should_stop = [] { return false; };
+  /// Asked as often; once it says yes, the program is ended: by SIGTERM, and when that has not helped by SIGKILL, with
+  /// its group where it has its own.
+  std::function<bool()> is_overdue = [] { return false; };
+  std::chrono::seconds kill_after = std::chrono::seconds(5);  // the SIGTERM
 };
 
 struct ProgramEnd {
-  int status = 0;      // exit status; 128 + signal when a signal ended it; 127 when it could not be started
-  std::string output;  // both streams, in the order written; of shared ones why it could not be started
+  int status = 0;           // exit status; 128 + signal when a signal ended it; 127 when it could not be started
+  std::string output;       // both streams, in the order written; why it could not be started
+  bool was_started = true;  // a program that ran may end with 127 as well
 };
 
 ProgramEnd run_program(const ProgramRun& run);

@@ -28,13 +28,15 @@ TEST(ProcessTest, VariablesAreAddedAndReplaced) {
 TEST(ProcessTest, AMissingProgramAndASignalAreStatuses) {
   const ProgramEnd missing = run_program({.words = {"no-such-program-of-megacpp"}});
   EXPECT_EQ(missing.status, 127);
+  EXPECT_FALSE(missing.was_started);
+  EXPECT_TRUE(run_program({.words = {"sh", "-c", "exit 127"}}).was_started);
   EXPECT_NE(missing.output.find("No such file"), std::string::npos) << missing.output;
   EXPECT_EQ(run_program({.words = {"sh", "-c", "kill -TERM $$"}}).status, 128 + SIGTERM);
 }
 
 TEST(ProcessTest, AProgramMayWriteWhereWeDo) {
   const auto shared = [](const std::string& script) {
-    return run_program({.words = {"sh", "-c", script}, .streams = Streams::shared});
+    return run_program({.words = {"sh", "-c", script}, .streams = Streams::shared, .interrupts = Interrupts::caller});
   };
   EXPECT_EQ(shared("exit 3").status, 3);
   EXPECT_EQ(shared("kill -KILL $$").status, 128 + SIGKILL);
@@ -43,6 +45,18 @@ TEST(ProcessTest, AProgramMayWriteWhereWeDo) {
   const ProgramEnd stopped =
       run_program({.words = {"sleep", "60"}, .streams = Streams::shared, .should_stop = [] { return true; }});
   EXPECT_EQ(stopped.status, 128 + SIGTERM);
+}
+
+TEST(ProcessTest, OneThatIsOverdueIsEnded) {
+  const ProgramEnd end = run_program(
+      {.words = {"sh", "-c", "echo a; sleep 60"}, .interrupts = Interrupts::caller, .is_overdue = [] { return true; }});
+  EXPECT_EQ(end.status, 128 + SIGTERM);
+  EXPECT_EQ(end.output, "a\n");
+  const ProgramEnd deaf = run_program({.words = {"sh", "-c", "trap '' TERM; while true; do sleep 60; done"},
+                                       .interrupts = Interrupts::caller,
+                                       .is_overdue = [] { return true; },
+                                       .kill_after = std::chrono::seconds(0)});
+  EXPECT_EQ(deaf.status, 128 + SIGKILL);
 }
 
 TEST(ProcessTest, AnInterruptEndsTheProgramAndNotTheCaller) {
