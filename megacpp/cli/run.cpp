@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -19,28 +21,63 @@
 namespace megacpp::cli {
 namespace {
 
-constexpr std::string_view kHost = "{host}";
+constexpr const char* kUsualProbe = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 
 struct RunFlags {
   int64_t restarts = 3;
   std::string launcher;
   std::string hosts;
-  std::string probe = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
+  std::string probe;  // empty: the usual one
   std::vector<std::string> words;
 };
 
-std::vector<std::string> words_in(const std::string& text) {
+// No shell reads them.
+std::vector<std::string> words_in(const std::string& text, std::string_view flag) {
+  MEGACPP_REQUIRE(text.find_first_of("'\"`$|;&<>") == std::string::npos, E1007,
+                  {.where = std::string(flag),
+                   .got = text,
+                   .wanted = "words that are separated by spaces: no shell reads them, so none may be quoted",
+                   .next = "put what needs a shell into a script, and name that"});
   std::istringstream stream(text);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
 }
 
-bool host_answers(const std::string& probe, const std::string& host) {
-  std::vector<std::string> words = words_in(probe);
-  for (std::string& word : words)
-    if (const size_t at = word.find(kHost); at != std::string::npos) word.replace(at, kHost.size(), host);
-  return base::run_program({.words = words}).status == 0;
+int run_start(const launch::Start& start, const base::StopRequest& stop) {
+  const base::ProgramEnd end = base::run_program({.words = start.words,
+                                                  .streams = base::Streams::shared,
+                                                  .interrupts = base::Interrupts::caller,
+                                                  .should_stop = [&stop] { return stop.has_come(); },
+                                                  .is_overdue = start.is_overdue});
+  MEGACPP_REQUIRE(end.was_started, E1007,
+                  {.where = "--launcher",
+                   .got = end.output,
+                   .wanted = "a program",
+                   .next = "install it, or name it as a shell would find it"});
+  return stop.has_come() ? base::kInterruptedStatus : end.status;
+}
+
+launch::RestartOptions restart_options(const RunFlags& flags, const base::StopRequest& stop) {
+  launch::RestartOptions options{
+      .launcher = words_in(flags.launcher, "--launcher"), .program = sweep::this_program(), .restarts = flags.restarts};
+  options.should_stop = [&stop] { return stop.has_come(); };
+  options.pause = [&stop](std::chrono::seconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!stop.has_come() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  MEGACPP_REQUIRE(!flags.hosts.empty() || flags.probe.empty(), E1007,
+                  {.where = "--probe",
+                   .got = flags.probe + ", without --hosts",
+                   .wanted = "the hosts that it asks",
+                   .next = "for example: --hosts node7:4,node8:4, or leave --probe out"});
+  if (flags.hosts.empty()) return options;
+  options.pool.hosts = launch::hosts_in(flags.hosts);
+  launch::Probe probe = launch::probe_of(words_in(flags.probe.empty() ? kUsualProbe : flags.probe, "--probe"));
+  probe.should_stop = options.should_stop;
+  options.pool.answers = [probe](const std::string& host) { return launch::ask_host(probe, host); };
+  return options;
 }
 
 int run_supervised(const RunFlags& flags) {
@@ -52,21 +89,9 @@ int run_supervised(const RunFlags& flags) {
                     .next = "run: megacpp run --launcher 'mpirun -n 4' -- train ..."}));
   const launch::SupervisedTraining training = launch::supervised_training(flags.words);
   const base::StopRequest stop;
-  const auto run = [&stop](const std::vector<std::string>& words) {
-    const base::ProgramEnd end = base::run_program(
-        {.words = words, .streams = base::Streams::shared, .should_stop = [&stop] { return stop.has_come(); }});
-    MEGACPP_REQUIRE(end.status != 127, E1007,
-                    {.where = "megacpp run",
-                     .got = end.output.empty() ? words.front() + ", which cannot be started" : end.output,
-                     .wanted = "a program",
-                     .next = "name the launcher as its shell would find it"});
-    return stop.has_come() ? base::kInterruptedStatus : end.status;
-  };
-  launch::RestartOptions options{
-      .launcher = words_in(flags.launcher), .program = sweep::this_program(), .restarts = flags.restarts};
-  if (!flags.hosts.empty()) options.pool.hosts = launch::hosts_in(flags.hosts);
-  options.pool.answers = [&flags](const std::string& host) { return host_answers(flags.probe, host); };
-  return launch::run_with_restarts(training, options, run, print_line);
+  const launch::RestartOptions options = restart_options(flags, stop);
+  return launch::run_with_restarts(
+      training, options, [&stop](const launch::Start& start) { return run_start(start, stop); }, print_line);
 }
 
 }  // namespace
@@ -83,7 +108,8 @@ Command run_command() {
       .declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<RunFlags>();
         app.add_option("--restarts", flags->restarts, "at most so many")
-            ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+            ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
+            ->capture_default_str();
         app.add_option("--launcher", flags->launcher,
                        "what starts the processes of the training, with its own flags, separated by spaces")
             ->type_name("WORDS");
@@ -91,7 +117,10 @@ Command run_command() {
                        "where to start processes, and how many on each; those that do not answer are left out, and "
                        "the layout is one that fits the rest. In --launcher {hosts} and {processes} stand for them")
             ->type_name("NAME:N,...");
-        app.add_option("--probe", flags->probe, "succeeds for a host, {host}, that can be used")->type_name("WORDS");
+        app.add_option(
+               "--probe", flags->probe,
+               std::string("succeeds within 10 s for a host, {host}, that can be used; without: ") + kUsualProbe)
+            ->type_name("WORDS");
         app.add_option("training", flags->words, "train with its recipe and flags, behind --")
             ->required()
             ->type_name("WORDS");

@@ -45,7 +45,29 @@ TEST(RunCommandTest, AHostWhoseProbeFailsIsNotStartedOn) {
   const auto ended = testing_support::run_command({"run", "--hosts", "a:1", "--probe", "false {host}", "--launcher",
                                                    "mpirun -n {processes}", "--", "train", recipe, "--run-dir", "a"});
   EXPECT_EQ(ended.status, 1) << ended.err;
-  EXPECT_NE(ended.err.find("none of a:1 answers"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("no answer from a (the probe ended with status 1)"), std::string::npos) << ended.err;
+}
+
+TEST(RunCommandTest, WordsThatCannotBeMeantAreRefused) {
+  const std::vector<std::string> train = {"--", "train", "a.yaml", "--run-dir", "a"};
+  const auto refused_with = [&](std::vector<std::string> flags, const std::string& part) {
+    flags.insert(flags.begin(), "run");
+    flags.insert(flags.end(), train.begin(), train.end());
+    expect_refused(flags, part);
+  };
+  refused_with({"--launcher", "mpirun -n {processes}"}, "without --hosts");
+  refused_with({"--launcher", "bash -c 'mpirun -n 2'"}, "no shell reads them");
+  refused_with({"--probe", "ping {host}"}, "without --hosts");
+  refused_with({"--hosts", "a:1", "--probe", "ping host", "--launcher", "mpirun -n {processes}"}, "--probe");
+  refused_with({"--hosts", "a:1", "--probe", " ", "--launcher", "mpirun -n {processes}"}, "no words");
+  refused_with({"--hosts", "a:1"}, "none, beside --hosts");
+}
+
+TEST(RunCommandTest, AProbeThatIsNotThereIsNamed) {
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  expect_refused({"run", "--hosts", "a:1", "--probe", "no-such-probe-of-megacpp {host}", "--launcher",
+                  "mpirun -n {processes}", "--", "train", recipe, "--run-dir", "a"},
+                 "no-such-probe-of-megacpp");
 }
 
 }  // namespace

@@ -191,9 +191,7 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
           .should_stop = [&] { return running.stop->has_come(); }};
 }
 
-// Before anything is loaded: a folder that cannot be written costs no time.
-void open_directory(Request& request, const TrainFlags& flags, const launch::Launch& launch) {
-  if (!request.directory) request.directory.emplace(launch::RunDirectory::create(flags.run_dir, launch.recipe().name));
+void print_directory(const Request& request, const TrainFlags& flags, const launch::Launch& launch) {
   std::string start;
   if (request.checkpoint)
     start = fmt::format(", goes on after step {} of {}", request.checkpoint->manifest().position.step,
@@ -249,9 +247,9 @@ void prepare(launch::Launch& launch, Request& request, const TrainFlags& flags, 
   try {
     launch.prepare();
   } catch (const memory::OutOfMemory& failure) {
-    if (!launch.is_planned() || request.directory) throw;
+    if (!launch.is_planned() || request.checkpoint) throw;
     try {
-      open_directory(request, flags, launch);
+      print_directory(request, flags, launch);
       recorder_for(request, flags, launch, source).fail(failure);
     } catch (const base::Error& error) {
       print_err("receipt    not written: {}: {}\n", error.problem().where, error.problem().got);
@@ -268,17 +266,22 @@ std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const 
       launch.agreement().of_all("trace", train::chrome_events(train::traces_of(*started.run, started.compiled->mesh))));
 }
 
-// On every process, or none goes on.
-std::unique_ptr<data::TokenSource> open_data(const recipe::Recipe& recipe) {
+// On every process, or none goes on. The first one has the run directory from here on: a folder that cannot be written,
+// or that another process trains in, costs no time, and who supervises the run sees that it has begun.
+std::unique_ptr<data::TokenSource> open_inputs(Request& request, const TrainFlags& flags) {
+  const recipe::Recipe& recipe = request.recipe;
   std::unique_ptr<data::TokenSource> source;
-  launch::on_all_processes("data", std::chrono::seconds(recipe.train.wait_limit),
-                           [&] { source = data::open_source(recipe.data); });
+  launch::on_all_processes("data and run directory", std::chrono::seconds(recipe.train.wait_limit), [&] {
+    if (!request.directory && launch::is_first_process())
+      request.directory.emplace(launch::RunDirectory::create(flags.run_dir, recipe.name));
+    source = data::open_source(recipe.data);
+  });
   return source;
 }
 
 // A process that is not the first works on its chips; what is printed and written is the first one's.
-int follow_first(const TrainFlags& flags, const Request& request) {
-  const std::unique_ptr<data::TokenSource> source = open_data(request.recipe);
+int follow_first(const TrainFlags& flags, Request& request) {
+  const std::unique_ptr<data::TokenSource> source = open_inputs(request, flags);
   launch::Launch launch(request.recipe, {.none = true}, launch::no_log,
                         {.transport = launch::transport_for(request.recipe)});
   launch.check_lineage(request.recipe_file);
@@ -314,13 +317,13 @@ int run_train(const TrainFlags& flags) {
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   print_without_effect(without_effect(recipe));
   clock.lap("recipe");
-  const std::unique_ptr<data::TokenSource> source = open_data(recipe);
+  const std::unique_ptr<data::TokenSource> source = open_inputs(request, flags);
   clock.lap("data");
   launch::Launch launch(recipe, catalog_for(flags), print_line, {.transport = launch::transport_for(recipe)});
   launch.check_lineage(request.recipe_file);
   prepare(launch, request, flags, *source);
   clock.lap("plan");
-  launch.agreement().together([&] { open_directory(request, flags, launch); });
+  print_directory(request, flags, launch);
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;

@@ -2,14 +2,19 @@
 #include "megacpp/launch/host_pool.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cctype>
 #include <charconv>
+#include <future>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/process.h"
 #include "megacpp/fit/search.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
@@ -21,6 +26,9 @@ namespace {
 
 constexpr const char* kProcesses = "{processes}";
 constexpr const char* kHosts = "{hosts}";
+constexpr const char* kHost = "{host}";
+constexpr size_t kAskedAtOnce = 64;  // hosts: each is a program that runs
+constexpr size_t kReasonLength = 200;
 constexpr int64_t kLayoutTries = 24;  // the training waits for them
 
 [[noreturn]] void refuse_hosts(const std::string& got) {
@@ -45,6 +53,18 @@ std::string replaced(std::string word, const std::string& mark, const std::strin
   for (size_t at = word.find(mark); at != std::string::npos; at = word.find(mark, at + value.size()))
     word.replace(at, mark.size(), value);
   return word;
+}
+
+std::string launcher_text(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+// The last line that says something.
+std::string last_line(const std::string& output) {
+  std::istringstream stream(output);
+  std::string last;
+  for (std::string line; std::getline(stream, line);)
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  while (!last.empty() && std::isspace(static_cast<unsigned char>(last.back())) != 0) last.pop_back();
+  return last.substr(0, kReasonLength);
 }
 
 // For the hardware alone: how the chips are used is what is looked for.
@@ -101,12 +121,66 @@ std::vector<std::string> launcher_on(const std::vector<HostSlots>& hosts, const 
   std::vector<std::string> words;
   for (const std::string& word : launcher)
     words.push_back(replaced(replaced(word, kProcesses, std::to_string(processes_on(hosts))), kHosts, to_text(hosts)));
-  MEGACPP_REQUIRE(words != launcher, E1007,
+  const bool depends_on_them = words != launcher;
+  MEGACPP_REQUIRE(depends_on_them || hosts.empty(), E1007,
                   ({.where = "--launcher",
-                    .got = fmt::format("{}, beside --hosts", fmt::join(launcher, " ")),
+                    .got = fmt::format("{}, beside --hosts", launcher.empty() ? "none" : launcher_text(launcher)),
                     .wanted = fmt::format("{} or {} in it, which stand for those that answer", kProcesses, kHosts),
                     .next = "for example: --launcher 'mpirun -n {processes} --host {hosts}'"}));
+  MEGACPP_REQUIRE(
+      !depends_on_them || !hosts.empty(), E1007,
+      ({.where = "--launcher",
+        .got = launcher_text(launcher) + ", without --hosts",
+        .wanted = fmt::format("numbers and names in it, or --hosts, for which {} and {} stand", kProcesses, kHosts),
+        .next = "for example: --hosts node7:4,node8:4"}));
   return words;
+}
+
+Probe probe_of(const std::vector<std::string>& words) {
+  const bool names_it =
+      std::ranges::any_of(words, [](const std::string& word) { return word.find(kHost) != std::string::npos; });
+  MEGACPP_REQUIRE(names_it, E1007,
+                  ({.where = "--probe",
+                    .got = words.empty() ? "no words" : fmt::format("{}", fmt::join(words, " ")),
+                    .wanted = fmt::format("a command with {}, which stands for the host that is asked", kHost),
+                    .next = "for example: --probe 'ping -c 1 -W 2 {host}'"}));
+  return {.words = words};
+}
+
+base::Decision ask_host(const Probe& probe, const std::string& host) {
+  base::ProgramRun run{.words = {}, .interrupts = base::Interrupts::caller, .kill_after = std::chrono::seconds(1)};
+  for (const std::string& word : probe.words) run.words.push_back(replaced(word, kHost, host));
+  const auto begin = std::chrono::steady_clock::now();
+  bool was_late = false;
+  run.is_overdue = [&] {
+    was_late = std::chrono::steady_clock::now() - begin >= probe.limit;
+    return was_late || probe.should_stop();
+  };
+  const base::ProgramEnd end = base::run_program(run);
+  MEGACPP_REQUIRE(end.was_started, E1007,
+                  {.where = "--probe",
+                   .got = end.output,
+                   .wanted = "a program that says whether a host can be used",
+                   .next = "install it, or give another: --probe 'ping -c 1 -W 2 {host}'"});
+  if (was_late)
+    return base::Decision::no(
+        fmt::format("nothing for {} s", std::chrono::duration_cast<std::chrono::seconds>(probe.limit).count()));
+  if (end.status == 0) return base::Decision::yes();
+  const std::string said = last_line(end.output);
+  return base::Decision::no(said.empty() ? fmt::format("the probe ended with status {}", end.status) : said);
+}
+
+std::vector<base::Decision> HostPool::ask_all() const {
+  std::vector<base::Decision> answered(hosts.size(), base::Decision::yes());
+  std::atomic<size_t> next = 0;
+  const auto ask = [&] {
+    for (size_t i = next++; i < hosts.size(); i = next++) answered[i] = answers(hosts[i].name);
+  };
+  std::vector<std::future<void>> asking;
+  for (size_t i = 0; i < std::min(kAskedAtOnce, hosts.size()); ++i)
+    asking.push_back(std::async(std::launch::async, ask));
+  for (std::future<void>& each : asking) each.get();
+  return answered;
 }
 
 plan::Changes best_layout(const LayoutWish& wish) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,37 +17,19 @@
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/start_watch.h"
 #include "megacpp/recipe/chip_settings.h"
-#include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/print.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/train/step_log.h"
 
 namespace megacpp::launch {
 namespace {
 
-[[noreturn]] void refuse_words(const std::string& got, const std::string& wanted) {
-  base::raise(base::Code::E1007,
-              {.where = "megacpp run", .got = got, .wanted = wanted, .next = "see: megacpp run --help"});
-}
-
-/// Walks the words behind "train"; a flag's value is the rest of its word, or the next one.
-class WordReader {
- public:
-  explicit WordReader(const std::vector<std::string>& words) : words_(words) {}
-
-  bool at_end() const { return at_ == words_.size(); }
-  const std::string& next() { return words_[at_++]; }
-  /// The value of the flag that `word` is; nothing: it is another word.
-  std::optional<std::string> value_of(const std::string& word, std::string_view flag) {
-    if (word == flag) return at_end() || words_[at_].starts_with("-") ? "" : next();
-    if (word.starts_with(std::string(flag) + "=")) return word.substr(flag.size() + 1);
-    return std::nullopt;
-  }
-
- private:
-  const std::vector<std::string>& words_;
-  size_t at_ = 1;
-};
+// For a launcher behind train.wait_limit, within which all processes of a training that has failed have ended.
+constexpr std::chrono::seconds kLauncherGrace(5);
+constexpr std::chrono::seconds kShortestPause(5), kLongestPause(300);
 
 std::optional<int64_t> saved_step(const std::filesystem::path& run) {
   const checkpoint::Store store = checkpoints_of(run);
@@ -71,26 +53,12 @@ std::filesystem::path set_aside(const std::filesystem::path& run) {
   }
 }
 
-std::string ended_text(int status) {
+std::string ended_text(int status, const StartWatch& watch) {
+  if (watch.was_overdue()) return "has ended, its launcher has not and was ended";
   return status > 128 ? fmt::format("was ended by signal {}", status - 128)
                       : fmt::format("ended with status {}", status);
 }
 
-// Says what is lost, and makes room where nothing is saved. Whether there is a checkpoint.
-bool prepare_restart(const SupervisedTraining& training, const std::string& start, const Log& log) {
-  const std::optional<int64_t> saved = saved_step(training.run);
-  const LostWork lost = lost_work(training.run, saved.value_or(0));
-  const std::string cost = fmt::format("lost: {} steps, {}", lost.steps, base::human_seconds(lost.seconds));
-  if (saved) {
-    log({.topic = "restart", .text = fmt::format("{}; goes on after step {}; {}", start, *saved, cost)});
-    return true;
-  }
-  const std::string aside = is_run(training.run) ? ", set aside as " + set_aside(training.run).string() : "";
-  log({.topic = "restart", .text = fmt::format("{}; nothing was saved{}: begins anew; {}", start, aside, cost)});
-  return false;
-}
-
-// What a search for a layout changes, beside recompute, which suits more chips as well.
 constexpr std::array kLayoutKeys = {"layout.chips",
                                     "layout.data_parallel",
                                     "layout.expert_parallel",
@@ -101,13 +69,29 @@ constexpr std::array kLayoutKeys = {"layout.chips",
                                     "train.batch",
                                     "train.micro_steps"};
 
+/// What a search for a layout may have changed, back to what it was.
+plan::Changes changes_to(const recipe::Recipe& wanted, const recipe::Recipe& recipe) {
+  plan::Changes changes;
+  for (const char* const key : kLayoutKeys) {
+    const recipe::Key& known = *recipe::find_key(key);
+    std::string value = recipe::value_text(recipe::member_of(known, wanted));
+    if (recipe::value_text(recipe::member_of(known, recipe)) != value) changes.push_back({key, std::move(value)});
+  }
+  for (const char letter : recipe::recompute_letters(wanted.model))
+    if (const std::string& level = recipe::recompute_level(wanted, letter);
+        recipe::recompute_level(recipe, letter) != level)
+      changes.push_back({recipe::recompute_key(letter), level});
+  return changes;
+}
+
 /// How the next start is made: on the hosts that answer now.
 class Starts {
  public:
   Starts(const SupervisedTraining& training, const RestartOptions& options, const Log& log)
       : training_(training), options_(options), log_(log), last_(options.pool.hosts) {
+    launcher_on(last_, options.launcher);  // is refused before any host is asked
     if (last_.empty()) return;
-    first_ = training.recipe(training.resumes);
+    first_ = training.first_recipe();
     const int64_t chips = recipe::chips_of(first_.layout), processes = processes_on(last_);
     MEGACPP_REQUIRE(chips % processes == 0, E1007,
                     ({.where = "--hosts",
@@ -117,134 +101,188 @@ class Starts {
     chips_of_process_ = chips / processes;
   }
 
-  std::vector<std::string> words(const std::vector<std::string>& own, bool has_checkpoint) {
-    std::vector<std::string> words = options_.launcher;
-    plan::Changes changes;
-    if (!last_.empty()) {
-      take_hosts();
-      words = launcher_on(last_, options_.launcher);
-      changes = layout_changes(has_checkpoint);
-    }
-    words.push_back(options_.program);
-    words.insert(words.end(), own.begin(), own.end());
-    for (const std::string& setting : plan::overrides_of(changes)) words.insert(words.end(), {"--set", setting});
-    return words;
-  }
-
- private:
-  void take_hosts() {
+  /// Takes those that answer; no: none does.
+  base::Decision find_hosts() {
+    if (options_.pool.hosts.empty()) return base::Decision::yes();
+    const std::vector<base::Decision> answered = options_.pool.ask_all();
     std::vector<HostSlots> found;
     std::string lost;
-    for (const HostSlots& host : options_.pool.hosts)
-      if (options_.pool.answers(host.name))
+    for (size_t i = 0; i < answered.size(); ++i) {
+      const HostSlots& host = options_.pool.hosts[i];
+      if (answered[i])
         found.push_back(host);
       else
-        lost += (lost.empty() ? "" : ", ") + host.name;
-    MEGACPP_REQUIRE(!found.empty(), E3104,
-                    ({.where = "megacpp run",
-                      .got = "none of " + to_text(options_.pool.hosts) + " answers",
-                      .wanted = "a host to start the training on",
-                      .next = "see that the words of --probe succeed for one of them"}));
-    if (found == last_) return;
+        lost += fmt::format("{}{} ({})", lost.empty() ? "" : ", ", host.name, answered[i].reason());
+    }
+    if (found.empty()) return base::Decision::no("no answer from " + lost);
+    if (found == last_) return base::Decision::yes();
     log_({.topic = "hosts",
           .text = fmt::format("{}; {} of {} processes", lost.empty() ? "all answer again" : "no answer from " + lost,
                               processes_on(found), processes_on(options_.pool.hosts))});
     last_ = std::move(found);
+    return base::Decision::yes();
   }
 
-  // A run that goes on has the layout of its last start; on as many chips as at first it gets that of the first one.
-  plan::Changes layout_changes(bool has_checkpoint) const {
-    const recipe::Recipe recipe = training_.recipe(has_checkpoint);
-    const int64_t chips = chips_of_process_ * processes_on(last_);
-    const int64_t most = std::ranges::max_element(last_, {}, &HostSlots::processes)->processes;
-    plan::Changes changes;
-    if (chips == recipe::chips_of(first_.layout))
-      changes = changes_to_first(recipe);
-    else if (chips != recipe::chips_of(recipe.layout))
-      changes =
-          options_.pool.find_layout({.recipe = recipe, .chips = chips, .chips_of_host = chips_of_process_ * most});
-    if (changes.empty()) return changes;
-    log_({.topic = "layout",
-          .text = fmt::format("{} chips, where it had {}: {}", chips, recipe::chips_of(recipe.layout),
-                              fit::changed_text(recipe, changes))});
-    return changes;
+  std::vector<std::string> words(const std::vector<std::string>& own, const SavedRun& saved) const {
+    std::vector<std::string> words = launcher_on(last_, options_.launcher);
+    words.push_back(options_.program);
+    words.insert(words.end(), own.begin(), own.end());
+    if (last_.empty()) return words;
+    for (const std::string& setting : plan::overrides_of(layout_changes(saved)))
+      words.insert(words.end(), {"--set", setting});
+    return words;
   }
 
-  plan::Changes changes_to_first(const recipe::Recipe& recipe) const {
-    plan::Changes changes;
-    for (const char* const key : kLayoutKeys) {
-      const recipe::Key& known = *recipe::find_key(key);
-      const std::string wanted = recipe::value_text(recipe::member_of(known, first_));
-      if (recipe::value_text(recipe::member_of(known, recipe)) != wanted) changes.push_back({key, wanted});
+  /// Beside the recipe of the run, which every start writes as it runs: who supervises the run next knows the layout
+  /// for all hosts. A run without it is as good until then.
+  void keep_first_recipe() {
+    if (last_.empty() || is_kept_ || !is_run(training_.run)) return;
+    is_kept_ = true;
+    try {
+      base::write_file_atomically(first_recipe_file_of(training_.run), recipe::print(first_));
+    } catch (const base::Error& error) {
+      log_({.topic = "hosts", .text = "the layout for all of them is not kept: " + error.problem().got});
     }
+  }
+  /// The run begins anew, in another folder.
+  void forget_run() { is_kept_ = false; }
+
+ private:
+  // A run that goes on has the layout of its last start, and what its ladder came to. On as many chips it keeps both;
+  // on as many as at first it gets the first layout.
+  plan::Changes layout_changes(const SavedRun& saved) const {
+    const recipe::Recipe recipe = training_.recipe(saved);
+    const int64_t chips = chips_of_process_ * processes_on(last_), before = recipe::chips_of(recipe.layout);
+    if (chips == before) return {};
+    const int64_t most = std::ranges::max_element(last_, {}, &HostSlots::processes)->processes;
+    const plan::Changes changes =
+        chips == recipe::chips_of(first_.layout)
+            ? changes_to(first_, recipe)
+            : options_.pool.find_layout({.recipe = recipe, .chips = chips, .chips_of_host = chips_of_process_ * most});
+    log_({.topic = "layout",
+          .text = fmt::format("{} chips, where it had {}: {}", chips, before, fit::changed_text(recipe, changes))});
     return changes;
   }
 
   const SupervisedTraining& training_;
   const RestartOptions& options_;
   const Log& log_;
-  recipe::Recipe first_;         // as the first start has it
+  recipe::Recipe first_;         // as the first start on all hosts has it
   std::vector<HostSlots> last_;  // that it was started on; none: the launcher knows them
   int64_t chips_of_process_ = 0;
+  bool is_kept_ = false;  // first_, in the run directory
 };
 
-// What a line sets: every --set, and --backend, which is the last word.
-std::vector<std::string> overrides_in(const std::vector<std::string>& flags) {
-  std::vector<std::string> overrides, backend;
-  const auto take = [&](std::string_view flag, const std::string& key, std::vector<std::string>& taken) {
-    for (size_t i = 0; i < flags.size(); ++i) {
-      if (flags[i] == flag && i + 1 < flags.size()) taken.push_back(key + flags[i + 1]);
-      if (flags[i].starts_with(std::string(flag) + "=")) taken.push_back(key + flags[i].substr(flag.size() + 1));
-    }
-  };
-  take("--set", "", overrides);
-  take("--backend", "backend=", backend);
-  overrides.insert(overrides.end(), backend.begin(), backend.end());
-  return overrides;
+// A recipe that cannot be read is refused by the training itself.
+std::chrono::seconds launcher_limit(const SupervisedTraining& training, const SavedRun& saved) {
+  recipe::Recipe recipe;
+  try {
+    recipe = training.recipe(saved);
+  } catch (const base::Error&) {
+  }
+  return std::chrono::seconds(recipe.train.wait_limit) + kLauncherGrace;
 }
 
-}  // namespace
+/// The starts of one training, until one ends well, or none is left.
+class Supervisor {
+ public:
+  Supervisor(const SupervisedTraining& training, const RestartOptions& options, const RunStart& run, const Log& log)
+      : training_(training),
+        options_(options),
+        run_(run),
+        log_(log),
+        starts_(training, options, log),
+        recipe_before_(training.resumes ? base::read_file(recipe_file_of(training.run)) : "") {
+    saved_.has_checkpoint = training.resumes;
+  }
 
-recipe::Recipe SupervisedTraining::recipe(bool has_checkpoint) const {
-  const std::filesystem::path file = has_checkpoint ? recipe_file_of(run) : std::filesystem::path(words[1]);
-  return recipe::load(file, overrides_in(flags));
-}
-
-SupervisedTraining supervised_training(const std::vector<std::string>& words) {
-  if (words.empty() || words.front() != "train")
-    refuse_words(words.empty() ? "no command" : words.front(), "train, with its recipe and flags, behind --");
-  SupervisedTraining training{.run = {}, .words = words, .flags = {}, .resumes = false};
-  WordReader reader(words);
-  const bool has_recipe = words.size() > 1 && !words[1].starts_with("-");
-  if (has_recipe) reader.next();
-  while (!reader.at_end()) {
-    const std::string word = reader.next();
-    if (const auto run = reader.value_of(word, "--run-dir")) {
-      training.run = *run;
-    } else if (const auto resumed = reader.value_of(word, "--resume")) {
-      training.run = find_run(resumed->empty() ? "latest" : *resumed);
-      training.resumes = true;
-    } else if (!reader.value_of(word, "--from")) {
-      training.flags.push_back(word);
+  int run() {
+    for (int64_t start = 0;; ++start) {
+      const base::Decision found = starts_.find_hosts();
+      if (options_.should_stop()) return base::kInterruptedStatus;
+      if (!found) {
+        wait_for_hosts(start, found.reason());
+        continue;
+      }
+      silences_ = 0;
+      StartWatch watch(training_.run, launcher_limit(training_, saved_));
+      const int status = run_start(start, watch);
+      if (!is_worth_a_restart(status)) return status;
+      const std::string ended = ended_text(status, watch);
+      if (start == options_.restarts) {
+        log_({.topic = "restart",
+              .text = fmt::format("the training {} and was restarted {} times: given up", ended, options_.restarts)});
+        return status;
+      }
+      prepare_next(fmt::format("{} of {}: the training {}", start + 1, options_.restarts, ended));
     }
   }
-  if (!training.resumes && !has_recipe) refuse_words(words.size() > 1 ? words[1] : "train alone", "the recipe first");
-  if (training.run.empty()) refuse_words("no --run-dir", "the directory by which the run is found again");
-  return training;
-}
 
-std::vector<std::string> SupervisedTraining::next_words(bool has_checkpoint) const {
-  if (!has_checkpoint) return words;
-  std::vector<std::string> next = {"train", "--resume", run.string()};
-  next.insert(next.end(), flags.begin(), flags.end());
-  return next;
-}
+ private:
+  // A switch that starts again takes all hosts for a minute. At the first start the user is there to mend it.
+  void wait_for_hosts(int64_t start, const std::string& reason) {
+    MEGACPP_REQUIRE(start > 0 && start < options_.restarts, E3104,
+                    ({.where = "megacpp run",
+                      .got = reason,
+                      .wanted = "a host to start the training on",
+                      .next = "see that the words of --probe succeed for one of them"}));
+    const std::chrono::seconds pause = pause_after(++silences_);
+    log_({.topic = "hosts",
+          .text = fmt::format("{}; asked again in {}, restart {} of {}", reason,
+                              base::human_seconds(static_cast<double>(pause.count())), start + 1, options_.restarts)});
+    options_.pause(pause);
+  }
+
+  int run_start(int64_t start, StartWatch& watch) {
+    const std::vector<std::string> own = start == 0 ? training_.words : training_.next_words(saved_);
+    const int status = run_({.words = starts_.words(own, saved_), .is_overdue = [&] {
+                               starts_.keep_first_recipe();
+                               return watch.is_overdue();
+                             }});
+    starts_.keep_first_recipe();
+    return status;
+  }
+
+  // Says what is lost, and makes room where nothing is saved.
+  void prepare_next(const std::string& start) {
+    const std::optional<int64_t> step = saved_step(training_.run);
+    const LostWork lost = lost_work(training_.run, step.value_or(0));
+    const std::string cost = fmt::format("lost: {} steps, {}", lost.steps, base::human_seconds(lost.seconds));
+    saved_ = {.has_checkpoint = step.has_value(), .has_settings = step && is_recipe_written()};
+    if (step) {
+      log_({.topic = "restart", .text = fmt::format("{}; goes on after step {}; {}", start, *step, cost)});
+      return;
+    }
+    const std::string aside = is_run(training_.run) ? ", set aside as " + set_aside(training_.run).string() : "";
+    starts_.forget_run();
+    log_({.topic = "restart", .text = fmt::format("{}; nothing was saved{}: begins anew; {}", start, aside, cost)});
+  }
+
+  bool is_recipe_written() const { return base::read_file(recipe_file_of(training_.run)) != recipe_before_; }
+
+  const SupervisedTraining& training_;
+  const RestartOptions& options_;
+  const RunStart& run_;
+  const Log& log_;
+  Starts starts_;
+  std::string recipe_before_;  // of a run that goes on, before the first start
+  SavedRun saved_;
+  int64_t silences_ = 0;  // of all hosts, in a row
+};
+
+}  // namespace
 
 bool is_worth_a_restart(int status) {
   using base::ErrorClass;
   for (const ErrorClass cls : {ErrorClass::user, ErrorClass::does_not_fit, ErrorClass::internal})
     if (status == base::exit_status(cls)) return false;
   return status != 0 && status != base::kInterruptedStatus;
+}
+
+std::chrono::seconds pause_after(int64_t silences) {
+  std::chrono::seconds pause = kShortestPause;
+  for (int64_t i = 1; i < silences && pause < kLongestPause; ++i) pause *= 2;
+  return std::min(pause, kLongestPause);
 }
 
 LostWork lost_work(const std::filesystem::path& run, int64_t saved_step) {
@@ -257,23 +295,9 @@ LostWork lost_work(const std::filesystem::path& run, int64_t saved_step) {
   return lost;
 }
 
-int run_with_restarts(const SupervisedTraining& training, const RestartOptions& options, const RunWords& run,
+int run_with_restarts(const SupervisedTraining& training, const RestartOptions& options, const RunStart& run,
                       const Log& log) {
-  bool has_checkpoint = training.resumes;
-  Starts starts(training, options, log);
-  for (int64_t start = 0;; ++start) {
-    const std::vector<std::string> own = start == 0 ? training.words : training.next_words(has_checkpoint);
-    const int status = run(starts.words(own, has_checkpoint));
-    if (!is_worth_a_restart(status)) return status;
-    if (start == options.restarts) {
-      log({.topic = "restart",
-           .text = fmt::format("the training {} and was restarted {} times: given up", ended_text(status),
-                               options.restarts)});
-      return status;
-    }
-    has_checkpoint = prepare_restart(
-        training, fmt::format("{} of {}: the training {}", start + 1, options.restarts, ended_text(status)), log);
-  }
+  return Supervisor(training, options, run, log).run();
 }
 
 }  // namespace megacpp::launch

@@ -3,16 +3,22 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/writer.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/print.h"
 #include "megacpp/train/step_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"
@@ -55,8 +61,8 @@ TEST_F(RestartsTest, AKilledRunGoesOnFromItsCheckpoint) {
   std::vector<Words> starts;
   const int status = run_with_restarts(
       supervised_training(train_words()), {.launcher = {"mpirun", "-n", "2"}, .program = "megacpp", .restarts = 3},
-      [&](const Words& words) {
-        starts.push_back(words);
+      [&](const Start& start) {
+        starts.push_back(start.words);
         if (starts.size() > 1) return 0;
         leave_run(7, 4);
         return 128 + SIGKILL;
@@ -66,8 +72,8 @@ TEST_F(RestartsTest, AKilledRunGoesOnFromItsCheckpoint) {
   ASSERT_EQ(starts.size(), 2u);
   EXPECT_EQ(starts[0], (Words{"mpirun", "-n", "2", "megacpp", "train", "r.yaml", "--set", "train.steps=9", "--run-dir",
                               run(), "--json"}));
-  EXPECT_EQ(starts[1],
-            (Words{"mpirun", "-n", "2", "megacpp", "train", "--resume", run(), "--set", "train.steps=9", "--json"}));
+  EXPECT_EQ(starts[1], (Words{"mpirun", "-n", "2", "megacpp", "train", "--resume", run(), "--json"}))
+      << "what the line sets is in the recipe of the run";
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_NE(said_[0].find("1 of 3: the training was ended by signal 9; goes on after step 4; lost: 3 steps, 1.5"),
             std::string::npos)
@@ -78,8 +84,8 @@ TEST_F(RestartsTest, ARunThatSavedNothingBeginsAnew) {
   std::vector<Words> starts;
   run_with_restarts(
       supervised_training(train_words()), {.program = "megacpp", .restarts = 1},
-      [&](const Words& words) {
-        starts.push_back(words);
+      [&](const Start& start) {
+        starts.push_back(start.words);
         if (starts.size() > 1) return 0;
         leave_run(2, 0);
         return 1;
@@ -95,7 +101,7 @@ TEST_F(RestartsTest, ARunThatSavedNothingBeginsAnew) {
 
 TEST_F(RestartsTest, AfterAllRestartsItIsGivenUp) {
   int starts = 0;
-  const auto killed = [&](const Words&) {
+  const auto killed = [&](const Start&) {
     ++starts;
     leave_run(3, 2);
     return 128 + SIGKILL;
@@ -118,11 +124,50 @@ TEST_F(RestartsTest, LinesThatCannotBeStartedAgainAreRefused) {
   testing_support::problem_of(base::Code::E1206, [&] { supervised_training({"train", "--resume", run()}); });
 }
 
-TEST_F(RestartsTest, ARunThatGoesOnKeepsItsFlags) {
+// One that fails before it has written the run's recipe leaves that of the start before.
+TEST_F(RestartsTest, ARunThatGoesOnIsToldWhatTheLineSetsUntilItsRecipeHasIt) {
   leave_run(3, 2);
-  const SupervisedTraining training = supervised_training({"train", "--resume=" + run(), "--set", "train.steps=9"});
-  EXPECT_TRUE(training.resumes);
-  EXPECT_EQ(training.next_words(true), (Words{"train", "--resume", run(), "--set", "train.steps=9"}));
+  std::vector<Words> starts;
+  run_with_restarts(
+      supervised_training({"train", "--resume=" + run(), "--set", "train.steps=9", "--backend=cpu", "--json"}),
+      {.program = "megacpp", .restarts = 2},
+      [&](const Start& start) {
+        starts.push_back(start.words);
+        if (starts.size() == 2) base::write_file_atomically(recipe_file_of(run()), "name: b\n");
+        return starts.size() == 3 ? 0 : 1;
+      },
+      log_);
+  ASSERT_EQ(starts.size(), 3u);
+  EXPECT_EQ(starts[0],
+            (Words{"megacpp", "train", "--resume=" + run(), "--set", "train.steps=9", "--backend=cpu", "--json"}));
+  EXPECT_EQ(starts[1],
+            (Words{"megacpp", "train", "--resume", run(), "--set", "train.steps=9", "--set", "backend=cpu", "--json"}));
+  EXPECT_EQ(starts[2], (Words{"megacpp", "train", "--resume", run(), "--json"}));
+}
+
+TEST_F(RestartsTest, ALauncherHasTheWaitLimitAndFiveSecondsToEndAfterTheTraining) {
+  base::write_file_atomically(folder_ / "r.yaml",
+                              base::read_file(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml"));
+  const SupervisedTraining training =
+      supervised_training({"train", (folder_ / "r.yaml").string(), "--set", "train.wait_limit=1", "--run-dir", run()});
+  run_with_restarts(
+      training, {.program = "megacpp", .restarts = 0},
+      [&](const Start& start) {
+        EXPECT_FALSE(start.is_overdue());
+        std::optional<RunDirectory> held(RunDirectory::create(run(), "a"));
+        EXPECT_FALSE(start.is_overdue());
+        held.reset();
+        EXPECT_FALSE(start.is_overdue()) << "it has train.wait_limit and five seconds";
+        return 1;
+      },
+      log_);
+  EXPECT_EQ(said_.size(), 1u);
+}
+
+TEST_F(RestartsTest, PausesGrow) {
+  EXPECT_EQ(pause_after(1), std::chrono::seconds(5));
+  EXPECT_EQ(pause_after(2), std::chrono::seconds(10));
+  EXPECT_EQ(pause_after(100), std::chrono::minutes(5));
 }
 
 /// A training on two hosts, whose answers and layouts are made up.
@@ -142,7 +187,13 @@ class FewerHostsTest : public RestartsTest {
     RestartOptions options{
         .launcher = {"mpirun", "-n", "{processes}", "--host", "{hosts}"}, .program = "megacpp", .restarts = 2};
     options.pool.hosts = {{.name = "a", .processes = 1}, {.name = "b", .processes = 1}};
-    options.pool.answers = [this](const std::string& host) { return lost_.find(host) == std::string::npos; };
+    options.pool.answers = [this](const std::string& host) {
+      return lost_.find(host) == std::string::npos ? base::Decision::yes() : base::Decision::no("no route");
+    };
+    options.pause = [this](std::chrono::seconds time) {
+      pauses_.push_back(time.count());
+      if (pauses_.size() == 2) lost_ = "";
+    };
     options.pool.find_layout = [this](const LayoutWish& wish) -> plan::Changes {
       wishes_.push_back(wish.chips);
       EXPECT_EQ(wish.chips_of_host, 2);
@@ -152,23 +203,23 @@ class FewerHostsTest : public RestartsTest {
   }
 
   /// As a training leaves it that runs in this layout.
-  void leave_layout(int64_t data_parallel) const {
+  void leave_layout(int64_t data_parallel, std::vector<std::string> more = {"layout.zero=3"}) const {
     leave_run(7, 4);
-    base::write_file_atomically(recipe_file_of(run()),
-                                base::read_file(folder_ / "r.yaml") +
-                                    "\nlayout:\n  data_parallel: " + std::to_string(data_parallel) + "\n  zero: 3\n");
+    more.push_back("layout.data_parallel=" + std::to_string(data_parallel));
+    base::write_file_atomically(recipe_file_of(run()), recipe::print(recipe::load(folder_ / "r.yaml", more)));
   }
 
   std::string lost_;             // names of hosts that do not answer
   std::vector<int64_t> wishes_;  // chips that a layout was looked for
+  std::vector<int64_t> pauses_;  // seconds; after the second one all hosts answer
 };
 
 TEST_F(FewerHostsTest, ALostHostIsLeftOutAndTheRestGetALayoutThatFits) {
   std::vector<Words> starts;
   const int status = run_with_restarts(
       training(), options(),
-      [&](const Words& words) {
-        starts.push_back(words);
+      [&](const Start& start) {
+        starts.push_back(start.words);
         if (starts.size() > 1) return 0;
         leave_layout(4);
         lost_ = "b";
@@ -180,11 +231,11 @@ TEST_F(FewerHostsTest, ALostHostIsLeftOutAndTheRestGetALayoutThatFits) {
   EXPECT_EQ(Words(starts[0].begin(), starts[0].begin() + 6),
             (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp"}));
   EXPECT_EQ(starts[1], (Words{"mpirun", "-n", "1", "--host", "a:1", "megacpp", "train", "--resume", run(), "--set",
-                              "layout.data_parallel=4", "--set", "layout.data_parallel=2"}));
+                              "layout.data_parallel=2"}));
   EXPECT_EQ(wishes_, (std::vector<int64_t>{2}));
   ASSERT_EQ(said_.size(), 3u);
   EXPECT_NE(said_[0].find("lost: 3 steps"), std::string::npos) << said_[0];
-  EXPECT_EQ(said_[1], "no answer from b; 1 of 2 processes");
+  EXPECT_EQ(said_[1], "no answer from b (no route); 1 of 2 processes");
   EXPECT_NE(said_[2].find("2 chips, where it had 4: "), std::string::npos) << said_[2];
   EXPECT_NE(said_[2].find("layout.data_parallel"), std::string::npos) << said_[2];
 }
@@ -194,8 +245,8 @@ TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
   std::vector<Words> starts;
   run_with_restarts(
       training(), options(),
-      [&](const Words& words) {
-        starts.push_back(words);
+      [&](const Start& start) {
+        starts.push_back(start.words);
         if (starts.size() > 1) return 0;
         leave_layout(2);
         lost_ = "";
@@ -206,24 +257,131 @@ TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
   EXPECT_EQ(starts[0][2], "1");
   EXPECT_EQ(starts[1][2], "2");
   EXPECT_EQ(wishes_, (std::vector<int64_t>{2})) << "as many chips as at first have the layout of the first start";
-  EXPECT_TRUE(starts[1].back().starts_with("layout.zero=")) << starts[1].back();
+  EXPECT_EQ(Words(starts[1].end() - 4, starts[1].end()),
+            (Words{"--set", "layout.data_parallel=4", "--set", "layout.zero=0"}));
   ASSERT_EQ(said_.size(), 5u);
   EXPECT_EQ(said_[3], "all answer again; 2 of 2 processes");
   EXPECT_NE(said_[4].find("(was 3)"), std::string::npos) << said_[4];
 }
 
+// What a smaller layout needed is not kept where there is room again.
+TEST_F(FewerHostsTest, TheFirstLayoutHasItsRecomputeAgain) {
+  std::vector<Words> starts;
+  run_with_restarts(
+      training(), options(),
+      [&](const Start& start) {
+        starts.push_back(start.words);
+        if (starts.size() > 1) return 0;
+        leave_layout(2, {"train.recompute.A=full"});
+        return 1;
+      },
+      log_);
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(Words(starts[1].end() - 4, starts[1].end()),
+            (Words{"--set", "layout.data_parallel=4", "--set", "train.recompute.A=auto"}));
+}
+
+// The rung of the ladder at which the run fits is in its recipe.
+TEST_F(FewerHostsTest, OnAsManyChipsARunKeepsWhatItsLadderCameTo) {
+  std::vector<Words> starts;
+  run_with_restarts(
+      training(), options(),
+      [&](const Start& start) {
+        starts.push_back(start.words);
+        if (starts.size() > 1) return 0;
+        leave_layout(4, {"train.batch=4", "train.micro_steps=2"});
+        return 1;
+      },
+      log_);
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(starts[1], (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp", "train", "--resume", run()}));
+  EXPECT_EQ(said_.size(), 1u);
+}
+
+TEST_F(FewerHostsTest, ANewSupervisorKnowsTheFirstLayout) {
+  lost_ = "b";
+  run_with_restarts(
+      training(), options(),
+      [&](const Start& start) {
+        leave_layout(2);
+        EXPECT_FALSE(start.is_overdue());  // as a tick: the supervisor may be killed behind it
+        EXPECT_TRUE(base::exists(first_recipe_file_of(run())));
+        return 130;
+      },
+      log_);
+  lost_ = "";
+  said_.clear();
+  std::vector<Words> starts;
+  run_with_restarts(
+      supervised_training({"train", "--resume", run()}), options(),
+      [&](const Start& start) {
+        starts.push_back(start.words);
+        return 0;
+      },
+      log_);
+  ASSERT_EQ(starts.size(), 1u);
+  EXPECT_EQ(starts[0], (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp", "train", "--resume", run(), "--set",
+                              "layout.data_parallel=4", "--set", "layout.zero=0"}));
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("4 chips, where it had 2"), std::string::npos) << said_[0];
+}
+
 TEST_F(FewerHostsTest, WithoutAnyHostNothingIsStarted) {
   lost_ = "ab";
+  const base::Problem problem = testing_support::problem_of(base::Code::E3104, [&] {
+    run_with_restarts(
+        training(), options(), [](const Start&) { return 0; }, log_);
+  });
+  EXPECT_EQ(problem.got, "no answer from a (no route), b (no route)");
+  EXPECT_TRUE(pauses_.empty()) << "the user is there";
+}
+
+TEST_F(FewerHostsTest, HostsThatAreGoneForAWhileAreWaitedFor) {
+  RestartOptions patient = options();
+  patient.restarts = 3;
+  int starts = 0;
+  const int status = run_with_restarts(
+      training(), patient,
+      [&](const Start&) {
+        leave_layout(4);
+        lost_ = "ab";
+        return ++starts == 2 ? 0 : 1;
+      },
+      log_);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(starts, 2);
+  EXPECT_EQ(pauses_, (std::vector<int64_t>{5, 10}));
+  ASSERT_GE(said_.size(), 3u);
+  EXPECT_EQ(said_[1], "no answer from a (no route), b (no route); asked again in 5.00 s, restart 2 of 3");
+}
+
+TEST_F(FewerHostsTest, HostsThatStayAwayAreGivenUp) {
   testing_support::problem_of(base::Code::E3104, [&] {
     run_with_restarts(
-        training(), options(), [](const Words&) { return 0; }, log_);
+        training(), options(),
+        [&](const Start&) {
+          leave_layout(4);
+          lost_ = "ab";
+          return 1;
+        },
+        log_);
   });
+  EXPECT_EQ(pauses_, (std::vector<int64_t>{5})) << "two restarts";
+}
+
+TEST_F(FewerHostsTest, ARequestToStopEndsTheSearchForHosts) {
+  RestartOptions stopped = options();
+  stopped.should_stop = [] { return true; };
+  lost_ = "ab";
+  EXPECT_EQ(run_with_restarts(
+                training(), stopped, [](const Start&) { return 0; }, log_),
+            base::kInterruptedStatus);
 }
 
 TEST_F(FewerHostsTest, HostsThatDoNotGoWithTheLayoutOrTheLauncherAreRefused) {
   const auto start = [&](const RestartOptions& given) {
     run_with_restarts(
-        training(), given, [](const Words&) { return 0; }, log_);
+        training(), given, [](const Start&) { return 0; }, log_);
   };
   RestartOptions odd = options();
   odd.pool.hosts[0].processes = 2;
@@ -232,6 +390,45 @@ TEST_F(FewerHostsTest, HostsThatDoNotGoWithTheLayoutOrTheLauncherAreRefused) {
   fixed.launcher = {"mpirun", "-n", "2"};
   const base::Problem problem = testing_support::problem_of(base::Code::E1007, [&] { start(fixed); });
   EXPECT_NE(problem.wanted.find("{processes}"), std::string::npos);
+  RestartOptions without = options();
+  without.pool.hosts.clear();
+  EXPECT_NE(testing_support::problem_of(base::Code::E1007, [&] { start(without); }).got.find("without --hosts"),
+            std::string::npos);
+}
+
+TEST(HostPoolTest, AHostIsAskedWithItsNameAndSaysWhyNot) {
+  EXPECT_TRUE(static_cast<bool>(ask_host(probe_of({"test", "{host}", "=", "a"}), "a")));
+  EXPECT_EQ(ask_host(probe_of({"test", "{host}", "=", "a"}), "b").reason(), "the probe ended with status 1");
+  EXPECT_EQ(ask_host(probe_of({"sh", "-c", "echo {host} is down; echo; exit 3"}), "b").reason(), "b is down");
+  testing_support::problem_of(base::Code::E1007, [] { probe_of({}); });
+  testing_support::problem_of(base::Code::E1007, [] { probe_of({"ping", "host"}); });
+  testing_support::problem_of(base::Code::E1007, [] {
+    ask_host(probe_of({"no-such-probe-of-megacpp", "{host}"}), "a");
+  });
+}
+
+TEST(HostPoolTest, AProbeThatHangsIsNoAnswer) {
+  Probe probe = probe_of({"sh", "-c", "sleep 60; echo {host}"});
+  probe.limit = std::chrono::seconds(1);
+  EXPECT_EQ(ask_host(probe, "a").reason(), "nothing for 1 s");
+}
+
+TEST(HostPoolTest, AllHostsAreAskedAtOnce) {
+  std::mutex mutex;
+  std::condition_variable all_came;
+  int asked = 0;
+  HostPool pool;
+  pool.hosts = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+  pool.answers = [&](const std::string& host) {
+    std::unique_lock lock(mutex);
+    ++asked;
+    all_came.notify_all();
+    EXPECT_TRUE(all_came.wait_for(lock, std::chrono::seconds(30), [&] { return asked == 3; }));
+    return host == "b" ? base::Decision::no("why") : base::Decision::yes();
+  };
+  const std::vector<base::Decision> answers = pool.ask_all();
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_TRUE(answers[0] && !answers[1] && answers[2]);
 }
 
 TEST(HostPoolTest, HostsAreReadAndWritten) {

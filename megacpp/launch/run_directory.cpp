@@ -29,6 +29,7 @@
 namespace megacpp::launch {
 namespace {
 
+constexpr const char* kLock = "lock";
 constexpr int kMaxNames = 1000;  // of runs that begin in the same second
 
 [[noreturn]] void refuse_run(const std::filesystem::path& where, std::string got, std::string wanted,
@@ -48,7 +49,7 @@ std::filesystem::path path_named(const std::string& named) {
 
 /// The lock belongs to the open file: the system drops it when the process ends.
 int lock_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "lock";
+  const std::filesystem::path file = folder / kLock;
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) base::fail_writing(folder, "cannot create files in it", errno);
   // Who only asks whether a run goes on holds the lock for a moment: it is tried again for a tenth of a second.
@@ -111,9 +112,11 @@ std::string lines_before(const std::string& text, int64_t first_step) {
 
 RunDirectory RunDirectory::create(const std::filesystem::path& given, const std::string& name) {
   const bool is_new = given.empty();
+  const bool is_made = is_new || !base::exists(given);
   const std::filesystem::path path = is_new ? make_new_folder(runs_folder(), name) : given;
   if (!is_new) base::make_folder(path);
   RunDirectory directory(path, lock_folder(path));
+  directory.is_new_ = is_made;
   if (is_run(path))
     refuse_run(path, "a run", "a folder without one",
                fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", path.string()));
@@ -132,13 +135,20 @@ RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),
+      is_new_(other.is_new_),
       becomes_latest_(other.becomes_latest_),
       has_half_line_(other.has_half_line_) {}
 
 checkpoint::Store RunDirectory::checkpoints() const { return checkpoints_of(path_); }
 
 RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) ::close(lock_);
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  if (is_new_ && base::list_folder(path_).size() == 1) {  // the lock alone
+    std::filesystem::remove(path_ / kLock, ignored);
+    std::filesystem::remove(path_, ignored);
+  }
+  ::close(lock_);
 }
 
 void RunDirectory::write_recipe(const std::string& yaml) const {
@@ -185,6 +195,8 @@ std::filesystem::path runs_folder() {
 }
 
 std::filesystem::path recipe_file_of(const std::filesystem::path& run) { return run / "recipe.yaml"; }
+
+std::filesystem::path first_recipe_file_of(const std::filesystem::path& run) { return run / "first_recipe.yaml"; }
 
 checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
 
@@ -239,7 +251,7 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) 
 }
 
 bool is_in_use(const std::filesystem::path& run) {
-  const int fd = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open((run / kLock).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool is_locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);

@@ -2,7 +2,7 @@
 // The folder of one run, and all that a run leaves: recipe.yaml (resolved), plan.json, log.jsonl (every metric of every
 // logged step, a line each), checkpoints/, tokenizer files of the model it started with, and the lock file that it was
 // compared with. One process at a time owns it: it is locked from create() or open() until the object or the process
-// ends, however that ends.
+// ends, however that ends. A folder that was made for a run which then left nothing is removed.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,9 @@ namespace megacpp::launch {
 
 /// Of a run directory.
 std::filesystem::path recipe_file_of(const std::filesystem::path& run);
+/// That of a run on several hosts as all of them would run it: `megacpp run --hosts` keeps it beside recipe.yaml, which
+/// is what runs.
+std::filesystem::path first_recipe_file_of(const std::filesystem::path& run);
 checkpoint::Store checkpoints_of(const std::filesystem::path& run);
 
 class RunDirectory {
@@ -53,7 +56,8 @@ class RunDirectory {
   RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
 
   std::filesystem::path path_;
-  int lock_;  // descriptor of the locked file
+  int lock_;             // descriptor of the locked file
+  bool is_new_ = false;  // this object has made the folder
   bool becomes_latest_ = false;
   bool has_half_line_ = false;  // at the end of the log
 };

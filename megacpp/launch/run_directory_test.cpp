@@ -10,6 +10,7 @@
 #include <string>
 
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "tests/support/environment.h"
 #include "tests/support/errors.h"
@@ -46,6 +47,19 @@ TEST_F(RunDirectoryTest, AStartThatFailsIsNotTheLatestRun) {
   const RunDirectory second = RunDirectory::create({}, "second");
   make_run(second);
   EXPECT_EQ(find_resume_point("latest").run, std::filesystem::canonical(second.path()));
+}
+
+TEST_F(RunDirectoryTest, AFolderThatWasMadeForNothingIsRemoved) {
+  { RunDirectory::create(folder_ / "new", ""); }
+  EXPECT_FALSE(base::exists(folder_ / "new"));
+  base::make_folder(folder_ / "given");
+  { RunDirectory::create(folder_ / "given", ""); }
+  EXPECT_TRUE(base::exists(folder_ / "given")) << "it was there before";
+  {
+    const RunDirectory directory = RunDirectory::create(folder_ / "kept", "");
+    base::write_file_atomically(directory.path() / "receipt.json", "{}");
+  }
+  EXPECT_TRUE(base::exists(folder_ / "kept" / "receipt.json"));
 }
 
 TEST_F(RunDirectoryTest, ACheckpointIsFoundHoweverItsPathIsWritten) {

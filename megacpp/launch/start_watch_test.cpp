@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/start_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "megacpp/launch/run_directory.h"
+#include "tests/support/temporary_folder.h"
+
+namespace megacpp::launch {
+namespace {
+
+TEST(StartWatchTest, ALauncherIsOverdueOnceTheTrainingHasEnded) {
+  const testing_support::TemporaryFolder folder;
+  StartWatch watch(folder / "run", std::chrono::milliseconds(0));
+  EXPECT_FALSE(watch.is_overdue()) << "it has not begun";
+  std::optional<RunDirectory> training(RunDirectory::create(folder / "run", "a"));
+  EXPECT_FALSE(watch.is_overdue());
+  training.reset();
+  EXPECT_TRUE(watch.is_overdue());
+  EXPECT_TRUE(watch.was_overdue());
+}
+
+TEST(StartWatchTest, ALauncherHasTimeToEnd) {
+  const testing_support::TemporaryFolder folder;
+  StartWatch watch(folder / "run", std::chrono::minutes(1));
+  std::optional<RunDirectory> training(RunDirectory::create(folder / "run", "a"));
+  EXPECT_FALSE(watch.is_overdue());
+  training.reset();
+  EXPECT_FALSE(watch.is_overdue());
+}
+
+}  // namespace
+}  // namespace megacpp::launch
