@@ -286,7 +286,7 @@ int wait_for_one_that_left(const GpuProcess& process, const std::function<void(c
     worker.is_right(sum);
   } catch (const base::Error& error) {
     std::cerr << error.what() << std::endl;
-    const bool names_it = std::string(error.what()).find("1") != std::string::npos;
+    const bool names_it = std::string(error.what()).find("chip 1") != std::string::npos;
     return error.code() == base::Code::E3101 && names_it ? kDone : kFailed;
   }
   return kFailed;
