@@ -155,6 +155,8 @@ struct Running {
   std::optional<base::StopRequest> stop = {};  // none before: planning and loading are stopped at once
 };
 
+void print_silent(const std::string& process) { print_err("stopping   {} does not answer\n", process); }
+
 // Threads of chips that hang cannot be ended alone, and nothing that waits for them would end.
 void end_process(const base::Error& error) {
   print_err("error {}\n", error.what());
@@ -188,7 +190,8 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                 running.exports.add(report);
                 (*running.progress)(report);
               },
-          .should_stop = [&] { return running.stop->has_come(); }};
+          .should_stop = [&] { return running.stop->has_come(); },
+          .on_silent = print_silent};
 }
 
 void print_directory(const Request& request, const TrainFlags& flags, const launch::Launch& launch) {
@@ -296,6 +299,7 @@ int follow_first(const TrainFlags& flags, Request& request) {
   options.start.on_hang = end_process;
   options.check_nans = flags.check_nans;
   options.should_stop = [&stop] { return stop->has_come(); };
+  options.on_silent = print_silent;
   options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
   if (request.from) options.start.fill_state = request.from->load;
   const launch::Trained trained = launch::run_training(launch, *source, options);

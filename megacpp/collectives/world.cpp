@@ -125,6 +125,8 @@ std::vector<std::string> World::share(std::string_view subject, std::string_view
   return values;
 }
 
+std::optional<std::string> World::silent_neighbour(std::chrono::milliseconds) { return std::nullopt; }
+
 const std::vector<std::string>& World::hosts() const {
   static const std::vector<std::string> kUnknown;
   return kUnknown;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,10 @@ class World {
 
   /// Whether a chip of any process has failed, as far as this one knows; from any thread.
   virtual bool has_failed() = 0;
+
+  /// Asks the process after this one for a sign: its name where none comes within the limit, and nothing has failed
+  /// yet. From any thread. Every process asking one, who is silent is found at the cost of a message each.
+  virtual std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit);
 
   /// This process's number, from 0.
   virtual int64_t process() const { return 0; }

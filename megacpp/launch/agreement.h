@@ -5,10 +5,12 @@
 // step 0. All processes pass here in the same order; one that ends with an error aborts, so that none waits for it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +95,11 @@ class Agreement {
   void same_inputs(const std::vector<collectives::Field>& fields) { world().agree_same("inputs", fields); }
   /// E3103 where processes are about to load other programs: passes switched off, nodes, or bytes per chip.
   void same_programs(const compile::Compiled& compiled, const std::vector<std::string>& without);
+
+  /// As World::silent_neighbour, of the processes of the run.
+  std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit) {
+    return steps_->silent_neighbour(limit);
+  }
 
   void abort(const std::string& reason);
   /// Aborts when `decide` throws.

@@ -258,7 +258,7 @@ TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
   EXPECT_EQ(starts[1][2], "2");
   EXPECT_EQ(wishes_, (std::vector<int64_t>{2})) << "as many chips as at first have the layout of the first start";
   EXPECT_EQ(Words(starts[1].end() - 4, starts[1].end()),
-            (Words{"--set", "layout.data_parallel=4", "--set", "layout.zero=0"}));
+            (Words{"--set", "layout.data_parallel=4", "--set", "layout.zero=-1"}));
   ASSERT_EQ(said_.size(), 5u);
   EXPECT_EQ(said_[3], "all answer again; 2 of 2 processes");
   EXPECT_NE(said_[4].find("(was 3)"), std::string::npos) << said_[4];
@@ -321,7 +321,7 @@ TEST_F(FewerHostsTest, ANewSupervisorKnowsTheFirstLayout) {
       log_);
   ASSERT_EQ(starts.size(), 1u);
   EXPECT_EQ(starts[0], (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp", "train", "--resume", run(), "--set",
-                              "layout.data_parallel=4", "--set", "layout.zero=0"}));
+                              "layout.data_parallel=4", "--set", "layout.zero=-1"}));
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_NE(said_[0].find("4 chips, where it had 2"), std::string::npos) << said_[0];
 }

@@ -97,6 +97,18 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
   base::fail_writing(parent / stem, "cannot create the folder", EEXIST);
 }
 
+/// What was made for a run that left nothing there; a folder that holds something stays.
+void remove_if_unused(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::remove(checkpoints_of(folder).folder(), error);
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (entry->path().filename() != kLock) return;
+  if (error) return;
+  std::filesystem::remove(folder / kLock, error);
+  std::filesystem::remove(folder, error);
+}
+
 /// The whole lines of steps before `first_step`.
 std::string lines_before(const std::string& text, int64_t first_step) {
   std::string kept;
@@ -143,11 +155,7 @@ checkpoint::Store RunDirectory::checkpoints() const { return checkpoints_of(path
 
 RunDirectory::~RunDirectory() {
   if (lock_ < 0) return;
-  std::error_code ignored;
-  if (is_new_ && base::list_folder(path_).size() == 1) {  // the lock alone
-    std::filesystem::remove(path_ / kLock, ignored);
-    std::filesystem::remove(path_, ignored);
-  }
+  if (is_new_) remove_if_unused(path_);
   ::close(lock_);
 }
 

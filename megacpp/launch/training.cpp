@@ -18,6 +18,7 @@
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
 #include "megacpp/launch/shared_facts.h"
+#include "megacpp/launch/silent_process_watch.h"
 #include "megacpp/runtime/fault_injection.h"
 #include "megacpp/train/load_state.h"
 #include "megacpp/train/merge_reports.h"
@@ -63,6 +64,7 @@ class Attempt {
     }
     trained_.started = start(launch_.estimate(), own);
     start_saving();
+    if (options_.on_silent) silent_.emplace(launch_.agreement(), options_.should_stop, options_.on_silent);
     if (options_.before_steps) options_.before_steps(trained_.started);
     train_steps(source);
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
@@ -279,6 +281,7 @@ class Attempt {
   bool log_failed_ = false;
   ProgramCounts made_by_first_step_;  // and by loading before it
   bool is_start_recorded_ = false;
+  std::optional<SilentProcessWatch> silent_;
 };
 
 // Compared by digest: nothing of it is sent where all have the same.

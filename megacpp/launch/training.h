@@ -32,6 +32,9 @@ struct TrainingOptions {
   std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions
   /// That this host has left for the snapshot of checkpoints, asked when step 0 has ended.
   std::function<int64_t()> free_host_bytes = [] { return base::available_memory_bytes(); };
+  /// With a process that does not answer when this one should stop (silent_process_watch.h). Called on a thread of its
+  /// own, on which should_stop is then asked as well.
+  std::function<void(const std::string& process)> on_silent = {};
 };
 
 /// Programs that a backend made, by how.

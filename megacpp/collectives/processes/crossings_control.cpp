@@ -128,6 +128,20 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
                        "if it is only slow"});
 }
 
+std::optional<std::string> Crossings::silent_neighbour(std::chrono::milliseconds limit) {
+  Lock lock(chips_.mutex);
+  const int64_t next = (endpoint_->process() + 1) % endpoint_->processes();
+  if (next == endpoint_->process()) return std::nullopt;
+  const auto begin = LocalChips::Clock::now();
+  mail_.post(next, {.kind = FrameKind::who_waits, .to = -1, .number = questions_++});  // any answer will do
+  wake();
+  while (!chips_.has_failed() && heard_[static_cast<size_t>(next)] < begin) {
+    if (LocalChips::Clock::now() - begin >= limit) return name_of(next);
+    news_.wait_for(lock, kLookAgain);
+  }
+  return std::nullopt;
+}
+
 bool Crossings::is_silent(int64_t process, LocalChips::Clock::time_point since, std::chrono::milliseconds limit) {
   return LocalChips::Clock::now() - std::max(heard_[static_cast<size_t>(process)], since) >= limit;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ class ProcessWorld final : public World {
   bool has_failed() override {
     const LocalChips::Lock lock(chips_.mutex);
     return chips_.has_failed();
+  }
+  std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit) override {
+    return crossings_.silent_neighbour(limit);
   }
   int64_t process() const override { return process_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
