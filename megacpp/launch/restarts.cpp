@@ -54,7 +54,7 @@ std::filesystem::path set_aside(const std::filesystem::path& run) {
 }
 
 std::string ended_text(int status, const StartWatch& watch) {
-  if (watch.was_overdue()) return "has ended, its launcher has not and was ended";
+  if (watch.was_overdue()) return "ended; its launcher did not, and was ended";
   return status > 128 ? fmt::format("was ended by signal {}", status - 128)
                       : fmt::format("ended with status {}", status);
 }
@@ -211,7 +211,7 @@ class Supervisor {
       const std::string ended = ended_text(status, watch);
       if (start == options_.restarts) {
         log_({.topic = "restart",
-              .text = fmt::format("the training {} and was restarted {} times: given up", ended, options_.restarts)});
+              .text = fmt::format("given up after {} restarts: the training {}", options_.restarts, ended)});
         return status;
       }
       prepare_next(fmt::format("{} of {}: the training {}", start + 1, options_.restarts, ended));
@@ -240,7 +240,9 @@ class Supervisor {
                                return watch.is_overdue();
                              }});
     starts_.keep_first_recipe();
-    return status;
+    // How a launcher ends that is ended says nothing of the training.
+    const bool is_its_own = watch.was_overdue() && status != 0 && status != base::kInterruptedStatus;
+    return is_its_own ? base::exit_status(base::ErrorClass::environment) : status;
   }
 
   // Says what is lost, and makes room where nothing is saved.

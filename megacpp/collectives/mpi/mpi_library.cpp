@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPluginFile = "libmegacpp_mpi.so";
 // For the other processes at the end: the first one may still write what a run leaves; after a failure nobody is
 // worth waiting for.
-constexpr std::chrono::seconds kFinishLimit(600), kFailedLimit(1);
+constexpr std::chrono::milliseconds kFinishLimit(600000), kFailedLimit(500);
 
 [[noreturn]] void no_mpi(const MpiLaunch& launch, const std::string& where, const std::string& got) {
   base::raise(base::Code::E3104, {.where = where,

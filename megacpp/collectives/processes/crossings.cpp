@@ -20,7 +20,7 @@ constexpr microseconds kClosingWait = std::chrono::milliseconds(1);  // for fram
 constexpr std::chrono::seconds kClosingLimit(2);                     // for all of them
 // From the failure on, when all of them are words of it: those that live have read them by then, and the worlds of a
 // process that ends one after the other wait for one that does not read at the same time.
-constexpr std::chrono::seconds kFailedClosingLimit(1);
+constexpr std::chrono::milliseconds kFailedClosingLimit(500);
 
 constexpr std::array<int64_t, 1> kOnlyMember = {0};
 

@@ -13,9 +13,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain(20);  // at failures, while nothing comes
 
-// For a process to say who waits there: long enough for one that is busy, no longer than a user would look at it.
+// For a process to say who waits there: long enough for one that is busy, no longer than a user would look at it, and
+// little beside the wait before it.
 std::chrono::milliseconds answer_limit(std::chrono::milliseconds wait_limit) {
-  return std::min<std::chrono::milliseconds>(4 * wait_limit, std::chrono::seconds(2));
+  constexpr std::chrono::milliseconds kLeast(1000), kMost(2000);
+  return std::min(4 * wait_limit, std::clamp(wait_limit / 5, kLeast, kMost));
 }
 
 constexpr int kQuestionsInASilence = 4;  // to a process that is waited for
