@@ -38,10 +38,16 @@ constexpr int64_t kLayoutTries = 24;  // the training waits for them
                                   .next = "for example: --hosts node7:4,node8:4"});
 }
 
+bool is_of_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' || c == '@';
+}
+
 HostSlots host_in(const std::string& text) {
   const size_t colon = text.find(':');
   HostSlots host{.name = text.substr(0, colon)};
   if (host.name.empty()) refuse_hosts(text.empty() ? "no name" : text);
+  const bool is_name = std::ranges::all_of(host.name, is_of_name) && host.name.front() != '-';  // that is a flag
+  if (!is_name) refuse_hosts(text);
   if (colon == std::string::npos) return host;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, host.processes);
@@ -121,6 +127,12 @@ std::vector<std::string> launcher_on(const std::vector<HostSlots>& hosts, const 
   std::vector<std::string> words;
   for (const std::string& word : launcher)
     words.push_back(replaced(replaced(word, kProcesses, std::to_string(processes_on(hosts))), kHosts, to_text(hosts)));
+  for (const std::string& word : words)
+    MEGACPP_REQUIRE(hosts.empty() || word.find_first_of("{}") == std::string::npos, E1007,
+                    ({.where = "--launcher",
+                      .got = word,
+                      .wanted = fmt::format("{} and {}, and nothing else in braces", kProcesses, kHosts),
+                      .next = "for example: --launcher 'mpirun -n {processes} --host {hosts}'"}));
   const bool depends_on_them = words != launcher;
   MEGACPP_REQUIRE(depends_on_them || hosts.empty(), E1007,
                   ({.where = "--launcher",

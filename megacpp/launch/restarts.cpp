@@ -194,6 +194,7 @@ class Supervisor {
         starts_(training, options, log),
         recipe_before_(training.resumes ? base::read_file(recipe_file_of(training.run)) : "") {
     saved_.has_checkpoint = training.resumes;
+    if (training.resumes) step_before_ = saved_step(training.run);
   }
 
   int run() {
@@ -215,6 +216,7 @@ class Supervisor {
         return status;
       }
       prepare_next(fmt::format("{} of {}: the training {}", start + 1, options_.restarts, ended));
+      pause_if_fruitless(status);
     }
   }
 
@@ -247,7 +249,7 @@ class Supervisor {
 
   // Says what is lost, and makes room where nothing is saved.
   void prepare_next(const std::string& start) {
-    const std::optional<int64_t> step = saved_step(training_.run);
+    const std::optional<int64_t> step = step_ = saved_step(training_.run);
     const LostWork lost = lost_work(training_.run, step.value_or(0));
     const std::string cost = fmt::format("lost: {} steps, {}", lost.steps, base::human_seconds(lost.seconds));
     saved_ = {.has_checkpoint = step.has_value(), .has_settings = step && is_recipe_written()};
@@ -260,6 +262,19 @@ class Supervisor {
     log_({.topic = "restart", .text = fmt::format("{}; nothing was saved{}: begins anew; {}", start, aside, cost)});
   }
 
+  // An error that comes again at once would use up the restarts before what causes it has passed. Of a signal nobody
+  // knows that it comes again.
+  void pause_if_fruitless(int status) {
+    const bool is_fruitless = status < 128 && step_ == std::exchange(step_before_, step_);
+    fruitless_ = is_fruitless ? fruitless_ + 1 : 0;
+    if (fruitless_ == 0) return;
+    const std::chrono::seconds pause = pause_after(fruitless_);
+    log_({.topic = "restart",
+          .text = fmt::format("nothing more was saved than before: in {}",
+                              base::human_seconds(static_cast<double>(pause.count())))});
+    options_.pause(pause);
+  }
+
   bool is_recipe_written() const { return base::read_file(recipe_file_of(training_.run)) != recipe_before_; }
 
   const SupervisedTraining& training_;
@@ -269,7 +284,9 @@ class Supervisor {
   Starts starts_;
   std::string recipe_before_;  // of a run that goes on, before the first start
   SavedRun saved_;
-  int64_t silences_ = 0;  // of all hosts, in a row
+  std::optional<int64_t> step_, step_before_;  // that were saved when the last start had ended, and the one before
+  int64_t silences_ = 0;                       // of all hosts, in a row
+  int64_t fruitless_ = 0;                      // starts that ended with an error and saved nothing more, in a row
 };
 
 }  // namespace

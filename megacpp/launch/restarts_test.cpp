@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
@@ -95,8 +96,9 @@ TEST_F(RestartsTest, ARunThatSavedNothingBeginsAnew) {
   EXPECT_EQ(starts[1], starts[0]);
   EXPECT_TRUE(is_run(run() + ".failed-1")) << "it is kept";
   EXPECT_FALSE(is_run(run()));
-  ASSERT_EQ(said_.size(), 1u);
+  ASSERT_EQ(said_.size(), 2u);
   EXPECT_NE(said_[0].find("nothing was saved"), std::string::npos) << said_[0];
+  EXPECT_EQ(said_[1], "nothing more was saved than before: in 5.00 s");
 }
 
 TEST_F(RestartsTest, AfterAllRestartsItIsGivenUp) {
@@ -162,6 +164,24 @@ TEST_F(RestartsTest, ALauncherHasTheWaitLimitAndFiveSecondsToEndAfterTheTraining
       },
       log_);
   EXPECT_EQ(said_.size(), 1u);
+}
+
+TEST_F(RestartsTest, AnErrorThatComesAgainAtOnceIsWaitedOut) {
+  std::vector<int64_t> pauses;
+  RestartOptions options{.program = "megacpp", .restarts = 5};
+  options.pause = [&](std::chrono::seconds time) { pauses.push_back(time.count()); };
+  const std::vector<std::pair<int, int64_t>> ends = {{1, 0}, {1, 0}, {128 + SIGKILL, 0}, {1, 4}, {1, 4}, {0, 0}};
+  size_t starts = 0;
+  run_with_restarts(
+      supervised_training(train_words()), options,
+      [&](const Start&) {
+        const auto [status, saved] = ends[starts++];
+        if (saved > 0) leave_run(saved, saved);
+        return status;
+      },
+      log_);
+  EXPECT_EQ(starts, ends.size());
+  EXPECT_EQ(pauses, (std::vector<int64_t>{5, 10, 5})) << "not after a signal, nor after a new checkpoint";
 }
 
 TEST_F(RestartsTest, PausesGrow) {
@@ -390,6 +410,9 @@ TEST_F(FewerHostsTest, HostsThatDoNotGoWithTheLayoutOrTheLauncherAreRefused) {
   fixed.launcher = {"mpirun", "-n", "2"};
   const base::Problem problem = testing_support::problem_of(base::Code::E1007, [&] { start(fixed); });
   EXPECT_NE(problem.wanted.find("{processes}"), std::string::npos);
+  RestartOptions unknown = options();
+  unknown.launcher.push_back("{host}");
+  EXPECT_EQ(testing_support::problem_of(base::Code::E1007, [&] { start(unknown); }).got, "{host}");
   RestartOptions without = options();
   without.pool.hosts.clear();
   EXPECT_NE(testing_support::problem_of(base::Code::E1007, [&] { start(without); }).got.find("without --hosts"),
@@ -436,7 +459,7 @@ TEST(HostPoolTest, HostsAreReadAndWritten) {
   EXPECT_EQ(hosts, (std::vector<HostSlots>{{.name = "node7", .processes = 4}, {.name = "node8", .processes = 1}}));
   EXPECT_EQ(to_text(hosts), "node7:4,node8:1");
   EXPECT_EQ(processes_on(hosts), 5);
-  for (const char* bad : {"", ",", "a:", "a:0", "a:-1", "a:x", ":4", "a,a", "a:4,", "a:1b"})
+  for (const char* bad : {"", ",", "a:", "a:0", "a:-1", "a:x", ":4", "a,a", "a:4,", "a:1b", "a b", "-v", "a;b"})
     testing_support::problem_of(base::Code::E1007, [&] { hosts_in(bad); });
 }
 
