@@ -11,6 +11,7 @@
 
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/core_share.h"
+#include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
@@ -36,6 +37,9 @@ ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& re
     };
   return options;
 }
+
+// The part that the least has of the most where nobody need know: other programs come and go.
+constexpr double kEvenMemory = 0.9;
 
 void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
@@ -65,7 +69,21 @@ Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
   });
 }
 
-int64_t Agreement::free_memory() { return world().agree_min("free memory", options_.free_memory()); }
+FreeMemory Agreement::free_memory() {
+  std::vector<int64_t> bytes;  // by process
+  for (const std::string& text : world().share("free memory", std::to_string(options_.free_memory())))
+    bytes.push_back(std::stoll(text));
+  const auto [least, most] = std::ranges::minmax_element(bytes);
+  FreeMemory memory{.least = *least, .uneven = {}};
+  if (static_cast<double>(*least) >= kEvenMemory * static_cast<double>(*most)) return memory;
+  const auto name_of = [&](std::vector<int64_t>::const_iterator of) {
+    const auto process = static_cast<size_t>(of - bytes.begin());
+    return fmt::format("process {}{}", process, hosts().empty() ? "" : " on " + hosts()[process]);
+  };
+  memory.uneven = fmt::format("{} has {}, {} {}", name_of(least), memory::human_bytes(*least), name_of(most),
+                              memory::human_bytes(*most));
+  return memory;
+}
 
 int64_t Agreement::chips_of_a_machine() {
   std::map<std::string, int64_t> chips;  // by machine

@@ -48,6 +48,12 @@ struct Standing {
   std::vector<std::string> said;  // by process; empty of one that does not go on
 };
 
+/// Of the machines of all processes.
+struct FreeMemory {
+  int64_t least = 0;   // bytes: what the plan is for
+  std::string uneven;  // "process 1 on node8 has 2.00 GiB, process 0 on node7 3.00 GiB"; empty: all have about as much
+};
+
 class Agreement {
  public:
   /// E3103 where processes were given different recipes or are of different builds.
@@ -69,8 +75,7 @@ class Agreement {
   const std::vector<std::string>& hosts() const { return start_->hosts(); }
   /// Of all processes on one machine, whose memory they share; of the machine that has the most.
   int64_t chips_of_a_machine();
-  /// The least of all processes.
-  int64_t free_memory();
+  FreeMemory free_memory();
   int64_t least(std::string_view subject, int64_t value) { return world().agree_min(subject, value); }
   /// What `make` gives on the coordinator; it is called there alone.
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);

@@ -86,10 +86,14 @@ TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {
   wanted.prepare();
   // Each process has one of the two chips, and so half as much of them to hold.
   processes_.run([&](size_t process) {
-    Launch launch(recipe(), {.none = true}, no_log, options(process, process == 0 ? kPlenty : little / 2));
+    std::string said;
+    const Log log = [&said](const Line& line) { said += line.topic == "memory" ? line.text : ""; };
+    Launch launch(recipe(), {.none = true}, log, options(process, process == 0 ? kPlenty : little / 2));
     launch.prepare();
     EXPECT_EQ(launch.rung(), wanted.rung());
     EXPECT_EQ(fit::to_text(launch.changes()), fit::to_text(wanted.changes()));
+    EXPECT_TRUE(said.starts_with("process 1")) << said;
+    EXPECT_NE(said.find("the plan is for the least of all"), std::string::npos) << said;
   });
 }
 

@@ -29,13 +29,16 @@ using memory::human_bytes;
 
 // Made of nothing that one process sees alone: all must come to the same plan. Rates and the name of devices are those
 // of the coordinator's machine, the least free memory of all counts, and so do the fewest threads of a chip.
-runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Backend& backend, Agreement& agreement) {
-  runtime::Machine machine{.free_bytes = agreement.free_memory(),
-                           .local_chips = agreement.chips_of_a_machine(),
-                           .rates = [&backend, &agreement] {
-                             return rates_of(agreement.from_coordinator(
-                                 "rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
-                           }};
+runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Backend& backend, Agreement& agreement,
+                                const Log& log) {
+  const FreeMemory memory = agreement.free_memory();
+  if (!memory.uneven.empty())
+    log({.topic = "memory", .text = memory.uneven + " free: the plan is for the least of all"});
+  runtime::Machine machine{
+      .free_bytes = memory.least, .local_chips = agreement.chips_of_a_machine(), .rates = [&backend, &agreement] {
+        return rates_of(
+            agreement.from_coordinator("rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
+      }};
   if (backend.device_name)
     machine.device_name = agreement.from_coordinator("name of devices", [&] { return backend.device_name(recipe); });
   return machine;
@@ -129,7 +132,8 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
 
 fit::Assumptions Launch::agreed_assumptions() {
   const runtime::Backend& backend = runtime::backend_named(requested_.backend);
-  runtime::FoundHardware hardware = backend.find_hardware(requested_, agreed_machine(requested_, backend, agreement_));
+  runtime::FoundHardware hardware =
+      backend.find_hardware(requested_, agreed_machine(requested_, backend, agreement_, log_));
   if (!hardware.note.empty()) log_({"hardware", hardware.note});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
   assumptions.peaks =

@@ -61,7 +61,9 @@ void require_even_shares(const MpiLaunch& launch, int64_t chips) {
                   ({.where = launch.launcher,
                     .got = std::to_string(launch.processes) + " processes for " + std::to_string(chips) + " chips",
                     .wanted = "as many chips for every process",
-                    .next = "start a number of processes that divides the chips of the layout"}));
+                    .next = "start a number of processes that divides the chips of the layout; where no launcher has "
+                            "started this one, unset " +
+                            launch.variables + ", which one has left behind"}));
 }
 
 }  // namespace megacpp::collectives
