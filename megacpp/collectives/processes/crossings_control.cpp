@@ -108,11 +108,12 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
       chips_.fail(lock, {chips_of(from).front(), name_of(from) + " is gone (" + *lost + ") in an agreement"});
       continue;
     }
+    // One that answers waits for another itself: who waits for the one that does not has the word.
     const auto now = LocalChips::Clock::now();
-    if (now - begin >= timeouts.limit)
-      waited = waited_for(timeouts.limit, name_of(from));
-    else if (is_silent(from, begin, timeouts.silence))
+    if (is_silent(from, begin, timeouts.silence))
       waited = waited_for(timeouts.silence, name_of(from)) + ", which does not answer";
+    else if (now - begin >= timeouts.limit + answer_limit(timeouts.limit))
+      waited = waited_for(timeouts.limit, name_of(from));
     else if (now >= question) {
       mail_.post(from, {.kind = FrameKind::who_waits, .to = -1, .number = questions_++});  // any answer will do
       wake();

@@ -3,6 +3,7 @@
 // of the others over an endpoint (crossings.h). Collectives among chips of one process never leave it.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -47,7 +48,9 @@ class ProcessWorld final : public World {
 
  protected:
   std::vector<std::string> gather(const std::string& own) override {
-    return crossings_.gather(own, {.limit = chips_.wait_limit(), .silence = answer_limit_});
+    constexpr std::chrono::milliseconds kShortestSilence(1000);  // of a process that is busy
+    const auto silence = std::min(answer_limit_, std::max(chips_.wait_limit(), kShortestSilence));
+    return crossings_.gather(own, {.limit = chips_.wait_limit(), .silence = silence});
   }
 
  private:

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -206,7 +207,28 @@ TEST(ProcessWorldTest, AProcessThatDoesNotComeIsNamed) {
   options.hosts = {"host0", "host1"};
   const base::Problem problem =
       problem_of(Code::E3102, [&] { const ProcessWorld world(options, std::move(endpoints[0])); });
-  EXPECT_EQ(problem.got, "waited 100 ms for process 1 on host1 (chip 1)");
+  EXPECT_EQ(problem.got, "waited 100 ms for process 1 on host1 (chip 1), which does not answer");
+}
+
+// Process 0 waits for 3, 3 for 2, and 2 for 1: all have waited as long, and one of them for the right one.
+TEST(ProcessWorldTest, OfProcessesThatWaitForEachOtherTheSilentOneIsNamed) {
+  std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(4);
+  ProcessWorld::Options options = one_chip_each(4);
+  options.join_limit = std::chrono::milliseconds(500);
+  std::vector<std::string> said(endpoints.size());
+  std::vector<std::thread> threads;
+  for (const size_t process : {0, 2, 3})
+    threads.emplace_back([&, process] {
+      try {
+        const ProcessWorld world(options, std::move(endpoints[process]));
+      } catch (const base::Error& error) {
+        said[process] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const size_t process : {0, 2, 3})
+    EXPECT_NE(said[process].find("waited 500 ms for process 1 (chip 1), which does not answer"), std::string::npos)
+        << process << ": " << said[process];
 }
 
 // A process that has nothing more to do may go; the others go on among themselves.
