@@ -287,6 +287,11 @@ void Crossings::ask(Lock& lock, const InFlight& in_flight, Awaited& awaited) {
   }
   answers_[question] = {};
   for (const auto& [process, chips] : asked) mail_.post(process, header);
+  // Whether the one that decides is there, even where the call needs nothing of it: else its word would be waited for.
+  if (arbiter() != endpoint_->process() && !asked.contains(arbiter())) {
+    asked[arbiter()] = {};
+    mail_.post(arbiter(), {.kind = FrameKind::who_waits, .to = -1, .number = question});
+  }
   wake();
   const auto deadline = LocalChips::Clock::now() + answer_limit(chips_.wait_limit());
   while (answers_[question].size() < asked.size() && !chips_.has_failed() && LocalChips::Clock::now() < deadline)
