@@ -93,7 +93,15 @@ void require_over_processes(const recipe::Recipe& recipe) {
         .got = fmt::format("{} processes for backend {}: {}", launch->processes, recipe.backend, joins.reason()),
         .wanted = "a backend whose chips may be those of several processes",
         .next = next}));
-  collectives::require_even_shares(*launch, recipe::chips_of(recipe.layout));
+  const int64_t chips = recipe::chips_of(recipe.layout), own = runtime::backend_named(recipe.backend).chips_of_process;
+  MEGACPP_REQUIRE(
+      own == 0 || launch->processes == 1 || chips == launch->processes * own, E1505,
+      ({.where = launch->launcher,
+        .got = fmt::format("{} processes for {} chips on backend {}", launch->processes, chips, recipe.backend),
+        .wanted =
+            fmt::format("{} in each process, or all in one", own == 1 ? "one chip" : fmt::format("{} chips", own)),
+        .next = fmt::format("start {} processes, or one", chips / own)}));
+  collectives::require_even_shares(*launch, chips);
 }
 
 collectives::Transport transport_for(const recipe::Recipe& recipe) {

@@ -34,7 +34,8 @@ void on_all_processes(collectives::World& world, std::string_view subject, const
 
 /// Whether the chips of a run of the recipe may be those of several processes; no, with the reason.
 base::Decision joins_processes(const recipe::Recipe& recipe);
-/// E1505 where they may not, E1007 where the processes of the launch cannot have as many chips each.
+/// E1505 where they may not, or not as many of one process; E1007 where the processes of the launch cannot have as many
+/// chips each.
 void require_over_processes(const recipe::Recipe& recipe);
 
 /// Between the processes of this launch, with sums as layout.collectives has them; inproc for a process alone.

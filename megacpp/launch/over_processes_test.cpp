@@ -55,6 +55,21 @@ TEST_F(OverProcessesTest, TheFirstOfSeveralSpeaks) {
             "2 processes for 3 chips");
 }
 
+TEST_F(OverProcessesTest, ABackendSaysHowManyChipsAProcessHas) {
+  recipe_.backend = "cuda";
+  recipe_.layout.data_parallel = 4;
+  set_launcher("0", "2");
+  const base::Problem problem =
+      testing_support::problem_of(base::Code::E1505, [&] { require_over_processes(recipe_); });
+  EXPECT_EQ(problem.got, "2 processes for 4 chips on backend cuda");
+  EXPECT_EQ(problem.wanted, "one chip in each process, or all in one");
+  EXPECT_EQ(problem.next, "start 4 processes, or one");
+  set_launcher("0", "4");
+  EXPECT_NO_THROW(require_over_processes(recipe_));
+  set_launcher("0", "1");
+  EXPECT_NO_THROW(require_over_processes(recipe_));
+}
+
 TEST_F(OverProcessesTest, TheRecipeSaysHowProcessesAdd) {
   set_launcher("0", "2");
   EXPECT_EQ(transport_for(recipe_).properties.name, "mpi");

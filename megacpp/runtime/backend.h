@@ -92,6 +92,8 @@ struct Backend {
   std::function<bool(std::string_view op)> has_kernel = {};
   /// Ways in which its chips exchange tensors; empty: its compiler's own.
   std::vector<std::string> transports = {};
+  /// That each of several processes has: a process alone may have all. 0: any number.
+  int64_t chips_of_process = 0;
   /// Whether its chips may be those of several processes, where its compiler moves tensors; no, with the reason.
   /// Empty: by its transports.
   std::function<base::Decision(const recipe::Recipe&)> joins_processes = {};

@@ -76,13 +76,14 @@ TEST(CudaDriverTest, ADeviceSaysWhatItIs) {
   EXPECT_EQ(free_bytes_of(gpu->driver(), 1), std::nullopt);
 }
 
-TEST(CudaDriverTest, ProcessesOfAMachineTakeItsGpusInTurn) {
-  const std::vector<std::string> hosts = {"a", "a", "b", "a", "b", "a", "a"};
-  const std::vector<int> wanted = {0, 1, 0, 0, 1, 1, 0};
-  for (size_t process = 0; process < hosts.size(); ++process)
-    EXPECT_EQ(ordinal_of_process(static_cast<int64_t>(process), hosts, 2), wanted[process]) << process;
-  EXPECT_EQ(ordinal_of_process(3, {}, 2), 1);
-  EXPECT_EQ(ordinal_of_process(0, {}, 1), 0);
+TEST(CudaDriverTest, TheGpusThatAProcessSeesAreKnownByTheirUuids) {
+  const StandInGpu stand_in;
+  stand_in.machine().devices = 2;
+  const std::shared_ptr<Gpu> gpu = stand_in.open();
+  const std::vector<std::string> uuids = visible_gpus(gpu->driver());
+  ASSERT_EQ(uuids.size(), 2U);
+  EXPECT_EQ(uuids[0], gpu->properties().uuid);
+  EXPECT_EQ(uuids[1], "02020202020202020202020202020202");
 }
 
 TEST(CudaDriverTest, ResultsHaveTheirNamesAndThoseThatEndAProcessAreKnown) {

@@ -46,6 +46,8 @@ TEST_F(NcclLibraryTest, OneThatIsTooOldIsE1509WithThePackage) {
 TEST_F(NcclLibraryTest, ProcessesThatItCannotConnectAreE3104InItsWords) {
   const Nccl nccl(library());
   NcclComm* const comm = nccl.join({.id = nccl.unique_id(), .rank = 0, .ranks = 2});
+  EXPECT_EQ(state_->blocking.load(), 0);
+  EXPECT_TRUE(nccl.is_ready(comm, "joining"));
   EXPECT_EQ(nccl.failure(comm), "");
   state_->result = 2;
   const base::Problem problem = problem_of(Code::E3104, [&] { nccl.unique_id(); });
@@ -54,6 +56,24 @@ TEST_F(NcclLibraryTest, ProcessesThatItCannotConnectAreE3104InItsWords) {
   problem_of(Code::E3104, [&] { nccl.join({.id = {}, .rank = 0, .ranks = 2}); });
   problem_of(Code::E3104, [&] { nccl.end(); });
   EXPECT_EQ(nccl.failure(comm), "NCCL: unhandled system error: socket closed");
+  EXPECT_EQ(problem_of(Code::E3104, [&] { nccl.is_ready(comm, "joining"); }).where, "NCCL 2.28.9, joining");
+}
+
+TEST_F(NcclLibraryTest, ACommunicatorIsReadyWhenItsOtherMembersHaveCome) {
+  const Nccl nccl(library());
+  state_->async = kNcclInProgress;
+  NcclComm* const comm = nccl.join({.id = nccl.unique_id(), .rank = 0, .ranks = 2});
+  EXPECT_FALSE(nccl.is_ready(comm, "joining"));
+  EXPECT_EQ(nccl.failure(comm), "") << "to wait is no failure";
+  state_->async = 0;
+  EXPECT_TRUE(nccl.is_ready(comm, "joining"));
+}
+
+TEST_F(NcclLibraryTest, MemoryThatRanOutIsToldByItsWords) {
+  const auto error = [](Code code, const std::string& got) { return base::Error(code, {.got = got}); };
+  EXPECT_TRUE(is_out_of_memory(error(Code::E3104, "unhandled cuda error: Cuda failure 2 'out of memory'")));
+  EXPECT_FALSE(is_out_of_memory(error(Code::E3104, "unhandled system error: socket closed")));
+  EXPECT_FALSE(is_out_of_memory(error(Code::E3204, "out of memory")));
 }
 
 }  // namespace

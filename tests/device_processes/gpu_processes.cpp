@@ -14,6 +14,8 @@
 #include "megacpp/collectives/processes/process_world.h"
 #include "megacpp/collectives/runs.h"
 #include "megacpp/runtime/cuda/device_world.h"
+#include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/plugins/gpu_shares.h"
 #include "tests/support/gpu_here.h"
 #include "tests/support/socket_endpoint.h"
 
@@ -55,13 +57,18 @@ int run_where_it_can(int64_t process, std::unique_ptr<collectives::Endpoint> end
 
 int ending_of(pid_t process, std::chrono::steady_clock::time_point end) {
   int status = 0;
-  while (::waitpid(process, &status, WNOHANG) != process) {
+  while (::waitpid(process, &status, WNOHANG | WUNTRACED) != process) {
     if (std::chrono::steady_clock::now() > end) {
       ::kill(process, SIGKILL);
       ::waitpid(process, &status, 0);
       return kHung;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (WIFSTOPPED(status)) {
+    ::kill(process, SIGKILL);
+    ::waitpid(process, &status, 0);
+    return kStopped;
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -109,6 +116,7 @@ std::vector<int> run_gpu_processes(int64_t processes, std::chrono::milliseconds 
     gpu.attach();
     std::shared_ptr<collectives::World> control =
         socket_transport(std::move(endpoint)).make({.chips = processes, .wait_limit = wait_limit});
+    runtime::plugins::share_gpus(*control, {.machine = runtime::host_name(), .gpus = {gpu.properties().uuid}});
     const std::unique_ptr<collectives::World> world = runtime::cuda::make_device_world({.control = std::move(control),
                                                                                         .driver = gpu.driver(),
                                                                                         .toolbox = gpu.toolbox(),

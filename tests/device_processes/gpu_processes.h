@@ -15,7 +15,8 @@
 namespace megacpp::testing_support {
 
 /// How a process ends: kDone, or what its body answers. An error that a body does not catch is printed and kFailed.
-inline constexpr int kDone = 0, kFailed = 1, kNoGpu = 77, kHung = 124;
+/// One that has stopped itself is killed when those before it have ended: kStopped.
+inline constexpr int kDone = 0, kFailed = 1, kNoGpu = 77, kHung = 124, kStopped = 125;
 
 /// A process that has been forked, with its end of the sockets. It opens the GPU; the one that forks never does.
 using ForkedBody = std::function<int(int64_t process, std::unique_ptr<collectives::Endpoint> endpoint)>;

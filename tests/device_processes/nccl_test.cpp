@@ -2,6 +2,7 @@
 // Every kind of call between processes on one GPU, against what the transport of the CPU backend leaves, bit for bit;
 // and what becomes of the others when one fails.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -272,14 +273,21 @@ TEST(NcclTest, ACallCanBeCapturedAndReplayed) {
   EXPECT_ENDINGS(run_gpu_processes(2, kPatient, check_capture), {kDone, kDone});
 }
 
-// Chip 1 leaves after the first call, one way or the other; chip 0 waits for it in the second.
-int wait_for_one_that_left(const GpuProcess& process, const std::function<void(collectives::World&)>& leave) {
+struct Leaving {
+  std::function<void(collectives::World&)> leave;
+  int calls_before = 1;                    // that chip 1 takes part in; 0: it leaves while they connect
+  base::Code told_by = base::Code::E3101;  // how chip 0 learns of it
+};
+
+// Chip 1 leaves, one way or the other; chip 0 waits for it in its next call.
+int wait_for_one_that_left(const GpuProcess& process, const Leaving& leaving) {
   const Worker worker(process);
   const Group& group = worker.communicator.create_group({0, 1});
   Call sum = {.kind = Kind::all_reduce, .group = &group, .parts = {part_along({1000}, 0)}, .where = "block03.sum"};
-  if (!worker.is_right(sum)) return kFailed;
+  for (int i = 0; i < leaving.calls_before; ++i)
+    if (!worker.is_right(sum)) return kFailed;
   if (process.chip == 1) {
-    leave(process.world);
+    leaving.leave(process.world);
     return kDone;
   }
   try {
@@ -287,23 +295,38 @@ int wait_for_one_that_left(const GpuProcess& process, const std::function<void(c
   } catch (const base::Error& error) {
     std::cerr << error.what() << std::endl;
     const bool names_it = std::string(error.what()).find("chip 1") != std::string::npos;
-    return error.code() == base::Code::E3101 && names_it ? kDone : kFailed;
+    return error.code() == leaving.told_by && names_it ? kDone : kFailed;
   }
   return kFailed;
 }
 
 TEST(NcclTest, AFailedChipEndsTheWaitOfTheOther) {
   const auto body = [](const GpuProcess& process) {
-    return wait_for_one_that_left(process, [](collectives::World& world) { world.abort(1, "out of paint"); });
+    return wait_for_one_that_left(process,
+                                  {.leave = [](collectives::World& world) { world.abort(1, "out of paint"); }});
   };
   EXPECT_ENDINGS(run_gpu_processes(2, kPatient, body), {kDone, kDone});
 }
 
 TEST(NcclTest, AProcessThatIsGoneEndsTheWaitOfTheOther) {
-  const auto body = [](const GpuProcess& process) {
-    return wait_for_one_that_left(process, [](collectives::World&) { ::_exit(3); });
-  };
-  EXPECT_ENDINGS(run_gpu_processes(2, kPatient, body), {kDone, 3});
+  for (const int calls : {1, 0}) {
+    const auto body = [calls](const GpuProcess& process) {
+      return wait_for_one_that_left(process, {.leave = [](collectives::World&) { ::_exit(3); }, .calls_before = calls});
+    };
+    EXPECT_ENDINGS(run_gpu_processes(2, kPatient, body), {kDone, 3});
+  }
+}
+
+// It is not gone, and nothing has failed: only the limit tells.
+TEST(NcclTest, AProcessThatStopsIsNamedAfterTheLimit) {
+  for (const int calls : {1, 0}) {
+    const auto body = [calls](const GpuProcess& process) {
+      return wait_for_one_that_left(process, {.leave = [](collectives::World&) { ::raise(SIGSTOP); },
+                                              .calls_before = calls,
+                                              .told_by = base::Code::E3102});
+    };
+    EXPECT_ENDINGS(run_gpu_processes(2, std::chrono::seconds(5), body), {kDone, kStopped});
+  }
 }
 
 }  // namespace

@@ -12,6 +12,12 @@ struct UniqueId {
   char bytes[128];
 };
 
+struct Config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+
 }  // namespace
 
 extern "C" {
@@ -26,21 +32,30 @@ int ncclGetUniqueId(UniqueId* id) {
   *id = {};
   return state.result;
 }
-int ncclCommInitRank(void** comm, int, UniqueId, int) {
+int ncclCommInitRankConfig(void** comm, int, UniqueId, int, const Config* config) {
+  ++state.joins;
+  state.blocking = config->blocking;
+  if (state.on_join) state.on_join();
   *comm = &state;
   return state.result;
 }
 int ncclCommDestroy(void*) { return 0; }
-int ncclCommAbort(void*) { return 0; }
+int ncclCommAbort(void*) {
+  ++state.aborts;
+  return 0;
+}
 int ncclCommGetAsyncError(void*, int* result) {
-  *result = state.result;
+  *result = state.async != 0 ? state.async.load() : state.result;
   return 0;
 }
 int ncclGroupStart() { return 0; }
-int ncclGroupEnd() { return state.result; }
+int ncclGroupEnd() {
+  ++state.ends;
+  return state.result;
+}
 int ncclSend(const void*, size_t, int, int, void*, void*) { return state.result; }
 int ncclRecv(void*, size_t, int, int, void*, void*) { return state.result; }
 const char* ncclGetErrorString(int) { return "unhandled system error"; }
-const char* ncclGetLastError(void*) { return "socket closed"; }
+const char* ncclGetLastError(void*) { return state.last_error.c_str(); }
 
 }  // extern "C"

@@ -18,12 +18,15 @@
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/cuda_device.h"
+#include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/device_link.h"
 #include "megacpp/runtime/cuda/device_world.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/nvrtc.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/native_executable.h"
+#include "megacpp/runtime/plugins/gpu_shares.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -32,9 +35,12 @@ namespace {
 // 4.8e12 bytes: for the mix of a gate's gradient that is about two ops for a byte.
 constexpr double kOpsPerByte = 2;
 
-std::shared_ptr<Gpu> open_gpu(const collectives::World& world, const LoadParts& parts) {
+// All processes together.
+std::shared_ptr<Gpu> open_gpu(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
-  const int ordinal = ordinal_of_process(world.process(), world.hosts(), device_count(driver));
+  const plugins::GpusOfProcess own{.machine = host_name(), .gpus = visible_gpus(driver)};
+  const plugins::GpuShare share = plugins::share_gpus(world, own);
+  const int ordinal = static_cast<int>(share.devices.front());
   return std::make_shared<Gpu>(
       driver, Gpu::Options{.ordinal = ordinal, .libraries = parts.libraries, .find_cubin = parts.find_cubin});
 }
@@ -73,27 +79,35 @@ std::string path_on(const Gpu& gpu, const collectives::World& world) {
                      collectives::path_over_processes(world));
 }
 
+/// Of a load, for who asks while and after it runs.
+struct LoadFacts {
+  int64_t planned_bytes = 0;      // on the GPU, of all its chips
+  int64_t host_bytes = 0;         // of pinned memory, the same
+  double context_seconds = 0;     // the driver, the context of the GPU and its code
+  double memory_seconds = 0;      // arenas and pinned memory
+  double connecting_seconds = 0;  // of communicators with other processes
+  int64_t connection_bytes = 0;   // of the GPU that these took, beside the plans
+};
+
 // What lies on the card beside the plans is the driver's and other programs'; how products are computed may differ
 // between runs that searched and runs that kept.
-std::vector<std::string> notes_on(const Gpu& gpu, int64_t planned, int64_t on_host) {
+std::vector<std::string> notes_on(const Gpu& gpu, const LoadFacts& facts) {
   gpu.attach();
   const int64_t used = gpu.properties().memory_bytes - gpu.free_bytes();
   std::vector<std::string> notes = {fmt::format("{} planned on {}, {} beside it: context, code and other programs",
-                                                memory::human_bytes(planned), gpu.properties().name,
-                                                memory::human_bytes(used - planned))};
-  if (on_host > 0)
-    notes.push_back(fmt::format("{} of state in pinned memory of {}", memory::human_bytes(on_host), host_name()));
+                                                memory::human_bytes(facts.planned_bytes), gpu.properties().name,
+                                                memory::human_bytes(used - facts.planned_bytes))};
+  if (facts.host_bytes > 0)
+    notes.push_back(
+        fmt::format("{} of state in pinned memory of {}", memory::human_bytes(facts.host_bytes), host_name()));
+  if (facts.connection_bytes > 0)
+    notes.push_back(fmt::format("{} of these were taken while NCCL connected the processes, and are in no plan",
+                                memory::human_bytes(facts.connection_bytes)));
   const CublasLt* const products = gpu.toolbox().loaded_products();
   if (std::string text = products == nullptr ? "" : choices_text(*products); !text.empty())
     notes.push_back(std::move(text));
   return notes;
 }
-
-/// Seconds of a load.
-struct LoadTimes {
-  double context = 0;  // the driver, the context of the GPU and its code
-  double memory = 0;   // arenas and pinned memory
-};
 
 template <typename Work>
 auto timed(double& seconds, const Work& work) {
@@ -126,17 +140,20 @@ std::string products_note(const CublasLt* products) {
   return counts_text(counts);
 }
 
-std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadTimes& times, double seconds_of_chips) {
+// Processes that are joined through NCCL have a part more.
+std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadFacts& facts, double seconds_of_chips) {
   Toolbox& toolbox = gpu.toolbox();
   const double code = toolbox.load_seconds().code, products = toolbox.load_seconds().products;
   const std::string code_from = code_note(toolbox.loaded_compiler());
   const std::string products_from = products_note(toolbox.loaded_products());
-  const double nodes = std::max(0.0, seconds_of_chips - times.memory - code - products);
-  return {{.name = "context", .seconds = times.context},
-          {.name = "memory", .seconds = times.memory},
-          {.name = "kernels", .seconds = code, .note = code_from},
-          {.name = "products", .seconds = products, .note = products_from},
-          {.name = "nodes", .seconds = nodes}};
+  const double nodes = std::max(0.0, seconds_of_chips - facts.memory_seconds - code - products);
+  std::vector<base::TimedPart> parts = {{.name = "context", .seconds = facts.context_seconds},
+                                        {.name = "memory", .seconds = facts.memory_seconds},
+                                        {.name = "kernels", .seconds = code, .note = code_from},
+                                        {.name = "products", .seconds = products, .note = products_from},
+                                        {.name = "nodes", .seconds = nodes}};
+  if (facts.connecting_seconds > 0) parts.push_back({.name = "nccl", .seconds = facts.connecting_seconds});
+  return parts;
 }
 
 // Every kernel sums in a fixed order, and a product in that of its algorithm.
@@ -169,6 +186,19 @@ std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const
                                                                       .host_bytes = plan.host_bytes,
                                                                       .steps = placed.steps,
                                                                       .connect = connect});
+}
+
+// All groups and messages of the programs are known now. On a card that processes share this counts what they take
+// together.
+void connect_on(const Gpu& gpu, collectives::World& world, LoadFacts& facts) {
+  if (world.has_all_chips()) return;
+  gpu.attach();
+  const int64_t free = gpu.free_bytes();
+  facts.connecting_seconds = base::seconds_of([&] {
+    for (const int64_t chip : world.local_chips())
+      dynamic_cast<DeviceCommunicator&>(world.communicator(chip)).connect();
+  });
+  facts.connection_bytes = std::max<int64_t>(0, free - gpu.free_bytes());
 }
 
 std::map<int64_t, int64_t> limits_on(const memory::FitCheck& fit) {
@@ -210,12 +240,13 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
                               .order = collectives::dealing_order(compiled.mesh),
                               .join_limit = options.wait_limit});
   try {
-    const auto times = std::make_shared<LoadTimes>();  // shared by what is asked while and after loading
-    const auto gpu = timed(times->context, [&] { return open_gpu(*world, parts); });
+    const auto facts = std::make_shared<LoadFacts>();  // shared by what is asked while and after loading
+    const auto gpu = timed(facts->context_seconds, [&] { return open_gpu(*world, parts); });
     const Driver& driver = gpu->driver();
     const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
-    const int64_t on_host = require_host_memory(compiled, *world);
+    facts->planned_bytes = fit.total_bytes;
+    facts->host_bytes = require_host_memory(compiled, *world);
     world = kept_with(gpu, make_device_world({.control = world,
                                               .driver = driver,
                                               .toolbox = gpu->toolbox(),
@@ -224,18 +255,20 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const std::function<bool()> has_failed = [world] { return world->has_failed(); };
     const auto steps = std::make_shared<StepGraph>(
         StepGraph::Options{.driver = driver, .chips = world->local_chips().size(), .has_failed = has_failed});
-    const auto device = [&compiled, times, placed = Placed{gpu, world, steps}](int64_t chip) {
-      return timed(times->memory, [&] { return make_device(compiled, placed, chip); });
+    const auto device = [&compiled, facts, placed = Placed{gpu, world, steps}](int64_t chip) {
+      return timed(facts->memory_seconds, [&] { return make_device(compiled, placed, chip); });
     };
-    return std::make_unique<NativeExecutable>(
+    auto executable = std::make_unique<NativeExecutable>(
         compiled, options,
         NativeBackend{.path = path_on(*gpu, *world),
                       .world = world,
                       .device = device,
                       .limits = limits_on(fit),
-                      .notes = [gpu, planned = fit.total_bytes, on_host] { return notes_on(*gpu, planned, on_host); },
-                      .load_parts = [gpu, times](double chips) { return parts_on(*gpu, *times, chips); },
+                      .notes = [gpu, facts] { return notes_on(*gpu, *facts); },
+                      .load_parts = [gpu, facts](double chips) { return parts_on(*gpu, *facts, chips); },
                       .repeats = [gpu] { return repeats_on(*gpu); }});
+    connect_on(*gpu, *world, *facts);
+    return executable;
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), error.what());
     throw;

@@ -14,6 +14,7 @@
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cuda/cuda_backend.h"
+#include "megacpp/runtime/cuda/exchange_steps.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/device_hardware.h"
@@ -36,6 +37,23 @@ FoundDriver find_driver() {
     if (error.code() != base::Code::E1508) throw;
     return {.why_not = error.problem().got + "; " + error.problem().next};
   }
+}
+
+// Every axis but that of stages is summed over. Sums over several axes at once are looked at when they are planned
+// (exchange_workspace).
+std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
+  const recipe::Layout& layout = recipe.layout;
+  for (const auto& [key, degree] :
+       {std::pair("data_parallel", layout.data_parallel), std::pair("expert_parallel", layout.expert_parallel),
+        std::pair("context_parallel", layout.context_parallel), std::pair("tensor_parallel", layout.tensor_parallel)})
+    if (degree > kMaxExchangeMembers)
+      return recipe::Unsupported{
+          .setting = fmt::format("layout.{}: {}", key, degree),
+          .reason = fmt::format("one launch adds up a sum over chips, and serves at most {}", kMaxExchangeMembers),
+          .instead = fmt::format("at most {} along an axis: split it, for example into layout.data_parallel x "
+                                 "layout.expert_parallel",
+                                 kMaxExchangeMembers)};
+  return std::nullopt;
 }
 
 base::Decision usable(const recipe::Recipe&) {
@@ -129,11 +147,13 @@ Backend cuda_backend() {
   using recipe::Recipe;
   return {.name = "cuda",
           .runs_on = {hw::ChipKind::gpu},
+          .cannot_run = cuda::cannot_run,
           .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
                       {.key = "train.threads", .decides = "kernels run on the GPU"},
                       {.key = "layout.collectives", .decides = "chips add up what they hold on their GPUs"}},
           .has_kernel = [](std::string_view op) { return cuda::find_kernel(op) != nullptr; },
           .transports = {"inproc", "mpi"},
+          .chips_of_process = 1,
           .target = [](const Recipe&, const TargetMesh& mesh) { return cuda::cuda_target(mesh.chips, mesh.transport); },
           .load = [](const Recipe&, const compile::Compiled& compiled,
                      const LoadOptions& options) { return cuda::load(compiled, options); },

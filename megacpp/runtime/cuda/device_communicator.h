@@ -11,6 +11,11 @@ namespace megacpp::runtime::cuda {
 
 class DeviceCommunicator : public collectives::Communicator {
  public:
+  /// Connects with the other members of all groups and messages that were made and announced, all processes together:
+  /// what it keeps on the device for that is obtained then. memory::OutOfMemory where there is none. Nothing to do on
+  /// one GPU.
+  virtual void connect() {}
+
   /// Returns when `stream` has done all it holds; where another chip can keep it waiting, with E3101 or E3102 as
   /// finish() does on a host.
   virtual void wait(Stream* stream) = 0;

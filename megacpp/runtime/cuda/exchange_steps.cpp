@@ -2,6 +2,7 @@
 #include "megacpp/runtime/cuda/exchange_steps.h"
 
 #include <array>
+#include <string>
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/runs.h"
@@ -230,13 +231,19 @@ void run_message(const Call& call, ExchangeSteps& steps) {
 
 int64_t exchange_workspace(const Call& call, int64_t members) {
   if (collectives::is_point_to_point(call.kind)) return 0;
+  MEGACPP_REQUIRE(!reduces_terms(call) || members <= kMaxExchangeMembers, E1505,
+                  ({.where = "layout",
+                    .got = "a sum over " + std::to_string(members) + " chips of several processes",
+                    .wanted = "at most " + std::to_string(kMaxExchangeMembers) + " chips in a sum",
+                    .next = "split the axis: layout.data_parallel x layout.expert_parallel, or tensor_parallel"}));
   const int64_t terms = reduces_terms(call) ? collectives::terms_bytes(call, members) : 0;
   return aligned_area(terms) + area_bytes(call, members, packed_bytes) + area_bytes(call, members, unpacked_bytes);
 }
 
 void run_exchange(const Call& call, std::span<Address> scratch, ExchangeSteps& steps) {
   if (collectives::is_point_to_point(call.kind)) return run_message(call, steps);
-  MEGACPP_CHECK(call.group->size() <= kMaxExchangeMembers && scratch.size() >= call.group->members.size())
+  MEGACPP_CHECK((!reduces_terms(call) || call.group->size() <= kMaxExchangeMembers) &&
+                scratch.size() >= call.group->members.size())
       << call.group->size() << " members: " << to_string(call);
   ExchangeOfMember(call, scratch, steps).run();
 }

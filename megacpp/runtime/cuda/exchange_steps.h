@@ -39,7 +39,8 @@ class ExchangeSteps {
 /// Members whose terms one launch adds up.
 inline constexpr int64_t kMaxExchangeMembers = kMaxAddresses - 1;
 
-/// Bytes that a collective wants as Call::workspace: terms of sums, and what is packed.
+/// Bytes that a collective wants as Call::workspace: terms of sums, and what is packed. Plans ask it of every
+/// collective, so this is where a sum of more than kMaxExchangeMembers is refused: E1505.
 int64_t exchange_workspace(const collectives::Call& call, int64_t members);
 
 /// The steps of the member that `call` is of; of a send and its receive the sender is member 0. `scratch`: room for

@@ -16,6 +16,7 @@
 #include "megacpp/collectives/inproc/move.h"
 #include "megacpp/runtime/cuda/kernels/collective_body.h"
 #include "megacpp/runtime/cuda/movement_table.h"
+#include "tests/support/errors.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -191,6 +192,21 @@ TEST(ExchangeStepsTest, OnlyWhatHasGapsIsPacked) {
   EXPECT_EQ(workspace(Kind::all_to_all, 1, 0), kBytes) << "the operand";
   EXPECT_EQ(workspace(Kind::all_to_all, 1, 2), 2 * kBytes) << "both";
   EXPECT_EQ(workspace(Kind::permute, 0, 0), 0);
+}
+
+TEST(ExchangeStepsTest, ASumOfMoreThanOneLaunchAddsUpIsRefusedWhenItIsPlanned) {
+  const auto plan = [](Kind kind, int64_t members) {
+    const Call call = {.kind = kind, .parts = {piece_along({members}, 0)}, .where = "x"};
+    return exchange_workspace(call, members);
+  };
+  plan(Kind::all_reduce, kMaxExchangeMembers);
+  plan(Kind::all_gather, kMaxExchangeMembers + 1);
+  for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter}) {
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E1505, [&] { plan(kind, kMaxExchangeMembers + 1); });
+    EXPECT_NE(problem.got.find("140 chips"), std::string::npos) << problem.got;
+    EXPECT_NE(problem.next.find("split the axis"), std::string::npos) << problem.next;
+  }
 }
 
 TEST(ExchangeStepsTest, AMessageIsSentFromWhereItIs) {

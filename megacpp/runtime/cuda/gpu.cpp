@@ -22,6 +22,14 @@ int attribute_of(const Driver& driver, int device, int attribute) {
   return value;
 }
 
+std::string uuid_of(const Driver& driver, int device) {
+  std::array<unsigned char, 16> uuid = {};
+  driver.device_get_uuid(uuid.data(), device);
+  std::string text;
+  for (const unsigned char byte : uuid) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 }  // namespace
 
 int device_count(const Driver& driver) {
@@ -35,13 +43,11 @@ DeviceProperties read_properties(const Driver& driver, int ordinal) {
   driver.device_get(&device, ordinal);
   std::array<char, 256> name = {};
   driver.device_get_name(name.data(), static_cast<int>(name.size()) - 1, device);
-  std::array<unsigned char, 16> uuid = {};
-  driver.device_get_uuid(uuid.data(), device);
   size_t memory = 0;
   driver.device_total_mem(&memory, device);
   DeviceProperties properties;
   properties.name = name.data();
-  for (const unsigned char byte : uuid) properties.uuid += fmt::format("{:02x}", byte);
+  properties.uuid = uuid_of(driver, device);
   properties.capability = attribute_of(driver, device, kMajor) * 10 + attribute_of(driver, device, kMinor);
   properties.multiprocessors = attribute_of(driver, device, kMultiprocessors);
   properties.shared_bytes_per_block = attribute_of(driver, device, kSharedPerBlock);
@@ -57,13 +63,14 @@ base::Decision is_served(const DeviceProperties& properties) {
                                         kCapability / 10, kCapability % 10));
 }
 
-int ordinal_of_process(int64_t process, const std::vector<std::string>& hosts, int gpus) {
-  int64_t earlier = process;
-  if (!hosts.empty()) {
-    const auto own = hosts.begin() + static_cast<std::ptrdiff_t>(process);
-    earlier = std::count(hosts.begin(), own, *own);
+std::vector<std::string> visible_gpus(const Driver& driver) {
+  std::vector<std::string> uuids;
+  for (int ordinal = 0; ordinal < device_count(driver); ++ordinal) {
+    int device = 0;
+    driver.device_get(&device, ordinal);
+    uuids.push_back(uuid_of(driver, device));
   }
-  return static_cast<int>(earlier % gpus);
+  return uuids;
 }
 
 std::optional<int64_t> free_bytes_of(const Driver& driver, int ordinal) {

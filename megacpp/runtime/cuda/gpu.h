@@ -24,8 +24,8 @@ DeviceProperties read_properties(const Driver& driver, int ordinal);
 /// Whether device code of this program runs on it.
 base::Decision is_served(const DeviceProperties& properties);
 
-/// The GPU of a process: those of a machine take its GPUs in turn. `hosts`: the machine of every process; empty: one.
-int ordinal_of_process(int64_t process, const std::vector<std::string>& hosts, int gpus);
+/// The UUIDs of all that this process sees, as DeviceProperties has them, in the driver's order. Wakes none.
+std::vector<std::string> visible_gpus(const Driver& driver);
 
 /// What nvidia-smi shows as free, for an instant: a context is made for the question and given back. Absent where the
 /// GPU does not answer.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cuda/nccl.h"
 
-#include "megacpp/base/error.h"
-
 namespace megacpp::runtime::cuda {
+
+static_assert(sizeof(NcclConfig) == 24, "ncclConfig_t of NCCL 2.14");
 
 std::string nccl_version_text(int version) {
   return std::to_string(version / 10'000) + "." + std::to_string(version / 100 % 100) + "." +
@@ -12,7 +12,8 @@ std::string nccl_version_text(int version) {
 
 Nccl::Nccl(const Library& library)
     : get_unique_id_(library.function<NcclResult(NcclUniqueId*)>("ncclGetUniqueId")),
-      comm_init_rank_(library.function<NcclResult(NcclComm**, int, NcclUniqueId, int)>("ncclCommInitRank")),
+      comm_init_rank_config_(
+          library.function<NcclResult(NcclComm**, int, NcclUniqueId, int, NcclConfig*)>("ncclCommInitRankConfig")),
       comm_destroy_(library.function<NcclResult(NcclComm*)>("ncclCommDestroy")),
       comm_abort_(library.function<NcclResult(NcclComm*)>("ncclCommAbort")),
       comm_get_async_error_(library.function<NcclResult(NcclComm*, NcclResult*)>("ncclCommGetAsyncError")),
@@ -32,9 +33,9 @@ Nccl::Nccl(const Library& library)
                     .next = "install a newer one: pip install nvidia-nccl-cu13"}));
 }
 
-void Nccl::check(NcclResult result, const char* call) const {
-  MEGACPP_REQUIRE(result == kNcclSuccess, E3104,
-                  ({.where = "NCCL " + version_ + ", " + call,
+void Nccl::check(NcclResult result, const char* what) const {
+  MEGACPP_REQUIRE(result == kNcclSuccess || result == kNcclInProgress, E3104,
+                  ({.where = "NCCL " + version_ + ", " + what,
                     .got = std::string(get_error_string_(result)) + ": " + get_last_error_(nullptr),
                     .wanted = "GPUs of all processes that reach each other",
                     .next = "NCCL_DEBUG=INFO says more; how processes share GPUs stands in docs/hosts.md"}));
@@ -48,8 +49,16 @@ NcclUniqueId Nccl::unique_id() const {
 
 NcclComm* Nccl::join(const Joining& joining) const {
   NcclComm* comm = nullptr;
-  check(comm_init_rank_(&comm, joining.ranks, joining.id, joining.rank), "ncclCommInitRank");
+  NcclConfig config;
+  check(comm_init_rank_config_(&comm, joining.ranks, joining.id, joining.rank, &config), "ncclCommInitRankConfig");
   return comm;
+}
+
+bool Nccl::is_ready(NcclComm* comm, const char* what) const {
+  NcclResult state = kNcclSuccess;
+  check(comm_get_async_error_(comm, &state), "ncclCommGetAsyncError");
+  check(state, what);
+  return state == kNcclSuccess;
 }
 
 std::string Nccl::failure(NcclComm* comm) const {
@@ -70,6 +79,11 @@ void Nccl::receive(const Message& message) const {
   check(recv_(reinterpret_cast<void*>(message.address), message.bytes, kNcclUint8, message.peer, message.comm,
               message.stream),
         "ncclRecv");
+}
+
+// In the words of the driver, which the library repeats.
+bool is_out_of_memory(const base::Error& error) {
+  return error.code() == base::Code::E3104 && error.problem().got.find("out of memory") != std::string::npos;
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cuda/nccl_chips.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -20,8 +18,6 @@
 #include "megacpp/runtime/cuda/kernels/collective.h"
 #include "megacpp/runtime/cuda/nccl.h"
 #include "megacpp/runtime/cuda/nccl_channels.h"
-#include "megacpp/runtime/cuda/nccl_variables.h"
-#include "megacpp/runtime/fault_injection.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -33,45 +29,51 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kListenEvery(20);
 constexpr std::chrono::microseconds kLookEvery(50);  // whether a stream has ended
-constexpr std::chrono::seconds kEndLimit(10);        // for streams whose channels were ended
+constexpr std::chrono::seconds kEndLimit(3);         // for streams whose channels were ended
 
 // On the stream of a channel.
 class ChannelSteps final : public ExchangeSteps {
  public:
-  ChannelSteps(const Nccl& nccl, const CollectiveKernel& kernel, const NcclChannels::Channel& channel)
-      : nccl_(nccl), kernel_(kernel), channel_(channel) {}
+  struct Options {
+    const Nccl& nccl;
+    const CollectiveKernel& kernel;
+    NcclChannels& channels;
+    const NcclChannels::Channel& channel;
+    const std::string& where;  // of the call
+  };
+  /// `lock` is of the channels' mutex.
+  ChannelSteps(const Options& options, NcclChannels::Lock& lock) : options_(options), lock_(lock) {}
 
-  void move(const CollectiveParams& table) override { kernel_.run(table, channel_.stream.get()); }
-  void begin_messages() override { nccl_.begin(); }
-  void send(const Message& message) override { nccl_.send(as_nccl(message)); }
-  void receive(const Message& message) override { nccl_.receive(as_nccl(message)); }
-  void end_messages() override { nccl_.end(); }
+  void move(const CollectiveParams& table) override { options_.kernel.run(table, options_.channel.stream.get()); }
+  void begin_messages() override { options_.nccl.begin(); }
+  void send(const Message& message) override { options_.nccl.send(as_nccl(message)); }
+  void receive(const Message& message) override { options_.nccl.receive(as_nccl(message)); }
+  void end_messages() override { options_.channels.end_messages(lock_, options_.channel, options_.where); }
 
  private:
   Nccl::Message as_nccl(const Message& message) const {
-    return {.comm = channel_.comm,
+    return {.comm = options_.channel.comm,
             .peer = static_cast<int>(message.member),
             .address = message.address,
             .bytes = static_cast<size_t>(message.bytes),
-            .stream = channel_.stream.get()};
+            .stream = options_.channel.stream.get()};
   }
 
-  const Nccl& nccl_;
-  const CollectiveKernel& kernel_;
-  const NcclChannels::Channel& channel_;
+  const Options options_;
+  NcclChannels::Lock& lock_;
 };
 
 // A message that every other chip sends when its run ends. It is awaited from the start: so the control world notices
 // any process that goes without one, as it does for everything that is wanted of a process.
-class Farewells {
+class EndBarrier {
  public:
-  explicit Farewells(collectives::Communicator& control) : control_(control) {
+  explicit EndBarrier(collectives::Communicator& control) : control_(control) {
     control_.reserve_messages(2 * control.chips());
     for (int64_t chip = 0; chip < control.chips(); ++chip)
       if (chip != control.rank()) received_.push_back(begin(Kind::recv, chip));
   }
   /// Waits for those of all others.
-  void exchange() {
+  void wait() {
     for (int64_t chip = 0; chip < control_.chips(); ++chip)
       if (chip != control_.rank()) sent_.push_back(begin(Kind::send, chip));
     for (const Ticket ticket : sent_) control_.finish(ticket, collectives::kHostThread);
@@ -87,13 +89,13 @@ class Farewells {
     call.dtype = ir::DType::pred;
     call.peer = peer;
     call.tag = kTag;
-    call.parts = {{.in = &byte_, .out = &byte_, .shape = {1}}};
+    call.parts = {{.in = &sent_byte_, .out = &received_byte_, .shape = {1}}};
     call.where = "the end of its run";
     return control_.start(call, collectives::kHostThread);
   }
 
   collectives::Communicator& control_;
-  std::byte byte_ = {};
+  std::byte sent_byte_ = {}, received_byte_ = {};  // of no meaning
   std::deque<Call> calls_;
   std::vector<Ticket> sent_, received_;
 };
@@ -112,18 +114,6 @@ ChannelKey key_of_message(const Call& call, int64_t rank) {
   return {.is_message = true, .members = {sends ? rank : call.peer, sends ? call.peer : rank}, .tag = call.tag};
 }
 
-// All processes together. What the user has set stays.
-void prepare_environment(collectives::World& control, const std::string& gpu) {
-  std::vector<GpuUser> users;
-  for (const std::string& text : control.share("GPU of a process", gpu + " " + host_name())) {
-    const size_t space = text.find(' ');
-    users.push_back({.gpu = text.substr(0, space), .host = text.substr(space + 1)});
-  }
-  constexpr int kKeep = 0;
-  for (const auto& [name, value] : nccl_variables(users, static_cast<size_t>(control.process())))
-    ::setenv(name.c_str(), value.c_str(), kKeep);
-}
-
 }  // namespace
 
 class NcclChips::Chip final : public DeviceCommunicator {
@@ -139,6 +129,7 @@ class NcclChips::Chip final : public DeviceCommunicator {
   Ticket start(const Call& call, collectives::Stream stream) override;
   void finish(Ticket ticket, collectives::Stream stream) override;
   void abort(const std::string& reason) override;
+  void connect() override;
   void wait(Stream* stream) override;
   int64_t workspace_bytes(const Call& call, int64_t members) const override {
     return exchange_workspace(call, members);
@@ -154,6 +145,7 @@ class NcclChips::Chip final : public DeviceCommunicator {
     int64_t in_flight = 0;
   };
 
+  NcclChannels::Options channel_options();
   void enter() const { options_.driver.ctx_set_current(options_.context); }
   void add_idle(int64_t count);
   NcclChannels::Channel& channel_of(const Call& call);
@@ -162,7 +154,8 @@ class NcclChips::Chip final : public DeviceCommunicator {
   void enqueue(const Call& call, const NcclChannels::Channel& channel);
   template <typename Query>
   void wait_until(const Query& query, const std::string& where);
-  [[noreturn]] void time_out(const std::string& where);
+  std::vector<int64_t> all_members() const;
+  [[noreturn]] void time_out(const std::string& where, std::vector<int64_t> members);
   void listen();
   void end_with(const base::Problem& problem);
   void part_from_others();
@@ -182,7 +175,7 @@ class NcclChips::Chip final : public DeviceCommunicator {
   int64_t message_limit_ = collectives::kMaxInFlight;
   int64_t next_number_ = 0;
 
-  Farewells farewells_;
+  EndBarrier end_barrier_;
   Call pulse_;                // of the listener, once a chip has failed
   std::mutex failure_mutex_;  // of the two below it
   bool is_stopping_ = false;
@@ -197,8 +190,8 @@ NcclChips::Chip::Chip(const NcclChipsOptions& options)
       control_(options.control->communicator(rank_)),
       nccl_(options.toolbox.library(LibraryKind::nccl)),
       kernel_(options.toolbox),
-      channels_({.driver = options.driver, .nccl = nccl_, .control = control_, .control_mutex = control_mutex_}),
-      farewells_(control_) {
+      channels_(channel_options()),
+      end_barrier_(control_) {
   enter();
   scratch_.resize(static_cast<size_t>(chips()));
   add_idle(collectives::kMaxInFlight);
@@ -207,6 +200,21 @@ NcclChips::Chip::Chip(const NcclChipsOptions& options)
   pulse_.group = &control_.create_group(alone);
   pulse_.where = "the end of the run";
   listener_ = std::thread([this] { listen(); });
+}
+
+NcclChannels::Options NcclChips::Chip::channel_options() {
+  NcclChannels::Options options{.driver = options_.driver,
+                                .nccl = nccl_,
+                                .control = control_,
+                                .control_mutex = control_mutex_,
+                                .wait_limit = options_.wait_limit,
+                                .check_alive = {},
+                                .time_out = {}};
+  options.check_alive = [this](const std::string& where) { check_alive(where); };
+  options.time_out = [this](const std::string& where, const std::vector<int64_t>& members) {
+    time_out(where, members);
+  };
+  return options;
 }
 
 NcclChips::Chip::~Chip() {
@@ -220,11 +228,13 @@ NcclChips::Chip::~Chip() {
   options_.driver.ctx_set_current.attempt(options_.context);
 }
 
-// Of a run that has failed nobody waits for anybody; one that fails only now has ended before.
+// Of a run that has failed nobody waits for anybody; one that fails only now has ended before. Ids that nobody has
+// asked for still move until then.
 void NcclChips::Chip::part_from_others() {
   if (failure_) return;
   try {
-    farewells_.exchange();
+    channels_.finish_offers();
+    end_barrier_.wait();
   } catch (const base::Error&) {
     channels_.abort();
   }
@@ -259,6 +269,12 @@ void NcclChips::Chip::reserve_messages(int64_t count) {
   enter();
   add_idle(count);
   message_limit_ += count;
+}
+
+void NcclChips::Chip::connect() {
+  enter();
+  check_alive("connecting");
+  channels_.connect();
 }
 
 // Of a message that was not announced it is opened now, and its first call waits for the other end.
@@ -304,9 +320,10 @@ Ticket NcclChips::Chip::start(const Call& call, collectives::Stream stream) {
 }
 
 void NcclChips::Chip::enqueue(const Call& call, const NcclChannels::Channel& channel) {
-  const std::lock_guard guard(channels_.mutex());
+  NcclChannels::Lock lock(channels_.mutex());
   check_alive(call.where);
-  ChannelSteps steps(nccl_, kernel_, channel);
+  ChannelSteps steps({.nccl = nccl_, .kernel = kernel_, .channels = channels_, .channel = channel, .where = call.where},
+                     lock);
   run_exchange(call, scratch_, steps);
 }
 
@@ -339,22 +356,29 @@ void NcclChips::Chip::wait_until(const Query& query, const std::string& where) {
     const Clock::time_point now = Clock::now();
     if (channels_.is_aborted() && !ended) ended = now;
     if (ended && now - *ended > kEndLimit) break;
-    if (!ended && now - begin >= options_.wait_limit) time_out(where);
+    if (!ended && now - begin >= options_.wait_limit) time_out(where, all_members());
     std::this_thread::sleep_for(kLookEvery);
   }
   check_alive(where);
   if (result != kSuccess) raise_failed_call("cuStreamQuery", result);
 }
 
-void NcclChips::Chip::time_out(const std::string& where) {
-  std::vector<int64_t> others;
-  for (const OwnGroup& own : groups_)
-    for (const int64_t member : own.group.members)
-      if (member != rank_ && std::ranges::find(others, member) == others.end()) others.push_back(member);
+std::vector<int64_t> NcclChips::Chip::all_members() const {
+  std::vector<int64_t> members;
+  for (const OwnGroup& own : groups_) members.insert(members.end(), own.group.members.begin(), own.group.members.end());
+  return members;
+}
+
+void NcclChips::Chip::time_out(const std::string& where, std::vector<int64_t> members) {
+  std::ranges::sort(members);
+  const auto repeated = std::ranges::unique(members);
+  members.erase(repeated.begin(), repeated.end());
+  std::erase(members, rank_);
   Call waiting = {.parts = {}, .where = where};
   if (!active_.empty()) waiting = *active_.front().call;
-  base::Problem problem = collectives::waited_too_long(rank_, waiting, {.limit = options_.wait_limit, .chips = others});
-  if (active_.empty()) problem.wanted = "the end of all calls that it has enqueued";
+  base::Problem problem =
+      collectives::waited_too_long(rank_, waiting, {.limit = options_.wait_limit, .chips = members});
+  if (active_.empty()) problem.wanted = "an answer of its other members";
   abort(collectives::reason_of(base::Code::E3102, problem));
   base::raise(base::Code::E3102, problem);
 }
@@ -403,12 +427,6 @@ void NcclChips::Chip::end_with(const base::Problem& problem) {
 
 NcclChips::NcclChips(const NcclChipsOptions& options) : control_(options.control) {
   MEGACPP_CHECK(local_chips().size() == 1) << local_chips().size() << " chips of NCCL in one process";
-  MEGACPP_REQUIRE(chips() <= kMaxExchangeMembers, E1505,
-                  ({.where = "layout",
-                    .got = std::to_string(chips()) + " chips over NCCL",
-                    .wanted = "at most " + std::to_string(kMaxExchangeMembers),
-                    .next = "take fewer chips"}));
-  prepare_environment(*control_, options.toolbox.properties().uuid);
   chip_ = std::make_unique<Chip>(options);
 }
 

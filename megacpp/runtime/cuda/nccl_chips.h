@@ -2,12 +2,13 @@
 // A mesh over processes, each with one chip on a GPU: tensors go from device to device through NCCL, as messages
 // between pairs (exchange_steps.h), so that sums have the order of the group and the bits of a run in one process. The
 // control world joins the processes, hands around the ids by which NCCL connects, and hears of failures.
-// - Groups are made and messages announced before the first call, by all processes: the first call of each waits until
-//   all are connected. Every group, and every kind of message between two chips, has a communicator and a stream of its
-//   own, so that calls of different groups need no common order.
+// - Groups are made and messages announced before the first call, by all processes, and connected together
+//   (DeviceCommunicator::connect); what is new later by its first call. Every group, and every kind of message between
+//   two chips, has a communicator and a stream of its own, so that calls of different groups need no common order.
 // - start() and finish() only enqueue; all of it may be captured into a graph once a step has run.
 // - A host waits by DeviceCommunicator::wait(). A thread listens for failures of other processes and then ends what
-//   NCCL has under way, so that neither a stream nor a host waits for a chip that is gone.
+//   NCCL has under way, connecting too, so that neither a stream nor a host waits for a chip that is gone; for one that
+//   is silent it waits no longer than the limit.
 // - Graphs that have captured calls are destroyed before the world: NCCL waits for that.
 #pragma once
 
@@ -23,7 +24,7 @@ namespace megacpp::runtime::cuda {
 
 struct NcclChipsOptions {
   std::shared_ptr<collectives::World> control;  // with one local chip
-  std::chrono::milliseconds wait_limit{};       // longest wait of a host for its stream
+  std::chrono::milliseconds wait_limit{};       // longest wait of a host for its stream, and for a chip to connect
   const Driver& driver;
   Toolbox& toolbox;
   Context* context;  // of the chip's GPU
@@ -31,7 +32,7 @@ struct NcclChipsOptions {
 
 class NcclChips final : public collectives::World {
  public:
-  /// E1509 where NCCL is not here, E1505 where this build has no device code or for more chips than one launch serves.
+  /// After plugins::share_gpus(). E1509 where NCCL is not here, E1505 where this build has no device code.
   explicit NcclChips(const NcclChipsOptions& options);
   ~NcclChips() override;
 

@@ -7,10 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/fault_injection.h"
-#include "megacpp/runtime/plugins/nvidia_devices.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -34,13 +33,9 @@ std::vector<int64_t> chips_in(const std::string& words) {
   return chips;
 }
 
-plugins::GpuShare divide_gpus(collectives::World& world) {
-  const plugins::GpuUser own =
-      plugins::gpu_user(host_name(), base::environment_variable, plugins::nvidia_device_count());
-  std::vector<plugins::GpuUser> users;
-  for (const std::string& text : world.share("GPUs of a process", to_text(own)))
-    users.push_back(plugins::gpu_user_of(text));
-  return plugins::gpu_share(users, static_cast<size_t>(world.process()), std::ssize(world.local_chips()));
+plugins::GpuShare divide_gpus(collectives::World& world, const SeenGpus& seen) {
+  const plugins::GpusOfProcess own{.machine = host_name(), .gpus = seen(), .chips = std::ssize(world.local_chips())};
+  return plugins::share_gpus(world, own);
 }
 
 // What the plugin calls every process.
@@ -63,8 +58,17 @@ std::vector<int> plugin_numbers(const Client& client, const ProcessPart& part, s
 
 }  // namespace
 
+std::vector<std::string> gpus_by_driver() {
+  try {
+    return cuda::visible_gpus(cuda::open_driver(cuda::driver_place({})));
+  } catch (const base::Error& error) {
+    if (error.code() != base::Code::E1508) throw;
+    return {};
+  }
+}
+
 ProcessPart join_processes(const std::shared_ptr<collectives::World>& world, PluginKind kind,
-                           std::chrono::milliseconds limit) {
+                           std::chrono::milliseconds limit, const SeenGpus& seen) {
   if (world->has_all_chips()) return {.chips = {world->local_chips()}};
   const base::Decision joins = plugins::joins_processes(kind);
   MEGACPP_REQUIRE(static_cast<bool>(joins), E1505,
@@ -75,7 +79,7 @@ ProcessPart join_processes(const std::shared_ptr<collectives::World>& world, Plu
   ProcessPart part{.process = world->process()};
   for (const std::string& words : world->share("chips of a process", chips_words(world->local_chips())))
     part.chips.push_back(chips_in(words));
-  if (plugins::info_of(kind).over_processes == OverProcesses::by_options) part.gpus = divide_gpus(*world);
+  if (plugins::info_of(kind).over_processes == OverProcesses::by_options) part.gpus = divide_gpus(*world, seen);
   part.store = std::make_shared<collectives::KeyValues>(world, limit);
   return part;
 }

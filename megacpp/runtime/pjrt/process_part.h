@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,10 +29,15 @@ struct ProcessPart {
   const std::vector<int64_t>& local_chips() const { return chips[static_cast<size_t>(process)]; }
 };
 
+/// The UUIDs of the GPUs that this process sees, in the plugin's order.
+using SeenGpus = std::function<std::vector<std::string>()>;
+/// By the driver, which the plugin goes through too; none where there is no driver: the plugin says so.
+std::vector<std::string> gpus_by_driver();
+
 /// All processes together, before the plugin is asked for devices. E1505 for a kind of plugin that joins none, E1504 as
-/// plugins::gpu_share().
+/// plugins::gpu_shares().
 ProcessPart join_processes(const std::shared_ptr<collectives::World>& world, plugins::PluginKind kind,
-                           std::chrono::milliseconds limit);
+                           std::chrono::milliseconds limit, const SeenGpus& seen = gpus_by_driver);
 
 /// What the plugin is asked for; E1504 when it has too few devices for this process.
 ClientRequest request_for(const ProcessPart& part, plugins::PluginKind kind);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/plugins/gpu_shares.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -13,60 +16,93 @@
 namespace megacpp::runtime::plugins {
 namespace {
 
-constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
-constexpr const char* kHostId = "NCCL_HOSTID";
+using Users = std::map<std::string, std::vector<size_t>>;  // by GPU: the processes that take it, ascending
 
-bool sees_the_same(const GpuUser& a, const GpuUser& b) { return a.machine == b.machine && a.visible == b.visible; }
+// Who cannot tell counts on from those before it on its machine: whether there are so many the plugin will say.
+std::vector<std::string> seen_by(const std::vector<GpusOfProcess>& processes, size_t process) {
+  const GpusOfProcess& own = processes[process];
+  if (!own.gpus.empty()) return own.gpus;
+  int64_t count = 0;
+  for (size_t other = 0; other <= process; ++other)
+    if (processes[other].machine == own.machine) count += processes[other].chips;
+  std::vector<std::string> seen;
+  for (int64_t gpu = 0; gpu < count; ++gpu) seen.push_back(fmt::format("{} {}", own.machine, gpu));
+  return seen;
+}
 
-// NCCL refuses two of its members on one GPU, unless each claims to be on a host of its own.
-bool claim_hosts_of_their_own(const std::vector<GpuUser>& users, const GpuUser& own) {
-  std::set<std::string> claimed;
-  size_t count = 0;
-  for (const GpuUser& user : users) {
-    if (!sees_the_same(user, own)) continue;
-    ++count;
-    if (!user.host_id.empty()) claimed.insert(user.host_id);
-  }
-  return claimed.size() == count;
+// Its places in `seen`: those with the fewest users first, and of these the first.
+std::vector<int64_t> least_used(const std::vector<std::string>& seen, int64_t count, const Users& users) {
+  std::vector<int64_t> places;
+  for (int64_t place = 0; place < std::ssize(seen); ++place) places.push_back(place);
+  std::ranges::stable_sort(places, {}, [&](int64_t place) {
+    const auto at = users.find(seen[static_cast<size_t>(place)]);
+    return at == users.end() ? size_t{0} : at->second.size();
+  });
+  places.resize(static_cast<size_t>(count));
+  std::ranges::sort(places);
+  return places;
+}
+
+// The first users of the GPUs of a machine are what NCCL takes them for, and so reach each other directly; so do the
+// second ones, and so on.
+void add_variables(GpuShare& share, const GpusOfProcess& own, size_t earlier, bool is_one_machine) {
+  if (earlier > 0) share.variables.emplace_back("NCCL_HOSTID", fmt::format("{}-{}", own.machine, earlier));
+  if (is_one_machine) share.variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
 }
 
 }  // namespace
 
-GpuUser gpu_user(const std::string& machine, const std::function<std::string(const std::string& name)>& variable,
-                 int64_t all) {
-  GpuUser user{.machine = machine, .visible = variable(kVisible), .gpus = all, .host_id = variable(kHostId)};
-  if (!user.visible.empty()) user.gpus = 1 + std::ranges::count(user.visible, ',');
-  return user;
+std::string to_text(const GpusOfProcess& process) {
+  return base::to_text(base::Json{{"machine", process.machine}, {"gpus", process.gpus}, {"chips", process.chips}});
 }
 
-std::string to_text(const GpuUser& user) {
-  return base::to_text(
-      base::Json{{"machine", user.machine}, {"visible", user.visible}, {"gpus", user.gpus}, {"host_id", user.host_id}});
-}
-
-GpuUser gpu_user_of(const std::string& text) {
+GpusOfProcess gpus_of_process(const std::string& text) {
   const base::Json json = base::parse_json(text, base::Code::E9001, "GPUs of a process");
-  return {.machine = json.at("machine"),
-          .visible = json.at("visible"),
-          .gpus = json.at("gpus"),
-          .host_id = json.at("host_id")};
+  return {.machine = json.at("machine").get<std::string>(),
+          .gpus = json.at("gpus").get<std::vector<std::string>>(),
+          .chips = json.at("chips").get<int64_t>()};
 }
 
-GpuShare gpu_share(const std::vector<GpuUser>& users, size_t process, int64_t chips) {
-  const GpuUser& own = users[process];
-  const auto is_peer = [&own](const GpuUser& user) { return sees_the_same(user, own); };
-  const int64_t peers = std::ranges::count_if(users, is_peer);
-  const int64_t place = std::count_if(users.begin(), users.begin() + static_cast<int64_t>(process), is_peer);
-  const bool suffice = own.gpus == 0 || own.gpus >= peers * chips;
-  MEGACPP_REQUIRE(suffice || (own.gpus >= chips && claim_hosts_of_their_own(users, own)), E1504,
-                  ({.where = own.machine,
-                    .got = fmt::format("{} GPUs for {} processes with {} chips each", own.gpus, peers, chips),
-                    .wanted = fmt::format("{} GPUs", peers * chips),
-                    .next = fmt::format("start fewer processes there; to test a run over hosts on one GPU give every "
-                                        "process a {} of its own, and NCCL_SOCKET_IFNAME=lo",
-                                        kHostId)}));
-  GpuShare share{.devices = {}, .sharers = suffice ? 1 : peers};
-  for (int64_t chip = 0; chip < chips; ++chip) share.devices.push_back((suffice ? place * chips : 0) + chip);
+std::vector<GpuShare> gpu_shares(const std::vector<GpusOfProcess>& processes) {
+  Users users;
+  std::vector<std::vector<std::string>> taken(processes.size());  // by process
+  std::vector<GpuShare> shares(processes.size());
+  std::set<std::string> machines;
+  for (size_t process = 0; process < processes.size(); ++process) {
+    const GpusOfProcess& own = processes[process];
+    const std::vector<std::string> seen = seen_by(processes, process);
+    MEGACPP_REQUIRE(std::ssize(seen) >= own.chips, E1504,
+                    ({.where = fmt::format("process {} on {}", process, own.machine),
+                      .got = fmt::format("{} GPUs for {} chips of the process", seen.size(), own.chips),
+                      .wanted = "a GPU for each of its chips",
+                      .next = "start more processes with fewer chips each, or lower the degrees of the layout"}));
+    shares[process].devices = least_used(seen, own.chips, users);
+    for (const int64_t place : shares[process].devices) {
+      taken[process].push_back(seen[static_cast<size_t>(place)]);
+      users[taken[process].back()].push_back(process);
+    }
+    machines.insert(own.machine);
+  }
+  const bool is_any_shared = std::ranges::any_of(users, [](const auto& gpu) { return gpu.second.size() > 1; });
+  for (size_t process = 0; process < processes.size() && is_any_shared; ++process) {
+    size_t earlier = 0;  // users of the most crowded of its GPUs
+    for (const std::string& gpu : taken[process]) {
+      const std::vector<size_t>& all = users[gpu];
+      shares[process].sharers = std::max(shares[process].sharers, std::ssize(all));
+      earlier = std::max(earlier, static_cast<size_t>(std::ranges::find(all, process) - all.begin()));
+    }
+    add_variables(shares[process], processes[process], earlier, machines.size() == 1);
+  }
+  return shares;
+}
+
+GpuShare share_gpus(collectives::World& world, const GpusOfProcess& own) {
+  std::vector<GpusOfProcess> processes;
+  for (const std::string& text : world.share("GPUs of a process", to_text(own)))
+    processes.push_back(gpus_of_process(text));
+  GpuShare share = gpu_shares(processes)[static_cast<size_t>(world.process())];
+  constexpr int kKeep = 0;
+  for (const auto& [name, value] : share.variables) ::setenv(name.c_str(), value.c_str(), kKeep);
   return share;
 }
 

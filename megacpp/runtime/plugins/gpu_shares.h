@@ -1,35 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs of its machine a process of a run uses, where its clients must be told: processes that see the same GPUs
-// divide them. Several may share one, as a test of a run over hosts on one machine does, if they say that they mean it.
+// Which GPUs each process of a run takes, and what NCCL must be told where several share one: the same rule for our own
+// kernels and for clients of a plugin. A process takes those that the fewest before it have taken, so that processes of
+// a machine divide its GPUs and share them, as a test of a run over hosts on one machine does, only where there are too
+// few. NCCL refuses a GPU that two processes of one host use, so of those that share one each says that it is on a host
+// of its own; messages between them then go through sockets.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "megacpp/collectives/world.h"
 
 namespace megacpp::runtime::plugins {
 
 /// What a process says of itself.
-struct GpuUser {
+struct GpusOfProcess {
   std::string machine;
-  std::string visible = {};  // CUDA_VISIBLE_DEVICES; empty: all there are
-  int64_t gpus = 0;          // that it sees; 0: it cannot tell, and the plugin will
-  std::string host_id = {};  // NCCL_HOSTID
+  std::vector<std::string> gpus = {};  // that it sees, as it counts them, by UUID; empty: it cannot tell
+  int64_t chips = 1;                   // each on a GPU of its own
 
-  bool operator==(const GpuUser&) const = default;
+  bool operator==(const GpusOfProcess&) const = default;
 };
-/// `variable`: the value of one of the environment; `all`: GPUs of the machine, 0 where that is not known.
-GpuUser gpu_user(const std::string& machine, const std::function<std::string(const std::string& name)>& variable,
-                 int64_t all);
-std::string to_text(const GpuUser& user);
-GpuUser gpu_user_of(const std::string& text);
+std::string to_text(const GpusOfProcess& process);
+GpusOfProcess gpus_of_process(const std::string& text);
 
 struct GpuShare {
-  std::vector<int64_t> devices;  // as the process counts those it sees
-  int64_t sharers = 1;           // processes that use each of them
+  std::vector<int64_t> devices;                                     // as the process counts those it sees
+  int64_t sharers = 1;                                              // processes that use the most crowded of them
+  std::vector<std::pair<std::string, std::string>> variables = {};  // of NCCL, with values; none: nobody shares a GPU
+
+  bool operator==(const GpuShare&) const = default;
 };
-/// `chips`: of each process. E1504 where there are too few, with what a test would set to share them.
-GpuShare gpu_share(const std::vector<GpuUser>& users, size_t process, int64_t chips);
+/// By process. E1504 where one sees fewer GPUs than it has chips.
+std::vector<GpuShare> gpu_shares(const std::vector<GpusOfProcess>& processes);
+
+/// All processes together, before NCCL is first called: sets those variables in the environment, except where the user
+/// has.
+GpuShare share_gpus(collectives::World& world, const GpusOfProcess& own);
 
 }  // namespace megacpp::runtime::plugins

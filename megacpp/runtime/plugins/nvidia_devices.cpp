@@ -42,15 +42,4 @@ std::string nvidia_device_name(const std::filesystem::path& devices) {
   }
 }
 
-int64_t nvidia_device_count(const std::filesystem::path& devices) {
-  try {
-    return std::ranges::count_if(base::list_folder(devices), [](const std::filesystem::path& device) {
-      return base::exists(device / "information");
-    });
-  } catch (const base::Error& error) {
-    if (error.code() != base::Code::E1008) throw;
-    return 0;
-  }
-}
-
 }  // namespace megacpp::runtime::plugins

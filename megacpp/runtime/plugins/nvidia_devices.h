@@ -3,7 +3,6 @@
 // device is woken, so that a plan can be made for them before anything is compiled.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -14,9 +13,6 @@ namespace megacpp::runtime::plugins {
 /// a name. Empty where there is no driver or its files cannot be read. `devices` has a folder for each, with a file
 /// `information`.
 std::string nvidia_device_name(const std::filesystem::path& devices = "/proc/driver/nvidia/gpus");
-
-/// How many there are; 0 where that cannot be read.
-int64_t nvidia_device_count(const std::filesystem::path& devices = "/proc/driver/nvidia/gpus");
 
 /// "NVIDIA H200" from the text of such a file; empty where it names no model.
 std::string model_of_device(std::string_view information);

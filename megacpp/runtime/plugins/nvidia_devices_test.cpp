@@ -30,14 +30,6 @@ class NvidiaDevicesTest : public testing::Test {
   testing_support::TemporaryFolder folder_;
 };
 
-TEST_F(NvidiaDevicesTest, DevicesAreCounted) {
-  EXPECT_EQ(nvidia_device_count(folder_.path()), 0);
-  add("0000:19:00.0", kInformation);
-  add("0000:3b:00.0", kInformation);
-  EXPECT_EQ(nvidia_device_count(folder_.path()), 2);
-  EXPECT_EQ(nvidia_device_count(folder_ / "none"), 0);
-}
-
 TEST_F(NvidiaDevicesTest, TheModelIsTheRestOfItsLine) {
   EXPECT_EQ(model_of_device(kInformation), "NVIDIA H200");
   EXPECT_EQ(model_of_device("Model:NVIDIA A100-SXM4-80GB"), "NVIDIA A100-SXM4-80GB");
