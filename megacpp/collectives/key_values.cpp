@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds kShortPause(2), kLongPause(200);
 struct News {
   bool is_closing = false;
   bool is_waiting = false;
+  bool gives_up = false;     // all have waited too long
+  std::string awaited = {};  // the key that it waits for, where it does
   std::vector<std::pair<std::string, std::string>> values = {};
 };
 
@@ -36,7 +38,8 @@ std::string take_sized(std::string_view& text) {
 }
 
 std::string news_text(const News& news) {
-  std::string text = {news.is_closing ? 'c' : '-', news.is_waiting ? 'w' : '-'};
+  std::string text = {news.is_closing ? 'c' : '-', news.is_waiting ? 'w' : '-', news.gives_up ? 'g' : '-'};
+  append_sized(text, news.awaited);
   for (const auto& [key, value] : news.values) {
     append_sized(text, key);
     append_sized(text, value);
@@ -45,9 +48,11 @@ std::string news_text(const News& news) {
 }
 
 News news_of(std::string_view text) {
-  MEGACPP_CHECK(text.size() >= 2) << "no keys and values: " << text;
-  News news{.is_closing = text[0] == 'c', .is_waiting = text[1] == 'w'};
-  text.remove_prefix(2);
+  constexpr size_t kFlags = 3;
+  MEGACPP_CHECK(text.size() >= kFlags) << "no keys and values: " << text;
+  News news{.is_closing = text[0] == 'c', .is_waiting = text[1] == 'w', .gives_up = text[2] == 'g'};
+  text.remove_prefix(kFlags);
+  news.awaited = take_sized(text);
   while (!text.empty()) {
     std::string key = take_sized(text);
     news.values.emplace_back(std::move(key), take_sized(text));
@@ -57,8 +62,8 @@ News news_of(std::string_view text) {
 
 }  // namespace
 
-KeyValues::KeyValues(std::shared_ptr<World> world, std::chrono::milliseconds close_limit)
-    : world_(std::move(world)), close_limit_(close_limit), pause_(kShortPause), thread_([this] { exchange(); }) {}
+KeyValues::KeyValues(std::shared_ptr<World> world, std::chrono::milliseconds limit)
+    : world_(std::move(world)), limit_(limit), pause_(kShortPause), thread_([this] { exchange(); }) {}
 
 KeyValues::~KeyValues() {
   {
@@ -74,7 +79,8 @@ void KeyValues::put(const std::string& key, std::string value) {
     const Lock lock(mutex_);
     require_alive();
     values_[key] = value;
-    pending_.emplace_back(key, std::move(value));
+    last_key_ = key;
+    outgoing_.emplace_back(key, std::move(value));
   }
   wanted_.notify_all();
   news_.notify_all();
@@ -82,10 +88,10 @@ void KeyValues::put(const std::string& key, std::string value) {
 
 std::optional<std::string> KeyValues::get(const std::string& key, std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  ++waiting_;
+  awaited_.push_back(key);
   wanted_.notify_all();
-  news_.wait_for(lock, limit, [&] { return values_.contains(key) || !failure_.empty(); });
-  --waiting_;
+  news_.wait_for(lock, limit, [&] { return values_.contains(key) || !failure_.empty() || has_given_up_; });
+  awaited_.erase(std::ranges::find(awaited_, key));
   const auto found = values_.find(key);
   if (found != values_.end()) return found->second;
   require_alive();
@@ -105,6 +111,18 @@ void KeyValues::abort(const std::string& reason) { world_->abort(world_->local_c
 std::string KeyValues::failure() {
   const Lock lock(mutex_);
   return failure_;
+}
+
+std::string KeyValues::progress() {
+  const Lock lock(mutex_);
+  std::string text = std::to_string(values_.size()) + " values";
+  if (!values_.empty()) text += ", the last '" + last_key_ + "'";
+  for (size_t process = 0; process < awaited_by_.size(); ++process) {
+    const std::string& key = awaited_by_[process];
+    text += (process == 0 ? "; process " : ", process ") + std::to_string(process) +
+            (process == 0 ? " waits for " : " for ") + (key.empty() ? "none" : "'" + key + "'");
+  }
+  return text;
 }
 
 void KeyValues::require_alive() const {
@@ -132,21 +150,34 @@ void KeyValues::exchange() {
 bool KeyValues::exchange_once(Lock& lock) {
   // One that waits is heard in the next round of the others at the latest, and then all make haste.
   const bool was_hasty = pause_ == kShortPause;
-  wanted_.wait_for(lock, pause_, [&] { return !pending_.empty() || (!was_hasty && (waiting_ > 0 || closing_)); });
-  if (closing_ && Clock::now() - *closing_ > close_limit_)
+  wanted_.wait_for(lock, pause_, [&] { return !outgoing_.empty() || (!was_hasty && (!awaited_.empty() || closing_)); });
+  if (closing_ && Clock::now() - *closing_ > limit_)
     world_->abort(world_->local_chips().front(), "waited too long for the other processes to end the run");
-  const News own{.is_closing = closing_.has_value(), .is_waiting = waiting_ > 0, .values = std::exchange(pending_, {})};
+  const News own{.is_closing = closing_.has_value(),
+                 .is_waiting = !awaited_.empty(),
+                 .gives_up = all_wait_since_ && Clock::now() - *all_wait_since_ > limit_,
+                 .awaited = awaited_.empty() ? "" : awaited_.front(),
+                 .values = std::exchange(outgoing_, {})};
   lock.unlock();
   const std::vector<std::string> all = world_->share("keys and values", news_text(own));
   lock.lock();
-  bool has_news = false, all_close = true;
+  bool has_news = false, all_close = true, all_wait = true;
+  awaited_by_.resize(all.size());
   for (size_t process = 0; process < all.size(); ++process) {
     News news = news_of(all[process]);
     has_news |= news.is_waiting || news.is_closing || !news.values.empty();
     all_close &= news.is_closing;
-    for (auto& [key, value] : news.values) values_[key] = std::move(value);
+    all_wait &= news.is_waiting && news.values.empty();
+    has_given_up_ |= news.gives_up;
+    awaited_by_[process] = std::move(news.awaited);
+    for (auto& [key, value] : news.values) {
+      last_key_ = key;
+      values_[key] = std::move(value);
+    }
   }
-  for (const auto& [key, value] : pending_) values_[key] = value;  // put here since: news of the next round
+  for (const auto& [key, value] : outgoing_) values_[key] = value;  // put here since: news of the next round
+  if (!all_wait) all_wait_since_.reset();
+  if (all_wait && !all_wait_since_) all_wait_since_ = Clock::now();
   pause_ = has_news ? kShortPause : std::min(2 * pause_, kLongPause);
   news_.notify_all();
   return !all_close;

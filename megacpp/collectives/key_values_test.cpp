@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <barrier>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "megacpp/base/error.h"
 #include "tests/support/errors.h"
@@ -23,10 +25,10 @@ class KeyValuesTest : public testing::Test {
  protected:
   /// body(process, store) in each of three processes.
   template <typename Body>
-  void run(const Body& body, milliseconds close_limit = seconds(60)) {
+  void run(const Body& body, milliseconds limit = seconds(60)) {
     processes_.run([&](size_t process) {
       std::shared_ptr<World> world = processes_.transport(process).make({.chips = 3, .wait_limit = seconds(60)});
-      KeyValues store(std::move(world), close_limit);
+      KeyValues store(std::move(world), limit);
       body(process, store);
     });
   }
@@ -75,6 +77,36 @@ TEST_F(KeyValuesTest, WhatNobodyPutIsWaitedForNoLongerThanAsked) {
     EXPECT_FALSE(store.try_get("nothing").has_value());
     EXPECT_FALSE(store.get("nothing", milliseconds(20)).has_value());
   });
+}
+
+// Each for another's name: nobody is left who could put any.
+TEST_F(KeyValuesTest, WhereAllWaitNoneWaitsLongerThanTheLimitOfTheStore) {
+  std::barrier all_know(3);
+  run(
+      [&](size_t process, KeyValues& store) {
+        if (process == 1) store.put("there", "1");
+        EXPECT_EQ(store.get("there", seconds(60)), "1");
+        const auto start = std::chrono::steady_clock::now();
+        EXPECT_FALSE(store.get("from " + std::to_string(process), seconds(60)).has_value());
+        EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
+        const std::string progress = store.progress();
+        EXPECT_EQ(progress.find("1 values, the last 'there'; process 0 waits for "), 0u) << progress;
+        EXPECT_NE(progress.find(", process 2 for "), std::string::npos) << progress;
+        all_know.arrive_and_wait();
+      },
+      milliseconds(300));
+}
+
+TEST_F(KeyValuesTest, WhoIsAtWorkIsWaitedFor) {
+  run(
+      [](size_t process, KeyValues& store) {
+        if (process == 2) {
+          std::this_thread::sleep_for(milliseconds(200));
+          store.put("late", "1");
+        }
+        EXPECT_EQ(store.get("late", seconds(60)), "1");
+      },
+      milliseconds(50));
 }
 
 TEST_F(KeyValuesTest, AProcessThatFailsEndsTheWaitsOfAll) {

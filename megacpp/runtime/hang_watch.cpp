@@ -31,19 +31,20 @@ HangWatch::~HangWatch() {
 }
 
 void HangWatch::watch() {
-  using Clock = std::chrono::steady_clock;
-  const std::chrono::milliseconds look = std::min(kLookEvery, options_.limit / 4);
+  const std::chrono::milliseconds least = std::min(options_.limit, options_.step_limit.value_or(options_.limit));
+  const std::chrono::milliseconds look = std::min(kLookEvery, least / 4);
   std::optional<Clock::time_point> failed;  // seen first, in this step
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, look, [this] { return is_ending_; })) {
-    const bool is_in_step = is_in_step_;
+    const std::optional<Clock::time_point> began = step_began_;
     lock.unlock();
-    const bool waits = is_in_step && options_.has_failed();
+    const bool waits = began && options_.has_failed();
     if (!waits)
       failed.reset();
     else if (!failed)
       failed = Clock::now();
-    const bool hangs = failed && Clock::now() - *failed >= options_.limit;
+    const bool hangs = (failed && Clock::now() - *failed >= options_.limit) ||
+                       (began && !waits && options_.step_limit && Clock::now() - *began >= *options_.step_limit);
     if (hangs) options_.on_hang();
     lock.lock();
     if (hangs) return;

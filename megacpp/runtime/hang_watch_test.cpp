@@ -26,6 +26,25 @@ TEST(HangWatchTest, AStepThatDoesNotEndAfterTheRunHasFailedIsSeen) {
   is_seen.wait(false);
 }
 
+TEST(HangWatchTest, AStepMayHaveALimitThoughNothingHasFailed) {
+  std::atomic<bool> is_seen = false;
+  HangWatch watch({.has_failed = [] { return false; },
+                   .limit = std::chrono::seconds(60),
+                   .on_hang =
+                       [&] {
+                         is_seen = true;
+                         is_seen.notify_all();
+                       },
+                   .step_limit = milliseconds(20)});
+  for (int step = 0; step < 3; ++step) {
+    const HangWatch::Step short_one(&watch);
+  }
+  std::this_thread::sleep_for(milliseconds(40));
+  EXPECT_FALSE(is_seen) << "steps that have ended";
+  const HangWatch::Step step(&watch);
+  is_seen.wait(false);
+}
+
 TEST(HangWatchTest, StepsThatEndAreNot) {
   std::atomic<int> seen = 0;
   HangWatch watch({.has_failed = [] { return true; }, .limit = milliseconds(20), .on_hang = [&] { ++seen; }});

@@ -52,8 +52,9 @@ PJRT_Error* get_value(PJRT_KeyValueGetCallback_Args* args) {
     const std::optional<std::string> value = store.get(key, std::chrono::milliseconds(args->timeout_in_ms));
     if (!value)
       return plugin_error(*args, PJRT_Error_Code_DEADLINE_EXCEEDED,
-                          "waited " + std::to_string(args->timeout_in_ms) + " ms for '" + key +
-                              "', which no process has put: one of them is late, or its plugin has failed");
+                          "waited for '" + key + "', which no process has put within " +
+                              std::to_string(args->timeout_in_ms) +
+                              " ms, or while all processes wait: " + store.progress());
     give_value(*args, *value);
     return nullptr;
   });

@@ -280,19 +280,31 @@ class PjrtExecutable : public Executable {
           << "the program has put chip " << local_chips()[chip] << " elsewhere";
   }
 
-  // A device that waits for one of another process cannot be told that this has failed.
+  // A device that waits for one of another process cannot be told that this has failed, and knows no limit.
   void watch_hangs(const LoadOptions& options) {
     HangWatch::Options watch;
     watch.has_failed = [store = part_.store] { return !store->failure().empty(); };
     watch.limit = hang_limit(options.wait_limit);
-    watch.on_hang = [store = part_.store, say = options.on_hang] {
-      say({base::Code::E3102,
-           {.where = "devices of " + host_name(),
-            .got = "a step that has not ended since the run failed: " + store->failure(),
-            .wanted = "every device to come back from its work",
-            .next = "mend what the process that failed reports; this process is ended"}});
-    };
+    watch.step_limit = options.wait_limit;
+    watch.on_hang = [this, limit = options.wait_limit, say = options.on_hang] { say(hang_error(limit)); };
     watch_ = std::make_unique<HangWatch>(std::move(watch));
+  }
+
+  base::Error hang_error(std::chrono::seconds limit) const {
+    const std::string where = "process " + std::to_string(part_.process) + " on " + host_name();
+    if (const std::string failure = part_.store->failure(); !failure.empty())
+      return {base::Code::E3102,
+              {.where = where,
+               .got = "a step that has not ended since the run failed: " + failure,
+               .wanted = "every device to come back from its work",
+               .next = "mend what the process that failed reports; this process is ended"}};
+    return {base::Code::E3102,
+            {.where = where,
+             .got = "a step that has not ended for " + std::to_string(limit.count()) +
+                    " s, though no process has failed; " + part_.store->progress(),
+             .wanted = "the devices of all processes to reach each other",
+             .next = "NCCL_DEBUG=INFO says where they wait; raise train.wait_limit if they are only slow; this process "
+                     "is ended"}};
   }
 
   // What is not written keeps its value: that on the device, or zeros, as state begins.

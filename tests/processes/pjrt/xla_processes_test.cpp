@@ -3,9 +3,11 @@
 // process. Skipped, with the reason, where there is no GPU or no plugin of CUDA. Every run is a process of its own:
 // this one never wakes the GPU.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,6 +39,7 @@ namespace {
 constexpr int64_t kProcesses = 2;
 constexpr size_t kWorlds = 8;  // that a training makes, at most
 constexpr double kTolerance = 2e-3;
+constexpr std::chrono::seconds kProcessLimit(180);
 
 using Endpoints = std::vector<std::unique_ptr<collectives::Endpoint>>;
 
@@ -70,19 +74,21 @@ class SocketWorlds {
 recipe::Recipe gpu_recipe(int64_t data_parallel) {
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
                       std::vector<std::string>{"backend=xla", "xla.plugin=cuda", "train.steps=6", "train.log_every=1",
-                                               "train.wait_limit=120", "xla.cache=off",
+                                               "train.wait_limit=40", "xla.cache=off",
                                                "layout.data_parallel=" + std::to_string(data_parallel)});
 }
 
-/// "4.123 4.100 ...", one loss a step.
-std::string losses_of(launch::Launch& launch) {
+/// "4.123 4.100 ...", one loss a step. A step that hangs ends the process by `on_hang`.
+std::string losses_of(launch::Launch& launch, const std::function<void(const base::Error&)>& on_hang) {
   const data::TextCorpus corpus =
       data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
   launch.prepare();
   std::ostringstream text;
   text.precision(9);
-  for (const train::StepReport& report : launch::run_training(launch, corpus).reports)
-    text << report.loss.value_or(-1) << " ";
+  launch::TrainingOptions options;
+  options.start.on_hang = on_hang;
+  const launch::Trained trained = launch::run_training(launch, corpus, options);
+  for (const train::StepReport& report : trained.reports) text << report.loss.value_or(-1) << " ";
   return text.str();
 }
 
@@ -101,21 +107,36 @@ class XlaProcessesTest : public testing::Test {
   pid_t begin(const std::string& name, const std::function<std::string()>& work) const {
     const pid_t child = ::fork();
     if (child != 0) return child;
-    int status = 0;
-    std::string said;
     try {
-      said = work();
+      leave(name, work(), 0);
     } catch (const std::exception& error) {
-      said = error.what();
-      status = 1;
+      leave(name, error.what(), 1);
     }
+  }
+
+  [[noreturn]] void leave(const std::string& name, const std::string& said, int status) const {
     base::write_file_atomically(folder_ / name, said);
     ::_exit(status);
   }
 
-  std::string end(pid_t child, const std::string& name) const {
+  /// As a run by the command line is ended.
+  std::function<void(const base::Error&)> end_hung(const std::string& name) const {
+    return [this, name](const base::Error& error) { leave(name, error.what(), 1); };
+  }
+
+  /// Of a process that has ended, or is killed because it does not.
+  static int ending_of(pid_t child) {
+    const auto end = std::chrono::steady_clock::now() + kProcessLimit;
     int status = 0;
-    ::waitpid(child, &status, 0);
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end) ::kill(child, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return status;
+  }
+
+  std::string end(pid_t child, const std::string& name) const {
+    const int status = ending_of(child);
     const bool has_said = std::filesystem::exists(folder_ / name);
     const std::string said = has_said ? base::read_file(folder_ / name) : "nothing";
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << name << " ended with " << status << ": " << said;
@@ -134,9 +155,9 @@ class XlaProcessesTest : public testing::Test {
 
 TEST_F(XlaProcessesTest, TwoTrainWithTheLossesOfOne) {
   const std::vector<double> alone = numbers_in(end(begin("alone",
-                                                         [] {
+                                                         [this] {
                                                            launch::Launch launch(gpu_recipe(1), {.none = true});
-                                                           return losses_of(launch);
+                                                           return losses_of(launch, end_hung("alone"));
                                                          }),
                                                    "alone"));
   ASSERT_EQ(alone.size(), 6u);
@@ -145,15 +166,13 @@ TEST_F(XlaProcessesTest, TwoTrainWithTheLossesOfOne) {
   for (size_t i = 0; i < kWorlds; ++i) sets.push_back(testing_support::joined_endpoints(kProcesses));
   std::vector<pid_t> children;
   for (size_t process = 0; process < kProcesses; ++process)
-    children.push_back(begin(std::to_string(process), [&sets, process] {
+    children.push_back(begin(std::to_string(process), [this, &sets, process] {
       const std::string number = std::to_string(process);
-      ::setenv("NCCL_HOSTID", number.c_str(), 1);
-      ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
       ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
       SocketWorlds worlds(sets, process);
       launch::Launch launch(gpu_recipe(kProcesses), {.none = true}, launch::no_log,
                             {.transport = worlds.transport(), .machine = [number] { return "machine " + number; }});
-      return losses_of(launch);
+      return losses_of(launch, end_hung(number));
     }));
   sets.clear();
   for (size_t process = 0; process < kProcesses; ++process) {
