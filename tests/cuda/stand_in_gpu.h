@@ -16,6 +16,7 @@
 #include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "tests/support/stand_in_cuda.h"
+#include "tests/support/stand_in_nccl.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::testing_support {
@@ -36,6 +37,19 @@ class StandInGpu {
     void* const compiler = ::dlopen((folder_ / "libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
     MEGACPP_CHECK(compiler != nullptr) << ::dlerror();
     return *reinterpret_cast<stand_in_cuda::GetCompiles*>(::dlsym(compiler, "megacpp_stand_in_compiles"))();
+  }
+  /// Puts NCCL beside the others, which a machine of one process needs not.
+  stand_in_nccl::State& add_nccl() const {
+    const std::filesystem::path file = folder_ / "libnccl.so.2";
+    std::filesystem::copy_file(std::filesystem::path(MEGACPP_STAND_IN_CUDA) / "libnccl.so.2", file);
+    void* const nccl = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    MEGACPP_CHECK(nccl != nullptr) << ::dlerror();
+    return *reinterpret_cast<stand_in_nccl::GetState*>(::dlsym(nccl, "megacpp_stand_in_nccl"))();
+  }
+  stand_in_cuda::Products& products() const {
+    void* const library = ::dlopen((folder_ / "libcublasLt.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
+    MEGACPP_CHECK(library != nullptr) << ::dlerror();
+    return *reinterpret_cast<stand_in_cuda::GetProducts*>(::dlsym(library, "megacpp_stand_in_products"))();
   }
   const std::filesystem::path& folder() const { return folder_.path(); }
   runtime::cuda::LibrarySearch libraries() const { return {.folder = folder_.path()}; }

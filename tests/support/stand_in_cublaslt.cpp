@@ -13,7 +13,9 @@ namespace {
 
 using namespace megacpp::stand_in_cuda;
 
-constexpr int kF32 = 0, kBatchCount = 5, kBatchStride = 6;  // numbers of cublasLt.h
+constexpr int kF32 = 0, kBatchCount = 5, kBatchStride = 6, kNotSupported = 15;  // numbers of cublasLt.h
+
+Products products;
 
 struct Layout {
   size_t element_bytes = 4;
@@ -56,6 +58,8 @@ Range range_of(const void* address, const void* layout) {
 
 extern "C" {
 
+Products* megacpp_stand_in_products() { return &products; }
+
 size_t cublasLtGetVersion() { return 130100; }
 int cublasLtCreate(void** handle) {
   *handle = new int(0);
@@ -90,12 +94,15 @@ int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* va
 int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, Heuristic* results,
                                    int* count) {
   *results = {};
+  results->algorithm[0] = products.word;
   *count = 1;
   return 0;
 }
-int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, Heuristic* result) {
+int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void* algorithm, Heuristic* result) {
+  uint64_t word = 0;
+  std::memcpy(&word, algorithm, sizeof word);
   *result = {};
-  return 0;
+  return word == products.refused ? kNotSupported : 0;
 }
 /// A sum in one piece, whatever is asked: 1 split, reduction scheme 0.
 int cublasLtMatmulAlgoConfigGetAttribute(const void*, int attribute, void* value, size_t bytes, size_t* written) {

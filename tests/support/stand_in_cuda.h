@@ -52,6 +52,13 @@ inline constexpr const char* kRefusedSource = "refused";
 /// Exported by it as megacpp_stand_in_compiles: how often, by source. Asked when no thread compiles.
 using GetCompiles = std::map<std::string, int>*();
 
+/// Exported by libcublasLt.so.13 as megacpp_stand_in_products.
+struct Products {
+  uint64_t word = 0;              // the first of the algorithm that it proposes
+  uint64_t refused = UINT64_MAX;  // the first of one that it does not take
+};
+using GetProducts = Products*();
+
 /// Exported by libcuda.so.1 as megacpp_stand_in_machine.
 using GetMachine = Machine*();
 /// Exported as megacpp_stand_in_enqueue, for the other libraries: on a stream, which may be captured.

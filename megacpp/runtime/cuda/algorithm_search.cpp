@@ -233,6 +233,8 @@ std::string way_of(const LtChoice& choice) {
       return "kept";
     case LtOrigin::searched:
       return "searched, since " + choice.cause;
+    case LtOrigin::shared:
+      return "chosen by another process";
     case LtOrigin::unsearched:
       return "not searched, since " + choice.cause;
     case LtOrigin::small:

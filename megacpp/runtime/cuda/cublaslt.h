@@ -70,6 +70,7 @@ struct LtAddresses {
 enum class LtOrigin {
   kept,        // by an earlier load
   searched,    // now
+  shared,      // by another process of the run
   unsearched,  // the library's first proposal, where a search was wanted
   small,       // the library's first proposal for a product that is not worth a search
 };

@@ -24,6 +24,7 @@
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/nvrtc.h"
+#include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/native_executable.h"
 #include "megacpp/runtime/plugins/gpu_shares.h"
@@ -136,6 +137,7 @@ std::string products_note(const CublasLt* products) {
   for (const auto& [problem, choice] : products->choices()) {
     if (choice.origin == LtOrigin::kept) ++counts["kept"];
     if (choice.origin == LtOrigin::searched) ++counts["searched"];
+    if (choice.origin == LtOrigin::shared) ++counts["shared"];
   }
   return counts_text(counts);
 }
@@ -146,7 +148,7 @@ std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadFacts& facts, do
   const double code = toolbox.load_seconds().code, products = toolbox.load_seconds().products;
   const std::string code_from = code_note(toolbox.loaded_compiler());
   const std::string products_from = products_note(toolbox.loaded_products());
-  const double nodes = std::max(0.0, seconds_of_chips - facts.memory_seconds - code - products);
+  const double nodes = std::max(0.0, seconds_of_chips - facts.memory_seconds);
   std::vector<base::TimedPart> parts = {{.name = "context", .seconds = facts.context_seconds},
                                         {.name = "memory", .seconds = facts.memory_seconds},
                                         {.name = "kernels", .seconds = code, .note = code_from},
@@ -186,6 +188,13 @@ std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const
                                                                       .host_bytes = plan.host_bytes,
                                                                       .steps = placed.steps,
                                                                       .connect = connect});
+}
+
+RequiredKernels required_kernels(const compile::Compiled& compiled, const std::vector<int64_t>& chips) {
+  RequiredKernels required;
+  for (const int64_t chip : chips)
+    for (const compile::Program& program : compiled.programs_of(chip).programs) add_required(program.graph, required);
+  return required;
 }
 
 // All groups and messages of the programs are known now. On a card that processes share this counts what they take
@@ -247,6 +256,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
     facts->planned_bytes = fit.total_bytes;
     facts->host_bytes = require_host_memory(compiled, *world);
+    prepare_kernels(required_kernels(compiled, world->local_chips()), gpu->toolbox(), *world);
     world = kept_with(gpu, make_device_world({.control = world,
                                               .driver = driver,
                                               .toolbox = gpu->toolbox(),

@@ -10,7 +10,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/finite_values.h"
 
 namespace megacpp::runtime::cuda {
@@ -105,8 +104,6 @@ Address CudaDevice::allocate(size_t bytes) {
 }
 
 std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte*>(allocate(bytes)); }
-
-void CudaDevice::begin_program(const ir::Graph& graph) { prepare_kernels(required_kernels(graph), gpu_->toolbox()); }
 
 DeviceCall CudaDevice::prepare(const BoundNode& bound) {
   const ir::Node& node = bound.node;

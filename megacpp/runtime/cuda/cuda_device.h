@@ -46,7 +46,8 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   int64_t alignment() const override { return kAlignment; }
   DeviceQueue* queue() override { return this; }
   std::byte* reserve(size_t bytes) override;
-  void begin_program(const ir::Graph& graph) override;
+  /// What its kernels need was made for all programs at once (needs.h).
+  void begin_program(const ir::Graph&) override {}
   DeviceCall prepare(const BoundNode& bound) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;

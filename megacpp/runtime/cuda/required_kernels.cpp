@@ -3,25 +3,24 @@
 
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/shared_algorithms.h"
 
 namespace megacpp::runtime::cuda {
 
-RequiredKernels required_kernels(const ir::Graph& graph) {
-  RequiredKernels required;
+void add_required(const ir::Graph& graph, RequiredKernels& required) {
   for (const ir::Node& node : graph.nodes()) {
     const Kernel* const kernel = find_kernel(node.op);
     if (kernel == nullptr || !kernel->add_required) continue;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
     kernel->add_required({operands, results, node.attrs}, required);
   }
-  return required;
 }
 
-void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox) {
+void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox, collectives::World& world) {
   toolbox.load_seconds().code += base::seconds_of([&] { toolbox.generate(required.sources); });
-  toolbox.load_seconds().products += base::seconds_of([&] { choose_algorithms(toolbox, required.products); });
+  toolbox.load_seconds().products +=
+      base::seconds_of([&] { choose_algorithms_together(world, toolbox, required.products); });
 }
 
 }  // namespace megacpp::runtime::cuda

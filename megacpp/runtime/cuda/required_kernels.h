@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a program ask their toolbox for and takes long to make: generated device code, algorithms of
-// products. It is made for all of them before any is prepared: code on all cores, algorithms within one budget.
+// What the kernels of a run ask their toolbox for and takes long to make: generated device code, algorithms of
+// products. It is made for all programs before any is prepared: code on all cores, algorithms within one budget, and
+// the same on all processes.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "megacpp/collectives/world.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/runtime/cuda/cublaslt.h"
 #include "megacpp/runtime/cuda/toolbox.h"
@@ -17,9 +19,10 @@ struct RequiredKernels {
   std::vector<LtProblem> products = {};   // once for every node
 };
 
-RequiredKernels required_kernels(const ir::Graph& graph);
+/// Adds those of a program.
+void add_required(const ir::Graph& graph, RequiredKernels& required);
 
-/// Adds to Toolbox::load_seconds().
-void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox);
+/// All processes together. Adds to Toolbox::load_seconds().
+void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox, collectives::World& world);
 
 }  // namespace megacpp::runtime::cuda
