@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seconds and bytes of writing a full-size training step as a StableHLO module, for one chip and for 256, in both
-// placements. XLA's own compilation takes minutes; writing its input should take under a second.
-// Usage: emission [recipe]     (default: recipes/nam56r.yaml)
+// placements, with blocks in loops and unrolled. XLA's own compilation takes minutes; writing its input should take
+// under a second. Usage: emission [recipe]     (default: recipes/nam56r.yaml)
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -45,7 +45,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Measurement measure(const recipe::Recipe& recipe, Placement placement) {
+Measurement measure(const recipe::Recipe& recipe, Placement placement, const emit::FunctionOptions& options) {
   Measurement best{.seconds = INFINITY};
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
   best.compile_seconds = compiled.compile_seconds();
@@ -55,7 +55,7 @@ Measurement measure(const recipe::Recipe& recipe, Placement placement) {
     const auto start = std::chrono::steady_clock::now();
     const emit::Module module = emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph,
                                                   recipe.train.micro_steps, chip.placements(), micro_step.outputs},
-                                                 compiled.mesh, placement);
+                                                 compiled.mesh, placement, options);
     best.seconds = std::min(best.seconds, seconds_since(start));
     best.bytes = module.text.size();
   }
@@ -64,15 +64,17 @@ Measurement measure(const recipe::Recipe& recipe, Placement placement) {
 
 int run(const std::string& path) {
   bool is_slow = false;
-  fmt::print("{:>10} {:>10} {:>12}  {:>9}  layout\n", "compile s", "emit s", "bytes", "placement");
+  fmt::print("{:>10} {:>10} {:>12}  {:>5}  {:>9}  layout\n", "compile s", "emit s", "bytes", "loops", "placement");
   for (const Layout& layout : kLayouts)
-    for (const Placement placement : {Placement::megacpp, Placement::xla}) {
-      const Measurement m = measure(recipe::load(path, layout.overrides), placement);
-      is_slow |= m.seconds > kAimSeconds;
-      fmt::print("{:>10.2f} {:>10.3f} {:>12}  {:>9}  {}\n", m.compile_seconds, m.seconds, m.bytes,
-                 placement == Placement::xla ? "xla" : "megacpp", layout.name);
-      std::fflush(stdout);
-    }
+    for (const Placement placement : {Placement::megacpp, Placement::xla})
+      for (const bool has_loops : {true, false}) {
+        const Measurement m =
+            measure(recipe::load(path, layout.overrides), placement, emit::FunctionOptions{.has_loops = has_loops});
+        is_slow |= m.seconds > kAimSeconds;
+        fmt::print("{:>10.2f} {:>10.3f} {:>12}  {:>5}  {:>9}  {}\n", m.compile_seconds, m.seconds, m.bytes,
+                   has_loops ? "on" : "off", placement == Placement::xla ? "xla" : "megacpp", layout.name);
+        std::fflush(stdout);
+      }
   return is_slow ? 1 : 0;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/emit/function.h"
+#include "megacpp/emit/module_writer.h"
 #include "megacpp/ir/text.h"
 #include "tests/support/text.h"
 
@@ -140,7 +141,10 @@ TEST(BlockLoopTest, APassIsOneLoopOverStacks) {
 // State that is not stacked is stacked before the loop, and results that are wanted apart are taken out of it.
 TEST(BlockLoopTest, SlotsNeedNotBeStacks) {
   const ir::Graph graph = there_and_back(4);
-  const std::string text = function_text(graph, input_slots(graph), output_slots(graph));
+  std::vector<Slot> inputs, outputs;
+  for (const std::string& name : input_names(graph)) inputs.push_back({{name}});
+  for (const std::string& name : output_names(graph)) outputs.push_back({{name}});
+  const std::string text = function_text(graph, inputs, outputs);
   EXPECT_EQ(count_of(text, "stablehlo.while"), 2u);
   EXPECT_GT(count_of(text, "stablehlo.concatenate"), 0u);
 }

@@ -69,7 +69,7 @@ class FunctionWriter {
   void write_piece(HloWriter& w, size_t p) {
     const Piece& piece = pieces_[p];
     for (const ir::ValueId value : piece.reads) values_.at_hand(w, value);
-    if (!options_.is_rolled || !piece.is_repeated) {
+    if (!piece.is_repeated) {
       write_nodes(w, piece, values_.names());
       return;
     }
@@ -149,18 +149,6 @@ class FunctionWriter {
 std::string write_function(const FunctionRequest& request, const ir::Mesh& mesh, const FunctionOptions& options,
                            int64_t& next_channel) {
   return FunctionWriter(request, mesh, options, next_channel).write();
-}
-
-std::vector<Slot> input_slots(const ir::Graph& graph) {
-  std::vector<Slot> slots;
-  for (const ir::NodeId id : graph.inputs()) slots.push_back({{graph.node(id).attrs.text("name")}});
-  return slots;
-}
-
-std::vector<Slot> output_slots(const ir::Graph& graph) {
-  std::vector<Slot> slots;
-  for (const ir::Output& output : graph.outputs()) slots.push_back({{output.name}});
-  return slots;
 }
 
 ir::Shape with_first(int64_t size, ir::Shape shape) {

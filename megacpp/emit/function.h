@@ -14,7 +14,7 @@
 namespace megacpp::emit {
 
 struct FunctionOptions {
-  bool is_rolled = true;           // blocks that repeat become calls of one function, and loops
+  bool has_loops = true;           // passes over blocks that repeat are loops; else a call for each block
   bool has_mixed_products = true;  // bf16 factors may have an f32 product
 };
 
@@ -36,10 +36,6 @@ struct FunctionRequest {
 /// `next_channel` numbers the collectives of a module.
 std::string write_function(const FunctionRequest& request, const ir::Mesh& mesh, const FunctionOptions& options,
                            int64_t& next_channel);
-
-/// Every input of a graph, and every output, in a slot of its own.
-std::vector<Slot> input_slots(const ir::Graph& graph);
-std::vector<Slot> output_slots(const ir::Graph& graph);
 
 /// A dimension of this size before the others.
 ir::Shape with_first(int64_t size, ir::Shape shape);

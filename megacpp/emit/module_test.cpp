@@ -61,8 +61,9 @@ constexpr const char* kProgram = R"(graph "p" {
 }
 )";
 
-TEST(ModuleTest, AProgramCallsOneFunctionForEachKindOfBlock) {
-  const Module module = write_program(ir::parse(kProgram), ir::Mesh(), {}, {}, Placement::megacpp);
+TEST(ModuleTest, UnrolledAProgramCallsOneFunctionForEachKindOfBlock) {
+  const Module module =
+      write_program(ir::parse(kProgram), ir::Mesh(), {}, {}, Placement::megacpp, {.has_loops = false});
   EXPECT_EQ(module.text, R"(module @program attributes {mhlo.num_partitions = 1 : i32} {
 func.func public @main(%local0: tensor<4xf32>, %local1: tensor<4xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<4xf32>, tensor<4xf32>) {
   %0:2 = func.call @program(%local0, %local1) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
@@ -80,13 +81,6 @@ func.func private @program_piece0(%arg0: tensor<4xf32>) -> (tensor<4xf32>) {
 }
 }
 )");
-}
-
-TEST(ModuleTest, UnrolledAProgramCallsNothing) {
-  const Module module =
-      write_program(ir::parse(kProgram), ir::Mesh(), {}, {}, Placement::megacpp, {.is_rolled = false});
-  EXPECT_EQ(count_of(module.text, "func.func"), 2u);
-  EXPECT_EQ(count_of(module.text, "stablehlo.exponential"), 2u);
 }
 
 // The program of one chip, over local shapes; the module is over whole ones.
@@ -253,8 +247,8 @@ TEST(ModuleTest, ReportsLeaveAsTheyAreSharded) {
   EXPECT_EQ(of_one_chip.results[3].local.shape, (ir::Shape{2, 4}));
 }
 
-// Every block counts something: {blocks} weights of four, and nothing to update.
-Module counting_step(int blocks, bool is_rolled) {
+// Every block counts something: {blocks} weights of four.
+ir::Graph counting_graph(int blocks) {
   std::string text = "graph \"micro_step\" {\n", outputs;
   for (int b = 0; b < blocks; ++b)
     text += fmt::format("  %{} = input() {{dtype=\"f32\", name=\"w{}\", shape=[4]}} : f32[4] @block{:02}.E #weight\n",
@@ -268,23 +262,28 @@ Module counting_step(int blocks, bool is_rolled) {
   }
   text += fmt::format("  %{} = exp(%{}) : f32[4] @head\n  output \"y\" = %{}\n", 3 * blocks + 1, 3 * blocks - 1,
                       3 * blocks + 1);
-  const ir::Graph micro_step = ir::parse(text + outputs + "}\n"), update = ir::parse("graph \"update\" {\n}\n");
-  return write_step({micro_step, update, 3, {}, {}}, ir::Mesh(), Placement::megacpp, {.is_rolled = is_rolled});
+  return ir::parse(text + outputs + "}\n");
+}
+
+// With nothing to update.
+Module counting_step(int blocks, bool has_loops) {
+  const ir::Graph micro_step = counting_graph(blocks), update = ir::parse("graph \"update\" {\n}\n");
+  return write_step({micro_step, update, 3, {}, {}}, ir::Mesh(), Placement::megacpp, {.has_loops = has_loops});
 }
 
 TEST(ModuleTest, ReportsOfBlocksInALoopLeaveAsOneStack) {
-  const Module rolled = counting_step(4, true), unrolled = counting_step(4, false);
-  ASSERT_EQ(names_of(rolled.results), (Names{"y", "load0"}));
-  EXPECT_EQ(rolled.results[1].stacked, (Names{"load0", "load1", "load2", "load3"}));
-  EXPECT_EQ(rolled.results[1].whole.shape, (ir::Shape{3, 4, 4})) << "micro-steps, blocks, elements";
-  EXPECT_EQ(count_of(rolled.text, "stablehlo.concatenate"), 0u) << "the loop's own stack leaves";
+  const Module looped = counting_step(4, true), unrolled = counting_step(4, false);
+  ASSERT_EQ(names_of(looped.results), (Names{"y", "load0"}));
+  EXPECT_EQ(looped.results[1].stacked, (Names{"load0", "load1", "load2", "load3"}));
+  EXPECT_EQ(looped.results[1].whole.shape, (ir::Shape{3, 4, 4})) << "micro-steps, blocks, elements";
+  EXPECT_EQ(count_of(looped.text, "stablehlo.concatenate"), 0u) << "the loop's own stack leaves";
   EXPECT_EQ(names_of(unrolled.results), (Names{"y", "load0", "load1", "load2", "load3"}));
   EXPECT_EQ(unrolled.results[4].whole.shape, (ir::Shape{3, 4}));
   EXPECT_TRUE(unrolled.results[4].stacked.empty());
 }
 
 // Every block writes its gradient once, and the update of its weight reads it.
-Module written_once_step(int blocks, bool is_rolled) {
+Module written_once_step(int blocks, bool has_loops) {
   std::string micro = "graph \"micro_step\" {\n", update = "graph \"update\" {\n", gradients, weights;
   for (int b = 0; b < blocks; ++b)
     for (std::string* text : {&micro, &update}) {
@@ -304,7 +303,7 @@ Module written_once_step(int blocks, bool is_rolled) {
     weights += fmt::format("  output \"w{}\" = %{} donates \"w{}\"\n", b, next, b);
   }
   const ir::Graph micro_step = ir::parse(micro + gradients + "}\n"), updates = ir::parse(update + weights + "}\n");
-  return write_step({micro_step, updates, 1, {}, {}}, ir::Mesh(), Placement::megacpp, {.is_rolled = is_rolled});
+  return write_step({micro_step, updates, 1, {}, {}}, ir::Mesh(), Placement::megacpp, {.has_loops = has_loops});
 }
 
 TEST(ModuleTest, GradientsOfBlocksThatAreWrittenOnceNeitherEnterNorLeave) {
@@ -314,6 +313,37 @@ TEST(ModuleTest, GradientsOfBlocksThatAreWrittenOnceNeitherEnterNorLeave) {
   EXPECT_EQ(names_of(rolled.arguments), (Names{"w0"})) << "one stack";
   EXPECT_EQ(names_of(rolled.results), (Names{"w0"}));
   EXPECT_EQ(donations_of(rolled), (Names{"w0 -> w0"}));
+}
+
+TEST(ModuleTest, AProgramByItselfLoopsOverStacksToo) {
+  const ir::Graph graph = counting_graph(4);
+  const Module looped = write_program(graph, ir::Mesh(), {}, {}, Placement::megacpp);
+  EXPECT_EQ(count_of(looped.text, "stablehlo.while"), 1u);
+  ASSERT_EQ(names_of(looped.arguments), (Names{"w0"}));
+  EXPECT_EQ(looped.arguments[0].stacked, (Names{"w0", "w1", "w2", "w3"}));
+  ASSERT_EQ(names_of(looped.results), (Names{"y", "load0"}));
+  EXPECT_EQ(looped.results[1].stacked, (Names{"load0", "load1", "load2", "load3"}));
+  EXPECT_EQ(looped.results[1].whole.shape, (ir::Shape{4, 4})) << "blocks, elements";
+  const Module unrolled = write_program(graph, ir::Mesh(), {}, {}, Placement::megacpp, {.has_loops = false});
+  EXPECT_EQ(count_of(unrolled.text, "stablehlo.while"), 0u);
+  EXPECT_EQ(names_of(unrolled.arguments), (Names{"w0", "w1", "w2", "w3"}));
+  EXPECT_EQ(names_of(unrolled.results), (Names{"y", "load0", "load1", "load2", "load3"}));
+}
+
+// State of a loop is replaced where it is: each block doubles its weight.
+TEST(ModuleTest, StacksThatAProgramReplacesAreDonated) {
+  std::string text = "graph \"p\" {\n", outputs;
+  for (int b = 0; b < 3; ++b)
+    text += fmt::format("  %{} = input() {{dtype=\"f32\", name=\"w{}\", shape=[4]}} : f32[4] @block{:02}.E #weight\n",
+                        b, b, b);
+  for (int b = 0; b < 3; ++b) {
+    text += fmt::format("  %{} = add(%{}, %{}) : f32[4] @block{:02}.E\n", 3 + b, b, b, b);
+    outputs += fmt::format("  output \"w{}\" = %{} donates \"w{}\"\n", b, 3 + b, b);
+  }
+  const Module module = write_program(ir::parse(text + outputs + "}\n"), ir::Mesh(), {}, {}, Placement::megacpp);
+  EXPECT_EQ(module.arguments.size(), 1u);
+  EXPECT_EQ(donations_of(module), (Names{"w0 -> w0"}));
+  EXPECT_EQ(count_of(module.text, "stablehlo.concatenate"), 0u);
 }
 
 // Micro-batches are padded where they are split, not where they are stacked.

@@ -51,6 +51,11 @@ Port ModuleWriter::stack_port(const std::vector<std::string>& names, int64_t siz
   return port;
 }
 
+Port ModuleWriter::port(const Slot& slot, const ir::TensorType& type, const partition::Placements& placements) const {
+  return slot.is_stack() ? stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, placements)
+                         : port(slot.names[0], type, placements);
+}
+
 HloValue ModuleWriter::argument(const Port& port, const ir::TensorType& type) {
   const HloValue value{fmt::format("%local{}", module_.arguments.size()), seen_type(port)};
   module_.arguments.push_back(port);
@@ -149,5 +154,17 @@ std::string ModuleWriter::types(bool whole) const {
 }
 
 const std::string& name_of(const ir::Graph& graph, ir::NodeId input) { return graph.node(input).attrs.text("name"); }
+
+std::vector<std::string> input_names(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const ir::NodeId id : graph.inputs()) names.push_back(name_of(graph, id));
+  return names;
+}
+
+std::vector<std::string> output_names(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const ir::Output& output : graph.outputs()) names.push_back(output.name);
+  return names;
+}
 
 }  // namespace megacpp::emit

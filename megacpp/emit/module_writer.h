@@ -35,6 +35,9 @@ class ModuleWriter {
   Port stack_port(const std::vector<std::string>& names, int64_t size, const ir::TensorType& type,
                   const partition::Placements& placements) const;
 
+  /// Of what a slot holds, each of this type.
+  Port port(const Slot& slot, const ir::TensorType& type, const partition::Placements& placements) const;
+
   /// Adds an argument and returns it as a program reads it.
   HloValue argument(const Port& port, const ir::TensorType& type);
   /// `donor`: the argument whose buffer it takes over.
@@ -67,5 +70,8 @@ class ModuleWriter {
 
 /// The name of an input.
 const std::string& name_of(const ir::Graph& graph, ir::NodeId input);
+/// Of all inputs, and of all outputs, in order.
+std::vector<std::string> input_names(const ir::Graph& graph);
+std::vector<std::string> output_names(const ir::Graph& graph);
 
 }  // namespace megacpp::emit

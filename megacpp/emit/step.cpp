@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "megacpp/base/error.h"
-#include "megacpp/emit/block_loop.h"
+#include "megacpp/emit/looped_programs.h"
 #include "megacpp/emit/module_writer.h"
 
 namespace megacpp::emit {
@@ -18,37 +18,11 @@ using ops::HloType;
 using ops::HloValue;
 using ops::HloWriter;
 
-// Both programs of a step, cut alike, and which of their state and reports is stacked.
-struct RolledStep {
-  Outlined micro_step, update;
-  std::vector<Pass> micro_passes = {}, update_passes = {};
-  std::vector<std::vector<std::string>> stacks = {};  // by blocks, disjoint
-
-  RolledStep(const Step& step, const FunctionOptions& options)
-      : micro_step(outlined(step.micro_step)), update(outlined(step.update)) {
-    const Outlined* const both[] = {&micro_step, &update};
-    const std::optional<BlockLoop> loop = options.is_rolled ? find_block_loop(both) : std::nullopt;
-    if (!loop) return;
-    micro_passes = passes_of(micro_step, *loop);
-    update_passes = passes_of(update, *loop);
-    std::set<std::string> taken;
-    for (auto stacks_of_program : {stacked_inputs(micro_step, micro_passes), stacked_inputs(update, update_passes),
-                                   stacked_reports(micro_step, micro_passes)})
-      for (std::vector<std::string>& names : stacks_of_program) {
-        if (std::ranges::any_of(names, [&](const std::string& name) { return taken.contains(name); })) continue;
-        taken.insert(names.begin(), names.end());
-        stacks.push_back(std::move(names));
-      }
-  }
-};
-
 // The state of one step while it is written: what every slot holds at this point, by the first of its names.
 class StepWriter {
  public:
   StepWriter(const Step& step, const ir::Mesh& mesh, Placement placement, const FunctionOptions& options)
-      : step_(step), rolled_(step, options), writer_("step", mesh, placement, options) {
-    for (const std::vector<std::string>& names : rolled_.stacks)
-      for (const std::string& name : names) stack_of_[name] = &names;
+      : step_(step), programs_({&step.micro_step, &step.update}, options), writer_("step", mesh, placement, options) {
     for (const ir::Graph* graph : {&step.micro_step, &step.update})
       for (const ir::Output& output : graph->outputs())
         MEGACPP_CHECK(output.donated.empty() || output.donated == output.name)
@@ -62,11 +36,8 @@ class StepWriter {
   }
 
   Module write() {
-    const FunctionRequest micro_step{"micro_step", rolled_.micro_step, rolled_.micro_passes,
-                                     slots(names_of_inputs(step_.micro_step)),
-                                     slots(names_of_outputs(step_.micro_step))};
-    const FunctionRequest update{"update", rolled_.update, rolled_.update_passes, slots(names_of_inputs(step_.update)),
-                                 slots(names_of_outputs(step_.update))};
+    const FunctionRequest micro_step = request("micro_step", 0, output_names(step_.micro_step));
+    const FunctionRequest update = request("update", 1, kept_names(step_.update));
     for (const FunctionRequest* request : {&micro_step, &update}) {
       writer_.add_function(*request);
       enter(*request);
@@ -96,34 +67,17 @@ class StepWriter {
 
   static bool is_batch(const std::string& name) { return name.rfind("batch.", 0) == 0; }
 
-  static std::vector<std::string> names_of_inputs(const ir::Graph& graph) {
-    std::vector<std::string> names;
-    for (const ir::NodeId id : graph.inputs()) names.push_back(name_of(graph, id));
-    return names;
+  FunctionRequest request(const std::string& name, size_t index, const std::vector<std::string>& outputs) const {
+    const Outlined& program = programs_.program(index);
+    return {name, program, programs_.passes(index), programs_.slots(input_names(program.graph)),
+            programs_.slots(outputs)};
   }
 
-  // What a step needs of a program: reports and the state it replaces, unless the update sets it to zero.
-  std::vector<std::string> names_of_outputs(const ir::Graph& graph) const {
-    const bool is_update = &graph == &step_.update;
-    std::vector<std::string> names;
-    for (const ir::Output& output : graph.outputs())
-      if (!is_update || !transient_.contains(output.name)) names.push_back(output.name);
+  // What a step needs of the update: all but the state that it sets to zero.
+  std::vector<std::string> kept_names(const ir::Graph& update) const {
+    std::vector<std::string> names = output_names(update);
+    std::erase_if(names, [&](const std::string& name) { return transient_.contains(name); });
     return names;
-  }
-
-  std::vector<Slot> slots(const std::vector<std::string>& names) const {
-    std::vector<Slot> slots;
-    std::map<const std::vector<std::string>*, size_t> met;  // how many of a stack's tensors
-    for (const std::string& name : names) {
-      const auto stack = stack_of_.find(name);
-      if (stack == stack_of_.end())
-        slots.push_back({{name}});
-      else if (++met[stack->second] == 1)
-        slots.push_back({*stack->second});
-    }
-    for (const auto& [stack, count] : met)
-      MEGACPP_CHECK(count == stack->size()) << "only " << count << " tensors of the stack of " << (*stack)[0];
-    return slots;
   }
 
   void enter(const FunctionRequest& request) {
@@ -143,7 +97,7 @@ class StepWriter {
         values_[name] = writer_.argument(writer_.stack_port({name}, step_.micro_steps, type, step_.inputs), stacked);
       } else {
         argument_of_[name] = next_argument_;
-        values_[name] = writer_.argument(port_of(slot, type, step_.inputs), slot_type(slot, type));
+        values_[name] = writer_.argument(writer_.port(slot, type, step_.inputs), slot_type(slot, type));
       }
       ++next_argument_;
     }
@@ -155,11 +109,6 @@ class StepWriter {
 
   static ir::TensorType type_of_result(const FunctionRequest& request, const Slot& slot) {
     return slot_type(slot, type_of_output(request.program.graph, slot.names[0]));
-  }
-
-  Port port_of(const Slot& slot, const ir::TensorType& type, const partition::Placements& placements) const {
-    return slot.is_stack() ? writer_.stack_port(slot.names, static_cast<int64_t>(slot.names.size()), type, placements)
-                           : writer_.port(slot.names[0], type, placements);
   }
 
   // One constant for all of a type.
@@ -213,7 +162,7 @@ class StepWriter {
     for (const Slot& slot : update.outputs) {
       const std::string& name = slot.names[0];
       const auto donor = argument_of_.find(name);
-      writer_.result(port_of(slot, type_of_output(step_.update, name), step_.inputs), left.at(name),
+      writer_.result(writer_.port(slot, type_of_output(step_.update, name), step_.inputs), left.at(name),
                      donor == argument_of_.end() ? std::nullopt : std::optional(donor->second));
     }
   }
@@ -222,7 +171,7 @@ class StepWriter {
     for (const Slot& slot : micro_step.outputs) {
       const auto report = reports_.find(slot.names[0]);
       if (report == reports_.end()) continue;
-      Port port = port_of(slot, type_of_output(step_.micro_step, slot.names[0]), step_.reports);
+      Port port = writer_.port(slot, type_of_output(step_.micro_step, slot.names[0]), step_.reports);
       for (ir::TensorType* seen : {&port.whole, &port.local})
         seen->shape = with_first(step_.micro_steps, std::move(seen->shape));
       port.sharding.dims.insert(port.sharding.dims.begin(), ir::Axes{});
@@ -231,9 +180,8 @@ class StepWriter {
   }
 
   const Step& step_;
-  RolledStep rolled_;
+  LoopedPrograms programs_;  // the micro-step, the update
   ModuleWriter writer_;
-  std::unordered_map<std::string, const std::vector<std::string>*> stack_of_;  // by name of state or report
   std::set<std::string> transient_;  // set to zero by the update, or written before it is read: begins a step as zeros
   Values values_;
   std::map<std::string, HloValue> zeros_;      // by type

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of a full-size step grows with its distinct blocks and not with its depth: a period more of the
-// pattern is one more iteration of its loops.
+// pattern is one more iteration of its loops. Unrolled, it is as many calls more.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -25,7 +25,8 @@ struct TextRow {
 
 void PrintTo(const TextRow& row, std::ostream* out) { *out << row.name; }
 
-emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
+emit::Module step_of(const TextRow& row, int64_t depth, Placement placement,
+                     const emit::FunctionOptions& options = {}) {
   std::vector<std::string> overrides = row.overrides;
   overrides.push_back("model.depth=" + std::to_string(depth));
   const recipe::Recipe recipe =
@@ -35,7 +36,7 @@ emit::Module step_of(const TextRow& row, int64_t depth, Placement placement) {
   const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
   return emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps,
                            chip.placements(), micro_step.outputs},
-                          compiled.mesh, placement);
+                          compiled.mesh, placement, options);
 }
 
 class StepTextTest : public testing::TestWithParam<TextRow> {};
@@ -56,6 +57,28 @@ TEST_P(StepTextTest, GrowsWithDistinctBlocksAndNotWithDepth) {
                   5e-3 * static_cast<double>(first.text.size()))
           << row.depths[i];
     }
+  }
+}
+
+// Calls of every block, and arguments for the state of every block, but no second text of any.
+TEST_P(StepTextTest, UnrolledGrowsWithDepthByCallsAlone) {
+  const TextRow& row = GetParam();
+  ASSERT_EQ(row.depths.size(), 3u);
+  std::vector<emit::Module> steps;
+  for (const int64_t depth : row.depths) steps.push_back(step_of(row, depth, Placement::megacpp, {.has_loops = false}));
+  // From the first depth to the last over that to the second: as the depths grow.
+  const double expected =
+      static_cast<double>(row.depths[2] - row.depths[0]) / static_cast<double>(row.depths[1] - row.depths[0]);
+  const auto growth = [&](const auto& size_of) {
+    const double first = static_cast<double>(size_of(steps[0]));
+    return (static_cast<double>(size_of(steps[2])) - first) / (static_cast<double>(size_of(steps[1])) - first);
+  };
+  EXPECT_EQ(growth([](const emit::Module& step) { return step.arguments.size(); }), expected);
+  EXPECT_EQ(growth([](const emit::Module& step) { return count_of(step.text, "func.call"); }), expected);
+  EXPECT_NEAR(growth([](const emit::Module& step) { return step.text.size(); }), expected, 0.02 * expected);
+  for (const emit::Module& step : steps) {
+    EXPECT_EQ(count_of(step.text, "func.func"), count_of(steps[0].text, "func.func"));
+    EXPECT_LE(count_of(step.text, "stablehlo.while"), count_of(steps[0].text, "stablehlo.while"));
   }
 }
 
