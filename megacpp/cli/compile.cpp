@@ -22,6 +22,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 
@@ -107,12 +108,14 @@ void compile_by_xla(const CompileFlags& flags, const recipe::Recipe& given, cons
                 {"mesh", to_string(plan.parallel.mesh)},
                 {"chips", plan.chips},
                 {"placement", recipe.xla.placement},
+                {"has_loops", recipe::has_block_loops(recipe)},
                 {"micro_steps", recipe.train.micro_steps},
                 {"xla", xla_json(compilation)}});
   } else {
     print_out("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
     print_out("mesh       {}  chips {}, collectives placed by {}\n", to_string(plan.parallel.mesh), plan.chips,
               recipe.xla.placement);
+    print_out("blocks     {}\n", recipe::block_loops_text(recipe));
     print_xla_report(compilation);
     if (!compilation.failure) print_xla_collectives(compilation);
   }

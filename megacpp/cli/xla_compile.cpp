@@ -13,6 +13,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
@@ -135,8 +136,10 @@ emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, co
   if (!is_ours)
     whole = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), options);
   const auto start = std::chrono::steady_clock::now();
-  emit::Module module = pjrt::module_of(is_ours ? ours : *whole,
-                                        is_ours ? emit::Placement::megacpp : emit::Placement::xla, choice.plugin);
+  emit::Module module =
+      pjrt::module_of(is_ours ? ours : *whole, {.placement = is_ours ? emit::Placement::megacpp : emit::Placement::xla,
+                                                .plugin = choice.plugin,
+                                                .has_loops = recipe::has_block_loops(recipe)});
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.dump_dir) base::write_file_atomically(*options.dump_dir / "stablehlo.mlir", module.text);
   return module;

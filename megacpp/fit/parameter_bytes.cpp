@@ -8,11 +8,10 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/repeat.h"
 #include "megacpp/hw/tiled_layout.h"
 #include "megacpp/ir/dtype.h"
 #include "megacpp/optim/update.h"
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/block_loops.h"
 
 namespace megacpp::fit {
 namespace {
@@ -51,9 +50,8 @@ StoredParameter stored_parameter(const plan::Plan& plan, const blocks::Parameter
 // Which blocks a loop runs over, by the rule of emit/block_loop.h for blocks that differ in their letter alone.
 class StackedBlocks {
  public:
-  explicit StackedBlocks(const recipe::Model& model) {
-    const std::vector<char> letters = recipe::expand(model).letters;
-    repeat_ = base::best_repeat(std::vector<size_t>(letters.begin(), letters.end()));
+  explicit StackedBlocks(const recipe::Recipe& recipe) {
+    if (recipe::has_block_loops(recipe)) repeat_ = recipe::repeated_blocks(recipe.model);
   }
 
   /// The argument this tensor is a part of: its own name, or that of a stack.
@@ -120,7 +118,7 @@ std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled
 
 ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device) {
   ArgumentBytes sum;
-  const StackedBlocks blocks(recipe.model);
+  const StackedBlocks blocks(recipe);
   std::map<std::string, std::pair<const memory::StateSlot*, int64_t>> arguments;  // one of a stack, and how many
   for (const memory::StateSlot& slot : plan.state)
     if (part_of(sum, slot.role) != nullptr && slot.space == memory::Space::device) {

@@ -45,7 +45,7 @@ struct StoredParameter {
 std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled, const plan::Plan& plan,
                                                const hw::Chip& device);
 
-/// What stays on a chip between steps or is handed in with one, as XLA gets it: state of blocks that repeat is stacked,
+/// What stays on a chip between steps or is handed in with one, as XLA gets it: state of blocks in a loop is stacked,
 /// and so are micro-batches, which pads less than tensors by themselves. Gradients live inside a step. In a pipeline,
 /// which XLA does not run, every micro-batch in flight is a tensor by itself.
 struct ArgumentBytes {

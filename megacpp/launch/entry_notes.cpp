@@ -22,8 +22,10 @@ struct FeatureKey {
   std::string_view word;
   std::string_view key;
 };
-constexpr FeatureKey kFeatureKeys[] = {
-    {"optimizer=", "optimizer.name="}, {"placement=", "xla.placement="}, {"attention=", "xla.attention="}};
+constexpr FeatureKey kFeatureKeys[] = {{"optimizer=", "optimizer.name="},
+                                       {"placement=", "xla.placement="},
+                                       {"attention=", "xla.attention="},
+                                       {"loops=", "xla.loops="}};
 
 /// Distinct lines, in the order they came.
 class Notes {

@@ -135,6 +135,7 @@ struct Xla {
   std::string placement = "megacpp";  // xla | megacpp
   std::string plugin = "cpu";         // cpu | tpu | cuda | a path
   std::string attention = "fused";    // fused | blocked
+  std::string loops = "auto";         // auto | on | off: read by block_loops.h
   std::vector<std::string> flags;     // profiles, name=value, raw:name=value
   std::string cache = "auto";         // folder of compiled programs; auto: the user's cache; off: none
 

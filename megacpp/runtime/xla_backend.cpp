@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/cpu/host_rates.h"
@@ -64,6 +65,7 @@ std::unique_ptr<Executable> load(const recipe::Recipe& recipe, const compile::Co
   return pjrt::load(compiled,
                     {.placement = placement_of(recipe),
                      .plugin = plugin_of(recipe),
+                     .has_loops = recipe::has_block_loops(recipe),
                      .flags = plugins::hand_over(xla_flags(recipe)),
                      .cache = cache_of(recipe)},
                     options);
@@ -167,12 +169,14 @@ std::vector<Platform> platforms() {
 std::vector<std::string> features(const recipe::Recipe& recipe) {
   std::vector<std::string> words = {"placement=" + recipe.xla.placement};
   if (recipe.xla.attention != recipe::Xla{}.attention) words.push_back("attention=" + recipe.xla.attention);
+  if (recipe.xla.loops != recipe::Xla{}.loops) words.push_back("loops=" + recipe.xla.loops);
   for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
   return words;
 }
 
 RunSettings settings(const recipe::Recipe& recipe) {
-  return {.text = "plugin " + recipe.xla.plugin + ", collectives placed by " + recipe.xla.placement,
+  return {.text = "plugin " + recipe.xla.plugin + ", collectives placed by " + recipe.xla.placement + ", " +
+                  recipe::block_loops_text(recipe),
           .lines = plugins::to_text(xla_flags(recipe), plugins::kFlagLabel)};
 }
 
@@ -191,6 +195,9 @@ std::vector<recipe::IgnoredKey> ignores() {
           {.key = "xla.attention",
            .decides = "only the cuda plugin has a fused call, in the program of one chip",
            .applies = has_no_fused_attention},
+          {.key = "xla.loops",
+           .decides = "no block of the model repeats",
+           .applies = [](const recipe::Recipe& recipe) { return !recipe::has_repeated_blocks(recipe.model); }},
           {.key = "hardware.target",
            .decides = "the cpu plugin runs on this machine; plan and fit read it",
            .applies = is_this_machine,

@@ -222,8 +222,9 @@ TEST(BackendHardwareTest, AHostIsAsFastAsTheProbeOfItsBackendSays) {
 TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
   const runtime::Backend& xla = runtime::backend_named("xla");
   EXPECT_EQ(xla.features(test_recipe()), (std::vector<std::string>{"placement=megacpp"}));
-  EXPECT_EQ(xla.features(test_recipe({"xla.placement=xla", "xla.attention=blocked", "xla.flags=[cuda-overlap]"})),
-            (std::vector<std::string>{"placement=xla", "attention=blocked", "flag=cuda-overlap"}));
+  EXPECT_EQ(xla.features(test_recipe(
+                {"xla.placement=xla", "xla.attention=blocked", "xla.loops=off", "xla.flags=[cuda-overlap]"})),
+            (std::vector<std::string>{"placement=xla", "attention=blocked", "loops=off", "flag=cuda-overlap"}));
 }
 
 TEST(BackendHardwareTest, CudaPlansForTheCardByItsNameAndForGpusThatAreNotHere) {

@@ -120,11 +120,11 @@ std::vector<Row> ignored_by_xla() {
   for (const std::string placement : {"xla.placement=megacpp", "xla.placement=xla"}) {
     const Settings data = {placement, "layout.data_parallel=2"};
     const Settings zero3 = {placement, "layout.data_parallel=2", "layout.zero=3"};
-    const std::vector<Row> more = {{"xla", zero3, "layout.prefetch=3"},     {"xla", zero3, "layout.bucket_bytes=1"},
-                                   {"xla", zero3, "layout.policy=fsdp"},    {"xla", data, "layout.policy=megatron"},
-                                   {"xla", data, "train.threads=3"},        {"xla", data, "train.wait_limit=7"},
-                                   {"xla", data, "xla.attention=blocked"},  {"xla", data, "hardware.target=v6e:2x2"},
-                                   {"xla", data, "layout.collectives=fast"}};
+    const std::vector<Row> more = {{"xla", zero3, "layout.prefetch=3"},      {"xla", zero3, "layout.bucket_bytes=1"},
+                                   {"xla", zero3, "layout.policy=fsdp"},     {"xla", data, "layout.policy=megatron"},
+                                   {"xla", data, "train.threads=3"},         {"xla", data, "train.wait_limit=7"},
+                                   {"xla", data, "xla.attention=blocked"},   {"xla", data, "hardware.target=v6e:2x2"},
+                                   {"xla", data, "layout.collectives=fast"}, {"xla", data, "xla.loops=off"}};
     rows.insert(rows.end(), more.begin(), more.end());
   }
   rows.push_back({"xla", {"xla.placement=xla", "xla.plugin=cuda", "layout.data_parallel=2"}, "xla.attention=blocked"});

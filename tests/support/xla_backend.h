@@ -2,6 +2,7 @@
 // The XLA backend on the devices of the CPU plugin, for tests that derive from CpuPluginTest.
 #pragma once
 
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 
@@ -13,11 +14,12 @@ inline runtime::Backend xla_backend(emit::Placement placement) {
   backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
     return runtime::pjrt::xla_target(placement);
   };
-  backend.load = [placement](const recipe::Recipe&, const compile::Compiled& compiled,
+  backend.load = [placement](const recipe::Recipe& recipe, const compile::Compiled& compiled,
                              const runtime::LoadOptions& options) {
     return runtime::pjrt::load(compiled,
                                {.placement = placement,
                                 .plugin = MEGACPP_PJRT_CPU_PLUGIN,
+                                .has_loops = recipe::has_block_loops(recipe),
                                 .flags = {{"xla_backend_optimization_level", int64_t{0}},
                                           {"xla_cpu_use_fusion_emitters", false},
                                           {"xla_llvm_disable_expensive_passes", true}}},

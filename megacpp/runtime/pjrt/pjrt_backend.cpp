@@ -85,7 +85,8 @@ class PjrtExecutable : public Executable {
   PjrtExecutable(const compile::Compiled& compiled, const PluginOptions& plugin, const LoadOptions& options,
                  ProcessPart part)
       : Executable(compiled, options.fetches),
-        module_(require_reports(module_of(compiled, plugin.placement, plugin.plugin), ports(0).outputs)),
+        module_(require_reports(module_of(compiled, {plugin.placement, plugin.plugin, plugin.has_loops}),
+                                ports(0).outputs)),
         argument_(places_of(module_.arguments)),
         result_(places_of(module_.results)),
         plugin_(Plugin::load(plugin.plugin)),

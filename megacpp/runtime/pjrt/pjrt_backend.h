@@ -30,6 +30,7 @@ schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn =
 struct PluginOptions {
   emit::Placement placement = emit::Placement::megacpp;
   std::filesystem::path plugin;
+  bool has_loops = true;  // over blocks that repeat
   std::map<std::string, FlagValue> flags = {};
   std::filesystem::path cache = {};  // of compiled programs; empty: none
 };

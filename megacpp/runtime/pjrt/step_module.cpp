@@ -11,16 +11,17 @@
 
 namespace megacpp::runtime::pjrt {
 
-emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
-                       const std::filesystem::path& plugin) {
+emit::Module module_of(const compile::Compiled& compiled, const ModuleOptions& wanted) {
   MEGACPP_CHECK(compiled.stages.size() == 1) << compiled.stages.size() << " stages, which the backend refuses";
   const compile::StagePrograms& chip = compiled.stages[0];
-  const emit::FunctionOptions options{.has_mixed_products = plugins::kind_of_file(plugin) != plugins::PluginKind::cpu};
+  const bool has_mixed_products = plugins::kind_of_file(wanted.plugin) != plugins::PluginKind::cpu;
+  const emit::FunctionOptions options{.has_loops = wanted.has_loops, .has_mixed_products = has_mixed_products};
   using compile::ProgramKind;
   for (const ProgramKind alone : {ProgramKind::gradients, ProgramKind::inference}) {
     if (!chip.has(alone)) continue;
     const compile::Program& program = chip.find(alone);
-    return emit::write_program(program.graph, compiled.mesh, chip.placements(), program.outputs, placement, options);
+    return emit::write_program(program.graph, compiled.mesh, chip.placements(), program.outputs, wanted.placement,
+                               options);
   }
   const compile::Program& micro_step = chip.find(ProgramKind::micro_step);
   return emit::write_step({.micro_step = micro_step.graph,
@@ -28,7 +29,7 @@ emit::Module module_of(const compile::Compiled& compiled, emit::Placement placem
                            .micro_steps = static_cast<int64_t>(chip.step.size()) - 1,
                            .inputs = chip.placements(),
                            .reports = micro_step.outputs},
-                          compiled.mesh, placement, options);
+                          compiled.mesh, wanted.placement, options);
 }
 
 CompileOptions options_on(std::vector<int64_t> device_ids, std::map<std::string, FlagValue> flags) {

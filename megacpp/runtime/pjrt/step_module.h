@@ -16,10 +16,14 @@
 
 namespace megacpp::runtime::pjrt {
 
-/// `compiled` was made for xla_target(placement); the plugin's kind decides what its compiler can take. No
-/// pipeline, which the backend's record refuses.
-emit::Module module_of(const compile::Compiled& compiled, emit::Placement placement,
-                       const std::filesystem::path& plugin);
+struct ModuleOptions {
+  emit::Placement placement = emit::Placement::megacpp;
+  std::filesystem::path plugin;  // its kind decides what its compiler can take
+  bool has_loops = true;         // over blocks that repeat
+};
+
+/// `compiled` was made for xla_target(placement). No pipeline, which the backend's record refuses.
+emit::Module module_of(const compile::Compiled& compiled, const ModuleOptions& options);
 
 /// One partition a chip, on the first of these devices in their order.
 CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t chips,

@@ -8,6 +8,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/hw/tiled_layout.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
@@ -29,7 +30,9 @@ int64_t emitted_bytes(const recipe::Recipe& recipe, const hw::Chip& chip) {
   const auto placement = emit::Placement::megacpp;
   const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
   int64_t bytes = 0;
-  for (const emit::Port& port : runtime::pjrt::module_of(compiled, placement, "libtpu.so").arguments)
+  const emit::Module module = runtime::pjrt::module_of(
+      compiled, {.placement = placement, .plugin = "libtpu.so", .has_loops = recipe::has_block_loops(recipe)});
+  for (const emit::Port& port : module.arguments)
     bytes += hw::argument_bytes(chip, ir::dtype_name(port.local.dtype), port.local.shape);
   return bytes;
 }
@@ -61,6 +64,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "nam56r-1b",
                     "v6e:16x16",
                     {"layout.data_parallel=64", "layout.tensor_parallel=4", "layout.zero=3", "train.batch=64"}},
+        ArgumentRow{"Nam52TensorUnrolled",
+                    "nam52-1b",
+                    "v6e:4x4",
+                    {"layout.data_parallel=4", "layout.tensor_parallel=4", "train.batch=4", "xla.loops=off"}},
+        ArgumentRow{
+            "Nam56rExpertsUnrolled",
+            "nam56r-1b",
+            "v6e:4x4",
+            {"layout.data_parallel=4", "layout.expert_parallel=4", "layout.zero=3", "train.batch=16", "xla.loops=off"}},
         ArgumentRow{"WholePatternsOfExperts",
                     "nam56r-1b",
                     "v6e:2x2",

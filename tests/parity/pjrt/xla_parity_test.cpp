@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The XLA lane on the devices of the CPU plugin, in both placements: golden files of public reference models, and the
-// tiny recipes in many layouts against one chip of the CPU backend.
+// The XLA lane on the devices of the CPU plugin, in both placements, with blocks in loops and unrolled: golden files of
+// public reference models, and the tiny recipes in many layouts against one chip of the CPU backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,12 +52,16 @@ TEST_P(XlaGoldenParityTest, OutputsAndEveryGradientEqualTheReference) {
   }
 }
 
-// Every file on one device, and some in layouts that their sizes do not divide by.
+// Every file on one device, those whose blocks repeat in loops and unrolled, and some in layouts that their sizes do
+// not divide by.
 std::vector<GoldenRow> golden_rows() {
   std::vector<GoldenRow> rows;
   for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels))
     rows.push_back({entry.path().stem().string(), ""});
   std::ranges::sort(rows, {}, &GoldenRow::file);
+  for (const char* file : {"llama_odd", "llama_tiny", "mamba2_ragged", "mamba2_tiny", "mixtral_four", "mixtral_tiny",
+                           "mixtral_top3"})
+    rows.push_back({file, "xla.loops=off"});
   rows.push_back({"llama_odd", "data_parallel=2"});
   rows.push_back({"mamba2_groups", "tensor_parallel=3 sequence_parallel=false"});
   rows.push_back({"mixtral_four", "expert_parallel=4"});
@@ -122,6 +126,13 @@ const std::vector<std::string> kHybridLayouts = {
     "model.recurrent.document_mask=true",
 };
 
+// The same blocks unrolled, each with state of its own.
+const std::vector<std::string> kUnrolledLayouts = {
+    "xla.loops=off data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
+    "xla.loops=off data_parallel=2 zero=1 optimizer.name=muon optimizer.eps=1e-6",
+};
+constexpr std::string_view kTwoOfEachLetter = "model.pattern=ADE model.depth=6 xla.loops=off ";
+
 // Three times the pattern: the passes are loops over stacked state.
 constexpr std::string_view kEachFamilyInLoops = "model.pattern=AEMR model.depth=12 ";
 const std::vector<std::string> kLoopLayouts = {
@@ -149,6 +160,11 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(LetterLoops, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", kLettersInLoops, {"data_parallel=2 zero=3"})),
                          row_name);
+INSTANTIATE_TEST_SUITE_P(LettersUnrolled, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("jamba-tiny", kTwoOfEachLetter, {"data_parallel=2 zero=3"})),
+                         row_name);
+INSTANTIATE_TEST_SUITE_P(Nam52Unrolled, XlaLayoutParityTest,
+                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kUnrolledLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,

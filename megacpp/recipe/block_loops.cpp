@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/recipe/block_loops.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::recipe {
+
+base::Repeat repeated_blocks(const Model& model) {
+  const std::vector<char> letters = expand(model).letters;
+  return base::best_repeat(std::vector<size_t>(letters.begin(), letters.end()));
+}
+
+bool has_repeated_blocks(const Model& model) { return repeated_blocks(model).count > 1; }
+
+bool has_block_loops(const Recipe& recipe) { return recipe.xla.loops != "off" && has_repeated_blocks(recipe.model); }
+
+std::string block_loops_text(const Recipe& recipe) {
+  const int64_t blocks = recipe.model.depth;
+  if (!has_block_loops(recipe)) return fmt::format("{} blocks unrolled", blocks);
+  const base::Repeat repeat = repeated_blocks(recipe.model);
+  return fmt::format("{} of {} blocks in loops of {}", repeat.period * repeat.count, blocks, repeat.count);
+}
+
+}  // namespace megacpp::recipe

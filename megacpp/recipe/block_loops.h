@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether XLA's programs run over the blocks of a model in loops: `xla.loops`, and what `auto` makes of it.
+#pragma once
+
+#include <string>
+
+#include "megacpp/base/repeat.h"
+#include "megacpp/recipe/recipe.h"
+
+namespace megacpp::recipe {
+
+/// The blocks that a loop would run over: those whose letters repeat.
+base::Repeat repeated_blocks(const Model& model);
+bool has_repeated_blocks(const Model& model);
+
+/// Whether blocks that repeat are a loop. `auto`: yes, which was measured to need less memory than unrolled blocks on
+/// the one plugin where both were compiled (docs/benchmarks.md).
+bool has_block_loops(const Recipe& recipe);
+
+/// "12 of 13 blocks in loops of 3", "13 blocks unrolled"
+std::string block_loops_text(const Recipe& recipe);
+
+}  // namespace megacpp::recipe
