@@ -17,7 +17,7 @@ PARTS = {
     "norms": ("rms_norm", "rms_norm_grad"),
     "rope": ("rope",),
     "embedding": ("take", "scatter_add"),
-    "loss": ("cross_entropy", "cross_entropy_grad", "cross_entropy_with_grad"),
+    "loss": ("cross_entropy", "cross_entropy_grad"),
     "elementwise": ("fused",),
     "sums and layout": ("reduce", "cumsum", "transpose", "concatenate", "slice", "pad"),
 }

@@ -113,8 +113,8 @@ const std::vector<Pass>& all_passes() {
        .applies = if_we_schedule,
        .run = absorb_converts},
       {.name = "fold",
-       .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them; make losses "
-               "with their gradients, and the gradients of a convolution, in one kernel",
+       .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them; make "
+               "the gradients of a convolution in one kernel",
        .applies = if_we_schedule,
        .run = fold},
       // Before fusion, which would tie readers of different collectives together.

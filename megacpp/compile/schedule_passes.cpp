@@ -7,7 +7,6 @@
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/join_conv_grads.h"
-#include "megacpp/schedule/join_losses.h"
 #include "megacpp/schedule/mix_products.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/offload_state.h"
@@ -54,7 +53,6 @@ void fold(Compilation& run) {
     program.graph = schedule::fold_accumulation(program.graph);
     if (!run.target.has_epilogues) continue;
     program.graph = schedule::fold_sums(program.graph, run.target);
-    program.graph = schedule::join_losses(program.graph, run.target);
     program.graph = schedule::join_conv_grads(program.graph, run.target);
   }
 }

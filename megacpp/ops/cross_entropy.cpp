@@ -47,14 +47,6 @@ Types infer_cross_entropy_grad(const Types& operands, const ir::Attrs& attrs) {
   return {{result_dtype(operands[0], attrs), operands[0].shape}};
 }
 
-Types infer_cross_entropy_with_grad(const Types& operands, const ir::Attrs& attrs) {
-  bool holds = operands.size() == 4 && are_logits_labels(operands);
-  for (size_t i = 2; holds && i < 4; ++i) holds = operands[i] == per_row(operands[0], DType::f32);
-  require_operands(holds, "cross_entropy_with_grad", operands, "logits[..,v], i32 labels[..], f32 dnll[..], dlse[..]");
-  const ir::TensorType rows = per_row(operands[0], DType::f32);
-  return {{result_dtype(operands[0], attrs), operands[0].shape}, rows, rows};
-}
-
 Cotangents cross_entropy_cotangents(const GradArgs& args) {
   Builder& b = args.builder;
   const auto or_zero = [&](size_t result) {
@@ -92,13 +84,6 @@ void reference_cross_entropy_grad(std::span<const Tensor> operands, std::span<Te
       results[0][row * width + c] = probability * (dnll + operands[4][row]) - (c == label ? dnll : 0.0);
     }
   }
-}
-
-void reference_cross_entropy_with_grad(std::span<const Tensor> operands, std::span<Tensor> results,
-                                       const ir::Attrs& attrs) {
-  reference_cross_entropy(operands.first(2), results.subspan(1), attrs);
-  const std::vector<Tensor> of_grad = {operands[0], operands[1], results[2], operands[2], operands[3]};
-  reference_cross_entropy_grad(of_grad, results.first(1), attrs);
 }
 
 // Nodes both decompositions need, over a graph of f32.
@@ -146,13 +131,6 @@ std::vector<ValueId> decompose_cross_entropy_grad(Builder& b, const std::vector<
   return {b.convert(dlogits, result_dtype(b.type(operands[0]), attrs))};
 }
 
-std::vector<ValueId> decompose_cross_entropy_with_grad(Builder& b, const std::vector<ValueId>& operands,
-                                                       const ir::Attrs& attrs) {
-  const std::vector<ValueId> loss = decompose_cross_entropy(b, {operands[0], operands[1]}, {});
-  const std::vector<ValueId> of_grad = {operands[0], operands[1], loss[1], operands[2], operands[3]};
-  return {decompose_cross_entropy_grad(b, of_grad, attrs)[0], loss[0], loss[1]};
-}
-
 // Every fourth row is masked.
 void fill_labels(std::vector<Tensor>& operands) {
   const int64_t width = operands[0].type.dim(-1);
@@ -176,18 +154,6 @@ std::vector<Sample> cross_entropy_samples(size_t per_row_operands) {
   return {cross_entropy_sample("even", {6, 8}, per_row_operands), cross_entropy_sample("odd", {5, 7}, per_row_operands),
           cross_entropy_sample("batch", {2, 4, 9}, per_row_operands),
           cross_entropy_sample("one_class", {3, 1}, per_row_operands)};
-}
-
-// Those whose gradient has the logits' dtype, and some in bf16.
-std::vector<Sample> gradient_samples(size_t per_row_operands) {
-  std::vector<Sample> samples = cross_entropy_samples(per_row_operands);
-  for (const size_t like : {size_t{0}, size_t{1}}) {
-    Sample narrow = samples[like];
-    narrow.name += "_narrow_result";
-    narrow.attrs.set("dtype", std::string("bf16"));
-    samples.push_back(std::move(narrow));
-  }
-  return samples;
 }
 
 // `spec` writes the leading dimensions as T. Labels are looked up among all columns, so v stays whole; split columns
@@ -228,23 +194,18 @@ OpDef cross_entropy_grad_def() {
       .decompose = decompose_cross_entropy_grad,
       .may_alias = 0,
       .chooses_result_dtype = true,
-      .samples = [] { return gradient_samples(3); },
-  };
-}
-
-OpDef cross_entropy_with_grad_def() {
-  return {
-      .name = "cross_entropy_with_grad",
-      .doc = "cross_entropy and its gradient for the logits, which are read once: gradient, loss and log-sum-exp",
-      .infer = infer_cross_entropy_with_grad,
-      .factors = [](const NodeView& view) { return row_factors(view, "T v, T , T , T -> T v, T , T "); },
-      .no_grad = "made by the scheduler, after gradients are taken",
-      .cost = [](const NodeView& view) { return Cost{2.0 * cross_entropy_cost(view).flops}; },
-      .reference = reference_cross_entropy_with_grad,
-      .decompose = decompose_cross_entropy_with_grad,
-      .may_alias = 0,
-      .chooses_result_dtype = true,
-      .samples = [] { return gradient_samples(2); },
+      .samples =
+          [] {
+            std::vector<Sample> samples = cross_entropy_samples(3);
+            for (const char* name : {"even", "odd"}) {
+              Sample narrow =
+                  *std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.name == name; });
+              narrow.name += "_narrow_result";
+              narrow.attrs.set("dtype", std::string("bf16"));
+              samples.push_back(std::move(narrow));
+            }
+            return samples;
+          },
   };
 }
 

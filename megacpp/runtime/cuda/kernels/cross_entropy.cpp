@@ -56,38 +56,6 @@ Prepared prepare_cross_entropy_grad(const ops::NodeView& view, Toolbox& toolbox)
   }};
 }
 
-constexpr int64_t kMostKeptBytes = 200 << 10;  // of a row: every card of this generation has more shared memory
-
-base::Decision supports_cross_entropy_with_grad(const ops::NodeView& view) {
-  const ir::TensorType& logits = view.operands[0];
-  const int64_t bytes = logits.dim(-1) * ir::dtype_bytes(logits.dtype);
-  if (bytes % 16 != 0) return base::Decision::no("rows of logits are not whole numbers of 16 bytes");
-  return bytes <= kMostKeptBytes ? base::Decision::yes()
-                                 : base::Decision::no("rows of logits do not fit shared memory");
-}
-
-Prepared prepare_cross_entropy_with_grad(const ops::NodeView& view, Toolbox& toolbox) {
-  const LogitRows rows(view.operands[0]);
-  const Function function = toolbox.function("cross_entropy", "cross_entropy_with_grad_" + rows.dtype + "_" +
-                                                                  std::string(ir::dtype_name(view.results[0].dtype)));
-  LaunchShape shape = rows.shape;
-  const int64_t bytes = rows.width * ir::dtype_bytes(view.operands[0].dtype);
-  const int64_t threads = std::clamp<int64_t>(bytes / 16, 32, kCrossEntropyKeepingThreads);
-  shape.block[0] = std::bit_ceil(static_cast<uint32_t>(threads));
-  shape.shared_bytes = static_cast<uint32_t>(bytes);
-  return {.run = [=, width = rows.width](const Launch& launched) {
-    launch(function, shape, launched.stream,
-           CrossEntropyWithGradParams{.logits = launched.operands[0],
-                                      .labels = launched.operands[1],
-                                      .dnll = launched.operands[2],
-                                      .dlse = launched.operands[3],
-                                      .dlogits = launched.results[0],
-                                      .nll = launched.results[1],
-                                      .lse = launched.results[2],
-                                      .width = width});
-  }};
-}
-
 }  // namespace
 
 Kernel cross_entropy_kernel() {
@@ -95,13 +63,6 @@ Kernel cross_entropy_kernel() {
 }
 Kernel cross_entropy_grad_kernel() {
   return {.op = "cross_entropy_grad", .workspace_bytes = {}, .supports = {}, .prepare = prepare_cross_entropy_grad};
-}
-
-Kernel cross_entropy_with_grad_kernel() {
-  return {.op = "cross_entropy_with_grad",
-          .workspace_bytes = {},
-          .supports = supports_cross_entropy_with_grad,
-          .prepare = prepare_cross_entropy_with_grad};
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax cross-entropy and its gradient, apart or both at once: a block reads a row of logits once; the gradient
-// writes it once, in place where it may.
+// Softmax cross-entropy and its gradient: a block reads a row of logits once; the gradient writes it once, in place
+// where it may.
 #include "megacpp/runtime/cuda/kernels/cross_entropy_params.h"
 #include "megacpp/runtime/cuda/kernels/elements.cuh"
 
@@ -82,76 +82,6 @@ __device__ __forceinline__ void loss_grad(const CrossEntropyGradParams& p) {
   }
 }
 
-__device__ __forceinline__ Softmax softmax_of_warp(Softmax own) {
-  for (int apart = 16; apart > 0; apart /= 2) {
-    Softmax other;
-    other.top = __shfl_xor_sync(~0U, own.top, apart);
-    other.sum = __shfl_xor_sync(~0U, own.sum, apart);
-    own.add(other);
-  }
-  return own;
-}
-
-// Of all threads of the block, in every one of them.
-__device__ __forceinline__ Softmax softmax_of_block(const Softmax& own) {
-  __shared__ float tops[32], sums[32];
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const Softmax of_warp = softmax_of_warp(own);
-  if (lane == 0) tops[warp] = of_warp.top, sums[warp] = of_warp.sum;
-  __syncthreads();
-  if (warp == 0) {
-    Softmax one;
-    if (lane < blockDim.x / 32) one.top = tops[lane], one.sum = sums[lane];
-    one = softmax_of_warp(one);
-    if (lane == 0) tops[0] = one.top, sums[0] = one.sum;
-  }
-  __syncthreads();
-  Softmax all;
-  all.top = tops[0];
-  all.sum = sums[0];
-  return all;
-}
-
-// The row stays in shared memory, as it is stored: each thread reads again what it wrote.
-template <typename T, typename Result, int kVector>
-__device__ __forceinline__ void loss_with_grad(const CrossEntropyWithGradParams& p) {
-  static_assert(kVector * sizeof(T) == sizeof(uint4));
-  extern __shared__ uint4 kept[];
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * p.width;
-  const int vectors = static_cast<int>(p.width / kVector);
-  const T* row = reinterpret_cast<const T*>(p.logits) + first;
-  Result* out = reinterpret_cast<Result*>(p.dlogits) + first;
-  const int32_t label = reinterpret_cast<const int32_t*>(p.labels)[blockIdx.x];
-  const float logit = label < 0 ? 0.0F : load_one(row + label);
-  const float at_label = label < 0 ? 0.0F : reinterpret_cast<const float*>(p.dnll)[blockIdx.x];
-  const float factor = at_label + reinterpret_cast<const float*>(p.dlse)[blockIdx.x];
-  Softmax own;
-#pragma unroll 4
-  for (int v = static_cast<int>(threadIdx.x); v < vectors; v += static_cast<int>(blockDim.x)) {
-    const uint4 words = reinterpret_cast<const uint4*>(row)[v];
-    kept[v] = words;
-    float x[kVector];
-    load<kVector>(reinterpret_cast<const T*>(&words), x);
-    add_vector<kVector>(own, x);
-  }
-  const Softmax all = softmax_of_block(own);  // its barrier: every thread has read the label's logit
-  const float lse = all.top + logf(all.sum);
-#pragma unroll 2
-  for (int v = static_cast<int>(threadIdx.x); v < vectors; v += static_cast<int>(blockDim.x)) {
-    float x[kVector];
-    load<kVector>(reinterpret_cast<const T*>(kept + v), x);
-#pragma unroll
-    for (int k = 0; k < kVector; ++k) {
-      x[k] = factor == 0.0F ? 0.0F : factor * __expf(x[k] - lse);
-      if (v * kVector + k == label) x[k] -= at_label;
-    }
-    store<kVector>(out + static_cast<int64_t>(v) * kVector, x);
-  }
-  if (threadIdx.x != 0) return;
-  reinterpret_cast<float*>(p.lse)[blockIdx.x] = lse;
-  reinterpret_cast<float*>(p.nll)[blockIdx.x] = label < 0 ? 0.0F : lse - logit;
-}
-
 }  // namespace
 
 // Name of the storage of the logits and of their gradient; logits read in vectors of sixteen bytes or one by one.
@@ -174,13 +104,3 @@ MEGACPP_CROSS_ENTROPY_ALL(f32, float, vector, 4)
 MEGACPP_CROSS_ENTROPY_ALL(f32, float, single, 1)
 MEGACPP_CROSS_ENTROPY_ALL(bf16, bf16, vector, 8)
 MEGACPP_CROSS_ENTROPY_ALL(bf16, bf16, single, 1)
-
-#define MEGACPP_CROSS_ENTROPY_WITH_GRAD(name, T, result_name, Result, vector)                                \
-  extern "C" __global__ void __launch_bounds__(kCrossEntropyKeepingThreads)                                  \
-      cross_entropy_with_grad_##name##_##result_name(const __grid_constant__ CrossEntropyWithGradParams p) { \
-    loss_with_grad<T, Result, vector>(p);                                                                    \
-  }
-MEGACPP_CROSS_ENTROPY_WITH_GRAD(f32, float, f32, float, 4)
-MEGACPP_CROSS_ENTROPY_WITH_GRAD(f32, float, bf16, bf16, 4)
-MEGACPP_CROSS_ENTROPY_WITH_GRAD(bf16, bf16, f32, float, 8)
-MEGACPP_CROSS_ENTROPY_WITH_GRAD(bf16, bf16, bf16, bf16, 8)

@@ -18,15 +18,7 @@ struct CrossEntropyGradParams {
   int64_t width;
 };
 
-struct CrossEntropyWithGradParams {
-  uint64_t logits, labels, dnll, dlse;
-  uint64_t dlogits, nll, lse;  // dlogits may be logits where dtypes are the same
-  int64_t width;
-};
-
 /// Threads of a block, at most.
 inline constexpr int kCrossEntropyThreads = 512;
-/// Of one that keeps its row in shared memory, of which a multiprocessor may have no other.
-inline constexpr int kCrossEntropyKeepingThreads = 1024;
 
 }  // namespace megacpp::runtime::cuda
