@@ -61,8 +61,10 @@ class Assigner {
     find_last_uses();
     for (const ir::Output& output : graph_.outputs())
       if (!output.donated.empty()) donated_to_[output.value.index] = output.donated;
-    for (auto n = static_cast<uint32_t>(graph_.nodes().size()); n-- > 0;)
+    for (auto n = static_cast<uint32_t>(graph_.nodes().size()); n-- > 0;) {
       if (is_view(graph_.nodes()[n])) look_through(n);
+      add_up_in_state(n);
+    }
     for (const NodeId id : graph_.inputs()) place_state(id);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) find_rows(n);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
@@ -107,6 +109,18 @@ class Assigner {
     for (size_t r = 0; r < view.results.size(); ++r)
       if (const auto donated = donated_to_.find(view.results[r].index); donated != donated_to_.end())
         donated_to_.emplace(view.operands[r].index, std::string(donated->second));
+  }
+
+  // A sum that ops add to one after the other, the last of them replacing a state, is there from the first on.
+  void add_up_in_state(uint32_t n) {
+    const ir::Node& node = graph_.nodes()[n];
+    const int addend = ops::op_def(node.op).addend;
+    if (addend < 0 || node.operands.size() <= static_cast<size_t>(addend)) return;
+    const auto donated = donated_to_.find(node.results[0].index);
+    const ValueId sum = node.operands[static_cast<size_t>(addend)];
+    const bool is_sum = graph_.value(sum).result == 0 && ops::op_def(graph_.producer(sum).op).addend >= 0;
+    if (donated != donated_to_.end() && is_sum && last_use_[sum.index] == n)
+      donated_to_.emplace(sum.index, std::string(donated->second));
   }
 
   // Tensors that are contiguous in one buffer.

@@ -303,6 +303,29 @@ TEST(BuffersTest, AGradientThatReplacesAStateIsWrittenThere) {
   }
 }
 
+constexpr const char* kSquares = "{lhs_batch=[], lhs_contract=[0], rhs_batch=[], rhs_contract=[0]} : f32[3,3]\n";
+const std::string kGradient = "  %1 = input() {dtype=\"f32\", name=\"grad\", shape=[3,3]} : f32[3,3] #gradient\n";
+
+TEST(BuffersTest, SumThatReplacesStateIsThereFromItsFirstTermOn) {
+  for (const char* first : {"  %2 = dot(%0, %0) ", "  %2 = dot(%0, %0, %1) "}) {
+    SCOPED_TRACE(first);
+    const Buffers buffers =
+        assigned(kInput + kGradient + first + kSquares + "  %3 = dot(%0, %0, %2) " + kSquares +
+                 "  %4 = dot(%0, %0, %3) " + kSquares + "  output \"grad\" = %4 donates \"grad\"\n");
+    for (const size_t value : {size_t{2}, size_t{3}, size_t{4}})
+      EXPECT_EQ(buffers.buffer_of[value], buffers.buffer_of[1]) << value;
+    EXPECT_TRUE(buffers.final_copies.empty());
+  }
+}
+
+TEST(BuffersTest, TermThatIsReadLaterIsNotInTheSum) {
+  const Buffers buffers = assigned(kInput + kGradient + "  %2 = dot(%0, %0) " + kSquares + "  %3 = dot(%0, %0, %2) " +
+                                   kSquares + "  output \"grad\" = %3 donates \"grad\"\n  output \"first\" = %2\n");
+  EXPECT_NE(buffers.buffer_of[2], buffers.buffer_of[1]);
+  EXPECT_EQ(buffers.buffer_of[3], buffers.buffer_of[1]);
+  EXPECT_TRUE(buffers.final_copies.empty());
+}
+
 TEST(BuffersTest, OldValueOfReplacedStateIsRefusedAsAnOutput) {
   EXPECT_THROW(
       assigned(kInput + R"ir(  %1 = fused(%0) {dtypes="f32", program="in(0,1) neg(%0) out(%1)", shape=[2,3]} : f32[2,3]
