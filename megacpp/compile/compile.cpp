@@ -51,6 +51,12 @@ Decision if_arithmetic_is_cheap(const Compilation& run) {
   return if_we_run_clusters(run);
 }
 
+Decision if_parts_run_at_full_rate(const Compilation& run) {
+  if (run.target.full_rate_rows <= 0)
+    return Decision::no("the backend " + run.target.name + " does not say how many rows a product needs");
+  return if_we_schedule(run);
+}
+
 Decision if_we_schedule_chips(const Compilation& run) {
   const Decision scheduled = if_we_schedule(run);
   return scheduled ? between_chips(run) : scheduled;
@@ -117,6 +123,11 @@ const std::vector<Pass>& all_passes() {
                "the gradients of a convolution in one kernel",
        .applies = if_we_schedule,
        .run = fold},
+      // After folding: what a product adds to by then is what its first part adds to.
+      {.name = "split_loss",
+       .does = "make logits, the loss and their gradients part by part of the rows, so that one part is alive at once",
+       .applies = if_parts_run_at_full_rate,
+       .run = split_loss},
       // Before fusion, which would tie readers of different collectives together.
       {.name = "bucket",
        .does = "combine collectives that may travel together",

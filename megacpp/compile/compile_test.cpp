@@ -181,7 +181,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
     EXPECT_EQ(ir::print(one.programs[p].graph), ir::print(other.programs[p].graph));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
   for (const PassTime& pass : first.passes) {
-    const bool is_memory = pass.name == "21-memory";
+    const bool is_memory = pass.name == "22-memory";
     EXPECT_TRUE(std::filesystem::exists(folder / (pass.name + (is_memory ? ".txt" : ".ir")))) << pass.name;
   }
   std::filesystem::remove_all(folder);

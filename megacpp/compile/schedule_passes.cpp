@@ -12,6 +12,7 @@
 #include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
+#include "megacpp/schedule/split_loss.h"
 #include "megacpp/schedule/widen_products.h"
 
 namespace megacpp::compile {
@@ -55,6 +56,10 @@ void fold(Compilation& run) {
     program.graph = schedule::fold_sums(program.graph, run.target);
     program.graph = schedule::join_conv_grads(program.graph, run.target);
   }
+}
+
+void split_loss(Compilation& run) {
+  for (Program& program : run.programs) program.graph = schedule::split_loss(program.graph, run.target.full_rate_rows);
 }
 
 void bucket_collectives(Compilation& run) {

@@ -17,6 +17,9 @@ void absorb_converts(Compilation& run);
 /// Gradient accumulation; for a target with epilogues every sum of what lies in memory.
 void fold(Compilation& run);
 
+/// Into parts of as many rows as products of the target need.
+void split_loss(Compilation& run);
+
 /// Inside the model the plan's gather unit says what moves together. Updates have all gradients and weights at hand:
 /// these go by size, in the order in which the backward pass makes gradients.
 void bucket_collectives(Compilation& run);

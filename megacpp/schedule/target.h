@@ -27,6 +27,9 @@ struct Target {
   /// Scalar ops of elementwise work that take no longer than moving one byte between memory and chip: as many may be
   /// run again instead. 0: nothing is computed twice.
   double ops_per_byte = 0;
+  /// Rows from which on a product runs at its full rate: one with more may be cut into parts of as many and takes no
+  /// longer. 0: nothing is cut.
+  int64_t full_rate_rows = 0;
   /// What a tensor takes in the backend's memory, padding of its tiles included; empty: its elements and no more. A
   /// plan with padding is for hardware that is not here: our own kernels read tensors without.
   std::function<int64_t(const ir::TensorType&)> state_storage = {};  // between steps

@@ -25,6 +25,7 @@
 #include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
+#include "megacpp/schedule/split_loss.h"
 #include "tests/golden/golden_file.h"
 #include "tests/support/tensors.h"
 #include "tests/support/two_chips.h"
@@ -157,6 +158,10 @@ ir::Graph run_offload(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::offload_state(before));
 }
 
+ir::Graph run_split_loss(const PassCase& one, const ir::Graph& before) {
+  return computing_the_same(before, schedule::split_loss(before, std::stoll(setting(one, "full_rate_rows", "1"))));
+}
+
 // "# composites: rms_norm" names the one the backend has a kernel for.
 ir::Graph run_decompose(const PassCase& one, const ir::Graph& before) {
   const auto runs = [kernel = setting(one, "composites", "none")](std::string_view op, const ops::NodeView&) {
@@ -187,6 +192,7 @@ const std::map<std::string, PassUnderTest> kPasses = {
     {"overlap", {run_overlap}},
     {"partition", {run_partition}},
     {"recompute_cheap", {run_recompute_cheap, ops::Form::fused}},
+    {"split_loss", {run_split_loss}},
 };
 
 std::vector<PassCaseFile> all_pass_cases() {

@@ -36,6 +36,11 @@ namespace {
 // 4.8e12 bytes: for the mix of a gate's gradient that is about two ops for a byte.
 constexpr double kOpsPerByte = 2;
 
+// With a hidden size of 2048 the product of so many rows has four full waves of 128 x 256 tiles on the 132
+// multiprocessors of an H200, and one that sums over them takes 15 times as long as its f32 sum takes to be read and
+// written back.
+constexpr int64_t kFullRateRows = 8192;
+
 // All processes together.
 std::shared_ptr<Gpu> open_gpu(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
@@ -237,6 +242,7 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           },
           .alignment = kAlignment,
           .ops_per_byte = kOpsPerByte,
+          .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
           .has_host_memory = true};
 }
