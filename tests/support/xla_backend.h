@@ -2,27 +2,31 @@
 // The XLA backend on the devices of the CPU plugin, for tests that derive from CpuPluginTest.
 #pragma once
 
+#include <filesystem>
+
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 
 namespace megacpp::testing_support {
 
-/// XLA is to compile fast here, not to make fast programs: a fourth of the time.
-inline runtime::Backend xla_backend(emit::Placement placement) {
+/// XLA is to compile fast here, not to make fast programs: a fourth of the time. Where a test loads a program twice, a
+/// folder keeps what was compiled.
+inline runtime::Backend xla_backend(emit::Placement placement, const std::filesystem::path& cache = {}) {
   runtime::Backend backend = runtime::backend_named("xla");
   backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
     return runtime::pjrt::xla_target(placement);
   };
-  backend.load = [placement](const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                             const runtime::LoadOptions& options) {
+  backend.load = [placement, cache](const recipe::Recipe& recipe, const compile::Compiled& compiled,
+                                    const runtime::LoadOptions& options) {
     return runtime::pjrt::load(compiled,
                                {.placement = placement,
                                 .plugin = MEGACPP_PJRT_CPU_PLUGIN,
                                 .has_loops = recipe::has_block_loops(recipe),
                                 .flags = {{"xla_backend_optimization_level", int64_t{0}},
                                           {"xla_cpu_use_fusion_emitters", false},
-                                          {"xla_llvm_disable_expensive_passes", true}}},
+                                          {"xla_llvm_disable_expensive_passes", true}},
+                                .cache = cache},
                                options);
   };
   return backend;

@@ -44,7 +44,7 @@ class XlaResumeLayoutTest : public XlaResumeTest, public testing::WithParamInter
 TEST_P(XlaResumeLayoutTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   const TemporaryFolder folder;
   const recipe::Recipe recipe = recipe_in(GetParam().words, 4, kFamiliesInLoops);
-  const runtime::Backend backend = xla_backend(GetParam().placement);
+  const runtime::Backend backend = xla_backend(GetParam().placement, folder / "programs");
   const checkpoint::Store whole(folder / "whole"), parts(folder / "parts");
   LayoutRun first(recipe, backend);
   first.draw_weights();
