@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/catalog/location.h"
@@ -103,7 +104,7 @@ int forget_everything(const CatalogFlags& flags) {
                    .next = "add --yes to remove every entry of " + flags.path().string()});
   std::optional<catalog::Catalog> catalog = open_existing(flags, catalog::Access::write);
   const catalog::Forgotten gone = catalog ? catalog->forget_all() : catalog::Forgotten{};
-  print_out("forgot everything: {}, {}\n", counted(gone.signatures, "signature"), counts_text(gone));
+  print_out("forgot everything: {}, {}\n", base::counted(gone.signatures, "signature"), counts_text(gone));
   return 0;
 }
 

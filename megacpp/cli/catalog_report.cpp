@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
@@ -69,8 +70,7 @@ std::string outcome_text(const Outcome& outcome) {
 
 std::string outcome_text(const Entry& entry) {
   std::string text = entry.outcomes.empty() ? "measured" : outcome_text(entry.outcomes.back());
-  if (entry.outcomes.size() > 1)
-    text += fmt::format(", {}", counted(static_cast<int64_t>(entry.outcomes.size()), "launch"));
+  if (entry.outcomes.size() > 1) text += fmt::format(", {}", base::counted(std::ssize(entry.outcomes), "launch"));
   if (!entry.starts.empty()) text += fmt::format(", start at rung {}", entry.starts.back().rung);
   return text;
 }
@@ -279,14 +279,9 @@ std::string subject_line(const catalog::Signature& signature) {
   return fmt::format("{} on {}, {}, {}", signature.model, signature.hardware, signature.layout, signature.shape);
 }
 
-std::string counted(int64_t count, const std::string& noun) {
-  const char* ending = count == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
-  return fmt::format("{} {}{}", count, noun, ending);
-}
-
 std::string counts_text(const catalog::Forgotten& forgotten) {
-  return fmt::format("{}, {}, {}", counted(forgotten.outcomes, "launch"), counted(forgotten.starts, "start"),
-                     counted(forgotten.samples, "measurement"));
+  return fmt::format("{}, {}, {}", base::counted(forgotten.outcomes, "launch"),
+                     base::counted(forgotten.starts, "start"), base::counted(forgotten.samples, "measurement"));
 }
 
 }  // namespace megacpp::cli

@@ -21,8 +21,6 @@ Json entry_json(const catalog::Entry& entry, const std::vector<double>& correcte
 
 /// "nam56r-tiny on v6e:4x4, data=2, batch=8".
 std::string subject_line(const catalog::Signature& signature);
-/// "2 launches", "1 launch".
-std::string counted(int64_t count, const std::string& noun);
 /// "2 launches, 1 start, 0 measurements".
 std::string counts_text(const catalog::Forgotten& forgotten);
 

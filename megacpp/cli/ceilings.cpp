@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
 #include "megacpp/base/stop_signals.h"
@@ -40,7 +41,8 @@ struct CeilingFlags {
 
 std::string tried_text(const std::optional<compare::TriedShape>& shape) {
   if (!shape) return "-";
-  return fmt::format("{} x {} ({} runs{})", shape->batch, shape->sequence, shape->ran + shape->out_of_memory,
+  return fmt::format("{} x {} ({}{})", shape->batch, shape->sequence,
+                     base::counted(shape->ran + shape->out_of_memory, "run"),
                      shape->out_of_memory > 0 ? fmt::format(", {} out of memory", shape->out_of_memory) : "");
 }
 

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/store.h"
@@ -64,16 +65,14 @@ int show_checkpoint(const CheckpointFlags& flags) {
     print_json(json);
     return 0;
   }
-  print_out("{}: step {}, {} samples, seed {}, {} weights, {}, {} in {} files, by {}\n",
-            json.at("checkpoint").get<std::string>(), json.at("step").get<int64_t>(),
-            json.at("samples_consumed").get<int64_t>(), json.at("seed").get<int64_t>(),
-            json.at("weights").get<int64_t>(), json.at("optimizer").get<std::string>(),
-            memory::human_bytes(json.at("bytes").get<int64_t>()), json.at("files").get<int64_t>(),
-            json.at("code_version").get<std::string>());
+  print_out("{}: step {}, {}, seed {}, {}, {}, {} in {}, by {}\n", json.at("checkpoint").get<std::string>(),
+            json.at("step").get<int64_t>(), base::counted(json.at("samples_consumed").get<int64_t>(), "sample"),
+            json.at("seed").get<int64_t>(), base::counted(json.at("weights").get<int64_t>(), "weight"),
+            json.at("optimizer").get<std::string>(), memory::human_bytes(json.at("bytes").get<int64_t>()),
+            base::counted(json.at("files").get<int64_t>(), "file"), json.at("code_version").get<std::string>());
   for (const Json& tensor : json.at("tensors"))
-    print_out("{:<40} {:<24} {:<10} {} pieces\n", tensor.at("name").get<std::string>(),
-              tensor.at("type").get<std::string>(), tensor.at("role").get<std::string>(),
-              tensor.at("pieces").get<int64_t>());
+    print_out("{:<40} {:<24} {:<10} {}\n", tensor.at("name").get<std::string>(), tensor.at("type").get<std::string>(),
+              tensor.at("role").get<std::string>(), base::counted(tensor.at("pieces").get<int64_t>(), "piece"));
   return 0;
 }
 
@@ -97,8 +96,8 @@ void print_written(const CheckpointFlags& flags, const checkpoint::Manifest& man
   if (flags.json)
     print_json({{"checkpoint", flags.to}, {"step", manifest.position.step}, {"bytes", manifest.bytes()}});
   else
-    print_out("{}: step {}, {} in {} files\n", flags.to, manifest.position.step, memory::human_bytes(manifest.bytes()),
-              manifest.files.size());
+    print_out("{}: step {}, {} in {}\n", flags.to, manifest.position.step, memory::human_bytes(manifest.bytes()),
+              base::counted(std::ssize(manifest.files), "file"));
 }
 
 int convert_checkpoint(const CheckpointFlags& flags) {

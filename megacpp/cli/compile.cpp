@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -68,8 +69,9 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   for (const compile::PassTime& pass : compiled.passes)
     print_out("{:<20} {:>9} {:>10.2f} {:>10.2f}\n", pass.name, pass.nodes, pass.seconds * 1e3,
               pass.verify_seconds * 1e3);
-  print_out("\n{:.2f} GFLOP per micro-step, {} fallbacks\n\n",
-            compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9, compiled.fallbacks.size());
+  print_out("\n{:.2f} GFLOP per micro-step, {}\n\n",
+            compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
+            base::counted(std::ssize(compiled.fallbacks), "fallback"));
   print_out("{}", memory::to_text(compiled.largest().memory));
 }
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
@@ -80,9 +81,9 @@ int tokenize(const TokenizeFlags& flags) {
   }
   if (!flags.json)
     print_out(
-        "{}: {} tokens of {} documents, {:.2f} bytes of text each; use it with --set data.blend=[{}] --set "
+        "{}: {} of {}, {:.2f} bytes of text each; use it with --set data.blend=[{}] --set "
         "model.vocab={}\n",
-        out, done.tokens, done.documents,
+        out, base::counted(done.tokens, "token"), base::counted(done.documents, "document"),
         static_cast<double>(done.text_bytes) / static_cast<double>(std::max<int64_t>(1, done.tokens)), out,
         tokenizer->vocab_size());
   return 0;

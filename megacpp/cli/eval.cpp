@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
@@ -79,8 +80,8 @@ int run_eval(const EvalFlags& flags) {
                 {"tokenizer", tokenizer->name()},
                 {"without_effect", to_json(unread)}});
   else
-    print_out("loss {:.4f}  bits per byte {:.4f}  {} tokens  {} bytes\n", result.loss, bits_per_byte, result.tokens,
-              held_out.bytes());
+    print_out("loss {:.4f}  bits per byte {:.4f}  {}  {}\n", result.loss, bits_per_byte,
+              base::counted(result.tokens, "token"), base::counted(held_out.bytes(), "byte"));
   return 0;
 }
 

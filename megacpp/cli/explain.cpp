@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
@@ -194,10 +195,10 @@ void print_collectives(const Explanation& e) {
   }
   print_out("{}", table.to_text());
   print_out(
-      "A chip sends {}{} per step of {} micro-steps. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
+      "A chip sends {}{} per step of {}. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
       "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, the others all.\n",
       stages > 1 ? "at most " : "", human_bytes(step_bytes(e.collectives, e.recipe.train.micro_steps)),
-      e.recipe.train.micro_steps);
+      base::counted(e.recipe.train.micro_steps, "micro-step"));
 }
 
 // ---- JSON ----

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
@@ -46,7 +47,8 @@ int run_export(const ExportFlags& flags) {
                 {"without_effect", to_json(unread)}});
     return 0;
   }
-  print_out("{}: {}, {} tensors, {}\n", flags.folder, summary.cls, summary.tensors, memory::human_bytes(summary.bytes));
+  print_out("{}: {}, {}, {}\n", flags.folder, summary.cls, base::counted(summary.tensors, "tensor"),
+            memory::human_bytes(summary.bytes));
   for (const std::string& file : summary.files) print_out("  {}\n", file);
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
@@ -42,11 +43,11 @@ std::string link_text(const hw::Chip& chip) {
 }
 
 std::string slice_text(const hw::Slice& slice) {
-  std::string text =
-      fmt::format("\n{}: {} chips, {} devices, {} hosts\n", slice.name, slice.chips(), slice.devices(), slice.hosts());
+  std::string text = fmt::format("\n{}: {}, {}, {}\n", slice.name, base::counted(slice.chips(), "chip"),
+                                 base::counted(slice.devices(), "device"), base::counted(slice.hosts(), "host"));
   for (size_t i = 0; i < slice.sizes.size(); ++i)
-    text += fmt::format("dimension {}: {} chips, {}, {} links\n", i, slice.sizes[i],
-                        slice.wraps(i) ? "a ring" : "a line", slice.links_along(i));
+    text += fmt::format("dimension {}: {}, {}, {}\n", i, base::counted(slice.sizes[i], "chip"),
+                        slice.wraps(i) ? "a ring" : "a line", base::counted(slice.links_along(i), "link"));
   return text;
 }
 
@@ -108,11 +109,11 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
 
 std::string rates_text(const hw::HostRates& rates) {
   return fmt::format(
-      "{} cores{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms; {:.2f} billion "
+      "{}{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms; {:.2f} billion "
       "exponentials/s in attention; {:.1f} GB/s read and written; measured {}\n",
-      rates.cores, rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory),
-      rates.matrix_flops / 1e9, rates.half_depth, rates.exponentials_per_second / 1e9, rates.bytes_per_second / 1e9,
-      rates.date);
+      base::counted(rates.cores, "core"), rates.processor.empty() ? "" : " of " + rates.processor,
+      human_bytes(rates.memory), rates.matrix_flops / 1e9, rates.half_depth, rates.exponentials_per_second / 1e9,
+      rates.bytes_per_second / 1e9, rates.date);
 }
 
 Json chip_json(const hw::Chip& chip) {

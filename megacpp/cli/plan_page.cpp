@@ -150,10 +150,8 @@ Table facts_table(const PlanReport& r) {
       .headings = {"", ""},
       .rows = {{"model", fmt::format("{}, pattern {}, depth {}, {:.2f}M parameters", recipe.name, recipe.model.pattern,
                                      recipe.model.depth, static_cast<double>(r.parameters) / 1e6)},
-               {"hardware", fmt::format("{}: {} chips, {} hosts, {}", r.slice.name, r.slice.chips(), r.slice.hosts(),
-                                        r.slice.chip.title)},
-               {"step", fmt::format("{} sequences of {} tokens x {} micro-steps, {}", recipe.train.batch,
-                                    recipe.train.sequence, recipe.train.micro_steps, recipe.train.precision)},
+               {"hardware", hardware_text(r.slice)},
+               {"step", step_text(recipe.train)},
                {"mesh", to_string(plan.parallel.mesh)},
                {"layout", plan::layout_line(plan)},
                {"decided", decided_text(recipe, plan)}}};

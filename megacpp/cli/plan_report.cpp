@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/speed_advice.h"
@@ -154,11 +155,14 @@ report::Table islands_table(const std::vector<fit::AxisIsland>& islands) {
 }
 
 std::string hardware_text(const hw::Slice& slice) {
-  const auto counted = [](int64_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
-  return fmt::format("{}: {} on {}, {}", slice.name, counted(slice.chips(), "chip"), counted(slice.hosts(), "host"),
-                     slice.chip.title);
+  return fmt::format("{}: {} on {}, {}", slice.name, base::counted(slice.chips(), "chip"),
+                     base::counted(slice.hosts(), "host"), slice.chip.title);
+}
+
+std::string step_text(const recipe::Train& train) {
+  return fmt::format("{} of {} x {}, {}", base::counted(train.batch, "sequence"),
+                     base::counted(train.sequence, "token"), base::counted(train.micro_steps, "micro-step"),
+                     train.precision);
 }
 
 }  // namespace megacpp::cli

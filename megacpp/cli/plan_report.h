@@ -76,6 +76,9 @@ std::string arithmetic_text(const fit::StepTime& time);
 /// "v6e:2x2: 4 chips on 1 host, Google Cloud TPU v6e (Trillium)"
 std::string hardware_text(const hw::Slice& slice);
 
+/// "8 sequences of 256 tokens x 1 micro-step, f32"
+std::string step_text(const recipe::Train& train);
+
 /// What a chip sends in a step, by axes of the mesh.
 report::Table links_table(const fit::StepTime& time);
 

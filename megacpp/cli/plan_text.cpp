@@ -24,8 +24,7 @@ std::string header_text(const PlanReport& r) {
   std::string text = fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name,
                                  recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
   text += fmt::format("hardware  {}\n", hardware_text(r.slice));
-  text += fmt::format("step      {} sequences of {} tokens x {} micro-steps, {}\n", recipe.train.batch,
-                      recipe.train.sequence, recipe.train.micro_steps, recipe.train.precision);
+  text += fmt::format("step      {}\n", step_text(recipe.train));
   text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
   text += fmt::format("decided   {}\n", decided_text(recipe, plan));

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
@@ -36,7 +37,8 @@ std::vector<report::RunRecord> read_with_progress(const std::vector<std::string>
   ProgressLine progress("report");
   size_t done = 0;
   return report::read_runs(named, [&](const std::filesystem::path& run) {
-    if (progress.is_due()) progress.print(base::printable(fmt::format("{} runs read, now {}", done, run.string())));
+    if (progress.is_due())
+      progress.print(base::printable(fmt::format("{} read, now {}", base::counted(done, "run"), run.string())));
     ++done;
   });
 }

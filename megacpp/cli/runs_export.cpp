@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/path.h"
@@ -51,7 +52,8 @@ int export_run(const RunsExportFlags& flags) {
   }
   for (const char* kind : {"csv", "tensorboard"})
     if (!written.at(kind).is_null())
-      print_out("{:<12} {} ({} logged steps)\n", kind, written.at(kind).get<std::string>(), reports.size());
+      print_out("{:<12} {} ({})\n", kind, written.at(kind).get<std::string>(),
+                base::counted(std::ssize(reports), "logged step"));
   return 0;
 }
 

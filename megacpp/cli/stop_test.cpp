@@ -79,7 +79,7 @@ TEST_F(StopTest, BeforeStepZeroACommandStopsAtOnce) {
 TEST_F(StopTest, AmongManyMicroStepsTheFirstSignalStopsAfterOneOfThem) {
   const Ending ending = stopped({"train.micro_steps=1000"}, "step     1/100000", {SIGINT});
   EXPECT_EQ(ending.status, base::kInterruptedStatus);
-  EXPECT_TRUE(has(ending.err, "stopped after 1 steps")) << ending.err;
+  EXPECT_TRUE(has(ending.err, "stopped after 1 step;")) << ending.err;
   EXPECT_EQ(Json::parse(ending.out)["losses"].size(), 1u) << ending.out;
   EXPECT_LT(seconds_, 10);
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/text_table.h"
@@ -30,7 +31,7 @@ std::string against_text(const ValueResult& result) {
   if (!comparison.objections.empty()) return "not comparable: " + comparison.objections.front().sentence;
   const stats::Effect& effect = *comparison.effect;
   if (effect.finding == stats::Finding::too_short)
-    return fmt::format("too short: {} steps wanted", comparison.recommended_steps);
+    return fmt::format("too short: {} wanted", base::counted(comparison.recommended_steps, "step"));
   const std::string range =
       effect.high ? fmt::format(" ({:+.1f} % to {:+.1f} %)", 100 * (effect.low - 1), 100 * (*effect.high - 1)) : "";
   const char* const word = effect.finding == stats::Finding::lower    ? "faster"

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
@@ -349,7 +350,8 @@ int run_train(const TrainFlags& flags) {
   const std::string next = recipe.checkpoint.saves()
                                ? "go on with: megacpp train --resume " + request.directory->path().string()
                                : "nothing was saved, since checkpoint.every is -1";
-  print_err("stopped after {} steps; {}\n", std::max(trained.first_step, train::steps_in(trained.reports)), next);
+  const int64_t done = std::max(trained.first_step, train::steps_in(trained.reports));
+  print_err("stopped after {}; {}\n", base::counted(done, "step"), next);
   return base::kInterruptedStatus;
 }
 

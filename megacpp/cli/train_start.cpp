@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/xla_compile.h"
@@ -55,7 +56,8 @@ std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled&
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
   const runtime::RunSettings settings = backend.settings(recipe);
   // What a backend's own compiler takes apart is no fallback.
-  const std::string fallbacks = backend.emits_stablehlo ? "" : fmt::format(", {} fallbacks", compiled.fallbacks.size());
+  const std::string fallbacks =
+      backend.emits_stablehlo ? "" : ", " + base::counted(std::ssize(compiled.fallbacks), "fallback");
   return fmt::format("backend    {}, {}, compiled in {:.0f} ms, verified in {:.0f} ms{}\n", backend.name, settings.text,
                      compiled.compile_seconds() * 1e3, compiled.verify_seconds() * 1e3, fallbacks) +
          settings.lines;
@@ -67,16 +69,18 @@ std::string recompute_line(const fit::Estimate& estimate) {
 
 std::string schedule_line(const recipe::Recipe& recipe) {
   const recipe::Train& train = recipe.train;
-  return fmt::format("schedule   {} steps of {} x {} tokens, micro-steps {}, {}; {}, lr {:.2e} {}\n", train.steps,
-                     train.batch, train.sequence, train.micro_steps, train.precision, recipe.optimizer.name,
-                     recipe.optimizer.lr, recipe.optimizer.schedule);
+  return fmt::format("schedule   {} of {} x {} tokens, micro-steps {}, {}; {}, lr {:.2e} {}\n",
+                     base::counted(train.steps, "step"), train.batch, train.sequence, train.micro_steps,
+                     train.precision, recipe.optimizer.name, recipe.optimizer.lr, recipe.optimizer.schedule);
 }
 
 std::string checkpoint_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const recipe::Checkpoint& checkpoint = recipe.checkpoint;
   if (!checkpoint.saves()) return "checkpoint none: checkpoint.every is -1\n";
-  return fmt::format("checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory\n",
-                     checkpoint.every > 0 ? fmt::format("every {} steps and ", checkpoint.every) : "",
+  const std::string often = checkpoint.every > 1    ? fmt::format("every {} steps and ", checkpoint.every)
+                            : checkpoint.every == 1 ? "every step and "
+                                                    : "";
+  return fmt::format("checkpoint {}the last step; the newest {} stay; a snapshot takes {} of host memory\n", often,
                      checkpoint.keep > 0 ? std::to_string(checkpoint.keep) : "and all others",
                      human_bytes(compile::kept_bytes(compiled)));
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
@@ -47,8 +48,8 @@ std::string ratio_text(double theirs, double ours) { return ours > 0 ? fmt::form
 
 void print_place(const XlaCompilation& c) {
   if (c.choice.tpu)
-    print_out("target     {}  {} chips, {} devices\n", c.choice.flags.target, c.choice.tpu->chips(),
-              c.choice.tpu->devices());
+    print_out("target     {}  {}, {}\n", c.choice.flags.target, base::counted(c.choice.tpu->chips(), "chip"),
+              base::counted(c.choice.tpu->devices(), "device"));
   print_out("plugin     {}\n", c.choice.plugin.string());
   if (!c.report.plugin.empty()) print_out("           {}\n           {}\n", c.report.plugin, c.report.platform);
   if (!c.report.device_kind.empty())

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/compare/repeats.h"
 #include "megacpp/receipt/steps.h"
@@ -96,8 +97,8 @@ std::string untangling(const std::vector<Change>& axes) {
 
 std::string length_text(const Comparison& comparison) {
   const size_t runs = comparison.effect ? comparison.effect->recommended_runs : 1;
-  std::string text = fmt::format("a change of {:.0f} % is found nine times in ten with {} steps",
-                                 100 * stats::kSoughtChange, comparison.recommended_steps);
+  std::string text = fmt::format("a change of {:.0f} % is found nine times in ten with {}", 100 * stats::kSoughtChange,
+                                 base::counted(comparison.recommended_steps, "step"));
   return runs > 1 ? text + fmt::format(" in each of {} runs a side", runs) : text;
 }
 

@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 
 namespace megacpp::data {
@@ -240,8 +241,8 @@ int32_t IndexedDataset::largest_token() const {
 }
 
 std::string IndexedDataset::describe() const {
-  return fmt::format("{:.1f}M tokens of {} documents in {}", static_cast<double>(index_.tokens()) / 1e6,
-                     index_.documents(), name_);
+  return fmt::format("{:.1f}M tokens of {} in {}", static_cast<double>(index_.tokens()) / 1e6,
+                     base::counted(index_.documents(), "document"), name_);
 }
 
 }  // namespace megacpp::data

@@ -11,6 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/philox.h"
@@ -127,7 +128,8 @@ uint64_t TextCorpus::fingerprint() const {
 }
 
 std::string TextCorpus::describe() const {
-  return fmt::format("{:.1f} MB from {} files", static_cast<double>(bytes.size()) / 1e6, files.size());
+  return fmt::format("{:.1f} MB from {}", static_cast<double>(bytes.size()) / 1e6,
+                     base::counted(std::ssize(files), "file"));
 }
 
 std::vector<fs::path> list_files(std::span<const std::string> sources) {

@@ -5,18 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
+
 namespace megacpp::fit {
 namespace {
 
-std::string counted(size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 // A program that changes after step 0 is one whether it had to be compiled or a cache had it.
 std::string late_programs(const RegimeFacts& facts) {
-  std::string text = facts.late_compiles > 0 ? counted(facts.late_compiles, "compile") : "";
+  std::string text = facts.late_compiles > 0 ? base::counted(facts.late_compiles, "compile") : "";
   if (facts.late_cache_hits > 0)
-    text += (text.empty() ? "" : " and ") + counted(facts.late_cache_hits, "program") + " from the cache";
+    text += (text.empty() ? "" : " and ") + base::counted(facts.late_cache_hits, "program") + " from the cache";
   return text + " after step 0";
 }
 
@@ -54,7 +52,7 @@ std::string to_text(const Regime& regime) { return fmt::format("{} ({})", regime
 
 Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts) {
   if (facts.late_compiles + facts.late_cache_hits > 0) return {RegimeKind::unstable, late_programs(facts)};
-  if (facts.fallbacks > 0) return {RegimeKind::unstable, counted(facts.fallbacks, "fallback")};
+  if (facts.fallbacks > 0) return {RegimeKind::unstable, base::counted(facts.fallbacks, "fallback")};
   if (!facts.fits) return {RegimeKind::memory_or_context, "it does not fit"};
   if (facts.was_shrunk) return {RegimeKind::memory_or_context, "the requested recipe did not fit"};
   if (time) return by_time(*time);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/human_seconds.h"
@@ -251,7 +252,8 @@ class Supervisor {
   void prepare_next(const std::string& start) {
     const std::optional<int64_t> step = step_ = saved_step(training_.run);
     const LostWork lost = lost_work(training_.run, step.value_or(0));
-    const std::string cost = fmt::format("lost: {} steps, {}", lost.steps, base::human_seconds(lost.seconds));
+    const std::string cost =
+        fmt::format("lost: {}, {}", base::counted(lost.steps, "step"), base::human_seconds(lost.seconds));
     saved_ = {.has_checkpoint = step.has_value(), .has_settings = step && is_recipe_written()};
     if (step) {
       log_({.topic = "restart", .text = fmt::format("{}; goes on after step {}; {}", start, *step, cost)});

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 
 namespace megacpp::receipt {
@@ -34,9 +35,9 @@ std::string compile_answer(const Receipt& receipt) {
 std::string workload_answer(const Receipt& receipt) {
   const Model& model = receipt.header.model;
   const BatchShape& batch = receipt.header.batch;
-  return fmt::format("{} tokens a sequence, {} x {} sequences a step, of {}, a {} model (pattern {}, depth {}).",
-                     batch.sequence, batch.micro_steps, batch.batch, model.name, model.family, model.pattern,
-                     model.depth);
+  return fmt::format("{} a sequence, {} x {} a step, of {}, a {} model (pattern {}, depth {}).",
+                     base::counted(batch.sequence, "token"), batch.micro_steps, base::counted(batch.batch, "sequence"),
+                     model.name, model.family, model.pattern, model.depth);
 }
 
 std::string path_answer(const Receipt& receipt) {
@@ -45,12 +46,14 @@ std::string path_answer(const Receipt& receipt) {
   const std::string path =
       receipt.header.program.path.empty() ? receipt.header.program.backend : receipt.header.program.path;
   if (!counters.fallbacks.empty())
-    return fmt::format("No: {} kinds of ops ran as their parts on {}.", counters.fallbacks.size(), path);
+    return fmt::format("No: {} of ops ran as their parts on {}.", base::counted(std::ssize(counters.fallbacks), "kind"),
+                       path);
   if (!counters.steady) return fmt::format("Not known: there was no steady window on {}. No op fell back.", path);
   if (counters.steady->programs_made == 0 && counters.steady->host_syncs == 0)
     return fmt::format("Yes: on {}, without fallback, compile or host sync in the steady window.", path);
-  return fmt::format("No: {} programs made and {} host syncs in the steady window, on {}.",
-                     counters.steady->programs_made, counters.steady->host_syncs, path);
+  return fmt::format("No: {} made and {} in the steady window, on {}.",
+                     base::counted(counters.steady->programs_made, "program"),
+                     base::counted(counters.steady->host_syncs, "host sync"), path);
 }
 
 std::string target_answer(const Receipt& receipt) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
 #include "megacpp/compile/collective_report.h"
@@ -94,7 +95,7 @@ Mfu planned_mfu(const launch::Launch& launch) {
 std::string path_of(const launch::Launch& launch, const runtime::Executable& run) {
   const launch::Agreement& agreement = launch.agreement();
   if (agreement.is_alone()) return run.path();
-  return fmt::format("{}, {} chips a process over {}", run.path(), agreement.local_chips(),
+  return fmt::format("{}, {} a process over {}", run.path(), base::counted(agreement.local_chips(), "chip"),
                      agreement.transport().properties.name);
 }
 

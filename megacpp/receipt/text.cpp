@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/base/timed_part.h"
 #include "megacpp/memory/report.h"
@@ -37,17 +38,18 @@ std::string verdict_lines(const Verdict& verdict) {
 
 std::string phase_text(const std::optional<Phase>& phase) {
   if (!phase) return kUnknown;
-  return fmt::format("{} step{} from step {}, {} each, {:.0f} tokens/s", phase->steps, phase->steps == 1 ? "" : "s",
+  return fmt::format("{} from step {}, {} each, {:.0f} tokens/s", base::counted(phase->steps, "step"),
                      phase->first_step, human_seconds(phase->step_seconds()), phase->tokens_per_second());
 }
 
 std::string spread_text(const Times& times) {
   if (!times.spread) return kUnknown;
   const Spread& spread = *times.spread;
-  return fmt::format("{} samples of {} step{}: median {}, middle half {} to {}, least {}, most {}",
-                     times.samples.seconds.size(), times.samples.steps_each, times.samples.steps_each == 1 ? "" : "s",
-                     human_seconds(spread.median), human_seconds(spread.lower_quartile),
-                     human_seconds(spread.upper_quartile), human_seconds(spread.least), human_seconds(spread.most));
+  return fmt::format("{} of {}: median {}, middle half {} to {}, least {}, most {}",
+                     base::counted(std::ssize(times.samples.seconds), "sample"),
+                     base::counted(times.samples.steps_each, "step"), human_seconds(spread.median),
+                     human_seconds(spread.lower_quartile), human_seconds(spread.upper_quartile),
+                     human_seconds(spread.least), human_seconds(spread.most));
 }
 
 std::string start_text(const std::vector<StartPart>& start) {
@@ -80,8 +82,8 @@ std::string counters_text(const Counters& counters) {
   return line("counters",
               fmt::format("compiles {}cache hits {}, executions {}, host syncs {}", compiles.empty() ? "0, " : compiles,
                           devices.cache_hits, devices.executions, devices.host_syncs)) +
-         line("", fmt::format("to devices {} in {} transfers, from devices {} in {}",
-                              human_bytes(devices.host_to_device.bytes), devices.host_to_device.count,
+         line("", fmt::format("to devices {} in {}, from devices {} in {}", human_bytes(devices.host_to_device.bytes),
+                              base::counted(devices.host_to_device.count, "transfer"),
                               human_bytes(devices.device_to_host.bytes), devices.device_to_host.count));
 }
 
@@ -106,9 +108,9 @@ std::string collectives_text(const std::optional<std::vector<Collective>>& colle
   if (!collectives) return line("collectives", "placed by the backend's compiler");
   std::string text;
   for (const Collective& row : *collectives)
-    text += line("collective",
-                 fmt::format("{} over {}: {} in {} calls a step{}", row.kind, row.axes, human_bytes(row.bytes),
-                             row.calls, row.stage > 0 ? fmt::format(", stage {}", row.stage) : ""));
+    text += line("collective", fmt::format("{} over {}: {} in {} a step{}", row.kind, row.axes, human_bytes(row.bytes),
+                                           base::counted(row.calls, "call"),
+                                           row.stage > 0 ? fmt::format(", stage {}", row.stage) : ""));
   return text;
 }
 
@@ -144,7 +146,8 @@ std::string versions_text(const Header& header) {
   const std::string machine =
       hardware.processor.empty()
           ? ""
-          : hardware.processor + (hardware.threads ? fmt::format(", {} threads a chip", *hardware.threads) : "");
+          : hardware.processor +
+                (hardware.threads ? fmt::format(", {} a chip", base::counted(*hardware.threads, "thread")) : "");
   return line("machine", machine) +
          line("program",
               fmt::format("{}, {}, recompute {}, {}, buckets {}", header.program.precision, header.program.optimizer,

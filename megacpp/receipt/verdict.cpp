@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
+
 namespace megacpp::receipt {
 namespace {
 
@@ -33,8 +35,10 @@ bool has_too_few(const Receipt& receipt) {
 }
 
 std::string few_sentence(const Receipt& receipt) {
-  return fmt::format("The steady window has {} steps and {} samples of their time; {} and {} are the least.",
-                     steady_steps(receipt), receipt.times.samples.seconds.size(), kLeastSteadySteps, kLeastSamples);
+  return fmt::format("The steady window has {} and {} of their time; {} and {} are the least.",
+                     base::counted(steady_steps(receipt), "step"),
+                     base::counted(std::ssize(receipt.times.samples.seconds), "sample"), kLeastSteadySteps,
+                     kLeastSamples);
 }
 
 bool compiled_late(const Receipt& receipt) {
@@ -42,7 +46,9 @@ bool compiled_late(const Receipt& receipt) {
 }
 
 std::string late_sentence(const Receipt& receipt) {
-  return fmt::format("{} programs were compiled or loaded after the warm-up.", receipt.counters.steady->programs_made);
+  const int64_t made = receipt.counters.steady->programs_made;
+  return fmt::format("{} {} compiled or loaded after the warm-up.", base::counted(made, "program"),
+                     made == 1 ? "was" : "were");
 }
 
 bool fell_back(const Receipt& receipt) { return !receipt.counters.fallbacks.empty(); }
@@ -57,7 +63,8 @@ std::string fallback_sentence(const Receipt& receipt) {
 bool waited(const Receipt& receipt) { return receipt.counters.steady && receipt.counters.steady->host_syncs > 0; }
 
 std::string sync_sentence(const Receipt& receipt) {
-  return fmt::format("The host waited for devices {} times in the steady window.", receipt.counters.steady->host_syncs);
+  return fmt::format("The host waited for devices {} in the steady window.",
+                     base::counted(receipt.counters.steady->host_syncs, "time"));
 }
 
 bool spreads(const Receipt& receipt) {
@@ -73,7 +80,8 @@ std::string spread_sentence(const Receipt& receipt) {
 bool was_throttled(const Receipt& receipt) { return receipt.counters.throttled.value_or(0) > 0; }
 
 std::string throttled_sentence(const Receipt& receipt) {
-  return fmt::format("Cores of the machine were slowed down {} times while it ran.", *receipt.counters.throttled);
+  return fmt::format("Cores of the machine were slowed down {} while it ran.",
+                     base::counted(*receipt.counters.throttled, "time"));
 }
 
 }  // namespace

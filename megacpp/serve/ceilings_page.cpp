@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/compare/ceilings.h"
 
 namespace megacpp::serve {
@@ -13,7 +14,8 @@ namespace {
 
 std::string shape_text(const std::optional<compare::TriedShape>& shape) {
   if (!shape) return "-";
-  return fmt::format("{} x {} ({} runs{})", shape->batch, shape->sequence, shape->ran + shape->out_of_memory,
+  return fmt::format("{} x {} ({}{})", shape->batch, shape->sequence,
+                     base::counted(shape->ran + shape->out_of_memory, "run"),
                      shape->out_of_memory > 0 ? fmt::format(", {} out of memory", shape->out_of_memory) : "");
 }
 

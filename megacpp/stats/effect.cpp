@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/stats/series_mean.h"
 #include "megacpp/stats/student_t.h"
@@ -134,7 +135,9 @@ Variance variance_of_pair(const SeriesMean& baseline, const SeriesMean& other) {
 }
 
 std::string too_short_text(const SeriesMean& run, size_t values) {
-  if (values < kLeastValues) return fmt::format("{} timed values, {} are the least", values, kLeastValues);
+  if (values < kLeastValues)
+    return fmt::format("{}, {} are the least", base::counted(static_cast<int64_t>(values), "timed value"),
+                       kLeastValues);
   return fmt::format(
       "{} timed values are worth {:.0f} independent ones, {:.0f} are the least: they drift or depend on "
       "each other",

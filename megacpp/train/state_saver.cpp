@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/memory/out_of_memory.h"
@@ -170,8 +171,8 @@ void StateSaver::write(int64_t step) {
     const checkpoint::Manifest saved =
         options_.processes == nullptr ? checkpoint::write_checkpoint(options_.store, std::move(header), pieces_)
                                       : save_together(*options_.processes, options_.store, std::move(header), pieces_);
-    outcome_ = fmt::format("step {} saved: {:.1f} MB in {} files, {}", step, static_cast<double>(saved.bytes()) / 1e6,
-                           saved.files.size(), options_.store.path_of(step).string());
+    outcome_ = fmt::format("step {} saved: {:.1f} MB in {}, {}", step, static_cast<double>(saved.bytes()) / 1e6,
+                           base::counted(std::ssize(saved.files), "file"), options_.store.path_of(step).string());
   } catch (const base::Error& error) {
     outcome_ = fmt::format("step {} was not saved, those before stay: {}, {}", step, error.problem().where,
                            error.problem().got);

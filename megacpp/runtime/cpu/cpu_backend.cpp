@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/collectives/placement.h"
@@ -116,33 +117,32 @@ namespace megacpp::runtime {
 
 Backend cpu_backend() {
   using recipe::Recipe;
-  return {
-      .name = "cpu",
-      .runs_on = {hw::ChipKind::host},
-      .cannot_run =
-          [](const Recipe& recipe) {
-            return recipe::unsupported_offload(recipe, "virtual chips are in the host's memory already");
-          },
-      .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
-                  {.key = "hardware.target",
-                   .decides = "backend cpu runs on this machine; plan and fit read it",
-                   .plans_read_it = true}},
-      .has_kernel = [](std::string_view op) { return cpu::find_kernel(op) != nullptr; },
-      .transports = {"inproc", "mpi"},
-      .target = [](const Recipe&, const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
-      .load = [](const Recipe&, const compile::Compiled& compiled,
-                 const LoadOptions& options) { return cpu::load(compiled, options); },
-      .usable = [](const Recipe&) { return base::Decision::yes(); },
-      .threads = threads_for,
-      .free_bytes = [](const Recipe&) { return std::optional(base::available_memory_bytes()); },
-      .host_rates = cpu::host_rates_probe(),
-      .find_hardware =
-          [](const Recipe& recipe, const Machine& machine) {
-            return FoundHardware{.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};
-          },
-      .identity = [](const Recipe&) { return std::string(); },
-      .settings =
-          [](const Recipe& recipe) { return RunSettings{.text = std::to_string(threads_for(recipe)) + " threads"}; }};
+  return {.name = "cpu",
+          .runs_on = {hw::ChipKind::host},
+          .cannot_run =
+              [](const Recipe& recipe) {
+                return recipe::unsupported_offload(recipe, "virtual chips are in the host's memory already");
+              },
+          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                      {.key = "hardware.target",
+                       .decides = "backend cpu runs on this machine; plan and fit read it",
+                       .plans_read_it = true}},
+          .has_kernel = [](std::string_view op) { return cpu::find_kernel(op) != nullptr; },
+          .transports = {"inproc", "mpi"},
+          .target = [](const Recipe&, const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
+          .load = [](const Recipe&, const compile::Compiled& compiled,
+                     const LoadOptions& options) { return cpu::load(compiled, options); },
+          .usable = [](const Recipe&) { return base::Decision::yes(); },
+          .threads = threads_for,
+          .free_bytes = [](const Recipe&) { return std::optional(base::available_memory_bytes()); },
+          .host_rates = cpu::host_rates_probe(),
+          .find_hardware =
+              [](const Recipe& recipe, const Machine& machine) {
+                return FoundHardware{.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};
+              },
+          .identity = [](const Recipe&) { return std::string(); },
+          .settings =
+              [](const Recipe& recipe) { return RunSettings{.text = base::counted(threads_for(recipe), "thread")}; }};
 }
 
 }  // namespace megacpp::runtime

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
 
@@ -71,9 +72,11 @@ std::vector<GpuShare> gpu_shares(const std::vector<GpusOfProcess>& processes) {
   for (size_t process = 0; process < processes.size(); ++process) {
     const GpusOfProcess& own = processes[process];
     const std::vector<std::string> seen = seen_by(processes, process);
+    const std::string got = fmt::format("{} for {} of the process", base::counted(std::ssize(seen), "GPU"),
+                                        base::counted(own.chips, "chip"));
     MEGACPP_REQUIRE(std::ssize(seen) >= own.chips, E1504,
                     ({.where = fmt::format("process {} on {}", process, own.machine),
-                      .got = fmt::format("{} GPUs for {} chips of the process", seen.size(), own.chips),
+                      .got = got,
                       .wanted = "a GPU for each of its chips",
                       .next = "start more processes with fewer chips each, or lower the degrees of the layout"}));
     shares[process].devices = least_used(seen, own.chips, users);

@@ -76,7 +76,7 @@ TEST(GpuSharesTest, AProcessWithMoreChipsThanGpusIsRefused) {
     gpu_shares({{.machine = "a", .gpus = {"g0"}}, {.machine = "b", .gpus = {"h0"}, .chips = 2}});
   });
   EXPECT_EQ(problem.where, "process 1 on b");
-  EXPECT_EQ(problem.got, "1 GPUs for 2 chips of the process");
+  EXPECT_EQ(problem.got, "1 GPU for 2 chips of the process");
 }
 
 TEST(GpuSharesTest, WhatAProcessSaysIsReadAgain) {
