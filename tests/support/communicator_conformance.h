@@ -147,14 +147,14 @@ inline int64_t element_at(const Shape& index, const Shape& shape) {
 // The element of the result at `index`: the definition of each kind, one element at a time.
 inline double answer(const Call& call, const Part& part, Shape index, Salt salt) {
   const Group& group = *call.group;
-  const auto input = [&](int64_t member, const Shape& at) {
+  const auto input = [&](int64_t member, int64_t element) {
     const int64_t chip = group.members[static_cast<size_t>(member)];
-    return as_stored(call.dtype, value(call.dtype, chip, salt, element_at(at, part.shape)));
+    return as_stored(call.dtype, value(call.dtype, chip, salt, element));
   };
-  const auto reduced = [&](const Shape& at) {
-    double result = input(0, at);
+  const auto reduced = [&](int64_t element) {
+    double result = input(0, element);
     for (int64_t member = 1; member < group.size(); ++member) {
-      const double x = input(member, at);
+      const double x = input(member, element);
       if (call.reduction == Reduction::max)
         result = std::max(result, x);
       else
@@ -168,23 +168,24 @@ inline double answer(const Call& call, const Part& part, Shape index, Salt salt)
     case Kind::all_gather: {
       const int64_t member = index[dim] / part.shape[dim];
       index[dim] %= part.shape[dim];
-      return input(member, index);
+      return input(member, element_at(index, part.shape));
     }
     case Kind::reduce_scatter:
       index[dim] += group.index * (part.shape[dim] / group.size());
-      return reduced(index);
+      return reduced(element_at(index, part.shape));
     case Kind::all_reduce:
-      return reduced(index);
+      return reduced(element_at(index, part.shape));
     case Kind::all_to_all: {
       Shape piece = part.shape;
       piece[dim] /= group.size();
       const int64_t member = index[concat] / piece[concat];
       index[concat] %= piece[concat];
       index[dim] += group.index * piece[dim];
-      return input(member, index);
+      return input(member, element_at(index, part.shape));
     }
     case Kind::permute:
-      return input(((group.index - call.shift) % group.size() + group.size()) % group.size(), index);
+      return input(((group.index - call.shift) % group.size() + group.size()) % group.size(),
+                   element_at(index, part.shape));
     default:
       ADD_FAILURE() << "no collective";
       return 0;

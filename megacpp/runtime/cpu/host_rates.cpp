@@ -80,15 +80,15 @@ std::filesystem::path host_rates_file() {
   return folder.empty() ? folder : folder / "host-rates.json";
 }
 
-hw::HostRates renew_host_rates(const std::filesystem::path& file) {
-  const hw::HostRates rates = measure_host_rates();
+hw::HostRates renew_host_rates(const std::filesystem::path& file, HostMeasurement measure) {
+  const hw::HostRates rates = measure();
   if (!file.empty()) write(rates, file);
   return rates;
 }
 
-hw::HostRates host_rates(const std::filesystem::path& file) {
+hw::HostRates host_rates(const std::filesystem::path& file, HostMeasurement measure) {
   if (const std::optional<hw::HostRates> kept = read(file)) return *kept;
-  const hw::HostRates rates = measure_host_rates();
+  const hw::HostRates rates = measure();
   // Another process may have measured meanwhile: whoever wrote first is believed, so that all plan alike.
   if (const std::optional<hw::HostRates> kept = read(file)) return *kept;
   try {

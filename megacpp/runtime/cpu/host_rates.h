@@ -10,14 +10,17 @@
 namespace megacpp::runtime::cpu {
 
 hw::HostRates measure_host_rates();
+using HostMeasurement = hw::HostRates (*)();
 
 /// ${XDG_CACHE_HOME:-$HOME/.cache}/megacpp/host-rates.json; empty without a home folder.
 std::filesystem::path host_rates_file();
 
 /// Measures and writes the file: E3001 where that fails.
-hw::HostRates renew_host_rates(const std::filesystem::path& file = host_rates_file());
+hw::HostRates renew_host_rates(const std::filesystem::path& file = host_rates_file(),
+                               HostMeasurement measure = measure_host_rates);
 
 /// From the file; measured where there is none that holds for this machine, and then kept if the file can be written.
-hw::HostRates host_rates(const std::filesystem::path& file = host_rates_file());
+hw::HostRates host_rates(const std::filesystem::path& file = host_rates_file(),
+                         HostMeasurement measure = measure_host_rates);
 
 }  // namespace megacpp::runtime::cpu
