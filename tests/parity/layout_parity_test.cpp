@@ -28,8 +28,9 @@ TEST_P(LayoutParityTest, TrainsAsOnOneChip) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Adapters, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", std::string(kFewBlocks56r) + std::string(kAdapters),
-                                                   kAdapterLayouts)),
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny",
+                                                          std::string(kFewBlocks56r) + std::string(kAdapters),
+                                                          kAdapterLayouts)),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Letters, LayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters, kLetterLayouts)), row_name);
@@ -39,23 +40,24 @@ INSTANTIATE_TEST_SUITE_P(JambaStages, LayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", "", {"pipeline_parallel=2 tensor_parallel=2"})),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kCommonLayouts)), row_name);
-INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(rows_of("nam52-tiny", "", kStages)),
+                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kCommonLayouts)), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam52Stages, LayoutParityTest, testing::ValuesIn(narrow_rows_of("nam52-tiny", "", kStages)),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52Heads, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kCommonLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kFewBlocks56r, kCommonLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rDocuments, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", "model.pattern=AEMR model.depth=4 " + kDocumentMasks,
-                                                   kDocumentLayouts)),
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny",
+                                                          "model.pattern=AEMR model.depth=4 " + kDocumentMasks,
+                                                          kDocumentLayouts)),
                          row_name);
-INSTANTIATE_TEST_SUITE_P(Nam56rStages, LayoutParityTest, testing::ValuesIn(rows_of("nam56r-tiny", "", kStages)),
+INSTANTIATE_TEST_SUITE_P(Nam56rStages, LayoutParityTest, testing::ValuesIn(narrow_rows_of("nam56r-tiny", "", kStages)),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kFewBlocks56r, kExpertLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExpertStages, LayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", "", kExpertStages)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", "", kExpertStages)), row_name);
 
 }  // namespace
 }  // namespace megacpp::testing_support

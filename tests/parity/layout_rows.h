@@ -34,6 +34,13 @@ inline constexpr std::string_view kAdamEps = "optimizer.eps=1e-6";
 inline constexpr std::string_view kFewBlocks52 = "model.depth=4 ";
 inline constexpr std::string_view kFewBlocks56r = "model.pattern=AEMER model.depth=5 ";
 
+// Half as wide as the recipes, for backends that multiply on the cores of this machine: a fourth of the products' time.
+inline constexpr std::string_view kNarrow52 =
+    "model.hidden=64 model.attention.head_dim=16 model.feed_forward.intermediate=176 ";
+inline constexpr std::string_view kNarrow56r =
+    "model.hidden=64 model.attention.head_dim=16 model.mamba.head_dim=16 model.feed_forward.intermediate=64 "
+    "model.feed_forward.shared_intermediate=64 model.recurrent.width=64 ";
+
 // Letters of the recipe's own: dense and routed E blocks, attention with other KV heads and a window, in one pattern;
 // and two letters that route, with other counts of experts and other losses.
 inline constexpr std::string_view kOwnLetters =
@@ -56,6 +63,13 @@ inline std::vector<LayoutRow> rows_of(const std::string& recipe, std::string_vie
   std::vector<LayoutRow> rows;
   for (const std::string& line : lines) rows.push_back({recipe, std::string(blocks), line});
   return rows;
+}
+
+/// Of nam52-tiny or nam56r-tiny, half as wide.
+inline std::vector<LayoutRow> narrow_rows_of(const std::string& recipe, std::string_view blocks,
+                                             const std::vector<std::string>& lines) {
+  const std::string_view widths = recipe == "nam52-tiny" ? kNarrow52 : kNarrow56r;
+  return rows_of(recipe, std::string(widths) + std::string(blocks), lines);
 }
 
 inline std::string row_name(const testing::TestParamInfo<LayoutRow>& info) { return test_name(info.param.words); }

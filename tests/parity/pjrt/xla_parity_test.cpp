@@ -171,15 +171,17 @@ INSTANTIATE_TEST_SUITE_P(LettersUnrolled, XlaLayoutParityTest,
 INSTANTIATE_TEST_SUITE_P(Nam52Unrolled, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kUnrolledLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rLoops, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rMatrixLoops, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kMatricesInLoops, kMatrixLoopLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kMatricesInLoops, kMatrixLoopLayouts)),
+                         row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam56r-tiny", kTwoExpertBlocks, kXlaExpertLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kTwoExpertBlocks, kXlaExpertLayouts)),
+                         row_name);
 
 // ---- bf16 ----
 
