@@ -64,7 +64,7 @@ endfunction()
 # file compiles its batch. So names in anonymous namespaces are distinct within a folder, and within a test program.
 function(megacpp_compile_in_batches target)
   if(MEGACPP_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 40)
     # g++ takes the files of a batch for headers, in which types of an anonymous namespace would differ between users.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
