@@ -302,6 +302,9 @@ Module written_once_step(int blocks, bool has_loops) {
     update += fmt::format("  %{} = sub(%{}, %{}) : f32[4] @block{:02}.E\n", next, 2 * b, 2 * b + 1, b);
     weights += fmt::format("  output \"w{}\" = %{} donates \"w{}\"\n", b, next, b);
   }
+  // The last block's sum is read too, so that all blocks are alike.
+  micro += fmt::format("  %{} = exp(%{}) : f32[4] @head\n  output \"y\" = %{}\n", 4 * blocks + 1, 4 * blocks - 1,
+                       4 * blocks + 1);
   const ir::Graph micro_step = ir::parse(micro + gradients + "}\n"), updates = ir::parse(update + weights + "}\n");
   return write_step({micro_step, updates, 1, {}, {}}, ir::Mesh(), Placement::megacpp, {.has_loops = has_loops});
 }
@@ -309,9 +312,9 @@ Module written_once_step(int blocks, bool has_loops) {
 TEST(ModuleTest, GradientsOfBlocksThatAreWrittenOnceNeitherEnterNorLeave) {
   const Module unrolled = written_once_step(4, false), rolled = written_once_step(4, true);
   EXPECT_EQ(names_of(unrolled.arguments), (Names{"w0", "w1", "w2", "w3"}));
-  EXPECT_EQ(names_of(unrolled.results), (Names{"w0", "w1", "w2", "w3"}));
+  EXPECT_EQ(names_of(unrolled.results), (Names{"w0", "w1", "w2", "w3", "y"}));
   EXPECT_EQ(names_of(rolled.arguments), (Names{"w0"})) << "one stack";
-  EXPECT_EQ(names_of(rolled.results), (Names{"w0"}));
+  EXPECT_EQ(names_of(rolled.results), (Names{"w0", "y"}));
   EXPECT_EQ(donations_of(rolled), (Names{"w0 -> w0"}));
 }
 

@@ -131,8 +131,8 @@ class SumFolder {
     if (place < 0 || node.operands.size() != static_cast<size_t>(place) || candidate.part != node.results[0])
       return false;
     if (read == addend || readers_[candidate.part.index] != 1 || !is_stored(addend)) return false;
-    // Other results of a node that moves to the sum might be read before it.
-    if (node.results.size() > 1 && is_later(addend, candidate.product)) return false;
+    // Another result of the node is no addend of it, and those of a node that moves might be read before the sum.
+    if (node.results.size() > 1 && graph_.value(addend).producer.index >= candidate.product) return false;
     ops::Types operands = graph_.operand_types(node);
     operands.push_back({graph_.type(addend).dtype, graph_.type(candidate.part).shape});
     const ops::Types results = graph_.result_types(node);

@@ -148,6 +148,19 @@ TEST(FoldSumsTest, GradientWithSeveralResultsTakesInWhatIsThere) {
                       norm_grad("%2, %3, %4, %5, %6") + "\n  output \"dx\" = %7\n  output \"dw\" = %8\n"));
 }
 
+// Of a row the gradients of what is normalised and of the gain have one type.
+TEST(FoldSumsTest, GradientWithSeveralResultsDoesNotTakeInOneOfThem) {
+  for (const char* operands : {"%5, %6", "%6, %5"}) {
+    const std::string both =
+        "  %3 = input() {dtype=\"bf16\", name=\"row\", shape=[4]} : bf16[4] #batch\n"
+        "  %4 = input() {dtype=\"f32\", name=\"rstd\", shape=[1]} : f32[1] #batch\n"
+        "  %5, %6 = rms_norm_grad(%3, %3, %4, %3) {eps=0.5} : bf16[4], bf16[4] @block00.A\n"
+        "  %7 = add(" +
+        std::string(operands) + ") : bf16[4]\n  output \"y\" = %7\n";
+    EXPECT_EQ(sums_folded(both), with_sum_inputs(both));
+  }
+}
+
 // Its other result may be read before the sum.
 TEST(FoldSumsTest, GradientWithSeveralResultsDoesNotMove) {
   const std::string later = kNormInputs + "  %6, %7 = " + norm_grad("%2, %3, %4, %5") +

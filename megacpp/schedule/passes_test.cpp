@@ -3,6 +3,7 @@
 // the same text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "megacpp/ir/text.h"
@@ -85,11 +86,39 @@ TEST(PassesTest, FoldSumsKeepsResults) {
   EXPECT_GE(count_changed(with_sums_folded, kSums), kGraphs / 10);
 }
 
+// As simulated_peak(), where a reshape has the bytes of its operand.
+int64_t peak_without_views(const ir::Graph& graph) {
+  std::vector<uint32_t> place(graph.values().size()), last(graph.values().size());  // by value
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    const ir::Node& node = graph.nodes()[n];
+    for (const ir::ValueId result : node.results) {
+      place[result.index] = node.op == "reshape" ? place[node.operands[0].index] : result.index;
+      last[result.index] = n;
+    }
+    for (const ir::ValueId operand : node.operands) last[place[operand.index]] = n;
+  }
+  for (const ir::Output& output : graph.outputs())
+    last[place[output.value.index]] = static_cast<uint32_t>(graph.nodes().size());
+  std::vector<int64_t> freed(graph.nodes().size() + 1);  // behind each node
+  int64_t alive = 0, peak = 0;
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    const ir::Node& node = graph.nodes()[n];
+    for (const ir::ValueId result : node.results) {
+      if (node.op == ir::kInputOp || place[result.index] != result.index) continue;
+      alive += graph.type(result).bytes();
+      freed[last[result.index]] += graph.type(result).bytes();
+    }
+    peak = std::max(peak, alive);
+    alive -= freed[n];
+  }
+  return peak;
+}
+
 TEST(PassesTest, FoldSumsNeverHoldsMore) {
   for (const RandomParts& parts : {kSums, kAll})
     for (uint64_t seed = 0; seed < kGraphs; ++seed) {
       const ir::Graph before = graph_of(seed, parts), after = with_sums_folded(before);
-      ASSERT_LE(simulated_peak(after), simulated_peak(before)) << ir::print(before) << ir::print(after);
+      ASSERT_LE(peak_without_views(after), peak_without_views(before)) << ir::print(before) << ir::print(after);
     }
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <string>
+#include <utility>
 
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/compile/state_table.h"

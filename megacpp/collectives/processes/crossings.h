@@ -32,7 +32,7 @@ struct Awaited {
   std::string states;  // "; chip 1 waits for nobody"
 };
 
-/// With a process that an agreement waits for.
+/// Of an agreement that waits for a process.
 struct AgreementTimeouts {
   std::chrono::milliseconds limit{};    // of the wait
   std::chrono::milliseconds silence{};  // without a sign of it
