@@ -98,13 +98,15 @@ TEST_F(KeyValuesTest, WhereAllWaitNoneWaitsLongerThanTheLimitOfTheStore) {
 }
 
 TEST_F(KeyValuesTest, WhoIsAtWorkIsWaitedFor) {
+  std::barrier all_have_it(3);  // before any ends its store, which has a limit too
   run(
-      [](size_t process, KeyValues& store) {
+      [&](size_t process, KeyValues& store) {
         if (process == 2) {
           std::this_thread::sleep_for(milliseconds(200));
           store.put("late", "1");
         }
         EXPECT_EQ(store.get("late", seconds(60)), "1");
+        all_have_it.arrive_and_wait();
       },
       milliseconds(50));
 }
