@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(LettersUnrolled, XlaLayoutParityTest,
                          testing::ValuesIn(rows_of("jamba-tiny", kTwoOfEachLetter, {"data_parallel=2 zero=3"})),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52Unrolled, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("nam52-tiny", kFewBlocks52, kUnrolledLayouts)), row_name);
+                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kUnrolledLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
                          testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
