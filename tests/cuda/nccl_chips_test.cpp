@@ -125,12 +125,14 @@ TEST_F(NcclChipsTest, WhoConnectsToASilentChipNamesItAfterTheLimit) {
   EXPECT_EQ(machines_[0].nccl.aborts.load(), 1) << "what was begun is ended";
 }
 
+// One that has joined already.
 TEST_F(NcclChipsTest, AChipThatFailsEndsTheConnectingOfOthers) {
   machines_[0].nccl.async = stand_in_nccl::kInProgress;
   const auto start = std::chrono::steady_clock::now();
   const Endings endings = run(kPatient, [&](size_t process, DeviceCommunicator& communicator) {
     communicator.create_group({0, 1});
-    if (process == 0) communicator.connect();
+    communicator.connect();
+    ASSERT_EQ(process, 1U) << "it waits for as long as its peer is there";
     wait_for(machines_[0].nccl.joins);
     communicator.abort("out of paint");
   });

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's library where there is none: see stand_in_cuda.h.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -56,6 +58,19 @@ int captures = 0;                        // begun
 std::map<int, Captured*> open_captures;  // by number
 int context_object = 0;
 thread_local void* current_context = nullptr;
+
+/// At addresses of their own: what kernels are handed is searched for pointers, and two numbers side by side, or a
+/// number beside a padding with what is left of a pointer, must not pass for one. The lower half is no number that they
+/// have.
+void* map_device_memory(size_t bytes) {
+  constexpr uint64_t kFirst = 0x5a3c90000000, kLast = 0x6a3c90000000, kApart = uint64_t{1} << 32;
+  for (uint64_t at = kFirst; at < kLast; at += kApart) {
+    void* const memory = mmap(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (memory != MAP_FAILED) return memory;
+  }
+  return nullptr;
+}
 
 void breach(const std::string& what) { machine.breaches.push_back(what); }
 
@@ -259,7 +274,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   for (const auto& [at, size] : machine.allocated) used += size;
   if (bytes == 0) return kInvalidValue;
   if (used + bytes > machine.memory_bytes) return kNoMemory;
-  void* const memory = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
+  void* const memory = map_device_memory(bytes);
   if (memory == nullptr) return kNoMemory;
   std::memset(memory, 0xFF, bytes);
   *address = reinterpret_cast<uint64_t>(memory);
@@ -268,11 +283,13 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 }
 int cuMemFree_v2(uint64_t address) {
   CALL(cuMemFree_v2);
-  if (machine.allocated.erase(address) == 0) {
+  const auto allocated = machine.allocated.find(address);
+  if (allocated == machine.allocated.end()) {
     breach("cuMemFree_v2 of memory that was not allocated");
     return kInvalidValue;
   }
-  std::free(reinterpret_cast<void*>(address));
+  munmap(reinterpret_cast<void*>(address), allocated->second);
+  machine.allocated.erase(allocated);
   return 0;
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
