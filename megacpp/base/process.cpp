@@ -13,7 +13,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <system_error>
 
 #include "megacpp/base/error.h"
 
@@ -82,6 +86,24 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   return {error == 0 ? pid : 0, error};
 }
 
+Children children_of(pid_t pid) {
+  Children found = Children::none;
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  std::error_code error;
+  for (std::filesystem::directory_iterator task(tasks, error), end; !error && task != end; task.increment(error)) {
+    std::ifstream list(task->path() / "children");
+    for (pid_t child = 0; list >> child;) {
+      std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+      std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+      const size_t name_end = text.rfind(") ");  // "7841 (a name) Z ..."
+      const bool is_living = name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
+      if (is_living) return Children::living;
+      found = Children::ended;
+    }
+  }
+  return found;
+}
+
 /// What is done about once a second while a program runs, however much it prints.
 class Ticks {
  public:
@@ -98,7 +120,7 @@ class Ticks {
     if (kill_at_) {
       was_killed_ = Clock::now() >= *kill_at_;
       if (was_killed_) end_by(SIGKILL);
-    } else if (run_.is_overdue()) {
+    } else if (run_.is_overdue(children_of(pid_))) {
       end_by(SIGTERM);
       kill_at_ = Clock::now() + run_.kill_after;
     } else if (!was_stopped_ && run_.should_stop()) {

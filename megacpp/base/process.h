@@ -24,6 +24,9 @@ enum class Interrupts : uint8_t {
   caller,   // for should_stop: the program is in a process group of its own, and any thread may run one
 };
 
+/// Programs that a program has started, and has not asked yet how they ended.
+enum class Children : uint8_t { none, ended, living };
+
 struct ProgramRun {
   std::vector<std::string> words;                                   // the program, searched on PATH, and its arguments
   std::vector<std::pair<std::string, std::string>> variables = {};  // added to its environment
@@ -35,7 +38,7 @@ struct ProgramRun {
   std::function<bool()> should_stop = [] { return false; };
   /// Asked as often; once it says yes, the program is ended: by SIGTERM, and when that has not helped by SIGKILL, with
   /// its group where it has its own.
-  std::function<bool()> is_overdue = [] { return false; };
+  std::function<bool(Children children)> is_overdue = [](Children) { return false; };
   std::chrono::seconds kill_after = std::chrono::seconds(5);  // the SIGTERM
 };
 

@@ -48,15 +48,30 @@ TEST(ProcessTest, AProgramMayWriteWhereWeDo) {
 }
 
 TEST(ProcessTest, OneThatIsOverdueIsEnded) {
-  const ProgramEnd end = run_program(
-      {.words = {"sh", "-c", "echo a; sleep 60"}, .interrupts = Interrupts::caller, .is_overdue = [] { return true; }});
+  const ProgramEnd end = run_program({.words = {"sh", "-c", "echo a; sleep 60"},
+                                      .interrupts = Interrupts::caller,
+                                      .is_overdue = [](Children) { return true; }});
   EXPECT_EQ(end.status, 128 + SIGTERM);
   EXPECT_EQ(end.output, "a\n");
   const ProgramEnd deaf = run_program({.words = {"sh", "-c", "trap '' TERM; while true; do sleep 60; done"},
                                        .interrupts = Interrupts::caller,
-                                       .is_overdue = [] { return true; },
+                                       .is_overdue = [](Children) { return true; },
                                        .kill_after = std::chrono::seconds(0)});
   EXPECT_EQ(deaf.status, 128 + SIGKILL);
+}
+
+TEST(ProcessTest, ItIsSeenWhatBecameOfTheProgramsOfAProgram) {
+  const auto seen = [](const std::string& script) {
+    Children last = Children::none;
+    run_program({.words = {"sh", "-c", script}, .is_overdue = [&](Children children) {
+                   last = children;
+                   return true;
+                 }});
+    return last;
+  };
+  EXPECT_EQ(seen("exec sleep 60"), Children::none);
+  EXPECT_EQ(seen("sleep 0.2 >/dev/null 2>&1 & exec sleep 60"), Children::ended);
+  EXPECT_EQ(seen("sleep 2 >/dev/null 2>&1 & exec sleep 60"), Children::living);
 }
 
 TEST(ProcessTest, AnInterruptEndsTheProgramAndNotTheCaller) {

@@ -164,7 +164,7 @@ base::Decision ask_host(const Probe& probe, const std::string& host) {
   for (const std::string& word : probe.words) run.words.push_back(replaced(word, kHost, host));
   const auto begin = std::chrono::steady_clock::now();
   bool was_late = false;
-  run.is_overdue = [&] {
+  run.is_overdue = [&](base::Children) {
     was_late = std::chrono::steady_clock::now() - begin >= probe.limit;
     return was_late || probe.should_stop();
   };

@@ -238,10 +238,11 @@ class Supervisor {
 
   int run_start(int64_t start, StartWatch& watch) {
     const std::vector<std::string> own = start == 0 ? training_.words : training_.next_words(saved_);
-    const int status = run_({.words = starts_.words(own, saved_), .is_overdue = [&] {
-                               starts_.keep_first_recipe();
-                               return watch.is_overdue();
-                             }});
+    const auto is_overdue = [&](base::Children children) {
+      starts_.keep_first_recipe();
+      return watch.is_overdue(children);
+    };
+    const int status = run_({.words = starts_.words(own, saved_), .is_overdue = is_overdue});
     starts_.keep_first_recipe();
     // How a launcher ends that is ended says nothing of the training.
     const bool is_its_own = watch.was_overdue() && status != 0 && status != base::kInterruptedStatus;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/process.h"
 #include "megacpp/launch/host_pool.h"
 #include "megacpp/launch/log.h"
 #include "megacpp/launch/supervised_training.h"
@@ -31,8 +32,9 @@ struct RestartOptions {
 
 /// One start of the training.
 struct Start {
-  std::vector<std::string> words;    // launcher, program, and what it is to do
-  std::function<bool()> is_overdue;  // asked about once a second; yes: the launcher is to be ended
+  std::vector<std::string> words;  // launcher, program, and what it is to do
+  std::function<bool(base::Children children)>
+      is_overdue;  // asked about once a second; yes: the launcher is to be ended
 };
 /// Runs it to its end; returns the exit status, 128 + a signal.
 using RunStart = std::function<int(const Start& start)>;

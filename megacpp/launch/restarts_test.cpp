@@ -155,11 +155,11 @@ TEST_F(RestartsTest, ALauncherHasTheWaitLimitAndFiveSecondsToEndAfterTheTraining
   run_with_restarts(
       training, {.program = "megacpp", .restarts = 0},
       [&](const Start& start) {
-        EXPECT_FALSE(start.is_overdue());
+        EXPECT_FALSE(start.is_overdue(base::Children::living));
         std::optional<RunDirectory> held(RunDirectory::create(run(), "a"));
-        EXPECT_FALSE(start.is_overdue());
+        EXPECT_FALSE(start.is_overdue(base::Children::living));
         held.reset();
-        EXPECT_FALSE(start.is_overdue()) << "it has train.wait_limit and five seconds";
+        EXPECT_FALSE(start.is_overdue(base::Children::living)) << "it has train.wait_limit and five seconds";
         return 1;
       },
       log_);
@@ -324,7 +324,7 @@ TEST_F(FewerHostsTest, ANewSupervisorKnowsTheFirstLayout) {
       training(), options(),
       [&](const Start& start) {
         leave_layout(2);
-        EXPECT_FALSE(start.is_overdue());  // as a tick: the supervisor may be killed behind it
+        EXPECT_FALSE(start.is_overdue(base::Children::living));  // as a tick: the supervisor may be killed behind it
         EXPECT_TRUE(base::exists(first_recipe_file_of(run())));
         return 130;
       },

@@ -10,10 +10,11 @@ namespace megacpp::launch {
 StartWatch::StartWatch(std::filesystem::path run, std::chrono::milliseconds limit)
     : run_(std::move(run)), limit_(limit) {}
 
-bool StartWatch::is_overdue() {
+bool StartWatch::is_overdue(base::Children children) {
   const bool is_used = is_in_use(run_);
   was_in_use_ |= is_used;
-  if (is_used || !was_in_use_)
+  const bool has_ended = !is_used && (was_in_use_ || children == base::Children::ended);
+  if (!has_ended)
     ended_.reset();
   else if (!ended_)
     ended_ = Clock::now();

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "megacpp/base/process.h"
+
 namespace megacpp::launch {
 
 class StartWatch {
@@ -15,11 +17,11 @@ class StartWatch {
   /// `limit`: for the launcher, from when the training is seen to have ended.
   StartWatch(std::filesystem::path run, std::chrono::milliseconds limit);
 
-  /// Looks, and says whether the launcher has had its time; to be asked again and again while it runs.
-  bool is_overdue();
+  /// Looks, and says whether the launcher has had its time; to be asked again and again while it runs. Where all that
+  /// it has started here has ended, and nobody has the run directory, the training has ended before it was seen there.
+  bool is_overdue(base::Children children);
   /// What the last look said.
   bool was_overdue() const { return was_overdue_; }
-  std::chrono::milliseconds limit() const { return limit_; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -14,11 +14,11 @@ namespace {
 TEST(StartWatchTest, ALauncherIsOverdueOnceTheTrainingHasEnded) {
   const testing_support::TemporaryFolder folder;
   StartWatch watch(folder / "run", std::chrono::milliseconds(0));
-  EXPECT_FALSE(watch.is_overdue()) << "it has not begun";
+  EXPECT_FALSE(watch.is_overdue(base::Children::living)) << "it has not begun";
   std::optional<RunDirectory> training(RunDirectory::create(folder / "run", "a"));
-  EXPECT_FALSE(watch.is_overdue());
+  EXPECT_FALSE(watch.is_overdue(base::Children::living));
   training.reset();
-  EXPECT_TRUE(watch.is_overdue());
+  EXPECT_TRUE(watch.is_overdue(base::Children::living));
   EXPECT_TRUE(watch.was_overdue());
 }
 
@@ -26,9 +26,19 @@ TEST(StartWatchTest, ALauncherHasTimeToEnd) {
   const testing_support::TemporaryFolder folder;
   StartWatch watch(folder / "run", std::chrono::minutes(1));
   std::optional<RunDirectory> training(RunDirectory::create(folder / "run", "a"));
-  EXPECT_FALSE(watch.is_overdue());
+  EXPECT_FALSE(watch.is_overdue(base::Children::living));
   training.reset();
-  EXPECT_FALSE(watch.is_overdue());
+  EXPECT_FALSE(watch.is_overdue(base::Children::living));
+}
+
+// As mpirun does where a process is killed at once.
+TEST(StartWatchTest, ALauncherThatHangsBehindItsProcessesIsOverdue) {
+  const testing_support::TemporaryFolder folder;
+  StartWatch watch(folder / "run", std::chrono::milliseconds(0));
+  EXPECT_FALSE(watch.is_overdue(base::Children::none)) << "they may be on other hosts";
+  EXPECT_TRUE(watch.is_overdue(base::Children::ended));
+  const RunDirectory training = RunDirectory::create(folder / "run", "a");
+  EXPECT_FALSE(watch.is_overdue(base::Children::ended)) << "a process elsewhere trains";
 }
 
 }  // namespace
