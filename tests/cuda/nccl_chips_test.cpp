@@ -144,6 +144,36 @@ TEST_F(NcclChipsTest, AChipThatFailsEndsTheConnectingOfOthers) {
   EXPECT_EQ(machines_[0].nccl.aborts.load(), 1) << "what was begun is ended";
 }
 
+// NCCL notices a closed socket before the control world has heard of the failure.
+TEST_F(NcclChipsTest, WhoFailedIsSaidWhereNcclNoticesItFirst) {
+  machines_[0].nccl.async = stand_in_nccl::kInProgress;
+  const Endings endings = run(kPatient, [&](size_t process, DeviceCommunicator& communicator) {
+    communicator.create_group({0, 1});
+    communicator.connect();
+    ASSERT_EQ(process, 1U);
+    wait_for(machines_[0].nccl.joins);
+    machines_[0].nccl.async = stand_in_nccl::kRemoteError;
+    std::this_thread::sleep_for(milliseconds(200));
+    communicator.abort("out of paint");
+  });
+  ASSERT_TRUE(endings[0]);
+  EXPECT_EQ(endings[0]->code(), Code::E3101) << endings[0]->what();
+  EXPECT_NE(std::string(endings[0]->what()).find("chip 1 failed: out of paint"), std::string::npos)
+      << endings[0]->what();
+}
+
+TEST_F(NcclChipsTest, WhatOnlyNcclNoticesIsSaidInItsWords) {
+  machines_[0].nccl.async = stand_in_nccl::kRemoteError;
+  const Endings endings = run(kPatient, [&](size_t process, DeviceCommunicator& communicator) {
+    communicator.create_group({0, 1});
+    communicator.connect();
+    if (process == 1) wait_for(machines_[0].nccl.aborts);
+  });
+  ASSERT_TRUE(endings[0]);
+  EXPECT_EQ(endings[0]->code(), Code::E3104) << endings[0]->what();
+  EXPECT_NE(endings[0]->problem().got.find("socket closed"), std::string::npos) << endings[0]->what();
+}
+
 TEST_F(NcclChipsTest, MemoryThatNcclLacksIsAnOutOfMemoryOfLoading) {
   machines_[1].nccl.async = 1;
   machines_[1].nccl.last_error = "Cuda failure 2 'out of memory'";

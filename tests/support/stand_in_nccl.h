@@ -8,7 +8,7 @@
 
 namespace megacpp::stand_in_nccl {
 
-inline constexpr int kInProgress = 7;  // as NCCL has it
+inline constexpr int kRemoteError = 6, kInProgress = 7;  // as NCCL has them
 
 struct State {
   int version = 22809;

@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kIdBytes = sizeof(NcclUniqueId);
 constexpr std::chrono::seconds kStuckLimit(1);       // for whoever enqueues, before its channel is ended under it
 constexpr std::chrono::microseconds kPollEvery(50);  // whether a communicator is ready
+constexpr std::chrono::milliseconds kAskEvery(5);    // whether a chip has failed
 
 std::string connecting_text(const ChannelKey& key) { return "connecting " + collectives::chips_text(key.members); }
 
@@ -149,7 +150,7 @@ void NcclChannels::end_messages(Lock& lock, const Channel& channel, const std::s
 // The lock is let go between two looks, so that abort() need not wait for it; an aborted communicator is not asked.
 void NcclChannels::await(Lock& lock, const Channel& channel, const std::string& where) {
   const Clock::time_point end = Clock::now() + options_.wait_limit;
-  while (!options_.nccl.is_ready(channel.comm, "waiting for its other members")) {
+  while (!is_ready(lock, channel, where)) {
     lock.unlock();
     options_.check_alive(where);
     if (Clock::now() >= end) options_.time_out(where, channel.key.members);
@@ -158,6 +159,22 @@ void NcclChannels::await(Lock& lock, const Channel& channel, const std::string& 
     if (!is_aborted_) continue;
     lock.unlock();
     raise_ended(where);
+  }
+}
+
+// NCCL says that a socket was closed, the control world which chip is gone: that may come a moment later, and says
+// more.
+bool NcclChannels::is_ready(Lock& lock, const Channel& channel, const std::string& where) {
+  try {
+    return options_.nccl.is_ready(channel.comm, "waiting for its other members");
+  } catch (const base::Error& error) {
+    lock.unlock();
+    if (is_out_of_memory(error)) throw;
+    for (const Clock::time_point end = Clock::now() + kToldLimit; Clock::now() < end;) {
+      options_.check_alive(where);
+      std::this_thread::sleep_for(kAskEvery);
+    }
+    throw;
   }
 }
 

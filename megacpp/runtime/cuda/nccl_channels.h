@@ -25,6 +25,9 @@
 
 namespace megacpp::runtime::cuda {
 
+/// That NCCL's word of a failure waits for a better one: which chip it was.
+inline constexpr std::chrono::seconds kToldLimit(2);
+
 /// The same channel on all its members.
 struct ChannelKey {
   bool is_message = false;
@@ -99,6 +102,7 @@ class NcclChannels {
   void join(Channel& channel);
   void greet(Lock& lock, const Channel& channel);
   void await(Lock& lock, const Channel& channel, const std::string& where);
+  bool is_ready(Lock& lock, const Channel& channel, const std::string& where);
   [[noreturn]] void raise_ended(const std::string& where) const;
   [[noreturn]] void refuse_memory(const std::string& reason) const;
   void end(NcclComm* comm);

@@ -398,14 +398,18 @@ void NcclChips::Chip::check_alive(const std::string& where) {
   base::raise(base::Code::E3101, problem);
 }
 
-// The control world ends every call once a chip has failed: one among this chip alone says how.
+// The control world ends every call once a chip has failed: one among this chip alone says how. What NCCL notices is
+// this chip's own failure only where that world knows of none.
 void NcclChips::Chip::listen() {
   options_.driver.ctx_set_current.attempt(options_.context);
+  std::optional<Clock::time_point> noticed;
   std::unique_lock lock(failure_mutex_);
   while (!stop_.wait_for(lock, kListenEvery, [this] { return is_stopping_; })) {
     lock.unlock();
     try {
-      if (const std::string failed = channels_.failure(); !failed.empty()) options_.control->abort(rank_, failed);
+      const std::string failed = channels_.failure();
+      if (!failed.empty() && !noticed) noticed = Clock::now();
+      if (!failed.empty() && Clock::now() - *noticed >= kToldLimit) options_.control->abort(rank_, failed);
       if (options_.control->has_failed()) {
         const std::lock_guard guard(control_mutex_);
         control_.run(pulse_, collectives::kHostThread);
