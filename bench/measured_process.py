@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that is measured: a process of its own, ended with all that it started."""
+import atexit
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ class Process:
                                       start_new_session=True, env=environment, cwd=ROOT)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
+        atexit.register(self.end, 5)  # where the measuring is stopped
 
     def read(self):
         for line in self.child.stderr:
