@@ -195,7 +195,9 @@ class Supervisor {
         starts_(training, options, log),
         recipe_before_(training.resumes ? base::read_file(recipe_file_of(training.run)) : "") {
     saved_.has_checkpoint = training.resumes;
+    await_free_run();
     if (training.resumes) step_before_ = saved_step(training.run);
+    if (!training.resumes) refuse_existing_run(training.run);
   }
 
   int run() {
@@ -239,18 +241,38 @@ class Supervisor {
   int run_start(int64_t start, StartWatch& watch) {
     const std::vector<std::string> own = start == 0 ? training_.words : training_.next_words(saved_);
     const auto is_overdue = [&](base::Children children) {
-      starts_.keep_first_recipe();
+      keep_first_recipe();
       return watch.is_overdue(children);
     };
     const int status = run_({.words = starts_.words(own, saved_), .is_overdue = is_overdue});
-    starts_.keep_first_recipe();
+    keep_first_recipe();
     // How a launcher ends that is ended says nothing of the training.
     const bool is_its_own = watch.was_overdue() && status != 0 && status != base::kInterruptedStatus;
     return is_its_own ? base::exit_status(base::ErrorClass::environment) : status;
   }
 
+  // A start that was refused has not changed the run, nor what all its hosts are.
+  void keep_first_recipe() {
+    if (!training_.resumes || is_recipe_written()) starts_.keep_first_recipe();
+  }
+
+  // Processes of a start that has ended may hold it for a moment. What another training holds is neither repaired nor
+  // renamed under it.
+  void await_free_run() const {
+    const int64_t seconds = launcher_limit(training_, saved_).count();
+    for (int64_t waited = 0; is_in_use(training_.run); ++waited) {
+      MEGACPP_REQUIRE(waited < seconds && !options_.should_stop(), E3003,
+                      ({.where = training_.run.string(),
+                        .got = fmt::format("a process that has trained in it for {} s", waited),
+                        .wanted = "a run that nobody else trains",
+                        .next = "wait for it or stop it, or give another --run-dir"}));
+      options_.pause(std::chrono::seconds(1));
+    }
+  }
+
   // Says what is lost, and makes room where nothing is saved.
   void prepare_next(const std::string& start) {
+    await_free_run();
     const std::optional<int64_t> step = step_ = saved_step(training_.run);
     const LostWork lost = lost_work(training_.run, step.value_or(0));
     const std::string cost =

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -164,6 +165,42 @@ TEST_F(RestartsTest, ALauncherHasTheWaitLimitAndFiveSecondsToEndAfterTheTraining
       },
       log_);
   EXPECT_EQ(said_.size(), 1u);
+}
+
+TEST_F(RestartsTest, ARunThatIsThereIsNotTakenForTheTrainingsOwn) {
+  leave_run(3, 2);
+  int starts = 0;
+  const auto start = [&](const Start&) { return ++starts; };
+  testing_support::problem_of(base::Code::E1206, [&] {
+    run_with_restarts(supervised_training(train_words()), {.program = "megacpp", .restarts = 2}, start, log_);
+  });
+  EXPECT_EQ(starts, 0);
+}
+
+// Another process trains there: a second supervisor, or what is left of an earlier one.
+TEST_F(RestartsTest, ARunThatAnotherTrainsIsLeftAlone) {
+  for (const int64_t saved : {0, 2}) {
+    std::optional<RunDirectory> held;
+    int starts = 0;
+    std::vector<int64_t> pauses;
+    RestartOptions options{.program = "megacpp", .restarts = 2};
+    options.pause = [&](std::chrono::seconds time) { pauses.push_back(time.count()); };
+    testing_support::problem_of(base::Code::E3003, [&] {
+      run_with_restarts(
+          supervised_training(train_words()), options,
+          [&](const Start&) {
+            held.emplace(RunDirectory::create(run(), "a"));
+            leave_run(3, saved);
+            return ++starts;
+          },
+          log_);
+    });
+    EXPECT_EQ(starts, 1);
+    EXPECT_GT(pauses.size(), 5u) << "it may only take a moment";
+    EXPECT_TRUE(is_run(run())) << "nothing was renamed";
+    held.reset();
+    std::filesystem::remove_all(run());
+  }
 }
 
 TEST_F(RestartsTest, AnErrorThatComesAgainAtOnceIsWaitedOut) {

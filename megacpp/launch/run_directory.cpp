@@ -129,9 +129,7 @@ RunDirectory RunDirectory::create(const std::filesystem::path& given, const std:
   if (!is_new) base::make_folder(path);
   RunDirectory directory(path, lock_folder(path));
   directory.is_new_ = is_made;
-  if (is_run(path))
-    refuse_run(path, "a run", "a folder without one",
-               fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", path.string()));
+  refuse_existing_run(path);
   directory.checkpoints().remove_partial();
   directory.becomes_latest_ = is_new;
   return directory;
@@ -256,6 +254,12 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) 
   for (const std::filesystem::path& entry : base::list_folder(folder))
     if (!std::filesystem::is_symlink(entry, ignored) && is_run(entry)) runs.push_back(entry);
   return runs;
+}
+
+void refuse_existing_run(const std::filesystem::path& folder) {
+  if (is_run(folder))
+    refuse_run(folder, "a run", "a folder without one",
+               fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", folder.string()));
 }
 
 bool is_in_use(const std::filesystem::path& run) {

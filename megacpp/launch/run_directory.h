@@ -83,6 +83,8 @@ std::filesystem::path find_run(const std::string& named);
 /// Run directories in a folder, by name.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
 bool is_run(const std::filesystem::path& folder);
+/// E1206 where the folder holds a run: a new one takes no other's place.
+void refuse_existing_run(const std::filesystem::path& folder);
 /// Whether a process trains in it now.
 bool is_in_use(const std::filesystem::path& run);
 
