@@ -277,11 +277,10 @@ class Combiner {
     if (node.attrs.has("cause"))
       node.attrs.set("cause",
                      std::to_string(members.size()) + std::string(kAsOne) + std::string(node.attrs.text("cause")));
-    const ir::NodeId id = rewriter_.graph().append(std::move(node), types);
-    size_t r = 0;
+    std::vector<ir::ValueId> results;
     for (const uint32_t n : members)
-      for (const ir::ValueId result : graph_.nodes()[n].results)
-        rewriter_.set(result, rewriter_.graph().node(id).results[r++]);
+      results.insert(results.end(), graph_.nodes()[n].results.begin(), graph_.nodes()[n].results.end());
+    rewriter_.replace(results, std::move(node), types);
   }
 
   // What one member keeps for the backward pass, the bucket keeps.

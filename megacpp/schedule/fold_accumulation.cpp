@@ -70,8 +70,7 @@ class Folder {
     const size_t accumulator = add.operands[0] == node.results[0] ? 1 : 0;
     product.operands.push_back(rewriter_.map(add.operands[accumulator]));
     product.role = add.role;
-    const ir::NodeId id = rewriter_.graph().append(std::move(product), graph_.result_types(add));
-    rewriter_.set(add.results[0], rewriter_.graph().node(id).results[0]);
+    rewriter_.replace(add.results, std::move(product), graph_.result_types(add));
   }
 
   const ir::Graph& graph_;

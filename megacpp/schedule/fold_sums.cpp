@@ -155,8 +155,7 @@ class SumFolder {
     for (ir::ValueId& operand : product.operands) operand = rewriter_.map(operand);
     product.operands.push_back(reshaped(rewriter_.map(addend_of(n)), add, graph_.type(node.results[0]).shape));
     product.role = add.role;
-    const ir::NodeId id = rewriter_.graph().append(std::move(product), graph_.result_types(node));
-    const std::vector<ir::ValueId> made = rewriter_.graph().node(id).results;
+    const std::vector<ir::ValueId> made = rewriter_.append(std::move(product), graph_.result_types(node));
     for (size_t r = 1; r < node.results.size(); ++r) rewriter_.set(node.results[r], made[r]);
     rewriter_.set(add.results[0], reshaped(made[0], add, graph_.type(add.results[0]).shape));
   }
@@ -170,8 +169,7 @@ class SumFolder {
     view.operands = {value};
     view.attrs = {{"shape", shape}};
     const ir::TensorType viewed{type.dtype, shape};
-    const ir::NodeId id = rewriter_.graph().append(std::move(view), {viewed});
-    return rewriter_.graph().node(id).results[0];
+    return rewriter_.append(std::move(view), {viewed})[0];
   }
 
   const ir::Graph& graph_;

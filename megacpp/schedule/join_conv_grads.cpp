@@ -109,11 +109,9 @@ class ConvGradJoiner {
   void emit(const ConvGrads& grads) {
     ir::Node joined = joined_node(grads);
     for (ir::ValueId& operand : joined.operands) operand = rewriter_.map(operand);
-    const ir::NodeId id = rewriter_.graph().append(std::move(joined), joined_types(grads));
-    const ir::Node& made = rewriter_.graph().node(id);
-    rewriter_.set(graph_.nodes()[grads.input].results[0], made.results[0]);
-    rewriter_.set(graph_.nodes()[grads.weight].results[0], made.results[1]);
-    if (grads.bias) rewriter_.set(graph_.nodes()[*grads.bias].results[0], made.results[2]);
+    std::vector<ir::ValueId> old = {graph_.nodes()[grads.input].results[0], graph_.nodes()[grads.weight].results[0]};
+    if (grads.bias) old.push_back(graph_.nodes()[*grads.bias].results[0]);
+    rewriter_.replace(old, std::move(joined), joined_types(grads));
   }
 
   const ir::Graph& graph_;

@@ -42,8 +42,7 @@ ir::Graph mix_products(const ir::Graph& graph, const Target& target) {
       ir::Node mixed = node;
       mixed.op = "mixed_dot";
       mixed.operands = {rewriter.map(graph.producer(node.operands[0]).operands[0]), rewriter.map(node.operands[1])};
-      const ir::NodeId id = rewriter.graph().append(std::move(mixed), graph.result_types(node));
-      rewriter.set(node.results[0], rewriter.graph().node(id).results[0]);
+      rewriter.replace(node.results, std::move(mixed), graph.result_types(node));
     } else if (!is_widening_convert(graph, node) || readers[node.results[0].index] > 0) {
       rewriter.copy(node);
     }

@@ -56,8 +56,7 @@ ir::Role role_of(const ir::Graph& graph, const ir::Node& reshard, std::span<cons
 
 ir::ValueId append(Rewriter& rewriter, ir::Node node, ir::ValueId operand, const ir::TensorType& type) {
   node.operands = {operand};
-  const ir::NodeId id = rewriter.graph().append(std::move(node), {type});
-  return rewriter.graph().node(id).results[0];
+  return rewriter.append(std::move(node), {type})[0];
 }
 
 }  // namespace

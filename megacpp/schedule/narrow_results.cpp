@@ -70,8 +70,7 @@ class Narrower {
   void emit(const ir::Node& node) {
     ir::Node narrow = narrowed(node);
     for (ir::ValueId& operand : narrow.operands) operand = rewriter_.map(operand);
-    const ir::NodeId id = rewriter_.graph().append(std::move(narrow), narrow_types(node));
-    rewriter_.set(node.results[0], rewriter_.graph().node(id).results[0]);
+    rewriter_.replace(node.results, std::move(narrow), narrow_types(node));
   }
 
   const ir::Graph& graph_;

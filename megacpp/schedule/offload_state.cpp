@@ -127,8 +127,7 @@ class StateOffloader {
     if (node.role != ir::Role::optimizer) return rewriter_.copy(node);
     ir::Node held = node;
     held.attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
-    const ir::NodeId id = rewriter_.graph().append(std::move(held), graph_.result_types(node));
-    rewriter_.set(node.results[0], rewriter_.graph().node(id).results[0]);
+    rewriter_.replace(node.results, std::move(held), graph_.result_types(node));
   }
 
   /// In the scope of what it is for.
@@ -139,9 +138,7 @@ class StateOffloader {
                   .attrs = std::move(attrs),
                   .scope = of.scope,
                   .role = ir::Role::optimizer};
-    const ir::TensorType type = rewriter_.graph().type(operand);
-    const ir::NodeId id = rewriter_.graph().append(std::move(node), {type});
-    return rewriter_.graph().node(id).results[0];
+    return rewriter_.append(std::move(node), {rewriter_.graph().type(operand)})[0];
   }
 
   const ir::Node& input_of(size_t s) const { return graph_.producer(states_[s].before); }

@@ -276,9 +276,7 @@ class Splitter {
                   .attrs = {{"axes", node.attrs.text("axes")}, {"op", node.op}, {"parts", node.attrs.integer("parts")}},
                   .scope = node.scope,
                   .role = node.role};
-    const ir::NodeId id = rewriter_.graph().append(std::move(done), graph_.result_types(node));
-    for (size_t r = 0; r < node.results.size(); ++r)
-      rewriter_.set(node.results[r], rewriter_.graph().node(id).results[r]);
+    rewriter_.replace(node.results, std::move(done), graph_.result_types(node));
     in_flight_[node.attrs.text("axes")].open.erase(number_.at(n));
     started_[n] = {};
   }

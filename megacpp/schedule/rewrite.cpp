@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/rewrite.h"
 
+#include <utility>
+
 namespace megacpp::schedule {
+
+std::vector<ir::ValueId> Rewriter::append(ir::Node node, std::vector<ir::TensorType> types) {
+  const ir::NodeId id = to_.append(std::move(node), std::move(types));
+  return to_.node(id).results;
+}
+
+void Rewriter::replace(const std::vector<ir::ValueId>& old, ir::Node node, std::vector<ir::TensorType> types) {
+  const std::vector<ir::ValueId> made = append(std::move(node), std::move(types));
+  for (size_t r = 0; r < old.size(); ++r) set(old[r], made[r]);
+}
 
 void Rewriter::copy(const ir::Node& node) {
   ir::Node copy = node;
   for (ir::ValueId& operand : copy.operands) operand = map(operand);
-  const ir::NodeId id = to_.append(std::move(copy), from_.result_types(node));
-  for (size_t r = 0; r < node.results.size(); ++r) set(node.results[r], to_.node(id).results[r]);
+  replace(node.results, std::move(copy), from_.result_types(node));
 }
 
 ir::Graph Rewriter::finish() {

@@ -17,6 +17,10 @@ class Rewriter {
   ir::ValueId map(ir::ValueId old) const { return mapped_[old.index]; }
   void set(ir::ValueId old, ir::ValueId replacement) { mapped_[old.index] = replacement; }
 
+  /// Appends a node whose operands are values of the new graph; its results.
+  std::vector<ir::ValueId> append(ir::Node node, std::vector<ir::TensorType> types);
+  /// The same, for what reads the old values from now on.
+  void replace(const std::vector<ir::ValueId>& old, ir::Node node, std::vector<ir::TensorType> types);
   /// Appends the node as it is, with operands mapped.
   void copy(const ir::Node& node);
   /// Copies the outputs; call last.

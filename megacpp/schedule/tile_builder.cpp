@@ -60,9 +60,7 @@ void append_fused(Rewriter& rewriter, const ir::Graph& from, TileCluster cluster
                 .attrs = {{"program", ops::to_string(cluster.program)}, {"shape", cluster.shape}, {"dtypes", dtypes}},
                 .scope = std::move(cluster.scope),
                 .role = cluster.role};
-  const ir::NodeId id = rewriter.graph().append(std::move(node), types);
-  for (size_t i = 0; i < cluster.results.size(); ++i)
-    rewriter.set(cluster.results[i], rewriter.graph().node(id).results[i]);
+  rewriter.replace(cluster.results, std::move(node), types);
 }
 
 int TileBuilder::add(TileInstruction instruction) {

@@ -36,9 +36,7 @@ ir::Graph widen_products(const ir::Graph& graph) {
     ir::Node wide = node;
     wide.attrs.set("dtype", std::string(ir::dtype_name(ir::DType::f32)));
     for (ir::ValueId& operand : wide.operands) operand = rewriter.map(operand);
-    const ir::NodeId id =
-        rewriter.graph().append(std::move(wide), {{ir::DType::f32, graph.type(node.results[0]).shape}});
-    rewriter.set(node.results[0], rewriter.graph().node(id).results[0]);
+    rewriter.replace(node.results, std::move(wide), {{ir::DType::f32, graph.type(node.results[0]).shape}});
   }
   return rewriter.finish();
 }
