@@ -71,7 +71,7 @@ struct TrainFlags {
 struct Request {
   recipe::Recipe recipe;
   std::filesystem::path recipe_file;              // it was read from
-  std::optional<launch::RunDirectory> directory;  // of a run that goes on; a new one is made once it is planned
+  std::optional<launch::RunDirectory> directory;  // of a run that goes on; a new one is made by open_inputs()
   std::optional<checkpoint::Reader> checkpoint;
   std::optional<WeightSource> from;  // of a new run
 };

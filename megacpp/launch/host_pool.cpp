@@ -61,7 +61,7 @@ std::string replaced(std::string word, const std::string& mark, const std::strin
   return word;
 }
 
-std::string launcher_text(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+std::string line_of(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 // The last line that says something.
 std::string last_line(const std::string& output) {
@@ -136,13 +136,13 @@ std::vector<std::string> launcher_on(const std::vector<HostSlots>& hosts, const 
   const bool depends_on_them = words != launcher;
   MEGACPP_REQUIRE(depends_on_them || hosts.empty(), E1007,
                   ({.where = "--launcher",
-                    .got = fmt::format("{}, beside --hosts", launcher.empty() ? "none" : launcher_text(launcher)),
+                    .got = fmt::format("{}, beside --hosts", launcher.empty() ? "none" : line_of(launcher)),
                     .wanted = fmt::format("{} or {} in it, which stand for those that answer", kProcesses, kHosts),
                     .next = "for example: --launcher 'mpirun -n {processes} --host {hosts}'"}));
   MEGACPP_REQUIRE(
       !depends_on_them || !hosts.empty(), E1007,
       ({.where = "--launcher",
-        .got = launcher_text(launcher) + ", without --hosts",
+        .got = line_of(launcher) + ", without --hosts",
         .wanted = fmt::format("numbers and names in it, or --hosts, for which {} and {} stand", kProcesses, kHosts),
         .next = "for example: --hosts node7:4,node8:4"}));
   return words;
@@ -153,7 +153,7 @@ Probe probe_of(const std::vector<std::string>& words) {
       std::ranges::any_of(words, [](const std::string& word) { return word.find(kHost) != std::string::npos; });
   MEGACPP_REQUIRE(names_it, E1007,
                   ({.where = "--probe",
-                    .got = words.empty() ? "no words" : fmt::format("{}", fmt::join(words, " ")),
+                    .got = words.empty() ? "no words" : line_of(words),
                     .wanted = fmt::format("a command with {}, which stands for the host that is asked", kHost),
                     .next = "for example: --probe 'ping -c 1 -W 2 {host}'"}));
   return {.words = words};

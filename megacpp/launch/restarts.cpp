@@ -261,11 +261,7 @@ class Supervisor {
   void await_free_run() const {
     const int64_t seconds = launcher_limit(training_, saved_).count();
     for (int64_t waited = 0; is_in_use(training_.run); ++waited) {
-      MEGACPP_REQUIRE(waited < seconds && !options_.should_stop(), E3003,
-                      ({.where = training_.run.string(),
-                        .got = fmt::format("a process that has trained in it for {} s", waited),
-                        .wanted = "a run that nobody else trains",
-                        .next = "wait for it or stop it, or give another --run-dir"}));
+      if (waited >= seconds || options_.should_stop()) refuse_run_in_use(training_.run);
       options_.pause(std::chrono::seconds(1));
     }
   }

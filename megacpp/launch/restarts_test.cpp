@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -54,6 +55,20 @@ class RestartsTest : public testing::Test {
     if (saved > 0) checkpoint::write_checkpoint(checkpoints_of(run()), header, std::span(&piece, 1));
   }
 
+  /// The words of every start: the first leaves what `first` leaves and ends with its status, the next ends well.
+  std::vector<Words> starts_of(const SupervisedTraining& training, const RestartOptions& options,
+                               const std::function<int()>& first) const {
+    std::vector<Words> starts;
+    run_with_restarts(
+        training, options,
+        [&](const Start& start) {
+          starts.push_back(start.words);
+          return starts.size() > 1 ? 0 : first();
+        },
+        log_);
+    return starts;
+  }
+
   const testing_support::TemporaryFolder folder_;
   std::vector<std::string> said_;
   Log log_ = [this](const Line& line) { said_.push_back(line.text); };
@@ -83,16 +98,11 @@ TEST_F(RestartsTest, AKilledRunGoesOnFromItsCheckpoint) {
 }
 
 TEST_F(RestartsTest, ARunThatSavedNothingBeginsAnew) {
-  std::vector<Words> starts;
-  run_with_restarts(
-      supervised_training(train_words()), {.program = "megacpp", .restarts = 1},
-      [&](const Start& start) {
-        starts.push_back(start.words);
-        if (starts.size() > 1) return 0;
+  const std::vector<Words> starts =
+      starts_of(supervised_training(train_words()), {.program = "megacpp", .restarts = 1}, [&] {
         leave_run(2, 0);
         return 1;
-      },
-      log_);
+      });
   ASSERT_EQ(starts.size(), 2u);
   EXPECT_EQ(starts[1], starts[0]);
   EXPECT_TRUE(is_run(run() + ".failed-1")) << "it is kept";
@@ -299,17 +309,11 @@ TEST_F(FewerHostsTest, ALostHostIsLeftOutAndTheRestGetALayoutThatFits) {
 
 TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
   lost_ = "b";
-  std::vector<Words> starts;
-  run_with_restarts(
-      training(), options(),
-      [&](const Start& start) {
-        starts.push_back(start.words);
-        if (starts.size() > 1) return 0;
-        leave_layout(2);
-        lost_ = "";
-        return 1;
-      },
-      log_);
+  const std::vector<Words> starts = starts_of(training(), options(), [&] {
+    leave_layout(2);
+    lost_ = "";
+    return 1;
+  });
   ASSERT_EQ(starts.size(), 2u);
   EXPECT_EQ(starts[0][2], "1");
   EXPECT_EQ(starts[1][2], "2");
@@ -323,16 +327,10 @@ TEST_F(FewerHostsTest, AHostThatAnswersAgainIsTakenBack) {
 
 // What a smaller layout needed is not kept where there is room again.
 TEST_F(FewerHostsTest, TheFirstLayoutHasItsRecomputeAgain) {
-  std::vector<Words> starts;
-  run_with_restarts(
-      training(), options(),
-      [&](const Start& start) {
-        starts.push_back(start.words);
-        if (starts.size() > 1) return 0;
-        leave_layout(2, {"train.recompute.A=full"});
-        return 1;
-      },
-      log_);
+  const std::vector<Words> starts = starts_of(training(), options(), [&] {
+    leave_layout(2, {"train.recompute.A=full"});
+    return 1;
+  });
   ASSERT_EQ(starts.size(), 2u);
   EXPECT_EQ(Words(starts[1].end() - 4, starts[1].end()),
             (Words{"--set", "layout.data_parallel=4", "--set", "train.recompute.A=auto"}));
@@ -340,16 +338,10 @@ TEST_F(FewerHostsTest, TheFirstLayoutHasItsRecomputeAgain) {
 
 // The rung of the ladder at which the run fits is in its recipe.
 TEST_F(FewerHostsTest, OnAsManyChipsARunKeepsWhatItsLadderCameTo) {
-  std::vector<Words> starts;
-  run_with_restarts(
-      training(), options(),
-      [&](const Start& start) {
-        starts.push_back(start.words);
-        if (starts.size() > 1) return 0;
-        leave_layout(4, {"train.batch=4", "train.micro_steps=2"});
-        return 1;
-      },
-      log_);
+  const std::vector<Words> starts = starts_of(training(), options(), [&] {
+    leave_layout(4, {"train.batch=4", "train.micro_steps=2"});
+    return 1;
+  });
   ASSERT_EQ(starts.size(), 2u);
   EXPECT_EQ(starts[1], (Words{"mpirun", "-n", "2", "--host", "a:1,b:1", "megacpp", "train", "--resume", run()}));
   EXPECT_EQ(said_.size(), 1u);

@@ -63,10 +63,7 @@ int lock_folder(const std::filesystem::path& folder) {
   }
   ::close(fd);
   if (error != EWOULDBLOCK) base::fail_writing(file, "cannot lock", error);
-  base::raise(base::Code::E3003, {.where = folder.string(),
-                                  .got = "another process that trains in it",
-                                  .wanted = "one process at a time",
-                                  .next = "wait for it or stop it, or give another --run-dir"});
+  refuse_run_in_use(folder);
 }
 
 /// Letters, digits and "._-" of the recipe's name; all else becomes "-".
@@ -254,6 +251,13 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) 
   for (const std::filesystem::path& entry : base::list_folder(folder))
     if (!std::filesystem::is_symlink(entry, ignored) && is_run(entry)) runs.push_back(entry);
   return runs;
+}
+
+void refuse_run_in_use(const std::filesystem::path& folder) {
+  base::raise(base::Code::E3003, {.where = folder.string(),
+                                  .got = "another process that trains in it",
+                                  .wanted = "one process at a time",
+                                  .next = "wait for it or stop it, or give another --run-dir"});
 }
 
 void refuse_existing_run(const std::filesystem::path& folder) {

@@ -133,21 +133,13 @@ void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) driver_.memcpy_async(address_of(to), address_of(from), bytes, stream_);
 }
 
-// What is in the host's memory already needs no ring: once the device is done with it, it is the host's like any other.
-
 void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
-  gpu_->attach();
-  if (is_on_host(to)) {
-    wait_until_idle();
-    std::memcpy(to, from.data(), from.size());
-    return;
-  }
-  uploads_->fill({.to = address_of(to), .bytes = from.size(), .stream = stream_},
-                 [&from](size_t begin, std::span<std::byte> piece) {
-                   std::memcpy(piece.data(), from.data() + begin, piece.size());
-                 });
+  fill(to, from.size(), [&from](size_t begin, std::span<std::byte> piece) {
+    std::memcpy(piece.data(), from.data() + begin, piece.size());
+  });
 }
 
+// What is in the host's memory already needs no ring: once the device is done with it, it is the host's like any other.
 void CudaDevice::fill(std::byte* to, size_t bytes, const FillPiece& fill) {
   gpu_->attach();
   if (is_on_host(to)) {
