@@ -13,21 +13,29 @@ namespace {
 
 using Order = std::vector<uint32_t>;
 
-// Counts how many readers of each value have not run yet; outputs are never freed.
+// Counts how many readers of each value have not run yet; outputs are never freed. Inputs, and outputs that take over
+// the buffer of one, are there in every order: counting these would put gradients, which all are, off to the end.
 class Liveness {
  public:
-  explicit Liveness(const ir::Graph& graph) : graph_(graph), users_(graph.users()), left_(graph.values().size()) {
+  explicit Liveness(const ir::Graph& graph)
+      : graph_(graph), users_(graph.users()), left_(graph.values().size()), is_counted_(graph.values().size()) {
     for (size_t v = 0; v < left_.size(); ++v) left_[v] = users_[v].size();
-    for (const ir::Output& output : graph.outputs()) ++left_[output.value.index];
+    for (const ir::Node& node : graph.nodes())
+      for (const ir::ValueId result : node.results) is_counted_[result.index] = node.op != ir::kInputOp;
+    for (const ir::Output& output : graph.outputs()) {
+      ++left_[output.value.index];
+      if (!output.donated.empty()) is_counted_[output.value.index] = false;
+    }
   }
 
-  bool is_counted(ir::ValueId value) const { return graph_.producer(value).op != ir::kInputOp; }
+  bool is_counted(ir::ValueId value) const { return is_counted_[value.index]; }
   const std::vector<ir::NodeId>& users(ir::ValueId value) const { return users_[value.index]; }
   size_t left(ir::ValueId value) const { return left_[value.index]; }
 
   int64_t allocated(uint32_t node) const {
     int64_t bytes = 0;
-    for (const ir::ValueId result : graph_.nodes()[node].results) bytes += graph_.type(result).bytes();
+    for (const ir::ValueId result : graph_.nodes()[node].results)
+      if (is_counted(result)) bytes += graph_.type(result).bytes();
     return bytes;
   }
 
@@ -62,13 +70,13 @@ class Liveness {
   const ir::Graph& graph_;
   std::vector<std::vector<ir::NodeId>> users_;
   std::vector<size_t> left_;
+  std::vector<bool> is_counted_;
 };
 
 int64_t peak_of(const ir::Graph& graph, const Order& order) {
   Liveness liveness(graph);
   int64_t alive = 0, peak = 0;
   for (const uint32_t node : order) {
-    if (graph.nodes()[node].op == ir::kInputOp) continue;
     alive += liveness.allocated(node);
     peak = std::max(peak, alive);
     alive -= liveness.freed(node);

@@ -9,7 +9,8 @@ namespace megacpp::schedule {
 
 ir::Graph order_for_low_peak(const ir::Graph& graph);
 
-/// Most bytes of node results alive at once when nodes run in graph order; inputs are not counted.
+/// Most bytes of node results alive at once when nodes run in graph order; inputs and outputs in their place are not
+/// counted.
 int64_t simulated_peak(const ir::Graph& graph);
 
 }  // namespace megacpp::schedule

@@ -60,5 +60,26 @@ TEST(OrderTest, OutputsStayAliveToTheEnd) {
   EXPECT_EQ(simulated_peak(graph), 3 * 40);
 }
 
+// Gradients are summed where they are: made late, each would keep what it is made of alive until then.
+TEST(OrderTest, GradientsAreSummedAsSoonAsTheyCanBe) {
+  const std::string text = R"(graph "g" {
+  %0 = input() {dtype="f32", name="x", shape=[10]} : f32[10] #batch
+  %1 = input() {dtype="f32", name="grad.a", shape=[1000]} : f32[1000] #gradient
+  %2 = input() {dtype="f32", name="grad.b", shape=[1000]} : f32[1000] #gradient
+  %3 = broadcast(%0) {dims=[1], shape=[100,10]} : f32[100,10]
+  %4 = reshape(%3) {shape=[1000]} : f32[1000]
+  %5 = add(%1, %4) : f32[1000]
+  %6 = exp(%0) : f32[10]
+  %7 = broadcast(%6) {dims=[1], shape=[100,10]} : f32[100,10]
+  %8 = reshape(%7) {shape=[1000]} : f32[1000]
+  %9 = add(%2, %8) : f32[1000]
+  output "grad.a" = %5 donates "grad.a"
+  output "grad.b" = %9 donates "grad.b"
+}
+)";
+  EXPECT_EQ(simulated_peak(ir::parse(text)), 2 * 4000);
+  EXPECT_EQ(ir::print(order_for_low_peak(ir::parse(text))), text);
+}
+
 }  // namespace
 }  // namespace megacpp::schedule
