@@ -18,6 +18,9 @@ namespace {
 using ir::NodeId;
 using ir::ValueId;
 
+// Partial sums of a cluster and the scalars it leaves are within it.
+constexpr int64_t kSmallBytes = 16 << 10;
+
 // Whether results are operands under another name.
 bool is_view(const ir::Node& node) { return ops::op_def(node.op).is_view; }
 
@@ -77,6 +80,7 @@ class Assigner {
       result_.final_copies.push_back({output.value, output.donated});
       check_not_output(output.donated);
     }
+    if (target_.joins_launches) keep_small_in_runs();
     return std::move(result_);
   }
 
@@ -166,6 +170,25 @@ class Assigner {
     for (const ir::Output& output : graph_.outputs())
       MEGACPP_CHECK(buffer(output.value).state != state)
           << "output '" << output.name << "' is the old value of '" << state << "', which another output replaces";
+  }
+
+  // Small buffers that the nodes of a run of clusters write: none has the bytes of another, which would order their
+  // nodes.
+  void keep_small_in_runs() {
+    const std::vector<ir::Node>& nodes = graph_.nodes();
+    std::vector<uint32_t> run_end(nodes.size(), 0);  // of each cluster: the last one of its run
+    std::optional<uint32_t> end;
+    for (auto n = static_cast<uint32_t>(nodes.size()); n-- > 0;) {
+      if (!ops::op_def(nodes[n].op).is_work()) continue;
+      if (nodes[n].op != "fused") {
+        end.reset();
+        continue;
+      }
+      if (!end) end = n;
+      run_end[n] = *end;
+    }
+    for (Buffer& each : result_.buffers)
+      if (each.state.empty() && each.bytes <= kSmallBytes) each.last = std::max(each.last, run_end[each.first]);
   }
 
   // Last reader of each value; outputs are read after the last node. Views forward their readers to their operands.

@@ -64,6 +64,36 @@ TEST(BuffersTest, NodesThatAreAlikeAskForTheirWorkspaceOnce) {
   EXPECT_EQ(questions(200), 3) << "not by depth";
 }
 
+// Two clusters, a view that is no work between them, a product behind them and one more cluster.
+TEST(BuffersTest, WhereLaunchesAreJoinedSmallBuffersLastAsLongAsTheirRunOfClusters) {
+  const ir::Graph graph =
+      ir::parse("graph \"g\" {\n" + kInput +
+                R"ir(  %1 = fused(%0) {dtypes="f32", program="in(0,1) sum(%0;2)", shape=[2,3]} : f32[]
+  %2 = reshape(%0) {shape=[6]} : f32[6]
+  %3 = fused(%2) {dtypes="f32", program="in(0) sum(%0;1)", shape=[6]} : f32[]
+  %4 = fused(%1, %3) {dtypes="f32", program="in() in() add(%0,%1) out(%2)", shape=[]} : f32[]
+  %5 = cumsum(%0) {dim=0} : f32[2,3]
+  %6 = fused(%5, %4) {dtypes="f32", program="in(0,1) in() mul(%0,%1) out(%2)", shape=[2,3]} : f32[2,3]
+  output "y" = %6
+}
+)ir");
+  schedule::Target target{.name = "test", .runs = {}, .workspace_bytes = [](std::string_view op, const ops::NodeView&) {
+                            return op == "fused" ? int64_t{4096} : int64_t{1} << 20;
+                          }};
+  const auto lasts_of = [&] {
+    const Buffers buffers = assign_buffers(graph, target);
+    std::vector<uint32_t> lasts;
+    for (const int workspace : buffers.workspace_of)
+      if (workspace >= 0) lasts.push_back(buffers.buffers[static_cast<size_t>(workspace)].last);
+    return lasts;
+  };
+  EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{1, 3, 4, 5, 6}));
+  target.joins_launches = true;
+  EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{4, 4, 4, 5, 6})) << "until the cluster before the product";
+  target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{1} << 20; };
+  EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{1, 3, 4, 5, 6})) << "large ones do not";
+}
+
 TEST(BuffersTest, AnOperandThatAnotherOutputStoresIsNotTakenOver) {
   const Buffers buffers = assigned(kInput + R"ir(  %1 = transpose(%0) {permutation=[1,0]} : f32[3,2]
   %2 = transpose(%0) {permutation=[1,0]} : f32[3,2]
