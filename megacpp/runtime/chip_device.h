@@ -81,6 +81,10 @@ class ChipDevice {
   virtual void begin_program(const ir::Graph& graph) = 0;
   /// Nodes between chips become calls to the transport. Nothing is allocated when a call runs.
   virtual DeviceCall prepare(const BoundNode& bound) = 0;
+  /// Called once for each program behind its nodes: the work of all of them, with the same bits, for steps that nothing
+  /// looks into. Several nodes may be one entry, and ones that do not depend on one another change places. Empty: their
+  /// calls one by one.
+  virtual std::vector<std::function<void()>> finish_program() { return {}; }
 
   /// Between addresses of the device, in the order of the calls around it.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;

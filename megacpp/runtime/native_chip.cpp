@@ -60,6 +60,7 @@ void NativeChip::prepare(const compile::Program& compiled, const memory::Program
   device_->begin_program(graph);
   for (uint32_t n = 0; n < graph.nodes().size(); ++n)
     if (ops::op_def(graph.nodes()[n].op).is_work()) program.calls.push_back(prepare_call(program, n));
+  program.whole = device_->finish_program();
   for (const memory::Buffers::Copy& copy : plan.final_copies)
     program.final_copies.push_back({state_.at(copy.to_state).data(), device_->at(plan.value_offset[copy.from.index]),
                                     static_cast<size_t>(graph.type(copy.from).bytes())});
@@ -201,7 +202,7 @@ void NativeChip::begin_step() {
 
 void NativeChip::replay_step() {
   queue_->replay([this] {
-    for (size_t action = 0; action < compiled_.step.size(); ++action) run(action, StepMode::plain);
+    for (size_t action = 0; action < compiled_.step.size(); ++action) run_whole(action);
     end_step();
   });
 }
@@ -237,7 +238,21 @@ void NativeChip::run(size_t action, StepMode mode) {
     run_call(call);
     if (mode == StepMode::check_values) require_finite(program, call, compiled_.step[action]);
   }
-  copy_all(program.final_copies);
+  finish(action);
+}
+
+// Nothing is timed and nothing is looked at between nodes.
+void NativeChip::run_whole(size_t action) {
+  const Program& program = programs_[compiled_.step[action].program];
+  if (program.whole.empty()) return run(action, StepMode::plain);
+  start(action);
+  for (const Call& call : program.calls) note_memory(call);
+  for (const auto& work : program.whole) work();
+  finish(action);
+}
+
+void NativeChip::finish(size_t action) {
+  copy_all(programs_[compiled_.step[action].program].final_copies);
   copy_all(transfers_[action].fetched);
 }
 
@@ -247,9 +262,13 @@ void NativeChip::run_half(size_t action) {
   for (size_t i = 0; i < program.calls.size() / 2; ++i) run_call(program.calls[i]);
 }
 
-void NativeChip::run_call(const Call& call) {
+void NativeChip::note_memory(const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
   measured_host_ = std::max(measured_host_, call.host_end_offset);
+}
+
+void NativeChip::run_call(const Call& call) {
+  note_memory(call);
   timer_.time(call.piece, call.device.run);
 }
 

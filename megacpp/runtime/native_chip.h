@@ -79,6 +79,7 @@ class NativeChip {
   };
   struct Program {
     std::vector<Call> calls;
+    std::vector<std::function<void()>> whole;  // the same work for replayed steps; empty: the calls
     std::vector<Copy> final_copies;
     std::vector<std::function<void()>> drains;  // of sends whose operands it overwrites: they must be fetched before
     const ir::Graph* graph = nullptr;
@@ -101,7 +102,10 @@ class NativeChip {
   void drain_all(const std::vector<std::function<void()>>& drains);
   void copy_all(const std::vector<Copy>& copies);
   void start(size_t action);
+  void finish(size_t action);
+  void note_memory(const Call& call);
   void run_call(const Call& call);
+  void run_whole(size_t action);
   void require_finite(const Program& program, const Call& call, const compile::Action& action) const;
 
   const compile::StagePrograms& compiled_;

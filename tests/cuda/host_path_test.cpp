@@ -8,7 +8,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "megacpp/blocks/parameter.h"
@@ -95,6 +98,19 @@ class StandInRun {
 struct Slot {
   std::string what;
   std::vector<std::pair<int64_t, int64_t>> ranges = {};  // offsets: first byte, one behind the last
+  size_t written = 0;                                    // of these, the last ones
+  bool is_cluster = false;                               // a `fused` node: neighbouring ones may change places
+
+  std::span<const std::pair<int64_t, int64_t>> writes() const { return std::span(ranges).last(written); }
+  bool depends_on(const Slot& other) const {
+    const auto touches = [](const auto& touched, const auto& changed) {
+      return std::ranges::any_of(touched, [&](const auto& one) {
+        return std::ranges::any_of(
+            changed, [&](const auto& another) { return one.first < another.second && another.first < one.second; });
+      });
+    };
+    return touches(ranges, other.writes()) || touches(other.ranges, writes());
+  }
 
   bool holds(int64_t offset, size_t bytes) const {
     const int64_t end = offset + std::max<int64_t>(static_cast<int64_t>(bytes), 1);
@@ -120,6 +136,8 @@ std::vector<Slot> slots_of(const compile::StagePrograms& programs) {
       for (const ir::ValueId value : node.results) slot.ranges.push_back(range_of(value));
       if (const int64_t begin = plan.workspace_offset[n]; begin >= 0)
         slot.ranges.emplace_back(begin, begin + plan.workspace_bytes[n]);
+      slot.written = slot.ranges.size() - node.operands.size();
+      slot.is_cluster = node.op == "fused";
       slots.push_back(std::move(slot));
     }
     Slot copies{.what = "copies behind " + graph.name()};
@@ -144,25 +162,103 @@ std::optional<std::vector<std::pair<int64_t, size_t>>> offsets_in(const Operatio
   return offsets;
 }
 
-/// Every operation touches nothing but what the plan gives to one node, and nodes run in their order: taking for each
-/// operation the earliest node that may have made it, none is left over.
+using Offsets = std::vector<std::pair<int64_t, size_t>>;
+using Touched = std::span<const std::pair<int64_t, size_t>>;  // by one node
+
+/// Finds for every operation the nodes that made it: nodes run in their order, but neighbouring clusters, several of
+/// which one launch may be. Taking for each operation the earliest node that may have made it, none is left over.
+class Makers {
+ public:
+  explicit Makers(std::vector<Slot> slots) : slots_(std::move(slots)), launch_(slots_.size(), -1) {}
+
+  /// False where no node from here on may have made it.
+  bool take(const Operation& operation, const Offsets& offsets) {
+    std::vector<Touched> entries;
+    for (size_t begin = 0; const size_t count : operation.entries) {
+      entries.push_back(Touched(offsets).subspan(begin, count));
+      begin += count;
+    }
+    if (entries.empty()) entries.emplace_back(offsets);
+    if (operation.kind != Kind::kernel || !operation.name.starts_with("fused")) return advance(entries[0], false);
+    if (operation.name.starts_with("fused_combine")) return combines(entries);
+    ++launches_;
+    last_.clear();
+    for (size_t e = 0; e < entries.size(); ++e)
+      if (e == 0 ? !advance(entries[0], true) : !claim_in_run(entries[e])) return false;
+    return true;
+  }
+  const std::string& here() const { return slots_[at_].what; }
+
+  /// Clusters of a run that depend on one another keep their order and are of different launches.
+  void expect_dependencies_kept() const {
+    for (size_t first = 0; first < slots_.size(); ++first)
+      for (size_t next = first + 1; launch_[first] >= 0 && next < slots_.size() && slots_[next].is_cluster; ++next)
+        EXPECT_TRUE(launch_[next] < 0 || launch_[first] < launch_[next] || !slots_[next].depends_on(slots_[first]))
+            << slots_[next].what << " runs no later than " << slots_[first].what;
+  }
+
+ private:
+  bool made(const Slot& slot, Touched touched) const {
+    return std::ranges::all_of(touched, [&](const auto& at) { return slot.holds(at.first, at.second); });
+  }
+
+  // Where a node of such a kind stands that made it; the whole run of a cluster is still to come then.
+  bool advance(Touched touched, bool is_cluster) {
+    for (size_t slot = at_; slot < slots_.size(); ++slot) {
+      if (slots_[slot].is_cluster != is_cluster || launch_[slot] >= 0 || !made(slots_[slot], touched)) continue;
+      at_ = slot;
+      if (!is_cluster) return true;
+      claim(slot);
+      while (at_ > 0 && slots_[at_ - 1].is_cluster) --at_;
+      return true;
+    }
+    return false;
+  }
+
+  bool claim_in_run(Touched touched) {
+    for (size_t slot = at_; slot < slots_.size() && slots_[slot].is_cluster; ++slot)
+      if (launch_[slot] < 0 && made(slots_[slot], touched)) {
+        claim(slot);
+        return true;
+      }
+    return false;
+  }
+
+  void claim(size_t slot) {
+    launch_[slot] = launches_;
+    last_.push_back(slot);
+  }
+
+  // The second launch of the nodes that the one before was of.
+  bool combines(const std::vector<Touched>& entries) const {
+    if (entries.size() != last_.size()) return false;
+    for (size_t e = 0; e < entries.size(); ++e)
+      if (!made(slots_[last_[e]], entries[e])) return false;
+    return true;
+  }
+
+  std::vector<Slot> slots_;
+  std::vector<int> launch_;  // of a cluster, by slot; -1: not yet
+  int launches_ = -1;
+  size_t at_ = 0;
+  std::vector<size_t> last_;  // clusters of the last launch
+};
+
+/// Every operation touches nothing but what the plan gives to one node, and a launch of several nodes nothing but what
+/// it gives to each, entry by entry.
 void expect_in_planned_buffers(const StandInRun& run, const std::vector<Operation>& operations) {
-  const std::vector<Slot> slots = slots_of(run.programs());
-  size_t slot = 0;
+  Makers makers(slots_of(run.programs()));
   for (const Operation& operation : operations) {
     const auto offsets = offsets_in(operation, run.arena(), run.programs().memory.total_bytes);
     if (!offsets) {
       EXPECT_EQ(operation.kind, Kind::copy) << operation.name << " is handed memory beside the arena";
       continue;
     }
-    const auto made_by = [&](const Slot& maker) {
-      return std::ranges::all_of(*offsets, [&](const auto& at) { return maker.holds(at.first, at.second); });
-    };
-    const size_t before = slot;
-    while (slot < slots.size() && !made_by(slots[slot])) ++slot;
-    ASSERT_LT(slot, slots.size()) << operation.name << " touches memory of no node from " << slots[before].what
-                                  << " on";
+    const std::string before = makers.here();
+    ASSERT_TRUE(makers.take(operation, *offsets))
+        << operation.name << " touches memory of no node from " << before << " on";
   }
+  makers.expect_dependencies_kept();
 }
 
 std::vector<std::string> texts_of(const std::vector<Operation>& operations) {
@@ -189,6 +285,30 @@ TEST(CudaHostPathTest, StepsStayInTheirPlannedBuffersAndTheGraphIsTheStepAsItCam
   EXPECT_TRUE(std::ranges::all_of(second, &Operation::replayed));
   EXPECT_EQ(texts_of(second), texts_of(first));
   EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+size_t launches_of(const std::vector<Operation>& operations, std::string_view name) {
+  return static_cast<size_t>(std::ranges::count(operations, name, &Operation::name));
+}
+
+// Sums of squares have an order of their own for small tensors, updates are with decay or without.
+TEST(CudaHostPathTest, ClustersOfTheUpdateAreJoinedInStepsThatNothingLooksInto) {
+  StandInRun run, profiled({}, true);
+  run.step();
+  const std::vector<Operation> joined = run.take_operations();
+  run.step(runtime::StepMode::check_values);
+  const std::vector<Operation> checked = run.take_operations();
+  profiled.step();
+  const std::vector<Operation> timed = profiled.take_operations();
+  EXPECT_GT(launches_of(joined, "fused_batch"), 0U);
+  EXPECT_GT(launches_of(checked, "fused") - launches_of(joined, "fused"), run.compiled().parameters.size())
+      << "sums of squares and updates";
+  EXPECT_EQ(launches_of(checked, "fused_batch") + launches_of(timed, "fused_batch"), 0U);
+  expect_in_planned_buffers(profiled, timed);
+  size_t entries = launches_of(joined, "fused");
+  for (const Operation& operation : joined)
+    if (operation.name == "fused_batch") entries += operation.entries.size();
+  EXPECT_EQ(entries, launches_of(checked, "fused")) << "every node once";
 }
 
 TEST(CudaHostPathTest, AStepIsOneLaunchWithoutAWait) {

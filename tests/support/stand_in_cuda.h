@@ -25,7 +25,8 @@ struct Operation {
   Kind kind;
   std::string name;  // of a kernel
   std::vector<Range> ranges = {};
-  bool replayed = false;  // as part of a graph
+  std::vector<size_t> entries = {};  // of a kernel's table: how many of the ranges each has; empty: there is none
+  bool replayed = false;             // as part of a graph
 };
 
 struct Machine {

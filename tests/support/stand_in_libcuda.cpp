@@ -171,6 +171,23 @@ std::vector<Range> pointers_in(const void* parameters, size_t bytes) {
   return found;
 }
 
+/// A kernel of this name is handed a table: how many entries there are, how many words each has, then the entries.
+bool has_table(const std::string& name) { return name.ends_with("_batch"); }
+
+Operation launch_of_table(const std::string& name, const void* parameters, size_t bytes) {
+  Operation launched{.kind = Kind::kernel, .name = name};
+  uint32_t counts[2] = {};
+  std::memcpy(counts, parameters, sizeof counts);
+  const size_t entry_bytes = counts[1] * sizeof(uint64_t);
+  if (counts[0] == 0 || sizeof counts + counts[0] * entry_bytes > bytes) breach(name + " with a table of no such size");
+  for (size_t at = sizeof counts; launched.entries.size() < counts[0] && at + entry_bytes <= bytes; at += entry_bytes) {
+    const std::vector<Range> own = pointers_in(static_cast<const char*>(parameters) + at, entry_bytes);
+    launched.entries.push_back(own.size());
+    launched.ranges.insert(launched.ranges.end(), own.begin(), own.end());
+  }
+  return launched;
+}
+
 }  // namespace
 
 #define LOCKED const std::scoped_lock lock(mutex)
@@ -504,9 +521,12 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
        {config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1], config->block[2]})
     if (size == 0) return kInvalidValue;
   if (config->block[0] * config->block[1] * config->block[2] > 1024) return kInvalidValue;
-  const std::vector<Range> ranges = pointers_in(parameters[0], *static_cast<const size_t*>(parameters[1]));
+  const std::string& name = static_cast<FunctionState*>(function)->name;
+  const size_t bytes = *static_cast<const size_t*>(parameters[1]);
   enqueue(config->stream,
-          {{.kind = Kind::kernel, .name = static_cast<FunctionState*>(function)->name, .ranges = ranges}, {}});
+          {has_table(name) ? launch_of_table(name, parameters[0], bytes)
+                           : Operation{.kind = Kind::kernel, .name = name, .ranges = pointers_in(parameters[0], bytes)},
+           {}});
   return 0;
 }
 int cuTensorMapEncodeTiled(void* map, int, uint32_t, void* address, const uint64_t*, const uint64_t*, const uint32_t*,

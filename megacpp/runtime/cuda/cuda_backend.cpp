@@ -244,7 +244,8 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           .ops_per_byte = kOpsPerByte,
           .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
-          .has_host_memory = true};
+          .has_host_memory = true,
+          .joins_launches = true};
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,

@@ -27,6 +27,13 @@ std::vector<Address> addresses_of(std::span<std::byte* const> pointers) {
   return addresses;
 }
 
+std::vector<ByteRange> ranges_of(std::span<std::byte* const> pointers, const ops::Types& types) {
+  std::vector<ByteRange> ranges;
+  for (size_t i = 0; i < pointers.size(); ++i)
+    ranges.push_back({address_of(pointers[i]), address_of(pointers[i]) + static_cast<Address>(types[i].bytes())});
+  return ranges;
+}
+
 [[noreturn]] void refuse_memory(const Gpu& gpu, int64_t chip, size_t bytes) {
   const int64_t free = gpu.free_bytes();
   throw memory::OutOfMemory(
@@ -77,6 +84,7 @@ void CudaDevice::release() {
   driver_.ctx_set_current.attempt(gpu_->context());
   if (stream_ != nullptr) driver_.stream_synchronize.attempt(stream_);
   steps_->release();  // before the transport, which may wait for graphs with its calls to go
+  launches_ = {};     // of a load that failed
   connection_ = {};
   for (Event* const event : marks_) driver_.event_destroy.attempt(event);
   host_.reset();
@@ -107,26 +115,42 @@ std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte
 
 DeviceCall CudaDevice::prepare(const BoundNode& bound) {
   const ir::Node& node = bound.node;
-  if (ops::op_def(node.op).is_collective) {
-    MEGACPP_CHECK(connection_.prepare) << "a chip without a transport has " << node.op << " @" << node.scope;
-    return connection_.prepare(bound);
-  }
-  if (ops::op_def(node.op).is_host_copy) {
-    MEGACPP_CHECK(host_) << "a chip without pinned memory has " << node.op << " @" << node.scope;
-    return host_->prepare(bound);
-  }
+  const ops::OpDef& op = ops::op_def(node.op);
+  if (!op.is_collective && !op.is_host_copy) return prepare_kernel(bound);
+  MEGACPP_CHECK(!op.is_collective || connection_.prepare)
+      << "a chip without a transport has " << node.op << " @" << node.scope;
+  MEGACPP_CHECK(!op.is_host_copy || host_) << "a chip without pinned memory has " << node.op << " @" << node.scope;
+  DeviceCall call = op.is_collective ? connection_.prepare(bound) : host_->prepare(bound);
+  launches_.add(call.run);
+  return call;
+}
+
+DeviceCall CudaDevice::prepare_kernel(const BoundNode& bound) {
+  const ir::Node& node = bound.node;
   const Kernel* const kernel = find_kernel(node.op);
   MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << node.op << " @" << node.scope;
   const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
   const ops::NodeView view{operands, results, node.attrs};
   Prepared prepared = kernel->prepare(view, gpu_->toolbox());
   const int64_t workspace = kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
-  return {.run =
-              [run = std::move(prepared.run), in = addresses_of(bound.operands), out = addresses_of(bound.results),
-               workspace = address_of(bound.workspace), stream = stream_] {
-                run({in, out, workspace, stream});
-              },
-          .workspace_bytes = workspace};
+  BoundTile tile{.run = {},
+                 .table = std::move(prepared.table),
+                 .operands = addresses_of(bound.operands),
+                 .results = addresses_of(bound.results),
+                 .workspace = address_of(bound.workspace),
+                 .reads = ranges_of(bound.operands, operands),
+                 .writes = ranges_of(bound.results, results)};
+  if (workspace > 0) tile.writes.push_back({tile.workspace, tile.workspace + static_cast<Address>(workspace)});
+  tile.run = [run = std::move(prepared.run), in = tile.operands, out = tile.results, at = tile.workspace,
+              stream = stream_] {
+    run({in, out, at, stream});
+  };
+  DeviceCall call{.run = tile.run, .workspace_bytes = workspace};
+  if (node.op == "fused")
+    launches_.add(std::move(tile));
+  else
+    launches_.add(call.run);
+  return call;
 }
 
 void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {

@@ -13,6 +13,7 @@
 #include "megacpp/runtime/cuda/host_copies.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/step_graph.h"
+#include "megacpp/runtime/cuda/tile_batch.h"
 #include "megacpp/runtime/cuda/upload_ring.h"
 
 namespace megacpp::runtime::cuda {
@@ -49,6 +50,8 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   /// What its kernels need was made for all programs at once (needs.h).
   void begin_program(const ir::Graph&) override {}
   DeviceCall prepare(const BoundNode& bound) override;
+  /// Elementwise clusters that do not depend on one another are one launch (tile_batch.h).
+  std::vector<std::function<void()>> finish_program() override { return launches_.take(gpu_->toolbox(), stream_); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) const override;
@@ -64,6 +67,7 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   double seconds_between(size_t from, size_t to) const override;
 
  private:
+  DeviceCall prepare_kernel(const BoundNode& bound);
   void wait_until_idle() const;
   bool is_on_host(const std::byte* address) const { return host_ && host_->holds(address); }
   Address allocate(size_t bytes);
@@ -83,6 +87,7 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   std::unique_ptr<UploadRing> uploads_;
   std::byte* downloaded_ = nullptr;  // pinned
   Connection connection_;
+  LaunchList launches_;  // of the program that is prepared
   std::vector<Event*> marks_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "megacpp/base/decision.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cuda/function.h"
+#include "megacpp/runtime/cuda/tile_batch.h"
 
 namespace megacpp::runtime::cuda {
 
@@ -33,6 +35,8 @@ struct Launch {
 /// synchronisation, no host callback, so that a step can be captured as a graph. Its launches are all on that stream.
 struct Prepared {
   std::function<void(const Launch&)> run;
+  /// Of a `fused` node that may share a launch with others; the same bits.
+  std::optional<TableTile> table = {};
 };
 
 struct Kernel {

@@ -54,6 +54,20 @@ TEST_F(NvrtcTest, CompilesATileProgramToACubin) {
   EXPECT_EQ(Nvrtc(*library_, "sm_90a", folder_.path()).cubin(source), cubin);
 }
 
+// One text for all sizes, with the kernels of tables.
+TEST_F(NvrtcTest, CompilesTheTablesOfAFlatProgram) {
+  const ir::TensorType type{ir::DType::f32, {4096}};
+  const ir::Attrs attrs = {{"shape", ir::Shape{4096}},
+                           {"program", std::string("in(0) in() mul(%0,%1) out(%2) mul(%2,%2) sum(%3;1)")},
+                           {"dtypes", std::string("f32 f32")}};
+  const ops::Types operands = {type, {ir::DType::f32, {}}}, results = ops::op_def("fused").infer(operands, attrs);
+  const ops::NodeView view{operands, results, attrs};
+  const std::vector<char> cubin = Nvrtc(*library_, "sm_90a", folder_.path()).cubin(tile_source(plan_tiles(view), view));
+  const std::string code(cubin.begin(), cubin.end());
+  for (const char* kernel : {kTileKernel, kTileCombineKernel, kTileBatchKernel, kTileCombineBatchKernel})
+    EXPECT_TRUE(has(code, ".text." + std::string(kernel))) << kernel;
+}
+
 TEST_F(NvrtcTest, AnErrorHasTheCompilersWords) {
   Nvrtc compiler(*library_, "sm_90a", folder_.path());
   const base::Problem problem =

@@ -112,6 +112,14 @@ int64_t TilePlan::blocks() const {
   return tile_quotient(row_vectors(), kTileThreads);
 }
 
+TileSizes TilePlan::sizes() const {
+  return {.has_folds = has_folds,
+          .vectors = row_vectors(),
+          .part_vectors = part_vectors,
+          .parts = parts,
+          .blocks = blocks()};
+}
+
 TilePlan plan_tiles(const ops::NodeView& view) {
   TilePlan plan{.program = ops::parse_tile_program(view.attrs.text("program"))};
   MEGACPP_CHECK(view.operands.size() <= ops::kMaxTileInputs && view.results.size() <= kMaxTileResults)

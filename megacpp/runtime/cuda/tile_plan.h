@@ -22,6 +22,15 @@ struct TileDims {
   std::vector<std::vector<int64_t>> strides = {};  // of each input, elements, by dimension
 };
 
+/// What a launch is told of a plan.
+struct TileSizes {
+  bool has_folds = false;
+  int64_t vectors = 0;       // of a row
+  int64_t part_vectors = 0;  // of a part of one
+  int64_t parts = 1;         // of a row
+  int64_t blocks = 0;        // of the first pass
+};
+
 struct TilePlan {
   ops::TileProgram program;
   TileDims kept = {};        // dimensions of the rows; empty without folds
@@ -36,11 +45,15 @@ struct TilePlan {
   int64_t folds = 0;         // outputs that fold
 
   int64_t elements() const { return rows * row_elements; }
+  /// One row that every input steps through as through one dimension, or not at all: sizes are all that tells nodes
+  /// with the same program apart.
+  bool is_flat() const { return rows == 1 && kept.sizes.empty() && row.sizes.size() <= 1; }
   int64_t row_vectors() const { return row_elements / vector; }
   /// Steps between neighbours of the innermost dimension: 1 contiguous, 0 repeated.
   int64_t inner_stride(size_t input) const { return row.sizes.empty() ? 0 : row.strides[input].back(); }
   /// Blocks of the first pass. The second, where rows have parts, has one for each row.
   int64_t blocks() const;
+  TileSizes sizes() const;
   /// Partial results: f32 [folds, rows, parts].
   int64_t workspace_bytes() const { return parts > 1 ? folds * rows * parts * 4 : 0; }
 };

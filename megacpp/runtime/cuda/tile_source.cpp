@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string_view>
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/cuda/function.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -71,15 +73,18 @@ class TileWriter {
 
   std::string run() {
     line("typedef {} Index;", plan_.elements() >= (int64_t{1} << 31) ? "unsigned long long" : "unsigned");
-    line("struct Params {{");
-    line("  char *in[{}], *out[{}], *partials;", ops::kMaxTileInputs, kMaxTileResults);
-    line("}};");
     line("constexpr int kVector = {};", plan_.vector);
+    declare_entry();
+    if (plan_.is_flat()) declare_table();
     if (plan_.has_folds)
-      fold_kernel();
+      fold_body();
     else
-      map_kernel();
-    if (plan_.parts > 1) combine_kernel();
+      map_body();
+    kernel(kTileKernel, "Entry", "fused_block(p, blockIdx.x);");
+    if (plan_.is_flat())
+      kernel(kTileBatchKernel, "Table",
+             "const Entry& own = p.entries[entry_of(p, blockIdx.x)]; fused_block(own, blockIdx.x - own.first_block);");
+    if (has_combine()) combine_kernels();
     return std::move(text_);
   }
 
@@ -89,10 +94,54 @@ class TileWriter {
     text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
 
-  void begin_kernel(const char* name) {
-    line("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Params p) {{", kTileThreads,
-         name);
+  // As tile_entry() fills it.
+  void declare_entry() {
+    line("struct Entry {{");
+    line("  char *in[{}], *out[{}];", std::max<size_t>(1, inputs_), view_.results.size());
+    if (plan_.has_folds) line("  char* partials; unsigned long long part_vectors;");
+    line("  unsigned long long vectors;");
+    line("  unsigned first_block, parts;");
+    line("}};");
   }
+
+  // The last entry that begins at or before the block; the first begins at 0.
+  void declare_table() {
+    line("struct Table {{");
+    line("  unsigned count, entry_words;");
+    line("  Entry entries[{}];", max_tile_entries(tile_entry_words(plan_, view_)));
+    line("}};");
+    line("__device__ __forceinline__ unsigned entry_of(const Table& p, unsigned block) {{");
+    line("unsigned low = 0, high = p.count;");
+    line("while (high - low > 1) {{");
+    line("const unsigned middle = (low + high) / 2;");
+    line("if (p.entries[middle].first_block <= block) low = middle; else high = middle;");
+    line("}}");
+    line("return low;");
+    line("}}");
+  }
+
+  // What one block does of the node whose entry is `p`; it is the node's block number `block`.
+  void begin_body(std::string_view name) {
+    line("__device__ __forceinline__ void {}(const Entry& p, const unsigned block) {{", name);
+  }
+
+  void kernel(std::string_view name, std::string_view parameter, std::string_view body) {
+    line("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ {} p) {{ {} }}", kTileThreads,
+         name, parameter, body);
+  }
+
+  // ---- Sizes: parameters of a flat node, numbers of any other.
+
+  std::string size_text(std::string_view member, int64_t value) const {
+    return plan_.is_flat() ? fmt::format("(Index)p.{}", member) : fmt::format("{}u", value);
+  }
+  std::string vectors_text() const { return size_text("vectors", plan_.row_vectors()); }
+  std::string part_vectors_text() const { return size_text("part_vectors", plan_.part_vectors); }
+  std::string parts_text() const { return size_text("parts", plan_.parts); }
+  /// Of all rows; a flat node has one.
+  std::string all_parts_text() const { return size_text("parts", plan_.rows * plan_.parts); }
+  /// How many parts a flat node has is not known here.
+  bool has_combine() const { return plan_.is_flat() ? plan_.has_folds : plan_.parts > 1; }
 
   bool is_fold(size_t o) const { return plan_.program.outputs[o].kind != TileOutput::Kind::store; }
   std::string_view result_type(size_t o) const { return ir::dtype_name(view_.results[o].dtype); }
@@ -192,11 +241,11 @@ class TileWriter {
 
   // ---- Kernels
 
-  void map_kernel() {
-    begin_kernel(kTileKernel);
+  void map_body() {
+    begin_body("fused_block");
     line("EACH_THREAD {{");
-    line("const Index at = (Index)blockIdx.x * {}u + threadIdx.x;", kTileThreads);
-    line("if (at < {}u) {{", plan_.row_vectors());
+    line("const Index at = (Index)block * {}u + threadIdx.x;", kTileThreads);
+    line("if (at < {}) {{", vectors_text());
     line("const Index e = at * kVector;");
     one_vector("");
     line("}}");
@@ -245,24 +294,26 @@ class TileWriter {
   }
 
   // Rows, or parts of rows, are numbered through all blocks.
-  void fold_kernel() {
-    begin_kernel(kTileKernel);
+  void fold_body() {
+    begin_body("fused_block");
     declare_shared();
     const std::string number =
-        fmt::format("(Index)blockIdx.x * {}u + threadIdx.x / {}u", kTileThreads / plan_.lanes, plan_.lanes);
+        fmt::format("(Index)block * {}u + threadIdx.x / {}u", kTileThreads / plan_.lanes, plan_.lanes);
     line("EACH_THREAD {{");
     declare_folds();
     line("const Index number = {};", number);
-    line("if (number < {}u) {{", plan_.rows * plan_.parts);
-    line("const Index row = number / {0}u, part = number % {0}u;", plan_.parts);
-    line("const Index end = (part + 1) * {0}u < {1}u ? (part + 1) * {0}u : {1}u;", plan_.part_vectors,
-         plan_.row_vectors());
+    line("if (number < {}) {{", all_parts_text());
+    if (plan_.is_flat())
+      line("const Index part = number;");
+    else
+      line("const Index row = number / {0}u, part = number % {0}u;", plan_.parts);
+    line("const Index begin = part * {0}, behind = begin + {0};", part_vectors_text());
+    line("const Index end = behind < {0} ? behind : {0};", vectors_text());
     coordinates(plan_.kept, "q", "row");
     line("#pragma unroll 4");
-    line("for (Index at = part * {}u + threadIdx.x % {}u; at < end; at += {}u) {{", plan_.part_vectors, plan_.lanes,
-         plan_.lanes);
+    line("for (Index at = begin + threadIdx.x % {0}u; at < end; at += {0}u) {{", plan_.lanes);
     line("const Index e = at * kVector;");
-    one_vector(fmt::format("row * {}u + ", plan_.row_elements));
+    one_vector(plan_.is_flat() ? "" : fmt::format("row * {}u + ", plan_.row_elements));
     line("}}");
     line("}}");
     share_folds();
@@ -270,33 +321,41 @@ class TileWriter {
     fold_lanes(plan_.lanes);
     line("EACH_THREAD {{");
     line("const Index number = {};", number);
-    line("if (threadIdx.x % {}u == 0 && number < {}u) {{", plan_.lanes, plan_.rows * plan_.parts);
-    for (size_t o = 0, fold = 0; o < view_.results.size(); ++o) {
-      if (!is_fold(o)) continue;
-      if (plan_.parts > 1)
-        line("store_one<f32>(p.partials, {}u + number, shared{}[threadIdx.x]);", fold * partials_of_fold(), o);
-      else
-        line("store_one<{}>(p.out[{}], number, shared{}[threadIdx.x]);", result_type(o), o, o);
-      ++fold;
+    line("if (threadIdx.x % {}u == 0 && number < {}) {{", plan_.lanes, all_parts_text());
+    if (has_combine()) {
+      line("if ({} > 1) {{", parts_text());
+      store_partials();
+      line("}} else {{");
     }
+    store_folds("number", "threadIdx.x");
+    if (has_combine()) line("}}");
     line("}}");
     line("}}");
     line("}}");
   }
 
-  uint64_t partials_of_fold() const { return static_cast<uint64_t>(plan_.rows * plan_.parts); }
+  void store_partials() {
+    for (size_t o = 0, fold = 0; o < view_.results.size(); ++o)
+      if (is_fold(o))
+        line("store_one<f32>(p.partials, {}u * {} + number, shared{}[threadIdx.x]);", fold++, all_parts_text(), o);
+  }
+
+  void store_folds(std::string_view row, std::string_view thread) {
+    for (size_t o = 0; o < view_.results.size(); ++o)
+      if (is_fold(o)) line("store_one<{}>(p.out[{}], {}, shared{}[{}]);", result_type(o), o, row, o, thread);
+  }
 
   // A block for each row.
-  void combine_kernel() {
-    begin_kernel(kTileCombineKernel);
+  void combine_kernels() {
+    begin_body("combine_block");
     declare_shared();
     line("EACH_THREAD {{");
     declare_folds();
-    line("for (Index part = threadIdx.x; part < {}u; part += {}u) {{", plan_.parts, kTileThreads);
-    line("const Index at = (Index)blockIdx.x * {}u + part;", plan_.parts);
+    line("for (Index part = threadIdx.x; part < {}; part += {}u) {{", parts_text(), kTileThreads);
+    line("const Index at = (Index)block * {} + part;", parts_text());
     for (size_t o = 0, fold = 0; o < view_.results.size(); ++o) {
       if (!is_fold(o)) continue;
-      line("const float partial{} = load_one<f32>(p.partials, {}u + at);", o, fold++ * partials_of_fold());
+      line("const float partial{} = load_one<f32>(p.partials, {}u * {} + at);", o, fold++, all_parts_text());
       line("fold{} = {};", o,
            folded_text(plan_.program.outputs[o].kind, fmt::format("fold{}", o), fmt::format("partial{}", o)));
     }
@@ -305,10 +364,13 @@ class TileWriter {
     line("}}");
     fold_lanes(kTileThreads);
     line("EACH_THREAD if (threadIdx.x == 0) {{");
-    for (size_t o = 0; o < view_.results.size(); ++o)
-      if (is_fold(o)) line("store_one<{}>(p.out[{}], blockIdx.x, shared{}[0]);", result_type(o), o, o);
+    store_folds("block", "0");
     line("}}");
     line("}}");
+    kernel(kTileCombineKernel, "Entry", "combine_block(p, blockIdx.x);");
+    if (plan_.is_flat())
+      kernel(kTileCombineBatchKernel, "Table",
+             "if (p.entries[blockIdx.x].parts > 1) combine_block(p.entries[blockIdx.x], 0);");
   }
 
   const TilePlan& plan_;
@@ -318,6 +380,28 @@ class TileWriter {
 };
 
 }  // namespace
+
+size_t tile_entry_words(const TilePlan& plan, const ops::NodeView& view) {
+  return std::max<size_t>(1, view.operands.size()) + view.results.size() + (plan.has_folds ? 4 : 2);
+}
+
+// Behind the word with their number.
+size_t max_tile_entries(size_t entry_words) { return (kMaxParameterBytes / sizeof(uint64_t) - 1) / entry_words; }
+
+TileEntry tile_entry(const TileSizes& sizes, const TileBuffers& buffers, uint32_t first_block) {
+  TileEntry entry;
+  const auto add = [&entry](uint64_t word) { entry.words[entry.count++] = word; };
+  for (const uint64_t address : buffers.operands) add(address);
+  if (buffers.operands.empty()) add(0);  // an array has one element at least
+  for (const uint64_t address : buffers.results) add(address);
+  if (sizes.has_folds) {
+    add(buffers.partials);
+    add(static_cast<uint64_t>(sizes.part_vectors));
+  }
+  add(static_cast<uint64_t>(sizes.vectors));
+  add(first_block | static_cast<uint64_t>(sizes.parts) << 32);
+  return entry;
+}
 
 std::string tile_kernels(const TilePlan& plan, const ops::NodeView& view) { return TileWriter(plan, view).run(); }
 

@@ -6,13 +6,19 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <memory>
 #include <new>
+#include <span>
+#include <utility>
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/process.h"
 #include "megacpp/ops/sample_values.h"
 #include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/runtime/cuda/tile_batch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"
 
@@ -157,22 +163,32 @@ std::vector<TileCase> all_tile_cases() {
   return cases;
 }
 
+// Kernels of a text with the names of their parameters.
+constexpr std::array<std::pair<const char*, const char*>, 4> kKernels = {{{kTileKernel, "Entry"},
+                                                                          {kTileCombineKernel, "Entry"},
+                                                                          {kTileBatchKernel, "Table"},
+                                                                          {kTileCombineBatchKernel, "Table"}}};
+
 // `text` with a namespace of its own for each program, and a function for each that runs one of its kernels.
 std::string cpu_text(const std::vector<TileCase>& cases) {
   std::string text = kCpuMacros + tile_helpers();
   for (size_t i = 0; i < cases.size(); ++i) {
     const ops::Types results = cases[i].results();
     const ops::NodeView view{cases[i].operands, results, cases[i].attrs};
-    const TilePlan plan = plan_tiles(view);
-    std::string kernels = tile_kernels(plan, view);
+    std::string kernels = tile_kernels(plan_tiles(view), view);
     const std::string c_linkage = "extern \"C\" ";
     for (size_t at; (at = kernels.find(c_linkage)) != std::string::npos;) kernels.erase(at, c_linkage.size());
     const std::string space = "program" + std::to_string(i);
-    const std::string combine = plan.parts > 1 ? space + "::fused_combine" : space + "::fused";
     text += "namespace " + space + " {\n" + kernels + "}\nextern \"C\" void run" + std::to_string(i) +
-            "(const void* params, unsigned blocks, int pass) {\n  for (blockIdx.x = 0; blockIdx.x < blocks; "
-            "++blockIdx.x) (pass == 0 ? " +
-            space + "::fused : " + combine + ")(*(const " + space + "::Params*)params);\n}\n";
+            "(const void* params, unsigned blocks, int kernel) {\n  for (blockIdx.x = 0; blockIdx.x < blocks; "
+            "++blockIdx.x) {\n";
+    for (size_t k = 0; k < kKernels.size(); ++k) {
+      const auto& [name, parameter] = kKernels[k];
+      if (kernels.find(" " + std::string(name) + "(") == std::string::npos) continue;
+      text += "    if (kernel == " + std::to_string(k) + ") " + space + "::" + name + "(*(const " + space +
+              "::" + parameter + "*)params);\n";
+    }
+    text += "  }\n}\n";
   }
   return text;
 }
@@ -200,10 +216,14 @@ class CpuText {
   const std::string& output() const { return output_; }
   bool is_loaded() const { return handle_ != nullptr; }
 
-  void run(size_t program, const TileParams& params, int64_t blocks, int pass) const {
+  void run(size_t program, const char* kernel, std::span<const uint64_t> params, int64_t blocks) const {
     using Run = void(const void*, unsigned, int);
     const std::string name = "run" + std::to_string(program);
-    reinterpret_cast<Run*>(dlsym(handle_, name.c_str()))(&params, static_cast<unsigned>(blocks), pass);
+    const auto number = std::ranges::find(kKernels, std::string_view(kernel),
+                                          [](const auto& each) { return std::string_view(each.first); }) -
+                        kKernels.begin();
+    reinterpret_cast<Run*>(dlsym(handle_, name.c_str()))(params.data(), static_cast<unsigned>(blocks),
+                                                         static_cast<int>(number));
   }
 
  private:
@@ -237,27 +257,52 @@ class TileMemory {
   std::unique_ptr<std::byte[], Free> data_;
 };
 
+// A node with memory of its own.
+class TileRun {
+ public:
+  explicit TileRun(const TileCase& c) : results_(c.results()), plan_(plan_tiles({c.operands, results_, c.attrs})) {
+    for (size_t i = 0; i < c.values.size(); ++i) {
+      testing_support::encode(c.values[i], in_.emplace_back(c.operands[i].bytes()).data());
+      tile_.operands.push_back(in_[i].address());
+    }
+    for (const ir::TensorType& type : results_) tile_.results.push_back(out_.emplace_back(type.bytes()).address());
+    if (c.in_place >= 0) tile_.results[0] = tile_.operands[static_cast<size_t>(c.in_place)];
+    partials_.emplace_back(plan_.workspace_bytes());
+    tile_.workspace = partials_[0].address();
+    tile_.table = TableTile{.sizes = plan_.sizes(), .source = "", .max_entries = 1};
+  }
+
+  const TilePlan& plan() const { return plan_; }
+  const BoundTile& tile() const { return tile_; }
+
+  void run(const CpuText& text, size_t program) const {
+    const TileEntry entry =
+        tile_entry(plan_.sizes(), {.operands = tile_.operands, .results = tile_.results, .partials = tile_.workspace});
+    text.run(program, kTileKernel, entry.used(), plan_.blocks());
+    if (plan_.parts > 1) text.run(program, kTileCombineKernel, entry.used(), plan_.rows);
+  }
+
+  std::vector<Tensor> tensors() const {
+    std::vector<Tensor> tensors;
+    for (size_t r = 0; r < results_.size(); ++r) {
+      EXPECT_TRUE(out_[r].is_intact()) << "result " << r << " was written behind its end";
+      tensors.push_back(testing_support::decode(results_[r], reinterpret_cast<const std::byte*>(tile_.results[r])));
+    }
+    EXPECT_TRUE(partials_[0].is_intact());
+    return tensors;
+  }
+
+ private:
+  ops::Types results_;
+  TilePlan plan_;
+  std::vector<TileMemory> in_, out_, partials_;
+  BoundTile tile_;
+};
+
 std::vector<Tensor> run_case(const CpuText& text, size_t number, const TileCase& c) {
-  const ops::Types results = c.results();
-  const TilePlan plan = plan_tiles({c.operands, results, c.attrs});
-  std::vector<TileMemory> in, out;
-  const TileMemory partials(plan.workspace_bytes());
-  TileParams params{.partials = partials.address()};
-  for (size_t i = 0; i < c.values.size(); ++i) {
-    testing_support::encode(c.values[i], in.emplace_back(c.operands[i].bytes()).data());
-    params.operands[i] = in[i].address();
-  }
-  for (size_t r = 0; r < results.size(); ++r) params.results[r] = out.emplace_back(results[r].bytes()).address();
-  if (c.in_place >= 0) params.results[0] = params.operands[static_cast<size_t>(c.in_place)];
-  text.run(number, params, plan.blocks(), 0);
-  if (plan.parts > 1) text.run(number, params, plan.rows, 1);
-  std::vector<Tensor> tensors;
-  for (size_t r = 0; r < results.size(); ++r) {
-    EXPECT_TRUE(out[r].is_intact()) << "result " << r << " was written behind its end";
-    tensors.push_back(testing_support::decode(results[r], reinterpret_cast<const std::byte*>(params.results[r])));
-  }
-  EXPECT_TRUE(partials.is_intact());
-  return tensors;
+  const TileRun run(c);
+  run.run(text, number);
+  return run.tensors();
 }
 
 TEST(TileSourceTest, EveryProgramEqualsItsReference) {
@@ -278,6 +323,84 @@ TEST(TileSourceTest, EveryProgramEqualsItsReference) {
 TilePlan plan_of(const TileCase& c) {
   const ops::Types results = c.results();
   return plan_tiles({c.operands, results, c.attrs});
+}
+
+// ---- Tables of several nodes
+
+// Of one program over tensors of several sizes: an optimizer's update, and sums of squares of which some have parts.
+std::vector<std::vector<TileCase>> table_cases() {
+  std::vector<TileCase> updates, squares;
+  for (const ir::Shape& shape : {ir::Shape{4}, ir::Shape{1024}, ir::Shape{3, 1028}, ir::Shape{2, 8, 4096}}) {
+    const std::string in = shape.size() == 1 ? "in(0) " : shape.size() == 2 ? "in(0,1) " : "in(0,1,2) ";
+    const ir::TensorType type{kF32, shape};
+    updates.push_back(made({type, {kF32, {}}, type}, shape,
+                           in + "in() mul(%0,%1) " + in + "const(0.5) mul(%3,%4) add(%2,%5) mul(%6,%6) out(%6) out(%7)",
+                           "f32 f32"));
+    updates.back().in_place = 2;
+  }
+  for (const ir::Shape& shape : {ir::Shape{1 << 18}, ir::Shape{2048}, ir::Shape{3, 40000}, ir::Shape{4100}})
+    squares.push_back(made({{kF32, shape}}, shape,
+                           shape.size() == 1 ? "in(0) mul(%0,%0) sum(%1;1)" : "in(0,1) mul(%0,%0) sum(%1;2)"));
+  return {updates, squares};
+}
+
+void expect_table_equals_each_alone(const CpuText& text, size_t first, const std::vector<TileCase>& cases) {
+  std::vector<TileRun> alone(cases.begin(), cases.end()), together(cases.begin(), cases.end());
+  std::vector<const BoundTile*> tiles;
+  for (const TileRun& run : together) tiles.push_back(&run.tile());
+  const TileTable table = make_tile_table(tiles);
+  text.run(first, kTileBatchKernel, table.words, table.blocks);
+  if (table.combines) text.run(first, kTileCombineBatchKernel, table.words, std::ssize(tiles));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].name);
+    alone[i].run(text, first + i);
+    const std::vector<Tensor> wanted = alone[i].tensors(), got = together[i].tensors();
+    for (size_t r = 0; r < wanted.size(); ++r) EXPECT_EQ(got[r].data, wanted[r].data) << "result " << r;
+  }
+}
+
+TEST(TileSourceTest, ATableOfNodesHasTheBitsOfEachAlone) {
+  const std::vector<std::vector<TileCase>> groups = table_cases();
+  std::vector<TileCase> all;
+  for (const std::vector<TileCase>& group : groups) all.insert(all.end(), group.begin(), group.end());
+  const CpuText text(all);
+  if (text.status() == 127) GTEST_SKIP() << "there is no program c++ to compile the text with";
+  ASSERT_EQ(text.status(), 0) << text.output();
+  ASSERT_TRUE(text.is_loaded()) << dlerror();
+  size_t first = 0;
+  for (const std::vector<TileCase>& group : groups) {
+    expect_table_equals_each_alone(text, first, group);
+    first += group.size();
+  }
+}
+
+TEST(TileSourceTest, NodesThatDifferInSizesAloneHaveOneText) {
+  const auto text_of = [](const TileCase& c) {
+    const ops::Types results = c.results();
+    const ops::NodeView view{c.operands, results, c.attrs};
+    return tile_source(plan_tiles(view), view);
+  };
+  for (const std::vector<TileCase>& group : table_cases())
+    for (const TileCase& c : group) EXPECT_EQ(text_of(c), text_of(group[0])) << c.name;
+  const auto sum = [](int64_t n) { return made({{kF32, {n}}}, {n}, "in(0) sum(%0;1)"); };
+  EXPECT_NE(text_of(sum(2048)), text_of(sum(2047))) << "another width of reads";
+  EXPECT_NE(text_of(sum(2048)), text_of(sum(64))) << "other lanes, so another order of sums";
+}
+
+TEST(TileSourceTest, ATableIsFilledToTheParametersOfAKernel) {
+  for (const std::vector<TileCase>& group : table_cases()) {
+    const ops::Types results = group[0].results();
+    const ops::NodeView view{group[0].operands, results, group[0].attrs};
+    const size_t words = tile_entry_words(plan_tiles(view), view), most = max_tile_entries(words);
+    const TileRun run(group[0]);
+    EXPECT_EQ(tile_entry(run.plan().sizes(), {.operands = run.tile().operands, .results = run.tile().results}).count,
+              words);
+    EXPECT_LE((1 + most * words) * sizeof(uint64_t), kMaxParameterBytes);
+    EXPECT_GT((1 + (most + 1) * words) * sizeof(uint64_t), kMaxParameterBytes);
+    const std::vector<const BoundTile*> full(most, &run.tile()), more(most + 1, &run.tile());
+    EXPECT_EQ(make_tile_table(full).words.size() * sizeof(uint64_t), kMaxParameterBytes);
+    EXPECT_THROW(make_tile_table(more), base::Error);
+  }
 }
 
 TEST(TilePlanTest, ReadsSixteenBytesWhereShapesAllow) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise clusters, compiled for the node at hand when a program is loaded.
-#include <algorithm>
+#include <span>
+#include <string>
 
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/required_kernels.h"
@@ -9,10 +10,6 @@
 
 namespace megacpp::runtime::cuda {
 namespace {
-
-LaunchShape tile_launch(int64_t blocks) {
-  return {.grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = {static_cast<uint32_t>(kTileThreads), 1, 1}};
-}
 
 // Of a node that has nothing to do there is no program.
 bool has_work(const TilePlan& plan) { return plan.elements() > 0 || plan.has_folds; }
@@ -30,13 +27,16 @@ Prepared prepare_fused(const ops::NodeView& view, Toolbox& toolbox) {
   const bool combines = plan.parts > 1;
   const Function second = combines ? toolbox.generated(source, kTileCombineKernel) : Function{};
   const LaunchShape blocks = tile_launch(plan.blocks()), rows = tile_launch(plan.rows);
-  return {.run = [=](const Launch& launched) {
-    TileParams params{.partials = launched.workspace};
-    std::copy(launched.operands.begin(), launched.operands.end(), params.operands.begin());
-    std::copy(launched.results.begin(), launched.results.end(), params.results.begin());
-    launch(first, blocks, launched.stream, params);
-    if (combines) launch(second, rows, launched.stream, params);
+  Prepared prepared{.run = [=, sizes = plan.sizes()](const Launch& launched) {
+    const TileEntry entry =
+        tile_entry(sizes, {.operands = launched.operands, .results = launched.results, .partials = launched.workspace});
+    launch_with(first, blocks, launched.stream, std::as_bytes(entry.used()));
+    if (combines) launch_with(second, rows, launched.stream, std::as_bytes(entry.used()));
   }};
+  if (plan.is_flat())
+    prepared.table = TableTile{
+        .sizes = plan.sizes(), .source = source, .max_entries = max_tile_entries(tile_entry_words(plan, view))};
+  return prepared;
 }
 
 }  // namespace

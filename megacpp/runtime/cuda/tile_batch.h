@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several `fused` nodes as one launch. An update is the same cluster on every parameter: launched one by one, each pays
+// for a gap before it and for multiprocessors that idle at its end. What is computed of each element, and the order of
+// sums, is that of the nodes by themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megacpp/runtime/cuda/driver.h"
+#include "megacpp/runtime/cuda/function.h"
+#include "megacpp/runtime/cuda/launch_groups.h"
+#include "megacpp/runtime/cuda/tile_plan.h"
+
+namespace megacpp::runtime::cuda {
+
+class Toolbox;
+
+/// Of the kernels of a generated text.
+LaunchShape tile_launch(int64_t blocks);
+
+/// A node that may be an entry of a table (tile_source.h), together with others of the same source.
+struct TableTile {
+  TileSizes sizes;
+  std::string source;
+  size_t max_entries = 1;
+};
+
+/// A `fused` node with its addresses.
+struct BoundTile {
+  std::function<void()> run;            // by itself
+  std::optional<TableTile> table = {};  // nothing: it is launched by itself
+  std::vector<Address> operands = {};
+  std::vector<Address> results = {};
+  Address workspace = 0;
+  std::vector<ByteRange> reads = {};   // operands
+  std::vector<ByteRange> writes = {};  // results and workspace
+};
+
+/// The parameter of one launch for nodes of the same source, as the text declares it: struct Table.
+struct TileTable {
+  std::vector<uint64_t> words;  // as many as a kernel's parameters may be
+  int64_t blocks = 0;           // of the first kernel
+  bool combines = false;        // whether the second has anything to do
+};
+TileTable make_tile_table(std::span<const BoundTile* const> tiles);
+
+/// The launches of a program in its order, collected at load. Neighbouring `fused` nodes may be joined and change
+/// places among each other (launch_groups.h); nothing else moves.
+class LaunchList {
+ public:
+  void add(std::function<void()> run);
+  void add(BoundTile tile) { tiles_.push_back(std::move(tile)); }
+  /// All of them, and begins anew. The toolbox outlives what is returned; launches are on the stream.
+  std::vector<std::function<void()>> take(Toolbox& toolbox, Stream* stream);
+
+ private:
+  struct Run {
+    std::vector<BoundTile> tiles;  // first
+    std::function<void()> behind;  // then this; empty at the end of a program
+  };
+
+  std::vector<Run> runs_;
+  std::vector<BoundTile> tiles_;  // since the last of other kinds
+};
+
+}  // namespace megacpp::runtime::cuda
