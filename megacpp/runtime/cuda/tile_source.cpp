@@ -58,6 +58,10 @@ std::string_view scalar_text(std::string_view name) {
   return at->text;
 }
 
+// Registers that a thread which folds has for what it loads: with these and its own it has 32, and a multiprocessor all
+// of its threads.
+constexpr int64_t kElementsInFlight = 16;
+
 // By its bits: exact, and infinities and NaN have no other text.
 std::string float_text(double value) {
   return fmt::format("__uint_as_float(0x{:08x}u)", std::bit_cast<uint32_t>(static_cast<float>(value)));
@@ -278,6 +282,14 @@ class TileWriter {
     line("{}", barrier);
   }
 
+  // Of one thread, of every input. A loop that counts its steps has all of their loads at once before the first sum;
+  // one that asks for its end after each has one.
+  int64_t vectors_in_flight() const {
+    int64_t read = 0;
+    for (size_t i = 0; i < inputs_; ++i) read += plan_.inner_stride(i) == 0 ? 0 : 1;
+    return std::clamp<int64_t>(kElementsInFlight / (plan_.vector * std::max<int64_t>(1, read)), 1, 4);
+  }
+
   void declare_shared() {
     for (size_t o = 0; o < view_.results.size(); ++o)
       if (is_fold(o)) line("__shared__ float shared{}[{}];", o, kTileThreads);
@@ -310,9 +322,11 @@ class TileWriter {
     line("const Index begin = part * {0}, behind = begin + {0};", part_vectors_text());
     line("const Index end = behind < {0} ? behind : {0};", vectors_text());
     coordinates(plan_.kept, "q", "row");
-    line("#pragma unroll 4");
-    line("for (Index at = begin + threadIdx.x % {0}u; at < end; at += {0}u) {{", plan_.lanes);
-    line("const Index e = at * kVector;");
+    line("const Index first = begin + threadIdx.x % {}u;", plan_.lanes);
+    line("const Index steps = first < end ? (end - first + {}u) / {}u : 0u;", plan_.lanes - 1, plan_.lanes);
+    line("#pragma unroll {}", vectors_in_flight());
+    line("for (Index step = 0; step < steps; ++step) {{");
+    line("const Index e = (first + step * {}u) * kVector;", plan_.lanes);
     one_vector(plan_.is_flat() ? "" : fmt::format("row * {}u + ", plan_.row_elements));
     line("}}");
     line("}}");

@@ -44,8 +44,7 @@ inline constexpr const char* kTileKernel = "fused";
 inline constexpr const char* kTileCombineKernel = "fused_combine";
 /// The same for several flat nodes of the same text. Their parameter is a table: a word with how many entries are in
 /// use and, for recorders of launches, the words of each; then max_tile_entries() of them, the first blocks of those in
-/// use ascending. The first kernel has the blocks of all,
-/// the second one for each entry.
+/// use ascending. The first kernel has the blocks of all, the second one for each entry.
 inline constexpr const char* kTileBatchKernel = "fused_batch";
 inline constexpr const char* kTileCombineBatchKernel = "fused_combine_batch";
 
