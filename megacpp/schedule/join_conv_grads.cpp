@@ -23,34 +23,37 @@ struct ConvGrads {
 class ConvGradJoiner {
  public:
   ConvGradJoiner(const ir::Graph& graph, const Target& target)
-      : graph_(graph), target_(target), users_(graph.users()), rewriter_(graph) {}
+      : graph_(graph), target_(target), users_(graph.users()), joined_with_(graph.nodes().size()), rewriter_(graph) {}
 
   ir::Graph run() {
-    std::vector<ConvGrads> joined;
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
       if (graph_.nodes()[n].op == "causal_conv_weight")
-        if (const std::optional<ConvGrads> grads = grads_with(n)) joined.push_back(*grads);
-    std::vector<const ConvGrads*> of_node(graph_.nodes().size(), nullptr);
-    for (const ConvGrads& grads : joined) {
-      of_node[grads.input] = of_node[grads.weight] = &grads;
-      if (grads.bias) of_node[*grads.bias] = &grads;
-    }
-    for (uint32_t n = 0; n < of_node.size(); ++n) {
-      if (of_node[n] == nullptr)
+        if (const std::optional<ConvGrads> grads = grads_with(n)) take(*grads);
+    for (uint32_t n = 0; n < joined_with_.size(); ++n) {
+      if (!joined_with_[n])
         rewriter_.copy(graph_.nodes()[n]);
-      else if (of_node[n]->first() == n)
-        emit(*of_node[n]);
+      else if (joined_with_[n]->first() == n)
+        emit(*joined_with_[n]);
     }
     return rewriter_.finish();
   }
 
  private:
+  void take(const ConvGrads& grads) {
+    joined_with_[grads.input] = joined_with_[grads.weight] = grads;
+    if (grads.bias) joined_with_[*grads.bias] = grads;
+  }
+
+  // Convolutions whose sum is read on have one dy: each of its readers is joined once. Which of them with which does
+  // not matter: dx is made of dy and the weight, dw of dy and the input.
+  bool is_taken(ir::NodeId node) const { return joined_with_[node.index].has_value(); }
+
   // Operands of the weight's gradient: x, dy, perhaps positions.
   std::optional<ConvGrads> grads_with(uint32_t weight) const {
     const ir::Node& of_weight = graph_.nodes()[weight];
     for (const ir::NodeId user : users_[of_weight.operands[1].index]) {
       const ir::Node& of_input = graph_.node(user);
-      if (!are_of_one_conv(of_input, of_weight)) continue;
+      if (is_taken(user) || !are_of_one_conv(of_input, of_weight)) continue;
       ConvGrads grads{.input = user.index, .weight = weight, .bias = bias_of(of_weight.operands[1])};
       if (may_join(grads)) return grads;
     }
@@ -71,7 +74,7 @@ class ConvGradJoiner {
     const int64_t leading = graph_.type(dy).rank() - 1;
     for (const ir::NodeId user : users_[dy.index]) {
       const ir::Node& node = graph_.node(user);
-      if (node.op != "reduce" || node.attrs.text("kind") != "sum") continue;
+      if (is_taken(user) || node.op != "reduce" || node.attrs.text("kind") != "sum") continue;
       const std::vector<int64_t>& dims = node.attrs.list("dims");
       const bool is_of_all =
           static_cast<int64_t>(dims.size()) == leading && std::ranges::find(dims, leading) == dims.end();
@@ -116,7 +119,8 @@ class ConvGradJoiner {
 
   const ir::Graph& graph_;
   const Target& target_;
-  const std::vector<std::vector<ir::NodeId>> users_;  // by value
+  const std::vector<std::vector<ir::NodeId>> users_;   // by value
+  std::vector<std::optional<ConvGrads>> joined_with_;  // by node
   Rewriter rewriter_;
 };
 

@@ -8,7 +8,8 @@
 
 namespace megacpp::schedule {
 
-/// Gradients that the target has no such kernel for stay.
+/// Gradients that the target has no such kernel for stay. Of convolutions that share a gradient each is joined by
+/// itself.
 ir::Graph join_conv_grads(const ir::Graph& graph, const Target& target);
 
 }  // namespace megacpp::schedule
