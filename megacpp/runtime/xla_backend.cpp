@@ -166,10 +166,12 @@ std::vector<Platform> platforms() {
   return all;
 }
 
+// What is resolved, not what is written: auto and on are one program, and so is off where nothing repeats.
 std::vector<std::string> features(const recipe::Recipe& recipe) {
+  const bool is_unrolled = recipe::has_repeated_blocks(recipe.model) && !recipe::has_block_loops(recipe);
   std::vector<std::string> words = {"placement=" + recipe.xla.placement};
   if (recipe.xla.attention != recipe::Xla{}.attention) words.push_back("attention=" + recipe.xla.attention);
-  if (recipe.xla.loops != recipe::Xla{}.loops) words.push_back("loops=" + recipe.xla.loops);
+  if (is_unrolled) words.emplace_back("loops=off");
   for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
   return words;
 }

@@ -227,6 +227,16 @@ TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
             (std::vector<std::string>{"placement=xla", "attention=blocked", "loops=off", "flag=cuda-overlap"}));
 }
 
+// What is learnt under one spelling of the same program is known under the other.
+TEST(BackendHardwareTest, SignaturesHaveLoopsAsTheyAreResolved) {
+  const auto features = [](const std::vector<std::string>& settings) {
+    return runtime::backend_named("xla").features(test_recipe(settings));
+  };
+  EXPECT_EQ(features({"xla.loops=on"}), features({"xla.loops=auto"}));
+  EXPECT_NE(features({"xla.loops=off"}), features({"xla.loops=auto"}));
+  EXPECT_EQ(features({"model.depth=2", "xla.loops=off"}), features({"model.depth=2"})) << "no block repeats";
+}
+
 TEST(BackendHardwareTest, CudaPlansForTheCardByItsNameAndForGpusThatAreNotHere) {
   const runtime::Backend& cuda = runtime::backend_named("cuda");
   const recipe::Recipe one = test_recipe({"backend=cuda"});
