@@ -134,7 +134,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
       print_err("compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
   };
   FitAnswer answer{.slice = assumptions.slice, .recipe = recipe};
-  answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
+  answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe);
   fit::SearchOptions options{.threads = runtime::available_threads(), .progress = progress};
   if (flags.tries > 0) options.tries = flags.tries;
   answer.search = fit::search_layouts(recipe, assumptions, options);
@@ -172,7 +172,7 @@ int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assu
   const LaneCorrection peaks = correction_of_peaks(assumptions);
   Json json = growth_json(assumptions.slice.name, recipe, growth);
   json["correction"] = to_json(peaks);
-  json["step_basis"] = fit::basis_of_times(assumptions.slice.chip, recipe.train.precision);
+  json["step_basis"] = fit::basis_of_times(assumptions.slice.chip, recipe);
   if (flags.json) print_json(json);
   if (!flags.json)
     print_out("{}a step and MFU: {}\n{}", growth_text(assumptions.slice.name, recipe, growth),

@@ -119,7 +119,7 @@ Json time_json(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   const catalog::Correction& correction = r.estimate.time_correction;
   return {{"step_seconds", time.seconds()},
-          {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe.train.precision)},
+          {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe)},
           {"limit_seconds", time.limit},
           {"least_seconds", time.range.least},
           {"most_seconds", time.range.most ? Json(*time.range.most) : Json()},

@@ -189,7 +189,7 @@ void add_time(report::Page& page, const PlanReport& r) {
   page.heading("Predicted step");
   page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU, {}. {}", human_seconds(time.seconds()),
                              r.tokens_per_second(), 100 * time.mfu,
-                             fit::basis_of_times(r.slice.chip, r.estimate.recipe.train.precision), step_range_text(r)));
+                             fit::basis_of_times(r.slice.chip, r.estimate.recipe), step_range_text(r)));
   page.paragraph(fmt::format("Regime: {}. {}", to_text(r.regime), r.speed_advice));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");

@@ -117,10 +117,10 @@ std::string time_text(const PlanReport& r) {
   add("bound by memory", time.memory);
   add("waiting for links", time.exposed);
   add("pipeline bubble", time.bubble);
-  std::string text = fmt::format("Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, {}.\n{}\nRegime: {}.\n",
-                                 human_seconds(all), r.tokens_per_second(), 100 * time.mfu,
-                                 fit::basis_of_times(r.slice.chip, r.estimate.recipe.train.precision),
-                                 step_range_text(r), to_text(r.regime));
+  std::string text =
+      fmt::format("Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, {}.\n{}\nRegime: {}.\n", human_seconds(all),
+                  r.tokens_per_second(), 100 * time.mfu, fit::basis_of_times(r.slice.chip, r.estimate.recipe),
+                  step_range_text(r), to_text(r.regime));
   text += table.to_text() + arithmetic_text(time) + "\n";
   return text +
          fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.speed_advice);

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/fit/node_time.h"
+#include "megacpp/memory/report.h"
 
 namespace megacpp::fit {
 namespace {
@@ -18,24 +19,36 @@ std::string cited(const hw::Chip& chip, const char* fact_name) {
   return fact->source + (fact->date.empty() ? "" : ", " + fact->date);
 }
 
+/// What stands in for rates that its file does not have.
+std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
+  const std::string dtype = matrix_rate(chip, recipe.train.precision).dtype;
+  std::string text;
+  if (!dtype.empty() && dtype != recipe.train.precision)
+    text += fmt::format("; products in {} at the rate of {}, since its file has none", recipe.train.precision, dtype);
+  if (recipe.layout.offload != recipe::Layout{}.offload && chip.link(kHostLink) == nullptr)
+    text += fmt::format("; without the copies of layout.offload, since its file has no link {}", kHostLink);
+  return text;
+}
+
 }  // namespace
 
-std::string basis_of_times(const hw::Chip& chip, std::string_view precision) {
+std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe) {
   if (chip.kind == hw::ChipKind::host) return "predicted by rates measured on this machine";
-  const std::string dtype = matrix_rate(chip, precision).dtype;
-  const std::string other =
-      dtype.empty() || dtype == precision
-          ? ""
-          : fmt::format("; products in {} at the rate of {}, since its file has none", precision, dtype);
+  const std::string missing = missing_rates(chip, recipe);
   if (!chip.reached.is_known())
     return fmt::format("the roofline, the least that {} allows: what steps reach of it was not measured{}", chip.name,
-                       other);
+                       missing);
   return fmt::format("predicted by what {} was measured to reach ({}){}", chip.name, cited(chip, "reached.products"),
-                     other);
+                     missing);
 }
 
 std::string range_text(const StepTime& time, const hw::Chip& chip) {
   const std::string limit = human_seconds(time.limit);
+  if (time.unpriced_bytes > 0)
+    return fmt::format(
+        "Expected above {}, the roofline without copies from and to the host: how long {} take nobody knows, since the "
+        "file of {} has no link {}.",
+        limit, memory::human_bytes(time.unpriced_bytes), chip.name, kHostLink);
   if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
   if (!time.range.most)
     return fmt::format("Expected above {}, the roofline; how far above nobody measured: no whole step was run there.",

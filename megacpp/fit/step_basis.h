@@ -4,16 +4,17 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "megacpp/fit/step_time.h"
 #include "megacpp/hw/chip.h"
+#include "megacpp/recipe/recipe.h"
 
 namespace megacpp::fit {
 
 /// What times of steps, tokens a second and MFU on the chip stand for: "predicted by what h200 was measured to reach
-/// (...)", "the roofline, ...". Where its file has no rate for products in that precision, whose is taken is said.
-std::string basis_of_times(const hw::Chip& chip, std::string_view precision);
+/// (...)", "the roofline, ...". Where its file has no rate for products in the recipe's precision, whose is taken is
+/// said; where it has no link to the host's memory and the recipe keeps state there, that no time has these copies.
+std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe);
 
 /// "Expected between 430.00 ms and 520.00 ms (...); the roofline is 291.00 ms.": the range of one prediction.
 std::string range_text(const StepTime& time, const hw::Chip& chip);

@@ -12,8 +12,14 @@ hw::Chip plain_chip() {
   return chip;
 }
 
+recipe::Recipe in_precision(const char* precision) {
+  recipe::Recipe recipe;
+  recipe.train.precision = precision;
+  return recipe;
+}
+
 TEST(StepBasisTest, WithoutMeasuredRatesATimeIsTheRooflineAndSaysSo) {
-  EXPECT_EQ(basis_of_times(plain_chip(), "bf16"),
+  EXPECT_EQ(basis_of_times(plain_chip(), in_precision("bf16")),
             "the roofline, the least that toy allows: what steps reach of it was not measured");
   const StepTime time{.compute = 2, .limit = 2};
   EXPECT_EQ(range_text(time, plain_chip()), "The roofline is 2.00 s.");
@@ -23,7 +29,8 @@ TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
   hw::Chip chip = plain_chip();
   chip.reached.products = chip.reached.traffic = 0.5;
   chip.facts.push_back({"reached.products", "0.5", "a bench", "2026-11-15"});
-  EXPECT_EQ(basis_of_times(chip, "bf16"), "predicted by what toy was measured to reach (a bench, 2026-11-15)");
+  EXPECT_EQ(basis_of_times(chip, in_precision("bf16")),
+            "predicted by what toy was measured to reach (a bench, 2026-11-15)");
   const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}};
   EXPECT_EQ(range_text(time, chip),
             "Expected above 2.00 s, the roofline; how far above nobody measured: no whole step was run there.");
@@ -32,9 +39,25 @@ TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
 TEST(StepBasisTest, TheRateOfAnotherTypeIsNeverTakenSilently) {
   hw::Chip chip = plain_chip();
   chip.peak_flops = {{"bf16", 1e12}};
-  EXPECT_EQ(basis_of_times(chip, "bf16"), basis_of_times(plain_chip(), "bf16"));
-  EXPECT_EQ(basis_of_times(chip, "f32"),
-            basis_of_times(plain_chip(), "bf16") + "; products in f32 at the rate of bf16, since its file has none");
+  EXPECT_EQ(basis_of_times(chip, in_precision("bf16")), basis_of_times(plain_chip(), in_precision("bf16")));
+  EXPECT_EQ(basis_of_times(chip, in_precision("f32")),
+            basis_of_times(plain_chip(), in_precision("bf16")) +
+                "; products in f32 at the rate of bf16, since its file has none");
+}
+
+TEST(StepBasisTest, CopiesOverALinkThatTheFileLacksAreSaidToBeLeftOut) {
+  hw::Chip chip = plain_chip();
+  recipe::Recipe recipe = in_precision("bf16");
+  recipe.layout.offload = "optimizer";
+  EXPECT_EQ(basis_of_times(chip, recipe),
+            basis_of_times(chip, in_precision("bf16")) +
+                "; without the copies of layout.offload, since its file has no link pcie");
+  const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}, .unpriced_bytes = 1 << 20};
+  EXPECT_EQ(range_text(time, chip),
+            "Expected above 2.00 s, the roofline without copies from and to the host: how long 1.00 MiB take nobody "
+            "knows, since the file of toy has no link pcie.");
+  chip.links = {{.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 128}};
+  EXPECT_EQ(basis_of_times(chip, recipe), basis_of_times(chip, in_precision("bf16")));
 }
 
 TEST(StepBasisTest, MeasuredStepsGiveARange) {

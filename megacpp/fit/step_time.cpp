@@ -126,9 +126,13 @@ class Walk {
 
   // Copies of a direction follow each other; those from the host and to it pass each other. When this one is there.
   double start_copy(const Graph& graph, const Node& node, double now) {
-    const hw::Link* const link = chip_.link("pcie");
-    const double bytes = static_cast<double>(graph.type(node.results[0]).bytes());
-    const double seconds = link == nullptr ? 0 : bytes / link->bytes_per_second;
+    const hw::Link* const link = chip_.link(kHostLink);
+    const int64_t bytes = graph.type(node.results[0]).bytes();
+    if (link == nullptr) {
+      time_.unpriced_bytes += runs_ * bytes;
+      return now;
+    }
+    const double seconds = static_cast<double>(bytes) / link->bytes_per_second;
     double& free = copies_free_[ops::is_in_host_memory(node) ? 1 : 0];
     free = std::max(free, now) + seconds;
     time_.overlapped += times(seconds);
@@ -199,7 +203,7 @@ void add_waiting_to_limit(StepTime& time) {
 
 StepRange range_of(const StepTime& time, const hw::Chip& chip) {
   const hw::Reached& reached = chip.reached;
-  if (time.is_limit || reached.step_most == 0) return {.least = time.limit};
+  if (time.is_limit || time.unpriced_bytes > 0 || reached.step_most == 0) return {.least = time.limit};
   return {.least = std::max(time.limit, reached.step_least * time.seconds()),
           .most = std::max(time.limit, reached.step_most * time.seconds())};
 }

@@ -18,6 +18,9 @@
 
 namespace megacpp::fit {
 
+/// The link of a chip's file that copies from and to its host take.
+inline constexpr const char* kHostLink = "pcie";
+
 /// What the collectives over one set of axes cost a chip in a step.
 struct LinkTime {
   std::string axes;         // "data+expert"
@@ -62,6 +65,7 @@ struct StepTime {
   double limit = 0;                  // seconds of such a step at peak rates, the roofline: not part of the sum
   bool is_limit = true;              // what steps reach of the peak rates is not known: the sum is the limit
   StepRange range = {};              // of what is predicted
+  int64_t unpriced_bytes = 0;        // copied from and to the host, whose link the chip's file lacks: not in any time
 
   double seconds() const { return compute + memory + exposed + bubble + other; }
   /// What takes the largest share; of equal ones the first.

@@ -8,6 +8,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/collective_start.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::fit {
@@ -278,6 +279,33 @@ TEST(StepTimeTest, LinksThatCarryNothingAreNotListed) {
                                        ir::Mesh({{"data", 1}})),
                            toys(1), "f32")
                   .links.empty());
+}
+
+/// 256 bytes from the host's memory, which are waited for, and a product.
+compile::Compiled with_a_copy() {
+  return compiled_of({program([](ops::Builder& b) {
+    const ValueId copied = b.one(ops::kCopyStartOp, {add_gradient(b, "moment")}, {{"to", std::string(ops::kToDevice)}});
+    b.one(ops::kCopyDoneOp, {copied});
+    add_product(b);
+  })});
+}
+
+TEST(StepTimeTest, CopiesFromTheHostTakeTheRateOfItsLink) {
+  hw::Slice slice = toys(1);
+  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  const StepTime time = predict_step(with_a_copy(), slice, "f32");
+  EXPECT_DOUBLE_EQ(time.exposed, 4);
+  EXPECT_EQ(time.unpriced_bytes, 0);
+}
+
+// A rate that nobody gave is no rate of infinity: what takes its time unseen is counted, and nothing bounds the step.
+TEST(StepTimeTest, CopiesOverALinkThatTheChipsFileLacksAreCountedAndLeaveTheEndOpen) {
+  hw::Slice slice = toys(1);
+  slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
+  slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
+  const StepTime time = predict_step(with_a_copy(), slice, "f32");
+  EXPECT_EQ(time.unpriced_bytes, 256);
+  EXPECT_EQ(time.range.most, std::nullopt);
 }
 
 StepTime of_schedule(const std::vector<std::string>& settings) {
