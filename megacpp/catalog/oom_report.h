@@ -41,7 +41,7 @@ struct Reduction {
   int64_t rung = 0;
   std::string name = {};      // "batch"
   std::string settings = {};  // "train.batch=4 train.micro_steps=2"; empty: the rung was skipped whole
-  std::string outcome = {};   // "fits", "not enough", "skipped", "refused"
+  std::string outcome = {};   // "fits", "close", "not enough", "skipped", "refused"
   std::string reason = {};
   std::optional<int64_t> needed_bytes = {};  // of the worst chip
   std::optional<int64_t> limit_bytes = {};

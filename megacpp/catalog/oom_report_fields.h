@@ -40,7 +40,7 @@ void visit_fields(const Visit& visit, Self& reduction) {
   visit("rung", reduction.rung, "from 1, in the order of the recipe's ladder");
   visit("name", reduction.name, "of the rung");
   visit("settings", reduction.settings, "what it changes; empty: the rung was skipped whole");
-  visit("outcome", reduction.outcome, "fits, not enough, skipped or refused");
+  visit("outcome", reduction.outcome, "fits, close, not enough, skipped or refused");
   visit("reason", reduction.reason);
   visit("needed_bytes", reduction.needed_bytes, "of the worst chip with it");
   visit("limit_bytes", reduction.limit_bytes, "that the chip may use");

@@ -75,7 +75,7 @@ std::vector<catalog::Ranked> ranked(launch::UsersCatalog& catalog, const fit::As
   for (const fit::Found& one : found)
     candidates.push_back({.signature = fit::signature_of(one.recipe, assumptions),
                           .step_seconds = fit::parts_of(one.time),
-                          .fits = one.fit.fits()});
+                          .fits = one.fit.may_fit()});
   std::vector<catalog::Ranked> ranks;
   catalog.use(
       [&](const catalog::Catalog& open) { ranks = catalog::rank(open, fit::to_text(assumptions.lane), candidates); });
@@ -123,7 +123,7 @@ void refuse_no_layout(const FitAnswer& answer) {
 void rank(const fit::Assumptions& assumptions, launch::UsersCatalog& catalog, FitAnswer& answer) {
   answer.known = ranked(catalog, assumptions, answer.search.found);
   answer.corrections = corrections(catalog, assumptions);
-  answer.front = fit::pareto_front(answer.search.found, answer.step_seconds());
+  answer.front = fit::pareto_front(answer.points());
 }
 
 int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
@@ -151,7 +151,8 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
     base::write_file_atomically(flags.html, fit_page(answer));
     print_err("page written to {}\n", flags.html);
   }
-  if (!answer.search.fits()) throw nothing_fits(answer.slice.name, answer.search.found.front());
+  if (!answer.search.may_fit()) throw nothing_fits(answer.slice.name, answer.search.found.front());
+  if (answer.verdict() == fit::FitVerdict::does_not_fit) throw all_refused(answer);
   return 0;
 }
 

@@ -22,10 +22,12 @@ std::string error_line(const base::Error& error) {
   return fmt::format("{}: {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got);
 }
 
-/// The best that fit, as many as were asked for.
+/// The fastest that fit or are close, as many as were asked for: of the latter only the hardware can tell.
 std::vector<size_t> best_of(const FitAnswer& answer, int64_t layouts) {
+  const std::vector<fit::FrontPoint> points = answer.points();
   std::vector<size_t> best = answer.order();
-  std::erase_if(best, [&answer](size_t i) { return !answer.search.found[i].fit.fits(); });
+  std::erase_if(best, [&points](size_t i) { return points[i].verdict == fit::FitVerdict::does_not_fit; });
+  std::ranges::stable_sort(best, std::less<>(), [&points](size_t i) { return points[i].seconds; });
   best.resize(std::min(best.size(), static_cast<size_t>(layouts)));
   return best;
 }

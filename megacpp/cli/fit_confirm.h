@@ -14,7 +14,7 @@
 namespace megacpp::cli {
 
 struct ConfirmRequest {
-  int64_t layouts = 0;     // so many of the best that fit
+  int64_t layouts = 0;     // so many of the fastest that fit or are close
   std::string recipe;      // its file, for commands to copy
   int64_t time_limit = 0;  // seconds that a compiler may take for each
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a search found as one HTML page: bytes against time, and everything that was compiled.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -18,7 +19,7 @@ namespace {
 using fit::Found;
 using memory::human_bytes;
 
-enum Kind : size_t { kFront, kBeside, kOver };  // the series of the picture
+enum Kind : size_t { kFront, kBeside, kClose, kOver };  // the series of the picture
 
 /// The unit in which human_bytes() writes the largest: lines of the picture are round numbers of it.
 double unit_of(const std::vector<Found>& found) {
@@ -37,15 +38,18 @@ std::string picture(const FitAnswer& answer) {
                              .y_text = base::human_seconds,
                              .series = {{"front", report::Colour::blue},
                                         {"beside it", report::Colour::grey},
+                                        {"close", report::Colour::orange},
                                         {"does not fit", report::Colour::red}},
                              .points = {},
                              .marks = {{in_units(found.front().fit.worst().limit.value()), "limit"}}};
+  constexpr std::array kBesideFront = {kBeside, kClose, kOver};  // as the verdicts are listed
+  const std::vector<fit::FrontPoint> points = answer.points();
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);
-    chart.points.push_back({.x = in_units(found[i].needed()),
-                            .y = answer.step_of(i).seconds,
+    chart.points.push_back({.x = in_units(points[i].bytes),
+                            .y = points[i].seconds,
                             .label = found[i].layout,
-                            .series = found[i].fit.fits() ? (is_on_front ? kFront : kBeside) : kOver,
+                            .series = is_on_front ? kFront : kBesideFront[static_cast<size_t>(points[i].verdict)],
                             .is_on_frontier = is_on_front});
   }
   return report::scatter(chart);
@@ -57,10 +61,10 @@ report::Table table_of(const FitAnswer& answer) {
   for (const size_t index : answer.order()) {
     const Found& one = answer.search.found[index];
     const ShownStep step = answer.step_of(index);
-    table.rows.push_back({(answer.is_on_front(index) ? "* " : "") + one.layout, human_bytes(one.needed()),
-                          room_text(one.fit.worst()), step.seconds_text(),
-                          fmt::format("{:.0f}", step.tokens_per_second), fmt::format("{:.1f} %", 100 * step.mfu),
-                          to_text(one.regime), set_words(one.changes)});
+    const ShownMemory memory = answer.memory_of(index);
+    table.rows.push_back({(answer.is_on_front(index) ? "* " : "") + one.layout, human_bytes(memory.needed),
+                          memory.free_text(), step.seconds_text(), fmt::format("{:.0f}", step.tokens_per_second),
+                          fmt::format("{:.1f} %", 100 * step.mfu), to_text(one.regime), set_words(one.changes)});
   }
   return table;
 }

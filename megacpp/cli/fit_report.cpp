@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,6 +28,7 @@ using fit::Found;
 using memory::human_bytes;
 
 constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
+constexpr std::string_view kSigns = "o~x";                 // as the verdicts are listed
 
 std::string recompute_text(const recipe::Recipe& recipe) {
   std::vector<std::string> levels;
@@ -39,19 +42,25 @@ ShownStep predicted_step(const Found& one) {
   return {.seconds = one.time.seconds(), .tokens_per_second = one.tokens_per_second(), .mfu = one.time.mfu};
 }
 
-std::vector<std::string> layout_cells(const Found& one, const ShownStep& step) {
+ShownMemory planned_memory(const Found& one) {
   const fit::ChipGroup& worst = one.fit.worst();
-  return {
-      one.layout,
-      fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
-      recompute_text(one.recipe),
-      human_bytes(worst.needed()),
-      fmt::format("{:.0f} %", 100.0 * static_cast<double>(worst.needed()) / static_cast<double>(worst.limit.value())),
-      room_text(worst),
-      step.seconds_text(),
-      fmt::format("{:.0f}", step.tokens_per_second),
-      fmt::format("{:.1f} %", 100 * step.mfu),
-      to_text(one.regime)};
+  return {.needed = worst.needed(),
+          .limit = worst.limit.value(),
+          .free = worst.free_bytes().value(),
+          .verdict = one.fit.verdict()};
+}
+
+std::vector<std::string> layout_cells(const Found& one, const ShownMemory& memory, const ShownStep& step) {
+  return {one.layout,
+          fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
+          recompute_text(one.recipe),
+          human_bytes(memory.needed),
+          fmt::format("{:.0f} %", 100.0 * static_cast<double>(memory.needed) / static_cast<double>(memory.limit)),
+          memory.free_text(),
+          step.seconds_text(),
+          fmt::format("{:.0f}", step.tokens_per_second),
+          fmt::format("{:.1f} %", 100 * step.mfu),
+          to_text(one.regime)};
 }
 
 const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">worst chip", ">of limit",
@@ -60,6 +69,26 @@ const std::vector<std::string> kHeadings = {"layout", ">batch",  "recompute", ">
 const catalog::Ranked* known_of(const FitAnswer& answer, size_t found) {
   const auto at = std::ranges::find(answer.known, found, &catalog::Ranked::candidate);
   return at == answer.known.end() ? nullptr : &*at;
+}
+
+/// What the hardware said of it, where it was asked.
+const launch::Confirmed* confirmed_of(const FitAnswer& answer, size_t found) {
+  const auto at = std::ranges::find(answer.confirmed, found, &launch::Confirmed::found);
+  return at == answer.confirmed.end() ? nullptr : &*at;
+}
+
+/// Whether it was seen to run out of memory, now or before.
+bool has_failed(const FitAnswer& answer, size_t found) {
+  if (const launch::Confirmed* asked = confirmed_of(answer, found); asked && !asked->out_of_memory.empty()) return true;
+  const catalog::Ranked* known = known_of(answer, found);
+  return known != nullptr && known->standing == catalog::Standing::failed;
+}
+
+/// Whether it was seen to fit.
+bool has_run(const FitAnswer& answer, size_t found) {
+  if (const launch::Confirmed* asked = confirmed_of(answer, found); asked && asked->succeeded()) return true;
+  const catalog::Ranked* known = known_of(answer, found);
+  return known != nullptr && known->standing == catalog::Standing::runs;
 }
 
 bool says_something(const catalog::Ranked& known) {
@@ -79,7 +108,7 @@ Json settings_json(const Found& one) {
   return set;
 }
 
-Json found_json(const Found& one) {
+Json found_json(const Found& one, const ShownMemory& memory) {
   const fit::ChipGroup& worst = one.fit.worst();
   Json roles;
   for (const memory::RoleBytes& role : one.roles) roles[std::string(ir::role_name(role.role))] = role.bytes;
@@ -88,15 +117,16 @@ Json found_json(const Found& one) {
           {"batch", one.recipe.train.batch},
           {"micro_steps", one.recipe.train.micro_steps},
           {"sequence", one.recipe.train.sequence},
-          {"fits", one.fit.fits()},
+          {"fits", memory.verdict == fit::FitVerdict::fits},
+          {"verdict", fit::fit_verdict_name(memory.verdict)},
           {"worst_chip", worst.place},
           {"where", worst.where},
-          {"needed_bytes", worst.needed()},
+          {"needed_bytes", memory.needed},
+          {"measured", memory.is_measured},
           {"planned_bytes", worst.planned},
-          {"limit_bytes", bytes_or_null(worst.limit)},
-          {"free_bytes", bytes_or_null(worst.free_bytes())},
+          {"limit_bytes", memory.limit},
+          {"free_bytes", memory.free},
           {"most_needed_bytes", worst.most_needed()},
-          {"verdict", fit::fit_verdict_name(one.fit.verdict())},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
           {"step_limit_seconds", one.time.limit},
@@ -182,27 +212,28 @@ Json confirmed_json(const Found& found, const launch::Confirmed& one) {
 }  // namespace
 
 std::vector<size_t> FitAnswer::order() const {
-  std::vector<size_t> indices;
-  for (const catalog::Ranked& one : known) indices.push_back(one.candidate);
-  if (indices.empty())
-    for (size_t i = 0; i < search.found.size(); ++i) indices.push_back(i);
-  std::ranges::stable_partition(indices, [this](size_t index) {
-    return std::ranges::none_of(
-        confirmed, [index](const launch::Confirmed& one) { return one.found == index && !one.out_of_memory.empty(); });
+  std::vector<size_t> indices(search.found.size());
+  std::iota(indices.begin(), indices.end(), size_t{0});
+  const std::vector<fit::FrontPoint> shown = points();
+  std::ranges::stable_sort(indices, std::less<>(), [&](size_t found) {
+    const bool may_fit = shown[found].verdict != fit::FitVerdict::does_not_fit;
+    return std::tuple(shown[found].verdict, has_failed(*this, found), may_fit ? shown[found].seconds : 0.0);
   });
   return indices;
 }
 
-std::string room_text(const fit::ChipGroup& worst) {
-  const int64_t free = worst.free_bytes().value();
+std::string ShownMemory::free_text() const {
   const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
-  return worst.verdict() == fit::FitVerdict::close ? text + " close" : text;
+  if (verdict == fit::FitVerdict::close) return text + " close";
+  if (verdict == fit::FitVerdict::does_not_fit && free >= 0) return text + ", ran out";
+  return is_measured ? text + " measured" : text;
 }
 
 std::string close_note(const FitAnswer& answer) {
   double most = 1;
-  for (const Found& one : answer.search.found)
-    if (one.fit.verdict() == fit::FitVerdict::close) most = std::max(most, one.fit.worst().gaps_most);
+  for (size_t i = 0; i < answer.search.found.size(); ++i)
+    if (answer.memory_of(i).verdict == fit::FitVerdict::close)
+      most = std::max(most, answer.search.found[i].fit.worst().gaps_most);
   if (most == 1) return {};
   return fmt::format(
       "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}, for the "
@@ -214,19 +245,43 @@ std::string ShownStep::seconds_text() const { return human_seconds(seconds) + (i
 
 ShownStep FitAnswer::step_of(size_t found) const {
   ShownStep step = predicted_step(search.found[found]);
+  const launch::Confirmed* asked = confirmed_of(*this, found);
   const catalog::Ranked* ranked = known_of(*this, found);
-  if (ranked == nullptr || !ranked->seconds) return step;
-  const double faster = step.seconds / *ranked->seconds;
-  return {.seconds = *ranked->seconds,
+  const bool is_timed = asked != nullptr && asked->measured_seconds;
+  if (!is_timed && (ranked == nullptr || !ranked->seconds)) return step;
+  const double seconds = is_timed ? *asked->measured_seconds : *ranked->seconds;
+  const double faster = step.seconds / seconds;
+  return {.seconds = seconds,
           .tokens_per_second = step.tokens_per_second * faster,
           .mfu = step.mfu * faster,
-          .is_measured = ranked->is_measured};
+          .is_measured = is_timed || ranked->is_measured};
 }
 
-std::vector<double> FitAnswer::step_seconds() const {
-  std::vector<double> seconds;
-  for (size_t i = 0; i < search.found.size(); ++i) seconds.push_back(step_of(i).seconds);
-  return seconds;
+ShownMemory FitAnswer::memory_of(size_t found) const {
+  ShownMemory memory = planned_memory(search.found[found]);
+  const launch::Confirmed* asked = confirmed_of(*this, found);
+  if (asked != nullptr && asked->measured_bytes) {
+    memory.free += memory.needed - *asked->measured_bytes;
+    memory.needed = *asked->measured_bytes;
+    memory.is_measured = true;
+  }
+  if (has_run(*this, found)) memory.verdict = fit::FitVerdict::fits;
+  if (has_failed(*this, found)) memory.verdict = fit::FitVerdict::does_not_fit;
+  return memory;
+}
+
+fit::FitVerdict FitAnswer::verdict() const {
+  const std::vector<size_t> indices = order();
+  return indices.empty() ? fit::FitVerdict::does_not_fit : memory_of(indices.front()).verdict;
+}
+
+std::vector<fit::FrontPoint> FitAnswer::points() const {
+  std::vector<fit::FrontPoint> all;
+  for (size_t i = 0; i < search.found.size(); ++i) {
+    const ShownMemory memory = memory_of(i);
+    all.push_back({.bytes = memory.needed, .seconds = step_of(i).seconds, .verdict = memory.verdict});
+  }
+  return all;
 }
 
 bool FitAnswer::is_on_front(size_t found) const { return std::ranges::find(front, found) != front.end(); }
@@ -258,7 +313,8 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
     if (number > top && !answer.is_on_front(index)) continue;
     std::vector<std::string> cells = {answer.is_on_front(index) ? "*" : "", std::to_string(number)};
     const Found& one = search.found[index];
-    for (std::string& cell : layout_cells(one, answer.step_of(index))) cells.push_back(std::move(cell));
+    for (std::string& cell : layout_cells(one, answer.memory_of(index), answer.step_of(index)))
+      cells.push_back(std::move(cell));
     table.add(std::move(cells));
     words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
     for (const fit::Crossing& crossing : one.crossings) words += "      " + fit::to_text(crossing) + "\n";
@@ -277,32 +333,32 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
 std::string scatter_text(const FitAnswer& answer) {
   const std::vector<Found>& found = answer.search.found;
   if (found.empty()) return {};
-  const std::vector<double> seconds = answer.step_seconds();
-  const auto [fastest, slowest] = std::ranges::minmax(seconds);
+  const std::vector<fit::FrontPoint> points = answer.points();
+  const auto [fastest, slowest] = std::ranges::minmax(points, std::less<>(), &fit::FrontPoint::seconds);
   const double limit = static_cast<double>(found.front().fit.worst().limit.value());
   double most = 0;
-  for (const Found& one : found) most = std::max(most, static_cast<double>(one.needed()));
+  for (const fit::FrontPoint& point : points) most = std::max(most, static_cast<double>(point.bytes));
   // Far beyond everything the limit would press all points together.
   if (limit < 4 * most) most = std::max(most, limit);
   const auto column = [&](double bytes) {
     return static_cast<size_t>(std::llround(bytes / most * static_cast<double>(kPictureWidth - 1)));
   };
-  const double range = std::max(slowest - fastest, slowest * 1e-9);
-  const auto row = [&, slowest = slowest](double of_step) {
-    return static_cast<size_t>(std::llround((slowest - of_step) / range * static_cast<double>(kPictureHeight - 1)));
+  const double last = slowest.seconds, range = std::max(last - fastest.seconds, last * 1e-9);
+  const auto row = [&](double of_step) {
+    return static_cast<size_t>(std::llround((last - of_step) / range * static_cast<double>(kPictureHeight - 1)));
   };
   std::vector<std::string> lines(kPictureHeight, std::string(kPictureWidth, ' '));
   if (limit <= most)
     for (std::string& line : lines) line[column(limit)] = '|';
-  const auto mark = [&](size_t i, char sign) {
-    lines[row(seconds[i])][column(static_cast<double>(found[i].needed()))] = sign;
+  const auto mark = [&](const fit::FrontPoint& point, char sign) {
+    lines[row(point.seconds)][column(static_cast<double>(point.bytes))] = sign;
   };
-  for (size_t i = 0; i < found.size(); ++i) mark(i, found[i].fit.fits() ? 'o' : 'x');
-  for (const size_t i : answer.front) mark(i, '*');
+  for (const fit::FrontPoint& point : points) mark(point, kSigns[static_cast<size_t>(point.verdict)]);
+  for (const size_t i : answer.front) mark(points[i], '*');
   std::string text =
-      fmt::format("{:>10} a step; * front, o beside it, x does not fit, | limit\n", human_seconds(slowest));
+      fmt::format("{:>10} a step; * front, o beside it, ~ close, x does not fit, | limit\n", human_seconds(last));
   for (const std::string& line : lines) text += fmt::format("{:>10} {}\n", "", "|" + line);
-  text += fmt::format("{:>10} +{}\n", human_seconds(fastest), std::string(kPictureWidth, '-'));
+  text += fmt::format("{:>10} +{}\n", human_seconds(fastest.seconds), std::string(kPictureWidth, '-'));
   return text + fmt::format("{:>10} 0{:>{}}\n", "", human_bytes(static_cast<int64_t>(most)) + " on the worst chip",
                             kPictureWidth);
 }
@@ -315,9 +371,10 @@ Json fit_json(const FitAnswer& answer) {
   for (const fit::Dropped& one : search.dropped) dropped.push_back({{"reason", one.reason}, {"layouts", one.layouts}});
   const std::vector<size_t> order = answer.order();
   for (size_t place = 0; place < order.size(); ++place) {
-    Json json = found_json(search.found[order[place]]);
-    if (const catalog::Ranked* known = known_of(answer, order[place])) {
-      json["known"] = known->reason;
+    Json json = found_json(search.found[order[place]], answer.memory_of(order[place]));
+    const catalog::Ranked* known = known_of(answer, order[place]);
+    if (known != nullptr) json["known"] = known->reason;
+    if (known != nullptr || confirmed_of(answer, order[place]) != nullptr) {
       const ShownStep step = answer.step_of(order[place]);
       json["ranked_by"] = {{"step_seconds", step.seconds}, {"measured", step.is_measured}};
     }
@@ -328,7 +385,8 @@ Json fit_json(const FitAnswer& answer) {
     confirmed.push_back(confirmed_json(search.found[one.found], one));
   Json json = {{"name", answer.recipe.name},
                {"hardware", answer.slice.name},
-               {"fits", search.fits()},
+               {"fits", answer.verdict() == fit::FitVerdict::fits},
+               {"verdict", fit::fit_verdict_name(answer.verdict())},
                {"considered", search.considered},
                {"legal", search.variants},
                {"compiled", search.found.size()},
@@ -356,7 +414,8 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   std::ranges::stable_sort(tried, std::less<>(), [&](const Found* one) { return value_of(*one); });
   for (const Found* one : tried) {
     std::vector<std::string> cells = {std::to_string(value_of(*one))};
-    for (std::string& cell : layout_cells(*one, predicted_step(*one))) cells.push_back(std::move(cell));
+    for (std::string& cell : layout_cells(*one, planned_memory(*one), predicted_step(*one)))
+      cells.push_back(std::move(cell));
     table.add(std::move(cells));
   }
   std::string text =
@@ -366,6 +425,11 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   const Found& best = growth.tried[*growth.best];
   text += fmt::format("\nlargest {}: {} (requested: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
                       is_batch ? recipe.train.batch : recipe.train.sequence, set_words(best.changes));
+  if (growth.verdict() == fit::FitVerdict::close)
+    text += "close: none surely fits with the gaps a compiler may leave\n";
+  if (growth.largest_close)
+    text += fmt::format("close up to {}: with the gaps a compiler may leave only that of {} can tell\n",
+                        value_of(growth.tried[*growth.largest_close]), hardware);
   if (is_batch)
     text += fmt::format("the global batch becomes {} sequences: lower train.micro_steps to keep it\n",
                         best.recipe.train.batch * best.recipe.train.micro_steps);
@@ -376,22 +440,27 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
 
 Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth) {
   Json tried = Json::array();
-  for (const Found& one : growth.tried) tried.push_back(found_json(one));
+  for (const Found& one : growth.tried) tried.push_back(found_json(one, planned_memory(one)));
   Json json = {{"name", recipe.name},
                {"hardware", hardware},
                {"grown", growth.what == fit::Grown::batch ? "batch" : "sequence"},
                {"changed_experiment", growth.what == fit::Grown::sequence},
                {"unit", growth.unit},
-               {"fits", growth.best.has_value()},
+               {"fits", growth.verdict() == fit::FitVerdict::fits},
+               {"verdict", fit::fit_verdict_name(growth.verdict())},
                {"tried", tried}};
-  json["best"] = growth.best ? found_json(growth.tried[*growth.best]) : Json();
+  const auto of = [&growth](const std::optional<size_t>& index) {
+    return index ? found_json(growth.tried[*index], planned_memory(growth.tried[*index])) : Json();
+  };
+  json["best"] = of(growth.best);
+  json["largest_close"] = of(growth.largest_close);
   if (!growth.why.empty()) json["ended_by"] = growth.why;
   return json;
 }
 
 base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
   const fit::ChipGroup& worst = smallest.fit.worst();
-  if (worst.fits()) return fit::host_misfit_error(smallest.fit);
+  if (worst.may_fit()) return fit::host_misfit_error(smallest.fit);
   std::vector<std::string> roles;
   for (const memory::RoleBytes& role : smallest.roles)
     roles.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));
@@ -405,6 +474,15 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
                        ? "raise hardware.limit or the chip's own in hardware.limits, or take more chips"
                        : "take more chips or chips with more memory, or make the model, the sequence or the batch "
                          "smaller"}};
+}
+
+base::Error all_refused(const FitAnswer& answer) {
+  return {base::Code::E2001,
+          {.where = fmt::format("{}, running {}", answer.slice.name, answer.recipe.name),
+           .got = fmt::format("no memory for any of the {} layouts that may fit as planned: the hardware was asked",
+                              answer.confirmed.size()),
+           .wanted = "one that fits",
+           .next = "look at more layouts with --tries, take more chips, or make the batch or the model smaller"}};
 }
 
 }  // namespace megacpp::cli

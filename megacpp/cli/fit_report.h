@@ -26,40 +26,56 @@ struct ShownStep {
   std::string seconds_text() const;  // "210.00 ms measured"
 };
 
+/// The worst chip as a row shows it.
+struct ShownMemory {
+  int64_t needed = 0;  // bytes
+  int64_t limit = 0;   //
+  int64_t free = 0;    // below 0: too few
+  fit::FitVerdict verdict = fit::FitVerdict::fits;
+  bool is_measured = false;  // by the hardware or its compiler, which were asked; else planned
+
+  /// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free,
+  /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not.
+  std::string free_text() const;
+};
+
 struct FitAnswer {
   hw::Slice slice;  // "v6e:16x16"
   recipe::Recipe recipe;
   std::string step_basis = {};  // what predicted times stand for
   fit::LayoutSearch search = {};
-  std::vector<catalog::Ranked> known;       // of search.found, best first; empty without a catalog
+  std::vector<catalog::Ranked> known;       // of search.found; empty without a catalog
   std::vector<LaneCorrection> corrections;  // of the peaks and times that are shown
-  std::vector<size_t> front;                // of search.found, by the times that are shown
+  std::vector<size_t> front;                // of search.found, by the bytes, times and verdicts that are shown
   std::vector<launch::Confirmed> confirmed;
   std::string no_confirmation;  // why the hardware was not asked, and what to run instead
   double seconds = 0;           // the search took
 
-  /// Indices into search.found, best first: by the catalog where there is one, else as found; what the hardware had too
-  /// little memory for comes last.
+  /// Indices into search.found, best first, by what is shown: what fits and then what is close, both by time; the rest
+  /// as found; what the hardware had too little memory for comes last.
   std::vector<size_t> order() const;
   bool is_on_front(size_t found) const;
-  /// The time that decided the order: what the catalog has measured or corrected, else what was predicted.
+  /// The time that decides the order: what was measured when the hardware was asked, else what the catalog has measured
+  /// or corrected, else what was predicted.
   ShownStep step_of(size_t found) const;
-  /// Of every layout found, that time.
-  std::vector<double> step_seconds() const;
+  /// The bytes and the verdict, in the same way.
+  ShownMemory memory_of(size_t found) const;
+  /// That of the first.
+  fit::FitVerdict verdict() const;
+  /// Of every layout found, what a front is made of.
+  std::vector<fit::FrontPoint> points() const;
 };
 
 /// "--set layout.zero=3 --set train.batch=8"; nothing to set: "as it is".
 std::string set_words(const plan::Changes& changes);
 
-/// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free.
-std::string room_text(const fit::ChipGroup& worst);
 /// What close means, where something found is; else empty.
 std::string close_note(const FitAnswer& answer);
 
 /// The first `top` and all of the front.
 std::string fit_text(const FitAnswer& answer, size_t top);
 Json fit_json(const FitAnswer& answer);
-/// Bytes against time: '*' on the front, 'o' beside it, 'x' does not fit, '|' the limit.
+/// Bytes against time: '*' on the front, 'o' beside it, '~' close, 'x' does not fit, '|' the limit.
 std::string scatter_text(const FitAnswer& answer);
 /// A page of its own: the picture and the table.
 std::string fit_page(const FitAnswer& answer);
@@ -69,5 +85,7 @@ Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, cons
 
 /// E2001 that names the least that was found, its worst chip, and what its bytes are for.
 base::Error nothing_fits(const std::string& hardware, const fit::Found& smallest);
+/// E2001 where some may fit as planned and the hardware, asked about all of them, had too little memory for each.
+base::Error all_refused(const FitAnswer& answer);
 
 }  // namespace megacpp::cli

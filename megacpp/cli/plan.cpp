@@ -40,7 +40,7 @@ int run_plan(const PlanFlags& flags) {
     base::write_file_atomically(flags.html, plan_page(report));
     print_err("page written to {}\n", flags.html);
   }
-  if (!report.estimate.fit.fits()) throw fit::misfit_error(report.estimate);
+  if (!report.estimate.fit.may_fit()) throw fit::misfit_error(report.estimate);
   return 0;
 }
 

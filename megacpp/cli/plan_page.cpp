@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as one HTML page with pictures.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -197,11 +198,17 @@ void add_time(report::Page& page, const PlanReport& r) {
   if (!time.links.empty()) page.table(links_table(time));
 }
 
+report::Page::Tone tone_of(fit::FitVerdict verdict) {
+  using enum report::Page::Tone;
+  constexpr std::array kTones = {good, plain, bad};  // as the verdicts are listed
+  return kTones[static_cast<size_t>(verdict)];
+}
+
 }  // namespace
 
 std::string plan_page(const PlanReport& r) {
   report::Page page(fmt::format("{} on {}", r.estimate.recipe.name, r.slice.name));
-  page.banner(verdict_text(r), r.estimate.fit.fits() ? report::Page::Tone::good : report::Page::Tone::bad);
+  page.banner(verdict_text(r), tone_of(r.estimate.fit.verdict()));
   page.table(facts_table(r));
   add_memory(page, r);
   add_time(page, r);

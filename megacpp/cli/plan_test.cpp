@@ -233,7 +233,12 @@ TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
   const Json tight = plan_as_json({"--hardware", "v6e:2x2"}, {limit});
   EXPECT_EQ(tight["groups"][0]["verdict"], "close");
   EXPECT_EQ(tight["verdict"], "close");
-  const std::string text = plan({"--hardware", "v6e:2x2"}, {limit}).out;
+  EXPECT_EQ(tight["fits"], false) << "close is not fits";
+  const fs::path file = folder_ / "close.html";
+  const Result result = plan({"--hardware", "v6e:2x2", "--html", file.string()}, {limit});
+  EXPECT_EQ(result.status, 0) << "nor is it an error";
+  EXPECT_NE(base::read_file(file).find("banner plain"), std::string::npos);
+  const std::string& text = result.out;
   EXPECT_NE(text.find("close: chip 0"), std::string::npos) << text;
   EXPECT_NE(text.find("--target v6e:2x2 decides"), std::string::npos) << text;
 }

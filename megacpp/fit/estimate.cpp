@@ -86,8 +86,8 @@ schedule::Target target_on(const Assumptions& assumptions) {
   return is_own ? assumptions.kernels : hardware_target(device, assumptions.kernels);
 }
 
-bool fits(const Estimate& estimate, const Ceiling& ceiling) {
-  return estimate.fit.fits() && estimate.fit.worst().needed() < ceiling.bytes;
+bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {
+  return estimate.fit.may_fit() && estimate.fit.worst().needed() < ceiling.bytes;
 }
 
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
@@ -97,17 +97,17 @@ catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions&
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling) {
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
   const auto need = [](const Estimate& estimate) {
-    return estimate.fit.fits() ? AutoRecompute::Need::ceiling : AutoRecompute::Need::limit;
+    return estimate.fit.may_fit() ? AutoRecompute::Need::ceiling : AutoRecompute::Need::limit;
   };
   AutoRecompute recompute(recipe, assumptions);
   Estimate estimate = estimate_of(recompute, assumptions);
-  if (fits(estimate, ceiling) || !recompute.can_raise()) return estimate;
+  if (may_fit(estimate, ceiling) || !recompute.can_raise()) return estimate;
   // What is out of reach is found by one more plan, not by one for each level.
   AutoRecompute all = recompute;
   all.raise_all(need(estimate));
   Estimate least = estimate_of(all, assumptions);
-  if (!fits(least, ceiling)) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
-  while (!fits(estimate, ceiling) && recompute.can_raise()) {
+  if (!may_fit(least, ceiling)) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
+  while (!may_fit(estimate, ceiling) && recompute.can_raise()) {
     recompute.raise(need(estimate));
     estimate = estimate_of(recompute, assumptions);
   }

@@ -66,7 +66,7 @@ schedule::Target target_on(const Assumptions& assumptions);
 /// estimate is of what needs the least.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling = {});
 /// Within its limits and below the ceiling.
-bool fits(const Estimate& estimate, const Ceiling& ceiling);
+bool may_fit(const Estimate& estimate, const Ceiling& ceiling);
 
 /// What the catalog knows such an estimate by.
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions);

@@ -90,7 +90,7 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
 int64_t ChipGroup::most_needed() const { return std::llround(gaps_most * static_cast<double>(corrected)) + code; }
 
 FitVerdict ChipGroup::verdict() const {
-  if (!fits()) return FitVerdict::does_not_fit;
+  if (!may_fit()) return FitVerdict::does_not_fit;
   const bool may_overflow = limit && gaps_most > 1 && most_needed() > *limit;
   return may_overflow ? FitVerdict::close : FitVerdict::fits;
 }

@@ -49,10 +49,12 @@ struct ChipGroup {
     if (!limit) return std::nullopt;
     return shares_machine ? machine_bytes - machine_needed : *limit - needed();
   }
-  /// Whether it may: by the least that is needed, as far as a limit is known.
-  bool fits() const { return free_bytes().value_or(0) >= 0; }
   /// What plans, searches and launches say of it.
   FitVerdict verdict() const;
+  /// By the most that is needed, as far as a limit is known.
+  bool fits() const { return verdict() == FitVerdict::fits; }
+  /// By the least: it fits or is close.
+  bool may_fit() const { return free_bytes().value_or(0) >= 0; }
   int64_t least_limit() const { return state + code; }
   /// Whether the recipe allows it less than any batch could do with.
   bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
@@ -69,9 +71,10 @@ struct FitReport {
 
   const ChipGroup& worst() const { return groups.front(); }
   bool fits_host() const { return host_needed <= host_limit.value_or(host_needed); }
-  bool fits() const { return worst().fits() && fits_host(); }
   /// That of the chip which is worst off, or of a host.
   FitVerdict verdict() const;
+  bool fits() const { return verdict() == FitVerdict::fits; }
+  bool may_fit() const { return verdict() != FitVerdict::does_not_fit; }
 };
 
 /// "1.20 GiB", "1.20 GiB to 1.92 GiB" where a compiler places buffers itself.

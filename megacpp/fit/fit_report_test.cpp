@@ -75,7 +75,10 @@ TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
   hw::Slice slice = four(hw::ChipKind::gpu, 1000);
   slice.chip.gaps_most = 1.6;
   EXPECT_EQ(fit_report(two_stages(), slice, {}).verdict(), FitVerdict::fits);
-  EXPECT_EQ(fit_report(two_stages(), slice, {0, 0, 0, 70}).verdict(), FitVerdict::close);
+  const FitReport report = fit_report(two_stages(), slice, {0, 0, 0, 70});
+  EXPECT_EQ(report.verdict(), FitVerdict::close);
+  EXPECT_FALSE(report.fits());
+  EXPECT_TRUE(report.may_fit());
 }
 
 TEST(FitReportTest, TheLastByteMayBeUsed) {

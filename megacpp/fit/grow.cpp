@@ -51,27 +51,39 @@ class Bisection {
 
   void run() {
     if (const auto error = refusal(recipe_, growth_.what, growth_.unit)) throw *error;
-    if (!fits(1)) return;
-    int64_t below = 1, above = 2;
-    while (fits(above)) below = std::exchange(above, 2 * above);
-    while (above - below > 1) {
-      const int64_t middle = below + (above - below) / 2;
-      (fits(middle) ? below : above) = middle;
-    }
-    growth_.best = tried_.at(below);
+    const int64_t most = largest(FitVerdict::close), sure = largest(FitVerdict::fits), above = most + 1;
+    if (most == 0) return;
+    growth_.best = tried_.at(sure > 0 ? sure : most);
+    if (sure > 0 && most > sure) growth_.largest_close = tried_.at(most);
     if (tried_.contains(above)) growth_.next = tried_.at(above);
     if (const auto error = refusal(recipe_, growth_.what, above * growth_.unit))
       growth_.why = error->problem().where + ": " + error->problem().got + ", " + error->problem().wanted;
   }
 
  private:
-  bool fits(int64_t multiple) {
-    if (refusal(recipe_, growth_.what, multiple * growth_.unit)) return false;
+  /// The largest multiple that is no worse; 0: none.
+  int64_t largest(FitVerdict verdict) {
+    const auto holds = [this, verdict](int64_t multiple) { return verdict_of(multiple) <= verdict; };
+    if (!holds(1)) return 0;
+    int64_t below = 1, above = 2;
+    while (holds(above)) below = std::exchange(above, 2 * above);
+    while (above - below > 1) {
+      const int64_t middle = below + (above - below) / 2;
+      (holds(middle) ? below : above) = middle;
+    }
+    return below;
+  }
+
+  /// Each is planned once.
+  FitVerdict verdict_of(int64_t multiple) {
+    if (const auto known = tried_.find(multiple); known != tried_.end())
+      return growth_.tried[known->second].fit.verdict();
+    if (refusal(recipe_, growth_.what, multiple * growth_.unit)) return FitVerdict::does_not_fit;
     growth_.tried.push_back(
         compile_candidate(recipe_, changes_to(growth_.what, multiple * growth_.unit), assumptions_));
     tried_[multiple] = growth_.tried.size() - 1;
     if (progress_) progress_(static_cast<int64_t>(growth_.tried.size()));
-    return growth_.tried.back().fit.fits();
+    return growth_.tried.back().fit.verdict();
   }
 
   const Recipe& recipe_;
@@ -90,6 +102,7 @@ Growth grow(const Recipe& recipe, Grown what, const Assumptions& assumptions,
                 .unit = is_batch ? recipe.layout.data_parallel * recipe.layout.expert_parallel : sequence_unit(recipe),
                 .tried = {},
                 .best = {},
+                .largest_close = {},
                 .next = {},
                 .why = {}};
   Bisection(recipe, assumptions, growth, progress).run();

@@ -53,6 +53,21 @@ TEST(GrowTest, TheLongestSequenceIsThatOfALinearScan) {
   }
 }
 
+// With the gaps that a compiler may leave a smaller batch fits than without.
+TEST(GrowTest, TheLargestThatFitsAndTheLargestThatIsCloseAreTwo) {
+  const recipe::Recipe recipe = keeping_recipe("layout.data_parallel=4");
+  const int64_t now = compile_candidate(recipe, {}, test_assumptions("v6e:2x2")).fit.worst().most_needed();
+  const Growth growth = grow(recipe, Grown::batch, test_assumptions("v6e:2x2", now));
+  EXPECT_EQ(growth.verdict(), FitVerdict::fits);
+  ASSERT_TRUE(growth.best && growth.largest_close && growth.next);
+  const auto batch_of = [&](size_t index) { return growth.tried[index].recipe.train.batch; };
+  EXPECT_EQ(batch_of(*growth.best), recipe.train.batch);
+  EXPECT_EQ(growth.tried[*growth.largest_close].fit.verdict(), FitVerdict::close);
+  EXPECT_GT(batch_of(*growth.largest_close), batch_of(*growth.best));
+  EXPECT_EQ(growth.tried[*growth.next].fit.verdict(), FitVerdict::does_not_fit);
+  EXPECT_EQ(batch_of(*growth.next), batch_of(*growth.largest_close) + growth.unit);
+}
+
 TEST(GrowTest, WhereNothingFitsTheSmallestIsTried) {
   const Growth growth = grow(test_recipe(), Grown::batch, test_assumptions("host:1", 4096));
   EXPECT_FALSE(growth.best.has_value());

@@ -87,7 +87,8 @@ class LadderWalk {
     if (ceiling_.bytes == INT64_MAX) return limit;
     return std::min(limit.value_or(INT64_MAX), ceiling_.bytes - 1);
   }
-  bool fits(const Estimate& estimate) const { return fit::fits(estimate, ceiling_); }
+  /// Close is enough: a compiler that refuses it says by how much, which is the next ceiling.
+  bool fits(const Estimate& estimate) const { return may_fit(estimate, ceiling_); }
   Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
 
   /// Offers of a rung that were made together.
@@ -343,7 +344,8 @@ class LadderWalk {
     // Planned again without the ceiling these would be lower.
     const plan::Changes levels = is_below_ceiling(*kept_) ? levels_of(*kept_) : plan::Changes{};
     path_.changes = plan::merged(std::move(path_.changes), levels);
-    note(rung, plan::merged(offer, levels), Verdict::fits, "", &*kept_);
+    const bool is_close = kept_->fit.verdict() == FitVerdict::close;
+    note(rung, plan::merged(offer, levels), is_close ? Verdict::close : Verdict::fits, "", &*kept_);
     path_.found = std::move(kept_);
     now_ = &*path_.found;
   }

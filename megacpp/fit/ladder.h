@@ -20,7 +20,8 @@
 
 namespace megacpp::fit {
 
-enum class Verdict : uint8_t { fits, not_enough, skipped, refused };
+enum class Verdict : uint8_t { fits, close, not_enough, skipped, refused };
+/// "fits", "close" as FitVerdict has it, "not enough", "skipped", "refused"
 std::string_view verdict_name(Verdict verdict);
 
 struct Attempt {
@@ -36,7 +37,7 @@ struct Attempt {
 
 struct LadderPath {
   std::vector<Attempt> attempts;
-  std::optional<Estimate> found;  // fits
+  std::optional<Estimate> found;  // fits or is close
   plan::Changes changes;          // all that were taken, with levels of recompute that only the ceiling explains
   size_t rung = 0;                // of the last one taken; beyond the policy's: nothing fits
   bool changes_experiment = false;

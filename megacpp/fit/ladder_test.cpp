@@ -59,6 +59,22 @@ TEST(LadderTest, ActivationsThatOverflowHalveTheBatchAndKeepTheGlobalOne) {
   EXPECT_TRUE(path.found->fit.fits());
 }
 
+// Where a compiler places buffers a plan below the limit may still be too large: the ladder says so and goes no
+// further, since that compiler is asked next.
+TEST(LadderTest, APlanThatOnlyFitsWithoutGapsIsCalledClose) {
+  const MakeEstimate with_gaps = [](const recipe::Recipe& recipe, const Ceiling& ceiling) {
+    Estimate estimate = estimate_here(recipe, ceiling);
+    for (ChipGroup& group : estimate.fit.groups) group.gaps_most = 100;
+    return estimate;
+  };
+  const recipe::Recipe recipe = recipe_with({"hardware.limit=100MiB"});
+  const LadderPath path = walk_ladder(with_gaps(recipe, {}), with_gaps);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path.changes), "train.batch=4 train.micro_steps=2");
+  EXPECT_EQ(path.attempts.back().verdict, Verdict::close) << to_text(path);
+  EXPECT_NE(to_text(path).find(" close "), std::string::npos) << to_text(path);
+}
+
 TEST(LadderTest, TheBatchIsHalvedAsOftenAsNeeded) {
   const LadderPath path = walk_with({"hardware.limit=40MiB"});
   ASSERT_TRUE(path.found) << to_text(path);

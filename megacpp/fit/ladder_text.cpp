@@ -28,6 +28,8 @@ std::string_view verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::fits:
       return "fits";
+    case Verdict::close:
+      return "close";
     case Verdict::not_enough:
       return "not enough";
     case Verdict::skipped:
@@ -48,7 +50,8 @@ std::string to_text(const Attempt& attempt) {
   if (attempt.needed > 0) text += ": " + human_bytes(attempt.needed);
   if (attempt.needed > 0 && attempt.limit) text += " of " + human_bytes(*attempt.limit);
   if (!attempt.reason.empty()) text += (attempt.changes.empty() ? " " : "; ") + attempt.reason;
-  if (attempt.changes_experiment && attempt.verdict == Verdict::fits) text += "; this is another experiment";
+  const bool is_taken = attempt.verdict == Verdict::fits || attempt.verdict == Verdict::close;
+  if (attempt.changes_experiment && is_taken) text += "; this is another experiment";
   return text;
 }
 

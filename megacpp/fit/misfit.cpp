@@ -23,14 +23,14 @@ constexpr size_t kShownGroups = 3;
 int64_t overflowing(const FitReport& report) {
   int64_t chips = 0;
   for (const ChipGroup& group : report.groups)
-    if (!group.fits()) chips += group.chips;
+    if (!group.may_fit()) chips += group.chips;
   return chips;
 }
 
 // The worst stands under "where"; the next ones are named, with those that are alike, and all are counted.
 std::string others_text(const FitReport& report, int64_t chips) {
   std::string text;
-  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && !report.groups[g].fits(); ++g) {
+  for (size_t g = 0; g < std::min(report.groups.size(), kShownGroups) && !report.groups[g].may_fit(); ++g) {
     const ChipGroup& group = report.groups[g];
     const std::string alike = group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : "";
     if (g > 0) text += fmt::format("; also {}{}, {} too much", group.place, alike, human_bytes(-*group.free_bytes()));
@@ -97,9 +97,9 @@ memory::OutOfMemory host_misfit_error(const FitReport& fit) {
 }
 
 memory::OutOfMemory misfit_error(const Estimate& estimate) {
-  MEGACPP_CHECK(!estimate.fit.fits()) << "everything fits";
+  MEGACPP_CHECK(!estimate.fit.may_fit()) << "everything fits";
   const ChipGroup& worst = estimate.fit.worst();
-  if (worst.fits()) return host_misfit_error(estimate.fit);
+  if (worst.may_fit()) return host_misfit_error(estimate.fit);
   const memory::MemoryPlan& plan = estimate.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
   base::Problem problem{

@@ -23,7 +23,7 @@ std::string wanted_bytes(const ChipGroup& worst);
 memory::OutOfMemory host_misfit_error(const FitReport& fit);
 
 /// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; or E1605.
-/// Where all chips fit, of their host. Call it where estimate.fit.fits() is false.
+/// Where all chips fit, of their host. Call it where estimate.fit.may_fit() is false.
 memory::OutOfMemory misfit_error(const Estimate& estimate);
 
 }  // namespace megacpp::fit

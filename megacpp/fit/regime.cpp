@@ -61,7 +61,7 @@ Regime regime_of(const std::optional<StepTime>& time, const RegimeFacts& facts) 
 }
 
 Regime regime_of(const Estimate& estimate) {
-  return regime_of(estimate.time, {.fallbacks = estimate.compiled.fallbacks.size(), .fits = estimate.fit.fits()});
+  return regime_of(estimate.time, {.fallbacks = estimate.compiled.fallbacks.size(), .fits = estimate.fit.may_fit()});
 }
 
 }  // namespace megacpp::fit

@@ -28,7 +28,7 @@ std::string to_text(const Regime& regime);
 /// What decides beside the time of a step. All but the first two are known of a run alone.
 struct RegimeFacts {
   size_t fallbacks = 0;         // ops without a kernel, run as their parts
-  bool fits = true;             // every chip
+  bool fits = true;             // every chip, or may
   size_t late_compiles = 0;     // after step 0
   size_t late_cache_hits = 0;   // programs made after step 0 that a cache had
   std::string unmeasured = {};  // why a run has no time of a step; empty: not known

@@ -32,6 +32,12 @@ constexpr double kHopeless = 2;           // one so many times that of what fits
 constexpr double kMostOff = 8;            // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
+/// What chips leave to a plan, bytes: the one that has least, and the one that has most.
+struct PlanLimits {
+  double least, most;
+  double with_gaps = least;  // the least of them, where a compiler leaves as many gaps as were seen
+};
+
 /// One way to run a layout.
 struct Option {
   LayoutChoice choice;
@@ -44,6 +50,7 @@ struct Family {
   std::vector<Option> options;  // fastest quick_estimate first
   double scale = 1;             // of needed bytes beside the state over estimated ones, once it was compiled
   std::optional<double> fit_estimate = {};  // seconds: the least of options that were compiled and fit
+  bool has_close = false;                   // one was compiled that is: the next should fit with a compiler's gaps too
   std::optional<size_t> next = {};          // option to compile
   bool is_doubtful = false;                 // next is expected not to fit; it is the smallest
   bool is_near = false;                     // next is estimated no faster than what fits already
@@ -77,12 +84,13 @@ struct Family {
     choose(limit * kSlack);
   }
 
-  void learn(size_t option, const Found& found, double limit) {
+  void learn(size_t option, const Found& found, const PlanLimits& limits) {
     const QuickEstimate& estimate = options[option].quick_estimate;
     const double beside = static_cast<double>(found.needed() - found.fit.worst().code) - estimate.state;
     scale = std::clamp(beside / std::max(1.0, estimate.bytes - estimate.state), 1 / kMostOff, kMostOff);
     if (found.fit.fits()) fit_estimate = std::min(fit_estimate.value_or(INFINITY), estimate.seconds);
-    choose(limit);
+    has_close = has_close || found.fit.verdict() == FitVerdict::close;
+    choose(has_close ? limits.with_gaps : limits.least);
   }
 };
 
@@ -93,23 +101,19 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
   return degrees(a) == degrees(b);
 }
 
-/// What chips leave to a plan, bytes: the one that has least, and the one that has most.
-struct PlanLimits {
-  double least, most;
-};
-
 PlanLimits limits_of(const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const auto room = [&device](int64_t limit) {
     const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
     return bytes == 0 ? INFINITY : static_cast<double>(bytes - code_bytes(device));
   };
-  if (assumptions.limits.empty()) return {room(0), room(0)};
-  PlanLimits limits{.least = INFINITY, .most = 0};
+  const bool have_own = !assumptions.limits.empty();
+  PlanLimits limits{.least = have_own ? INFINITY : room(0), .most = have_own ? 0 : room(0)};
   for (const int64_t limit : assumptions.limits) {
     limits.least = std::min(limits.least, room(limit));
     limits.most = std::max(limits.most, room(limit));
   }
+  limits.with_gaps = limits.least / device.gaps_most;
   return limits;
 }
 
@@ -159,15 +163,17 @@ class Search {
     result_.left += space - compiled_;
   }
 
-  bool has_fit() const {
-    return std::ranges::any_of(result_.found, [](const Found& one) { return one.fit.fits(); });
+  bool has_some_that_may_fit() const {
+    return std::ranges::any_of(result_.found, [](const Found& one) { return one.fit.may_fit(); });
   }
 
   LayoutSearch finish() {
     compile_with_auto();
     const auto rank = [](const Found& one) {
-      const bool fits = one.fit.fits();
-      return std::pair(!fits, fits ? one.time.seconds() : -static_cast<double>(one.fit.worst().free_bytes().value()));
+      const FitVerdict verdict = one.fit.verdict();
+      return std::pair(verdict, verdict != FitVerdict::does_not_fit
+                                    ? one.time.seconds()
+                                    : -static_cast<double>(one.fit.worst().free_bytes().value()));
     };
     std::ranges::stable_sort(result_.found, std::less<>(), rank);
     return std::move(result_);
@@ -185,7 +191,7 @@ class Search {
       if (std::optional<Option> smallest = add(legal)) too_large.push_back(std::move(*smallest));
     candidates.drop(kStateTooLarge, static_cast<int64_t>(too_large.size()));
     // Nothing can fit: the smallest few are compiled all the same, to show how far off the hardware is.
-    if (families_.empty() && !has_fit()) {
+    if (families_.empty() && !has_some_that_may_fit()) {
       std::ranges::stable_sort(too_large, std::less<>(),
                                [](const Option& option) { return option.quick_estimate.bytes; });
       too_large.resize(std::min(too_large.size(), kRound));
@@ -363,7 +369,7 @@ class Search {
         continue;
       }
       Found& found = *outcomes[i].found;
-      families_[round[i].family].learn(round[i].option, found, limits_.least);
+      families_[round[i].family].learn(round[i].option, found, limits_);
       if (found.fit.fits())
         fastest_estimate_ = std::min(fastest_estimate_.value_or(INFINITY), found.quick_estimate.seconds);
       result_.found.push_back(std::move(found));
@@ -371,12 +377,14 @@ class Search {
     }
   }
 
-  /// The fastest layouts that fit and recompute something, each once, with recompute left to planning.
+  /// The best layouts that may fit and recompute something, each once, with recompute left to planning.
   std::vector<Option> options_with_auto() const {
     std::vector<size_t> order(result_.found.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::erase_if(order, [this](size_t i) { return !result_.found[i].fit.fits(); });
-    std::ranges::stable_sort(order, std::less<>(), [this](size_t i) { return result_.found[i].time.seconds(); });
+    std::erase_if(order, [this](size_t i) { return !result_.found[i].fit.may_fit(); });
+    std::ranges::stable_sort(order, std::less<>(), [this](size_t i) {
+      return std::pair(result_.found[i].fit.verdict(), result_.found[i].time.seconds());
+    });
     std::vector<Option> options;
     for (const size_t i : order) {
       if (options.size() == options_.with_auto) break;
@@ -444,16 +452,17 @@ Found compile_candidate(const Recipe& requested, const plan::Changes& changes, c
           .crossings = std::move(crossings)};
 }
 
-std::vector<size_t> pareto_front(const std::vector<Found>& found, std::span<const double> seconds) {
-  MEGACPP_CHECK(seconds.size() == found.size()) << seconds.size() << " times of " << found.size();
-  const bool some_fit = std::ranges::any_of(found, [](const Found& one) { return one.fit.fits(); });
+std::vector<size_t> pareto_front(std::span<const FrontPoint> points) {
   std::vector<size_t> order;
-  for (size_t i = 0; i < found.size(); ++i)
-    if (!some_fit || found[i].fit.fits()) order.push_back(i);
-  std::ranges::stable_sort(order, std::less<>(), [&](size_t i) { return std::pair(found[i].needed(), seconds[i]); });
+  FitVerdict best = FitVerdict::does_not_fit;
+  for (const FrontPoint& point : points) best = std::min(best, point.verdict);
+  for (size_t i = 0; i < points.size(); ++i)
+    if (points[i].verdict == best) order.push_back(i);
+  std::ranges::stable_sort(order, std::less<>(),
+                           [&](size_t i) { return std::pair(points[i].bytes, points[i].seconds); });
   std::vector<size_t> front;
   for (const size_t i : order)
-    if (front.empty() || seconds[i] < seconds[front.back()]) front.push_back(i);
+    if (front.empty() || points[i].seconds < points[front.back()].seconds) front.push_back(i);
   return front;
 }
 
@@ -462,7 +471,7 @@ LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& assumptions
   const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
   const bool are_few = recipe.train.batch * recipe.train.micro_steps < assumptions.slice.devices();
   search.run(is_long || are_few ? SplitSequences::yes : SplitSequences::no);
-  if (!is_long && !are_few && !search.has_fit()) search.run(SplitSequences::yes);
+  if (!is_long && !are_few && !search.has_some_that_may_fit()) search.run(SplitSequences::yes);
   return search.finish();
 }
 

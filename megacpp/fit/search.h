@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best layout of a recipe on given hardware: it fits, and a step takes least. A small space is compiled whole, so
+// The best layout of a recipe on given hardware: it fits, and a step takes least. Layouts that are close come after all
+// that fit: only the compiler of the hardware can tell. A small space is compiled whole, so
 // that the answer is that of trying everything; of a larger one estimates say which layouts to compile first, after the
 // recipe's own and those that people try first, and a search says how many it left. Only what was compiled is a result.
 // Nothing is discarded by an estimate: only state that alone exceeds a chip, which no plan goes below, speaks against a
@@ -57,14 +58,17 @@ struct SearchOptions {
 };
 
 struct LayoutSearch {
-  std::vector<Found> found;       // fitting ones first, by time; then the others, least free memory missing first
+  std::vector<Found> found;       // by time what fits, then what is close; then the others, least missing memory first
   int64_t considered = 0;         // products of degrees
   int64_t variants = 0;           // legal, with ZeRO and micro-steps
   std::vector<Dropped> dropped;   // with reasons
   int64_t left = 0;               // variants with a level of recompute that were not compiled; any may be the best
   bool splits_sequences = false;  // whether context_parallel was a choice
 
-  bool fits() const { return !found.empty() && found.front().fit.fits(); }
+  /// That of the first.
+  FitVerdict verdict() const { return found.empty() ? FitVerdict::does_not_fit : found.front().fit.verdict(); }
+  bool fits() const { return verdict() == FitVerdict::fits; }
+  bool may_fit() const { return verdict() != FitVerdict::does_not_fit; }
   /// Whether the first is the best there is: everything was compiled but what cannot fit.
   bool is_complete() const { return left == 0; }
 };
@@ -73,8 +77,15 @@ struct LayoutSearch {
 LayoutSearch search_layouts(const recipe::Recipe& recipe, const Assumptions& assumptions,
                             const SearchOptions& options = {});
 
-/// Indices of those that no other betters in both bytes and time, least bytes first; ties keep the first. Where some
-/// fit, only among those. `seconds` is the time of a step of each, as far as it is known.
-std::vector<size_t> pareto_front(const std::vector<Found>& found, std::span<const double> seconds);
+/// A layout as a front sees it: as planned, or as far as more is known.
+struct FrontPoint {
+  int64_t bytes = 0;   // of the worst chip
+  double seconds = 0;  // of a step
+  FitVerdict verdict = FitVerdict::fits;
+};
+
+/// Indices of those that no other betters in both bytes and time, least bytes first; ties keep the first. Only among
+/// those of the best verdict there is: beside what fits, what is close is not on it.
+std::vector<size_t> pareto_front(std::span<const FrontPoint> points);
 
 }  // namespace megacpp::fit

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <ostream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -204,24 +206,68 @@ TEST(SearchTest, AnOverflowLeavesTheOtherVariantsOfALayout) {
   EXPECT_LE(search.found.front().time.seconds(), 1.2 * fastest_fit(limited));
 }
 
+std::vector<FrontPoint> planned_points(const std::vector<Found>& found) {
+  std::vector<FrontPoint> points;
+  for (const Found& one : found)
+    points.push_back({.bytes = one.needed(), .seconds = one.time.seconds(), .verdict = one.fit.verdict()});
+  return points;
+}
+
 TEST(SearchTest, TheFrontIsWhatNothingBetters) {
   const LayoutSearch search = search_layouts(test_recipe({"model.depth=2"}), test_assumptions("host:4"), {.tries = 24});
-  std::vector<double> seconds;
-  for (const Found& one : search.found) seconds.push_back(one.time.seconds());
-  const std::vector<size_t> front = pareto_front(search.found, seconds);
+  std::vector<FrontPoint> points = planned_points(search.found);
+  const std::vector<size_t> front = pareto_front(points);
   ASSERT_FALSE(front.empty());
-  for (size_t i = 0; i < search.found.size(); ++i) {
+  for (size_t i = 0; i < points.size(); ++i) {
     bool is_bettered = false;
-    for (size_t j = 0; j < search.found.size(); ++j)
-      is_bettered |= search.found[j].needed() < search.found[i].needed() && seconds[j] < seconds[i];
+    for (size_t j = 0; j < points.size(); ++j)
+      is_bettered |= points[j].bytes < points[i].bytes && points[j].seconds < points[i].seconds;
     EXPECT_FALSE(is_bettered && std::ranges::find(front, i) != front.end()) << search.found[i].layout;
   }
   EXPECT_NE(std::ranges::find(front, size_t{0}), front.end());
 
   // What is known of the first one's time counts, not what was predicted.
-  seconds[0] = 2 * *std::ranges::max_element(seconds);
-  const std::vector<size_t> slower = pareto_front(search.found, seconds);
+  points[0].seconds = 2 * std::ranges::max(points, std::less<>(), &FrontPoint::seconds).seconds;
+  const std::vector<size_t> slower = pareto_front(points);
   EXPECT_EQ(std::ranges::find(slower, size_t{0}), slower.end());
+}
+
+TEST(SearchTest, BesideWhatFitsNothingCloseIsOnTheFront) {
+  using enum FitVerdict;
+  const std::vector<FrontPoint> points = {{30, 3, fits}, {40, 2, fits}, {50, 1, close}, {10, 1, does_not_fit}};
+  EXPECT_EQ(pareto_front(points), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(pareto_front(std::span(points).subspan(2)), (std::vector<size_t>{0})) << "nothing fits";
+  EXPECT_EQ(pareto_front(std::span(points).subspan(3)), (std::vector<size_t>{0})) << "nothing is close either";
+}
+
+// A limit that the smallest layout meets with all the gaps a compiler may leave, and some others only without.
+TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
+  const recipe::Recipe recipe = test_recipe({"model.depth=1", "model.pattern=A", "train.batch=4"});
+  int64_t limit = INT64_MAX;
+  for (const Found& one : all_of(recipe, test_assumptions("v6e:2x2")))
+    limit = std::min(limit, one.fit.worst().most_needed());
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2", limit), {.with_auto = 0});
+  ASSERT_TRUE(search.fits());
+  double fastest_close = INFINITY;
+  for (size_t i = 0; i < search.found.size(); ++i) {
+    const FitVerdict verdict = search.found[i].fit.verdict();
+    if (i > 0) EXPECT_GE(verdict, search.found[i - 1].fit.verdict()) << search.found[i].layout;
+    if (verdict == FitVerdict::close) fastest_close = std::min(fastest_close, search.found[i].time.seconds());
+  }
+  EXPECT_LT(fastest_close, search.found.front().time.seconds()) << "else nothing is shown";
+}
+
+// Of a space that is not compiled whole too: a layout that is close is tried again with less memory.
+TEST(SearchTest, ALayoutThatIsCloseIsTriedAgainUntilItFits) {
+  const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.hidden=512", "model.feed_forward.experts=0",
+                                             "model.feed_forward.intermediate=2048", "train.sequence=1024",
+                                             "train.batch=16", "train.precision=bf16"});
+  const Found keeping =
+      compile_candidate(recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}},
+                        test_assumptions("v6e:2x2"));
+  const LayoutSearch search =
+      search_layouts(recipe, test_assumptions("v6e:2x2", keeping.needed()), {.tries = 16, .with_auto = 0});
+  EXPECT_TRUE(search.fits());
 }
 
 TEST(SearchTest, ThreadsChangeNothing) {

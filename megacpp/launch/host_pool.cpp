@@ -200,7 +200,7 @@ plan::Changes best_layout(const LayoutWish& wish) {
   options.tries = kLayoutTries;
   options.threads = runtime::available_threads();
   const fit::LayoutSearch search = fit::search_layouts(wish.recipe, assumptions_of(wish), options);
-  MEGACPP_REQUIRE(search.fits(), E1401,
+  MEGACPP_REQUIRE(search.may_fit(), E1401,
                   ({.where = wish.recipe.name,
                     .got = fmt::format("{} chips, on which {}", wish.chips,
                                        search.found.empty() ? "no layout is legal" : "no layout fits"),

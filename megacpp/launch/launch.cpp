@@ -151,13 +151,14 @@ std::optional<catalog::Remembered> Launch::remembered_start() {
   if (!known || !known->start) return std::nullopt;
   // What failed by estimate alone is estimated again: the machine may have more memory free today. So is what another
   // build or plugin learnt, which may need another amount.
+  // Close is no answer to a failure that was seen: there what ran is taken.
   const bool failed_by_estimate = known->last && known->last->phase == fit::kPlanningPhase;
-  if ((failed_by_estimate || known->other_build) && estimate_->fit.fits()) {
-    if (known->other_build)
-      log_({"catalog", started_text(*known) + "; it fits by estimate now: starting as requested"});
-    return std::nullopt;
-  }
-  return known;
+  const bool is_judged_again = failed_by_estimate ? estimate_->fit.may_fit() : estimate_->fit.fits();
+  if (!(failed_by_estimate || known->other_build) || !is_judged_again) return known;
+  if (known->other_build)
+    log_({"catalog", fmt::format("{}; by estimate it {} now: starting as requested", started_text(*known),
+                                 estimate_->fit.fits() ? "fits" : "is close")});
+  return std::nullopt;
 }
 
 void Launch::start_where_remembered() {
@@ -220,7 +221,7 @@ void Launch::prepare() {
     estimate_ = fit::make_estimate(requested_, assumptions_);
     requested_signature_ = estimate_->signature;
     start_where_remembered();
-    if (!estimate_->fit.fits()) fit_by_estimate();
+    if (!estimate_->fit.may_fit()) fit_by_estimate();
     agreement_.same_estimate(rung_, changes_, *estimate_);
   });
 }
@@ -228,10 +229,11 @@ void Launch::prepare() {
 void Launch::fit_by_estimate() {
   const fit::FitReport& fit = estimate_->fit;
   const fit::ChipGroup& worst = fit.worst();
-  const std::string need = worst.fits() ? fmt::format("its host needs {} of {} for state", human_bytes(fit.host_needed),
-                                                      human_bytes(fit.host_limit.value_or(0)))
-                                        : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()),
-                                                      human_bytes(*worst.limit));
+  const std::string need =
+      worst.may_fit()
+          ? fmt::format("its host needs {} of {} for state", human_bytes(fit.host_needed),
+                        human_bytes(fit.host_limit.value_or(0)))
+          : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit));
   log_({"ladder", fmt::format("{} ({}): {}: going down, every rung by estimate first", recipe().name,
                               recipe().model.pattern, need)});
   const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/report/html.h"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -105,7 +107,8 @@ void Page::subheading(std::string_view text) { body_ += fmt::format("<h3>{}</h3>
 void Page::paragraph(std::string_view text) { body_ += fmt::format("<p>{}</p>\n", escape(text)); }
 
 void Page::banner(std::string_view text, Tone tone) {
-  body_ += fmt::format("<p class=\"banner {}\">{}</p>\n", tone == Tone::good ? "good" : "bad", escape(text));
+  constexpr std::array<std::string_view, 3> kClasses = {"good", "bad", "plain"};  // as the tones are listed
+  body_ += fmt::format("<p class=\"banner {}\">{}</p>\n", kClasses[static_cast<size_t>(tone)], escape(text));
 }
 
 void Page::figure(std::string_view svg, std::string_view caption) {

@@ -26,7 +26,7 @@ class Page {
   void subheading(std::string_view text);
   void paragraph(std::string_view text);
   /// A verdict: a paragraph that is seen first.
-  enum class Tone { good, bad };
+  enum class Tone { good, bad, plain };
   void banner(std::string_view text, Tone tone);
   void figure(std::string_view svg, std::string_view caption);
   void table(const Table& table);

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is shown once the hardware was asked: rows, front and verdict are those of its answers.
+#include "megacpp/cli/fit_report.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace megacpp::cli {
+namespace {
+
+using fit::FitVerdict;
+using Indices = std::vector<size_t>;
+
+struct PlannedLayout {
+  std::string layout;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+/// On a chip of 100 bytes whose compiler was seen to reserve half as much again.
+fit::Found found_layout(const PlannedLayout& planned) {
+  fit::ChipGroup chip;
+  chip.planned = chip.corrected = planned.bytes;
+  chip.limit = 100;
+  chip.gaps_most = 1.5;
+  fit::Found found;
+  found.recipe.model.pattern = "A";
+  found.recipe.model.depth = 1;
+  found.layout = planned.layout;
+  found.fit.groups = {chip};
+  found.time.compute = planned.seconds;
+  found.time.mfu = 0.5;
+  return found;
+}
+
+/// Two that fit, a faster one that is close, and one that does not fit, as a search leaves them.
+FitAnswer answer_of_four() {
+  FitAnswer answer;
+  answer.slice.name = "toy:1";
+  for (const PlannedLayout& planned : {PlannedLayout{"quick", 60, 2}, PlannedLayout{"small", 40, 3},
+                                       PlannedLayout{"tight", 90, 1}, PlannedLayout{"large", 120, 1}})
+    answer.search.found.push_back(found_layout(planned));
+  return answer;
+}
+
+Indices front_of(const FitAnswer& answer) { return fit::pareto_front(answer.points()); }
+
+TEST(FitAnswerTest, AsPlannedWhatIsCloseStandsBetween) {
+  const FitAnswer answer = answer_of_four();
+  EXPECT_EQ(answer.order(), (Indices{0, 1, 2, 3}));
+  EXPECT_EQ(front_of(answer), (Indices{1, 0}));
+  EXPECT_EQ(answer.verdict(), FitVerdict::fits);
+  EXPECT_EQ(answer.memory_of(2).free_text(), "10 B close");
+  EXPECT_EQ(answer.memory_of(3).free_text(), "-20 B");
+}
+
+// Without a catalog too: what was asked is in the answer itself.
+TEST(FitAnswerTest, MeasuredTimesMakeTheOrderAndTheFrontAnew) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {{.found = 0, .measured_bytes = 60, .measured_seconds = 5.0}};
+  EXPECT_EQ(answer.order(), (Indices{1, 0, 2, 3})) << "it was slower than predicted";
+  EXPECT_EQ(front_of(answer), (Indices{1}));
+  EXPECT_EQ(answer.step_of(0).seconds_text(), "5.00 s measured");
+  EXPECT_DOUBLE_EQ(answer.step_of(0).mfu, 0.2);
+  const Json first = fit_json(answer)["candidates"][0];
+  EXPECT_EQ(first["layout"], "small");
+}
+
+TEST(FitAnswerTest, WhatTheCompilerTookIsNoLongerClose) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {{.found = 2, .is_compiled = true, .measured_bytes = 95}};
+  EXPECT_EQ(answer.order(), (Indices{2, 0, 1, 3}));
+  EXPECT_EQ(front_of(answer), (Indices{1, 0, 2}));
+  const ShownMemory memory = answer.memory_of(2);
+  EXPECT_EQ(memory.verdict, FitVerdict::fits);
+  EXPECT_EQ(memory.free_text(), "5 B measured");
+  answer.front = front_of(answer);
+  const Json json = fit_json(answer);
+  EXPECT_EQ(json["candidates"][0]["layout"], "tight");
+  EXPECT_EQ(json["candidates"][0]["needed_bytes"], 95);
+  EXPECT_EQ(json["candidates"][0]["verdict"], "fits");
+  EXPECT_EQ(json["front"], Json({0, 1, 2})) << "places among the candidates as they are printed";
+  EXPECT_NE(fit_text(answer, 1).find("5 B measured"), std::string::npos) << fit_text(answer, 1);
+}
+
+TEST(FitAnswerTest, WhatTheHardwareRefusedIsNeitherFirstNorOnTheFront) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {{.found = 0, .is_compiled = true, .measured_bytes = 130, .out_of_memory = "compile"},
+                      {.found = 1, .out_of_memory = "runtime allocation"}};
+  EXPECT_EQ(answer.order(), (Indices{2, 3, 0, 1}));
+  EXPECT_EQ(front_of(answer), (Indices{2}));
+  EXPECT_EQ(answer.verdict(), FitVerdict::close) << "nothing is left that surely fits";
+  EXPECT_EQ(answer.memory_of(0).free_text(), "-30 B measured");
+  EXPECT_EQ(answer.memory_of(1).free_text(), "60 B, ran out");
+  EXPECT_EQ(fit_json(answer)["fits"], false);
+  EXPECT_EQ(fit_json(answer)["verdict"], "close");
+  answer.confirmed.push_back({.found = 2, .out_of_memory = "runtime allocation"});
+  EXPECT_EQ(answer.verdict(), FitVerdict::does_not_fit);
+  EXPECT_EQ(all_refused(answer).code(), base::Code::E2001);
+}
+
+// A run that failed for another reason says nothing about memory.
+TEST(FitAnswerTest, AnyOtherFailureLeavesARowWhereItStands) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {{.found = 0, .error = "E1101: data.text: no file"}};
+  EXPECT_EQ(answer.order(), (Indices{0, 1, 2, 3}));
+}
+
+TEST(FitAnswerTest, ThePictureTellsCloseFromTheRest) {
+  FitAnswer answer = answer_of_four();
+  answer.front = front_of(answer);
+  const std::string picture = scatter_text(answer);
+  const std::string points = picture.substr(picture.find('\n'));
+  for (const char sign : {'*', '~', 'x'}) EXPECT_NE(points.find(sign), std::string::npos) << sign << picture;
+}
+
+}  // namespace
+}  // namespace megacpp::cli
