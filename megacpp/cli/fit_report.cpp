@@ -235,10 +235,14 @@ std::string close_note(const FitAnswer& answer) {
     if (answer.memory_of(i).verdict == fit::FitVerdict::close)
       most = std::max(most, answer.search.found[i].fit.worst().gaps_most);
   if (most == 1) return {};
-  return fmt::format(
+  std::string text = fmt::format(
       "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}, for the "
-      "best of them --confirm",
+      "fastest of them --confirm",
       most, fit::deciding_command(answer.slice));
+  if (const std::optional<size_t> faster = answer.faster_close())
+    text += fmt::format("; the fastest that is close takes {} a step: {}", answer.step_of(*faster).seconds_text(),
+                        answer.search.found[*faster].layout);
+  return text;
 }
 
 std::string ShownStep::seconds_text() const { return human_seconds(seconds) + (is_measured ? " measured" : ""); }
@@ -275,6 +279,15 @@ fit::FitVerdict FitAnswer::verdict() const {
   return indices.empty() ? fit::FitVerdict::does_not_fit : memory_of(indices.front()).verdict;
 }
 
+std::optional<size_t> FitAnswer::faster_close() const {
+  const std::vector<fit::FrontPoint> shown = points();
+  const std::vector<size_t> indices = order();
+  const auto fastest =
+      std::ranges::find(indices, fit::FitVerdict::close, [&shown](size_t found) { return shown[found].verdict; });
+  if (fastest == indices.end() || shown[*fastest].seconds >= shown[indices.front()].seconds) return std::nullopt;
+  return *fastest;
+}
+
 std::vector<fit::FrontPoint> FitAnswer::points() const {
   std::vector<fit::FrontPoint> all;
   for (size_t i = 0; i < search.found.size(); ++i) {
@@ -308,9 +321,10 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   TextTable table(headings);
   std::string words;
   size_t number = 0;
+  const std::optional<size_t> faster_close = answer.faster_close();
   for (const size_t index : answer.order()) {
     ++number;
-    if (number > top && !answer.is_on_front(index)) continue;
+    if (number > top && !answer.is_on_front(index) && index != faster_close) continue;
     std::vector<std::string> cells = {answer.is_on_front(index) ? "*" : "", std::to_string(number)};
     const Found& one = search.found[index];
     for (std::string& cell : layout_cells(one, answer.memory_of(index), answer.step_of(index)))
@@ -477,12 +491,13 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
 }
 
 base::Error all_refused(const FitAnswer& answer) {
-  return {base::Code::E2001,
-          {.where = fmt::format("{}, running {}", answer.slice.name, answer.recipe.name),
-           .got = fmt::format("no memory for any of the {} layouts that may fit as planned: the hardware was asked",
-                              answer.confirmed.size()),
-           .wanted = "one that fits",
-           .next = "look at more layouts with --tries, take more chips, or make the batch or the model smaller"}};
+  const auto planned = std::ranges::count_if(answer.search.found, [](const Found& one) { return one.fit.may_fit(); });
+  return {
+      base::Code::E2001,
+      {.where = fmt::format("{}, running {}", answer.slice.name, fit::subject_text(answer.recipe)),
+       .got = fmt::format("{} layouts that may fit as planned, each of which ran out of memory now or before", planned),
+       .wanted = "one that fits",
+       .next = "look at more layouts with --tries, take more chips, or make the batch or the model smaller"}};
 }
 
 }  // namespace megacpp::cli

@@ -62,6 +62,8 @@ struct FitAnswer {
   ShownMemory memory_of(size_t found) const;
   /// That of the first.
   fit::FitVerdict verdict() const;
+  /// The fastest of those that are close, where it is faster than the first: what the compiler should be asked about.
+  std::optional<size_t> faster_close() const;
   /// Of every layout found, what a front is made of.
   std::vector<fit::FrontPoint> points() const;
 };
@@ -85,7 +87,7 @@ Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, cons
 
 /// E2001 that names the least that was found, its worst chip, and what its bytes are for.
 base::Error nothing_fits(const std::string& hardware, const fit::Found& smallest);
-/// E2001 where some may fit as planned and the hardware, asked about all of them, had too little memory for each.
+/// E2001 where some may fit as planned, and each of them was seen to run out of memory.
 base::Error all_refused(const FitAnswer& answer);
 
 }  // namespace megacpp::cli

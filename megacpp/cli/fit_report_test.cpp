@@ -58,6 +58,16 @@ TEST(FitAnswerTest, AsPlannedWhatIsCloseStandsBetween) {
   EXPECT_EQ(answer.memory_of(3).free_text(), "-20 B");
 }
 
+TEST(FitAnswerTest, WhatIsCloseAndFasterIsNamedHoweverFarDown) {
+  FitAnswer answer = answer_of_four();
+  EXPECT_EQ(answer.faster_close(), 2U);
+  const std::string text = fit_text(answer, 1);
+  EXPECT_NE(text.find("tight"), std::string::npos) << text;
+  EXPECT_NE(text.find("the fastest that is close takes 1.00 s a step: tight"), std::string::npos) << text;
+  answer.search.found[2].time.compute = 4;
+  EXPECT_EQ(answer.faster_close(), std::nullopt) << "slower than what fits";
+}
+
 // Without a catalog too: what was asked is in the answer itself.
 TEST(FitAnswerTest, MeasuredTimesMakeTheOrderAndTheFrontAnew) {
   FitAnswer answer = answer_of_four();

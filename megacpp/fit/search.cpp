@@ -49,27 +49,41 @@ struct Option {
 struct Family {
   std::vector<Option> options;  // fastest quick_estimate first
   double scale = 1;             // of needed bytes beside the state over estimated ones, once it was compiled
-  std::optional<double> fit_estimate = {};  // seconds: the least of options that were compiled and fit
-  bool has_close = false;                   // one was compiled that is: the next should fit with a compiler's gaps too
-  std::optional<size_t> next = {};          // option to compile
-  bool is_doubtful = false;                 // next is expected not to fit; it is the smallest
-  bool is_near = false;                     // next is estimated no faster than what fits already
+  std::optional<double> fit_estimate = {};    // seconds: the least of options that were compiled and fit
+  std::optional<double> close_estimate = {};  // the least of those that are close
+  std::optional<size_t> next = {};            // option to compile
+  bool is_doubtful = false;                   // next is expected not to fit; it is the smallest
+  bool is_near = false;                       // next is estimated no faster than what fits already
 
   double bytes(size_t option) const {
     const QuickEstimate& estimate = options[option].quick_estimate;
     return estimate.state + (estimate.bytes - estimate.state) * scale;
   }
 
-  /// The fastest that was not tried and should fit, unless what fits already is surely faster. Where none should fit
-  /// and none was seen to, the smallest, so that no estimate is all that speaks against a layout.
-  void choose(double limit) {
-    next.reset();
-    is_doubtful = is_near = false;
-    const double slowest = fit_estimate ? *fit_estimate * kNear : INFINITY;
-    for (size_t i = 0; i < options.size() && options[i].quick_estimate.seconds <= slowest && !next; ++i)
-      if (!options[i].tried && bytes(i) <= limit) next = i;
-    is_near = next && fit_estimate && options[*next].quick_estimate.seconds >= *fit_estimate;
-    if (next || fit_estimate) return;
+  /// The fastest within a limit that was not tried, unless what was compiled is surely faster.
+  std::optional<size_t> fastest_within(double limit, const std::optional<double>& compiled) const {
+    const double slowest = compiled ? *compiled * kNear : INFINITY;
+    for (size_t i = 0; i < options.size() && options[i].quick_estimate.seconds <= slowest; ++i)
+      if (!options[i].tried && bytes(i) <= limit) return i;
+    return std::nullopt;
+  }
+
+  bool is_no_faster(const std::optional<size_t>& option, const std::optional<double>& compiled) const {
+    return option && compiled && options[*option].quick_estimate.seconds >= *compiled;
+  }
+
+  /// The fastest that was not tried and should fit, also with a compiler's gaps once some option was close; where one
+  /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest, so that
+  /// no estimate is all that speaks against a layout.
+  void choose(const PlanLimits& limits) {
+    is_doubtful = false;
+    next = fastest_within(close_estimate ? limits.with_gaps : limits.least, fit_estimate);
+    is_near = is_no_faster(next, fit_estimate);
+    if ((!next || is_near) && close_estimate) {
+      const std::optional<size_t> close = fastest_within(limits.least, close_estimate);
+      if (close && (!next || *close < *next)) next = close, is_near = true;
+    }
+    if (next || fit_estimate || close_estimate) return;
     size_t smallest = 0;
     for (size_t i = 1; i < options.size(); ++i)
       if (bytes(i) < bytes(smallest)) smallest = i;
@@ -78,19 +92,19 @@ struct Family {
     is_doubtful = true;
   }
 
-  void begin(double limit) {
+  void begin(const PlanLimits& limits) {
     std::ranges::stable_sort(options, std::less<>(),
                              [](const Option& option) { return option.quick_estimate.seconds; });
-    choose(limit * kSlack);
+    choose({.least = limits.least * kSlack, .most = limits.most});
   }
 
   void learn(size_t option, const Found& found, const PlanLimits& limits) {
     const QuickEstimate& estimate = options[option].quick_estimate;
     const double beside = static_cast<double>(found.needed() - found.fit.worst().code) - estimate.state;
     scale = std::clamp(beside / std::max(1.0, estimate.bytes - estimate.state), 1 / kMostOff, kMostOff);
-    if (found.fit.fits()) fit_estimate = std::min(fit_estimate.value_or(INFINITY), estimate.seconds);
-    has_close = has_close || found.fit.verdict() == FitVerdict::close;
-    choose(has_close ? limits.with_gaps : limits.least);
+    std::optional<double>& least = found.fit.fits() ? fit_estimate : close_estimate;
+    if (found.fit.may_fit()) least = std::min(least.value_or(INFINITY), estimate.seconds);
+    choose(limits);
   }
 };
 
@@ -197,7 +211,7 @@ class Search {
       too_large.resize(std::min(too_large.size(), kRound));
       for (Option& option : too_large) families_.push_back({.options = {std::move(option)}});
     }
-    for (Family& family : families_) family.begin(limits_.least);
+    for (Family& family : families_) family.begin(limits_);
     result_.splits_sequences = split == SplitSequences::yes;
     result_.considered = candidates.considered;
     result_.variants += static_cast<int64_t>(candidates.legal.size());

@@ -251,7 +251,7 @@ TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
   double fastest_close = INFINITY;
   for (size_t i = 0; i < search.found.size(); ++i) {
     const FitVerdict verdict = search.found[i].fit.verdict();
-    if (i > 0) EXPECT_GE(verdict, search.found[i - 1].fit.verdict()) << search.found[i].layout;
+    EXPECT_GE(verdict, search.found[i == 0 ? 0 : i - 1].fit.verdict()) << search.found[i].layout;
     if (verdict == FitVerdict::close) fastest_close = std::min(fastest_close, search.found[i].time.seconds());
   }
   EXPECT_LT(fastest_close, search.found.front().time.seconds()) << "else nothing is shown";
