@@ -24,8 +24,15 @@
 namespace megacpp::fit {
 namespace {
 
-constexpr double kTuned = 0.15, kJudged = 0.15,
-                 kWorst = 0.45;  // relative errors: of tuning rows; the median and the worst of judging rows
+/// Relative errors of predicted steps. The aim is 15 % for every row: cuda is within it, and of xla all but one step,
+/// which recomputes in three families and is predicted 32 % too slow. The bounds are what is reached today.
+struct StepBounds {
+  double tuned;   // the worst of tuning rows
+  double median;  // of judging rows
+  double worst;
+};
+const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.08, .median = 0.10, .worst = 0.35}},
+                                                   {"cuda", {.tuned = 0.06, .median = 0.06, .worst = 0.15}}};
 
 struct Row {
   std::string name, split, backend;
@@ -89,9 +96,10 @@ TEST(MeasuredStepsTest, ArePredictedByRatesThatWereFittedToOthers) {
   ASSERT_EQ(errors.size(), 2U) << "xla and cuda";
   for (const auto& [backend, by_split] : errors) {
     ASSERT_EQ(by_split.size(), 2U) << backend << ": tuning and judging";
-    EXPECT_LE(*std::ranges::max_element(by_split.at("tuning")), kTuned) << backend;
-    EXPECT_LE(median(by_split.at("judging")), kJudged) << backend;
-    EXPECT_LE(*std::ranges::max_element(by_split.at("judging")), kWorst) << backend;
+    const StepBounds& bounds = kBounds.at(backend);
+    EXPECT_LE(*std::ranges::max_element(by_split.at("tuning")), bounds.tuned) << backend;
+    EXPECT_LE(median(by_split.at("judging")), bounds.median) << backend;
+    EXPECT_LE(*std::ranges::max_element(by_split.at("judging")), bounds.worst) << backend;
   }
 }
 

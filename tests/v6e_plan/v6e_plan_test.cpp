@@ -167,22 +167,58 @@ double median(std::vector<double> values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-/// Relative errors of planned peaks, and the range of what the compiler reserves over them.
-void print_split(const std::vector<Recorded>& rows, const std::string& split) {
-  std::vector<double> errors, reserved, needs;
-  for (const Recorded& row : rows) {
-    if (row.split != split) continue;
+/// Relative errors of plans against the compiler, by split.
+struct PlanErrors {
+  std::vector<double> peak, need, flops, arguments;
+  std::vector<double> reserved;  // over the planned peak
+
+  void add(const Recorded& row, const hw::Chip& chip) {
+    const auto off = [](double planned, double said) { return std::abs(planned / said - 1); };
     const ChipGroup& worst = row.estimate.fit.worst();
-    errors.push_back(std::abs(static_cast<double>(worst.planned) / row.peak - 1));
+    const ArgumentBytes planned = argument_bytes(memory_of(row), row.estimate.recipe, chip);
+    peak.push_back(off(static_cast<double>(worst.planned), row.peak));
+    need.push_back(off(static_cast<double>(worst.needed()), row.reserved() + row.code));
+    flops.push_back(off(row.estimate.compiled.stages[0].flops, row.flops));
+    arguments.push_back(off(static_cast<double>(planned.total()), row.argument));
     reserved.push_back(row.reserved() / static_cast<double>(worst.planned));
-    needs.push_back(static_cast<double>(worst.needed()) / (row.reserved() + row.code));
   }
-  ASSERT_GE(errors.size(), 10U) << split;
+};
+
+PlanErrors errors_of(const std::vector<Recorded>& rows, const std::string& split) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  PlanErrors errors;
+  for (const Recorded& row : rows)
+    if (row.split == split) errors.add(row, chip);
+  return errors;
+}
+
+double worst(const std::vector<double>& values) { return *std::ranges::max_element(values); }
+
+void print_split(const std::vector<Recorded>& rows, const std::string& split) {
+  const PlanErrors errors = errors_of(rows, split);
+  ASSERT_GE(errors.peak.size(), 10U) << split;
   fmt::print(
       "{}: {} rows; peaks {:.1f} % off in the median, {:.1f} % at worst; {:.2f} to {:.2f} times the planned peak "
-      "reserved; the least that is needed {:.2f} of it in the median\n",
-      split, errors.size(), 100 * median(errors), 100 * *std::ranges::max_element(errors),
-      *std::ranges::min_element(reserved), *std::ranges::max_element(reserved), median(needs));
+      "reserved; what is needed {:.1f} % off in the median, {:.1f} % at worst; FLOPs {:.1f} % at worst\n",
+      split, errors.peak.size(), 100 * median(errors.peak), 100 * worst(errors.peak),
+      *std::ranges::min_element(errors.reserved), worst(errors.reserved), 100 * median(errors.need),
+      100 * worst(errors.need), 100 * worst(errors.flops));
+}
+
+// What nobody fitted anything to. The aims for peaks (4 % in the median, 12 % at worst) and FLOPs (3 %) are met and are
+// the bounds. Arguments are exact but for six of 17 rows, which pad other than planned. What is needed is as far off as
+// the compiler's gaps and its code vary, of which a plan takes none and the most: the aim is 5 % and 12 %, the bounds
+// are what is reached today, 12 % and 31 %.
+void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
+  const PlanErrors errors = errors_of(rows, "judging");
+  ASSERT_GE(errors.peak.size(), 17U);
+  EXPECT_LE(median(errors.peak), 0.04);
+  EXPECT_LE(worst(errors.peak), 0.12);
+  EXPECT_LE(worst(errors.flops), 0.03);
+  EXPECT_EQ(median(errors.arguments), 0);
+  EXPECT_LE(worst(errors.arguments), 0.0003);
+  EXPECT_LE(median(errors.need), 0.13);
+  EXPECT_LE(worst(errors.need), 0.33);
 }
 
 // No chip that has less than the compiler reserves is said to fit, and none that has a tenth more, code at its most, is
@@ -223,6 +259,7 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   corrected_peaks_are_within_a_tenth(judged);
   flops_of_a_chip_are_within_a_twentieth(rows);
   for (const char* split : {"tuning", "judging"}) print_split(rows, split);
+  judging_rows_are_within_their_bounds(rows);
   verdicts_agree_with_the_compiler(rows);
 }
 
