@@ -232,6 +232,20 @@ TEST(LadderTest, WhatIsCalledTheLeastDoesNotFit) {
     }
 }
 
+// One chip for a hybrid whose state alone is more: the least that is named runs where there is exactly as much.
+TEST(LadderTest, TheLeastRunsWhereAChipHasAsMuch) {
+  const std::vector<std::string> settings = {"hardware.limit=24MiB", "ladder.rungs=[zero, recompute, batch]"};
+  const recipe::Recipe recipe = recipe_with(settings, "nam56r-tiny");
+  const LadderPath path = fit::walk_ladder(estimate_here(recipe), estimate_here);
+  ASSERT_FALSE(path.found) << to_text(path);
+  ASSERT_FALSE(path.least_changes.empty()) << to_text(path);
+  recipe::Recipe least = with_changes(recipe, path.least_changes);
+  least.hardware.limit.bytes = path.least_needed;
+  EXPECT_TRUE(estimate_here(least).fit.fits()) << end_text(path);
+  least.hardware.limit.bytes = path.least_needed - 1;
+  EXPECT_FALSE(estimate_here(least).fit.fits()) << end_text(path);
+}
+
 // Weights alone exceed the limit, so that all of the sequence is there to be given up for nothing.
 TEST(LadderTest, WhatFreesNothingIsNotTaken) {
   const recipe::Recipe recipe = recipe_with({"train.batch=1", "hardware.limit=10MiB", "ladder.rungs=[sequence]"});
@@ -285,6 +299,8 @@ TEST(LadderTest, OldAndNewValuesAreNamed) {
   const recipe::Recipe recipe = recipe_with({});
   EXPECT_EQ(changed_text(recipe, {{"train.batch", "4"}, {"train.micro_steps", "2"}, {"train.recompute.E", "full"}}),
             "train.batch=4 (was 8), train.micro_steps=2 (was 1), train.recompute.E=full (was none)");
+  EXPECT_EQ(changed_text(recipe, {{"train.sequence", "128"}}),
+            fmt::format("train.sequence=128 (was {})", recipe.train.sequence));
 }
 
 TEST(LadderTest, OneSmallChipTakesTheWholeMeshDown) {
