@@ -16,7 +16,7 @@ namespace megacpp::catalog {
 struct Candidate {
   Signature signature = {};
   std::vector<Part> step_seconds = {};  // predicted
-  bool fits = true;                     // by estimate, corrected
+  bool fits = true;                     // or may, by estimate, corrected
   std::string why_not = {};             // where it does not
 };
 

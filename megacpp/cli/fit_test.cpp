@@ -124,6 +124,7 @@ TEST_F(FitCommandTest, TimesSayWhatTheyStandFor) {
   };
   EXPECT_TRUE(basis_on("host:1").starts_with("predicted by rates measured on this machine"));
   EXPECT_TRUE(basis_on("h200:1").starts_with("predicted by what h200 was measured to reach"));
+  EXPECT_TRUE(basis_on("h100:1").starts_with("predicted by what h100 was measured to reach"));
   EXPECT_TRUE(basis_on("a100:1").starts_with("the roofline"));
   const CommandResult text = fit({"--hardware", "h200:1", "--tries", "1"});
   EXPECT_NE(text.out.find("a step and MFU: predicted by what h200"), std::string::npos) << text.out;

@@ -19,6 +19,7 @@ TEST(HtmlTest, APageIsOneWholeDocumentWithoutAnythingFromElsewhere) {
   Page page("plan of <x>");
   page.banner("fits", Page::Tone::good);
   page.banner("does not", Page::Tone::bad);
+  page.banner("close", Page::Tone::plain);
   page.heading("Memory & time");
   page.subheading("a <chip>");
   page.paragraph("a < b");
@@ -32,9 +33,10 @@ TEST(HtmlTest, APageIsOneWholeDocumentWithoutAnythingFromElsewhere) {
   EXPECT_EQ(text.rfind("<!DOCTYPE html>", 0), 0U);
   for (const char* part :
        {"<title>plan of &lt;x&gt;</title>", "<h2>Memory &amp; time</h2>", "a &lt; b", "class=\"banner good\"",
-        "class=\"banner bad\"", "<td>&lt;w&gt;</td>", "<th class=\"number\">bytes</th>", "<td class=\"number\">12</td>",
-        "<summary>all 2 rows</summary>", "prefers-color-scheme: dark", "<h3>a &lt;chip&gt;</h3>",
-        "<td class=\"long\">bbb", "<summary>as &lt;YAML&gt;</summary>", "<pre>name: x\n  a: &lt;b&gt;\n</pre>"})
+        "class=\"banner bad\"", "class=\"banner plain\"", "<td>&lt;w&gt;</td>", "<th class=\"number\">bytes</th>",
+        "<td class=\"number\">12</td>", "<summary>all 2 rows</summary>", "prefers-color-scheme: dark",
+        "<h3>a &lt;chip&gt;</h3>", "<td class=\"long\">bbb", "<summary>as &lt;YAML&gt;</summary>",
+        "<pre>name: x\n  a: &lt;b&gt;\n</pre>"})
     EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
