@@ -21,10 +21,10 @@ using plan::Changes;
 using recipe::Recipe;
 
 const std::vector<Role> kOfTokens = {Role::activation, Role::temporary, Role::collective, Role::batch};
-const std::vector<Role> kOfParameters = {Role::weight, Role::gradient, Role::optimizer, Role::temporary,
-                                         Role::collective};
-const std::vector<Role> kOfAll = {Role::weight,    Role::gradient,   Role::optimizer, Role::activation,
-                                  Role::temporary, Role::collective, Role::batch};
+const std::vector<Role> kOfParameters = {Role::weight,    Role::weight_copy, Role::gradient,
+                                         Role::optimizer, Role::temporary,   Role::collective};
+const std::vector<Role> kOfAll = {Role::weight,     Role::weight_copy, Role::gradient,   Role::optimizer,
+                                  Role::activation, Role::temporary,   Role::collective, Role::batch};
 
 /// Those of one key each that change anything in this layout: one chip has no copies to split, and nothing to gather.
 std::vector<Changes> with_effect(std::vector<Changes> offers, const Recipe& recipe) {

@@ -8,8 +8,8 @@
 namespace megacpp::ir {
 namespace {
 
-constexpr std::array<std::string_view, 7> kRoleNames = {"weight",     "gradient",  "optimizer", "batch",
-                                                        "activation", "temporary", "collective"};
+constexpr std::array<std::string_view, 8> kRoleNames = {"weight", "weight_copy", "gradient",  "optimizer",
+                                                        "batch",  "activation",  "temporary", "collective"};
 
 }  // namespace
 

@@ -25,10 +25,13 @@ struct ValueId {
   auto operator<=>(const ValueId&) const = default;
 };
 
-/// What a tensor's bytes are for; memory is reported by it.
-enum class Role : uint8_t { weight, gradient, optimizer, batch, activation, temporary, collective };
+/// What a tensor's bytes are for; memory is reported by it. A weight_copy is a weight in the type that products read,
+/// held for one step beside the f32 weight (Megatron: model parameters beside main parameters).
+enum class Role : uint8_t { weight, weight_copy, gradient, optimizer, batch, activation, temporary, collective };
 std::string_view role_name(Role role);
 std::optional<Role> parse_role(std::string_view name);
+/// Weights, as they are stored or converted: the same in every micro-step.
+constexpr bool holds_weights(Role role) { return role == Role::weight || role == Role::weight_copy; }
 
 struct Value {
   NodeId producer;

@@ -63,8 +63,8 @@ TEST(GraphTest, UsersListEachReaderOnce) {
 }
 
 TEST(GraphTest, RoleNamesRoundTrip) {
-  for (const Role role : {Role::weight, Role::gradient, Role::optimizer, Role::batch, Role::activation, Role::temporary,
-                          Role::collective})
+  for (const Role role : {Role::weight, Role::weight_copy, Role::gradient, Role::optimizer, Role::batch,
+                          Role::activation, Role::temporary, Role::collective})
     EXPECT_EQ(parse_role(role_name(role)), role);
   EXPECT_EQ(parse_role("hero"), std::nullopt);
 }
