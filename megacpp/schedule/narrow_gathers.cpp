@@ -12,11 +12,6 @@
 namespace megacpp::schedule {
 namespace {
 
-bool narrows(const ir::Graph& graph, const ir::Node& node) {
-  return node.op == "convert" && graph.type(node.operands[0]).dtype == ir::DType::f32 &&
-         graph.type(node.results[0]).dtype == ir::DType::bf16;
-}
-
 // By node: reshards of weights, and of their reshards.
 std::vector<bool> weight_reshards(const ir::Graph& graph) {
   std::vector<bool> found(graph.nodes().size(), false);
@@ -60,6 +55,11 @@ ir::ValueId append(Rewriter& rewriter, ir::Node node, ir::ValueId operand, const
 }
 
 }  // namespace
+
+bool narrows(const ir::Graph& graph, const ir::Node& node) {
+  return node.op == "convert" && graph.type(node.operands[0]).dtype == ir::DType::f32 &&
+         graph.type(node.results[0]).dtype == ir::DType::bf16;
+}
 
 NarrowGathers narrow_gathers(const ir::Graph& graph, size_t forward_nodes) {
   const std::vector<std::vector<ir::NodeId>> users = graph.users();

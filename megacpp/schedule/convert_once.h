@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions of weights to bf16, out of a program that runs several times a step: the program reads copies of weights
+// that another one makes once. What is computed stays the same to the bit.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::schedule {
+
+inline std::string copy_name(const std::string& weight) { return "bf16." + weight; }
+
+/// State that holds a weight in bf16, as a chip has it, for the length of a step.
+struct WeightCopy {
+  std::string weight;  // name of the f32 state
+  std::string scope;   // of both
+  ir::Shape shape;
+
+  std::string name() const { return copy_name(weight); }
+};
+
+struct ConvertOnce {
+  ir::Graph graph;
+  std::vector<WeightCopy> copies;  // that it reads, in the order of its inputs
+};
+
+/// `graph` is what one chip runs of a micro-step, before fusion; it replaces no weight. A convert of an input that
+/// `weights` names becomes an input of role weight_copy, and the weight is an input no more if nothing else read it.
+/// Left alone is a convert that fusion may put into a cluster with what reads it, which then gets the number before it
+/// is rounded: one that elementwise work of its own shape, or a reduction, reads.
+ConvertOnce read_copies(const ir::Graph& graph, const std::set<std::string>& weights);
+
+/// The program that makes them: it reads the weights and replaces the copies.
+ir::Graph make_copies(const std::vector<WeightCopy>& copies);
+
+}  // namespace megacpp::schedule
