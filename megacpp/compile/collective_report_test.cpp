@@ -454,6 +454,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "train.micro_steps=1"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "train.micro_steps=1"},
                     std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3"},
+                    std::vector<std::string>{"layout.data_parallel=4", "layout.zero=3", "train.precision=bf16"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "optimizer.name=muon"},
                     std::vector<std::string>{"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3",
                                              "optimizer.name=muon"},

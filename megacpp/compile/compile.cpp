@@ -57,6 +57,11 @@ Decision if_parts_run_at_full_rate(const Compilation& run) {
   return if_we_schedule(run);
 }
 
+Decision if_micro_steps_repeat(const Compilation& run) {
+  if (run.micro_steps() == 1) return Decision::no("a step has one micro-step");
+  return if_we_run_clusters(run);
+}
+
 Decision if_we_schedule_chips(const Compilation& run) {
   const Decision scheduled = if_we_schedule(run);
   return scheduled ? between_chips(run) : scheduled;
@@ -128,6 +133,12 @@ const std::vector<Pass>& all_passes() {
        .does = "make logits, the loss and their gradients part by part of the rows, so that one part is alive at once",
        .applies = if_parts_run_at_full_rate,
        .run = split_loss},
+      // After all that looks for converts beside products, and before fusion hides them. What is gathered of a copy is
+      // gathered of state from here on.
+      {.name = "convert_once",
+       .does = "convert weights to bf16 once a step, not in every micro-step",
+       .applies = if_micro_steps_repeat,
+       .run = convert_once},
       // Before fusion, which would tie readers of different collectives together.
       {.name = "bucket",
        .does = "combine collectives that may travel together",

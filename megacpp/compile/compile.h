@@ -19,7 +19,7 @@
 namespace megacpp::compile {
 
 struct Options {
-  /// Every pass writes what it left there: "01-model.ir", ..., "22-memory.txt".
+  /// Every pass writes what it left there: "01-model.ir", ..., "23-memory.txt".
   std::optional<std::filesystem::path> dump_dir = {};
   /// Optional passes that are switched off, by name, for finding out which one is at fault. E1007 for a name that is
   /// no pass, a pass that cannot be left out, and one that does not run here anyway, with the reason.

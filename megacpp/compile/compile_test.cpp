@@ -14,6 +14,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/blocks/lora.h"
 #include "megacpp/blocks/recurrent.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/evaluator.h"
@@ -181,7 +182,7 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
     EXPECT_EQ(ir::print(one.programs[p].graph), ir::print(other.programs[p].graph));
   EXPECT_EQ(one.memory.total_bytes, other.memory.total_bytes);
   for (const PassTime& pass : first.passes) {
-    const bool is_memory = pass.name == "22-memory";
+    const bool is_memory = pass.name == "23-memory";
     EXPECT_TRUE(std::filesystem::exists(folder / (pass.name + (is_memory ? ".txt" : ".ir")))) << pass.name;
   }
   std::filesystem::remove_all(folder);
@@ -252,6 +253,123 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
       if (slot.role == ir::Role::gradient) gradients += slot.type.bytes();
     EXPECT_LT(after.memory.total_bytes, before.memory.total_bytes + gradients / 2) << "zero " << zero;
   }
+}
+
+// ---- Weights converted once a step ----
+
+recipe::Recipe half_precision(int64_t micro_steps, const recipe::Layout& layout = {}) {
+  recipe::Recipe recipe = small_recipe("full");  // every block converts its weights twice
+  recipe.train.micro_steps = micro_steps;
+  recipe.train.precision = "bf16";
+  recipe.layout = layout;
+  return recipe;
+}
+
+int64_t bytes_of_copies(const StagePrograms& chip) {
+  int64_t bytes = 0;
+  for (const memory::StateSlot& slot : chip.memory.state)
+    if (slot.role == ir::Role::weight_copy) bytes += slot.type.bytes();
+  return bytes;
+}
+
+int64_t conversions(const StagePrograms& chip) {
+  return std::ranges::count(chip.step, ProgramKind::convert_weights,
+                            [&chip](const Action& action) { return chip.kind_of(action); });
+}
+
+class ConvertOnceTest : public testing::TestWithParam<recipe::Layout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, ConvertOnceTest,
+                         testing::Values(recipe::Layout{}, recipe::Layout{.data_parallel = 2, .zero = 3},
+                                         recipe::Layout{.tensor_parallel = 2}, recipe::Layout{.pipeline_parallel = 2},
+                                         recipe::Layout{.data_parallel = 2, .pipeline_parallel = 2, .zero = 3},
+                                         recipe::Layout{
+                                             .pipeline_parallel = 2, .schedule = "interleaved", .virtual_stages = 2}));
+
+// Names of a program's inputs of a role.
+std::set<std::string> inputs_of(const Program& program, ir::Role role) {
+  std::set<std::string> names;
+  for (const ir::NodeId id : program.graph.inputs())
+    if (program.graph.node(id).role == role) names.insert(program.graph.node(id).attrs.text("name"));
+  return names;
+}
+
+TEST_P(ConvertOnceTest, OneProgramOfEachStageMakesCopiesThatMicroStepsRead) {
+  const Compiled compiled = compile_training(half_precision(2, GetParam()), plain_target());
+  for (const StagePrograms& chip : compiled.stages) {
+    EXPECT_EQ(conversions(chip), 1);
+    EXPECT_EQ(chip.kind_of(chip.step.front()), ProgramKind::convert_weights);
+    const Program& conversion = chip.find(ProgramKind::convert_weights);
+    std::set<std::string> made, read;
+    for (const ir::Output& output : conversion.graph.outputs()) made.insert(output.donated);
+    EXPECT_FALSE(made.empty());
+    for (const Program& program : chip.programs) {
+      if (program.kind == ProgramKind::convert_weights) continue;
+      const std::set<std::string> copies = inputs_of(program, ir::Role::weight_copy);
+      read.insert(copies.begin(), copies.end());
+      const bool is_update = program.kind == ProgramKind::update;
+      EXPECT_FALSE(is_update && !copies.empty()) << "it changes the weights themselves";
+      const std::set<std::string> weights = inputs_of(program, ir::Role::weight);
+      EXPECT_FALSE(!is_update && weights.contains("block00.A.wq")) << "which products alone read";
+    }
+    EXPECT_EQ(read, made);
+  }
+  EXPECT_NE(compiled.stages[0].find_state("bf16.block00.A.wq"), nullptr);
+}
+
+TEST_P(ConvertOnceTest, CopiesAreStateOfOneStepShardedAsTheirWeights) {
+  const Compiled with = compile_training(half_precision(2, GetParam()), plain_target());
+  const Compiled without =
+      compile_training(half_precision(2, GetParam()), plain_target(), {.without = {"convert_once"}});
+  for (size_t stage = 0; stage < with.stages.size(); ++stage) {
+    const StagePrograms &chip = with.stages[stage], &before = without.stages[stage];
+    int64_t weights = 0;
+    for (const StateTensor& tensor : chip.state) {
+      if (tensor.role != ir::Role::weight_copy) continue;
+      EXPECT_FALSE(tensor.kept || tensor.trainable || !tensor.staged_as.empty()) << tensor.name;
+      const StateTensor* weight = chip.find_state(tensor.name.substr(std::string("bf16.").size()));
+      ASSERT_NE(weight, nullptr) << tensor.name;
+      EXPECT_EQ(tensor.sharding, weight->sharding) << tensor.name;
+      EXPECT_EQ(tensor.whole, (ir::TensorType{ir::DType::bf16, weight->whole.shape})) << tensor.name;
+      weights += local_type(*weight, with.mesh).bytes();
+    }
+    EXPECT_EQ(bytes_of_copies(chip), weights / 2);
+    EXPECT_EQ(bytes_of_copies(before), 0);
+    EXPECT_EQ(chip.state.size() -
+                  static_cast<size_t>(std::ranges::count(chip.state, ir::Role::weight_copy, &StateTensor::role)),
+              before.state.size());
+    EXPECT_GT(chip.memory.state_bytes, before.memory.state_bytes);
+    EXPECT_LT(chip.flops, before.flops) << "conversions count as elementwise work";
+    const memory::ProgramPlan& conversion = chip.memory.programs[chip.index_of(ProgramKind::convert_weights)];
+    EXPECT_TRUE(conversion.final_copies.empty()) << "they are written where they stand";
+    EXPECT_EQ(conversion.temporary_bytes, 0);
+  }
+  EXPECT_EQ(kept_bytes(with), kept_bytes(without)) << "no checkpoint has them";
+}
+
+TEST(ConvertOnceTest, ASingleMicroStepAndF32HaveNoCopies) {
+  const auto ran = [](const Compiled& compiled) {
+    return std::ranges::any_of(compiled.passes,
+                               [](const PassTime& pass) { return pass.name.ends_with("-convert_once"); });
+  };
+  const Compiled single = compile_training(half_precision(1), plain_target());
+  EXPECT_FALSE(ran(single));
+  const base::Problem problem = testing_support::problem_of(
+      base::Code::E1007, [] { compile_training(half_precision(1), plain_target(), {.without = {"convert_once"}}); });
+  EXPECT_NE(problem.got.find("a step has one micro-step"), std::string::npos) << problem.got;
+  recipe::Recipe wide = half_precision(2);
+  wide.train.precision = "f32";
+  const Compiled f32 = compile_training(wide, plain_target());
+  for (const Compiled* compiled : {&single, &f32}) {
+    EXPECT_FALSE(compiled->stages[0].has(ProgramKind::convert_weights));
+    EXPECT_EQ(bytes_of_copies(compiled->stages[0]), 0);
+  }
+}
+
+TEST(ConvertOnceTest, CompilersThatScheduleOrFuseByThemselvesGetTheConversions) {
+  schedule::Target scheduling = plain_target(), placing = plain_target();
+  scheduling.schedules_itself = placing.places_itself = true;
+  for (const schedule::Target& target : {scheduling, placing})
+    EXPECT_FALSE(compile_training(half_precision(2), target).stages[0].has(ProgramKind::convert_weights));
 }
 
 // Every optimizer, on one chip and on several: the state of each is in one memory or the other, and replaced in place.

@@ -10,18 +10,10 @@
 namespace megacpp::compile {
 
 std::string_view kind_name(ProgramKind kind) {
-  constexpr std::array<std::string_view, 12> kNames = {"micro_step",
-                                                       "gradients",
-                                                       "forward",
-                                                       "backward",
-                                                       "backward_input",
-                                                       "backward_weight",
-                                                       "receive_activations",
-                                                       "send_activations",
-                                                       "receive_cotangents",
-                                                       "send_cotangents",
-                                                       "update",
-                                                       "inference"};
+  constexpr std::array<std::string_view, 13> kNames = {
+      "micro_step",      "gradients",           "forward",          "backward",           "backward_input",
+      "backward_weight", "receive_activations", "send_activations", "receive_cotangents", "send_cotangents",
+      "update",          "convert_weights",     "inference"};
   return kNames[static_cast<size_t>(kind)];
 }
 

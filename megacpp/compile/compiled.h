@@ -30,7 +30,8 @@ enum class ProgramKind : uint8_t {
   receive_cotangents,
   send_cotangents,
   update,
-  inference,  // forward alone: of whole sequences, or of a token with the state of those before it
+  convert_weights,  // weights as products read them, for all micro-steps of a step: it runs first
+  inference,        // forward alone: of whole sequences, or of a token with the state of those before it
 };
 std::string_view kind_name(ProgramKind kind);
 
@@ -45,7 +46,7 @@ struct Program {
 /// One run of a program in a chip's step.
 struct Action {
   size_t program = 0;        // index into StagePrograms::programs
-  int64_t micro = 0;         // micro-batch it works on; the update: the last
+  int64_t micro = 0;         // micro-batch it works on; convert_weights: the first; the update: the last
   std::string prefix = {};   // of the names of this micro-batch's state: "" or, in a pipeline, "chunk0.slot1."
   bool reads_batch = false;  // whether inputs <prefix>batch.* must hold the micro-batch
 };

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/compile/schedule_passes.h"
 
+#include <set>
+#include <utility>
+
 #include "megacpp/memory/report.h"
 #include "megacpp/schedule/bucket_collectives.h"
+#include "megacpp/schedule/convert_once.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
@@ -28,6 +32,17 @@ schedule::BucketPolicy bucket_policy(const plan::Plan& plan, ProgramKind kind) {
     policy.unit = plan.gathers == plan::GatherUnit::block ? Unit::block : Unit::none;
   }
   return policy;
+}
+
+// Adds where the copies stand to `inputs`, the state of the stage.
+Program conversion_of(const std::vector<schedule::WeightCopy>& copies, partition::Placements& inputs, int64_t stage) {
+  Program program{.kind = ProgramKind::convert_weights, .stage = stage, .graph = schedule::make_copies(copies)};
+  for (const schedule::WeightCopy& copy : copies) {
+    partition::Placement placement = inputs.at(copy.weight);
+    placement.whole.dtype = ir::DType::bf16;
+    program.outputs[copy.name()] = inputs[copy.name()] = std::move(placement);
+  }
+  return program;
 }
 
 }  // namespace
@@ -60,6 +75,24 @@ void fold(Compilation& run) {
 
 void split_loss(Compilation& run) {
   for (Program& program : run.programs) program.graph = schedule::split_loss(program.graph, run.target.full_rate_rows);
+}
+
+void convert_once(Compilation& run) {
+  std::set<std::string> weights;
+  for (const blocks::Parameter& parameter : run.forward.parameters) weights.insert(parameter.name);
+  std::vector<std::vector<schedule::WeightCopy>> copies(run.inputs.size());  // by stage
+  std::vector<std::set<std::string>> copied(run.inputs.size());              // their weights
+  for (Program& program : run.programs) {
+    if (program.kind == ProgramKind::update) continue;
+    schedule::ConvertOnce converted = schedule::read_copies(program.graph, weights);
+    program.graph = std::move(converted.graph);
+    const size_t stage = static_cast<size_t>(program.stage);
+    for (schedule::WeightCopy& copy : converted.copies)
+      if (copied[stage].insert(copy.weight).second) copies[stage].push_back(std::move(copy));
+  }
+  for (size_t stage = 0; stage < copies.size(); ++stage)
+    if (!copies[stage].empty())
+      run.programs.push_back(conversion_of(copies[stage], run.inputs[stage], static_cast<int64_t>(stage)));
 }
 
 void bucket_collectives(Compilation& run) {

@@ -20,6 +20,9 @@ void fold(Compilation& run);
 /// Into parts of as many rows as products of the target need.
 void split_loss(Compilation& run);
 
+/// For each pipeline stage one program that converts weights, placed as these are; the others read what it leaves.
+void convert_once(Compilation& run);
+
 /// Inside the model the plan's gather unit says what moves together. Updates have all gradients and weights at hand:
 /// these go by size, in the order in which the backward pass makes gradients.
 void bucket_collectives(Compilation& run);

@@ -167,6 +167,10 @@ class Assembler {
   }
 
   StagePrograms assemble() {
+    if (const Program* conversion = find(ProgramKind::convert_weights, 0)) {
+      result_.programs.push_back(*conversion);
+      result_.step.push_back({.program = 0});
+    }
     for (const plan::Step& step : schedule_.steps[static_cast<size_t>(stage_)]) add(step);
     if (const Program* update = find(ProgramKind::update, 0)) {
       result_.programs.push_back(*update);
@@ -286,6 +290,8 @@ StagePrograms assemble_whole(Compilation& run) {
   StagePrograms chip{.programs = std::move(run.programs)};
   const ProgramKind kind = run.recipe == nullptr ? run.alone : ProgramKind::micro_step;
   const size_t program = chip.index_of(kind);
+  if (chip.has(ProgramKind::convert_weights))
+    chip.step.push_back({.program = chip.index_of(ProgramKind::convert_weights)});
   for (int64_t micro = 0; micro < run.micro_steps(); ++micro)
     chip.step.push_back({.program = program, .micro = micro, .reads_batch = true});
   if (chip.has(ProgramKind::update))

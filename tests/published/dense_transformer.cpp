@@ -52,7 +52,8 @@ Kept kept_bytes(recipe::Recipe recipe, const std::function<bool(const std::strin
   const memory::MemoryPlan twice = plan_of(recipe);
   const auto growth = [&](ir::Role role) { return bytes(twice, role) - bytes(once, role); };
   const int64_t activations = growth(ir::Role::activation), gathered = growth(ir::Role::collective);
-  return {.of_tokens = activations + gathered, .of_weights = bytes(once, ir::Role::activation) - activations};
+  return {.of_tokens = activations + gathered,
+          .of_weights = bytes(once, ir::Role::weight_copy) + bytes(once, ir::Role::activation) - activations};
 }
 
 }  // namespace megacpp::published

@@ -38,7 +38,7 @@ memory::MemoryPlan plan_of(const recipe::Recipe& recipe);
 
 int64_t bytes_of(const memory::MemoryPlan& plan, ir::Role role);
 
-/// What is kept between forward and backward pass, at the peak.
+/// What is kept between forward and backward pass, and copies of weights for all micro-steps, at the peak.
 struct Kept {
   int64_t of_tokens = 0;   // grows with the batch: activations of `Sizes::batch` sequences
   int64_t of_weights = 0;  // does not: 16-bit copies of weights. Weights that are just being gathered do not count
