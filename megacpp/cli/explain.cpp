@@ -21,6 +21,7 @@
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/compile/state_table.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
@@ -49,6 +50,7 @@ struct StageSummary {
   int64_t peak_bytes = 0;
   plan::StateBytes state;
   int64_t replicated_bytes = 0;    // of weights that another chip holds whole too
+  int64_t copy_bytes = 0;          // of weights in the type that products read, beside the stored ones
   double idle = 0;                 // part of a step
   std::vector<int64_t> in_flight;  // micro-batches held at once, by chunk
 };
@@ -70,11 +72,15 @@ void add_stages(Explanation& e, const compile::Compiled& compiled) {
   std::vector<std::vector<blocks::Parameter>> parameters;
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage) parameters.push_back(compiled.parameters_of(stage));
   e.rows = plan::parameter_table(e.plan, parameters);
-  for (size_t stage = 0; stage < parameters.size(); ++stage)
+  for (size_t stage = 0; stage < parameters.size(); ++stage) {
     e.stages.push_back({.stage = static_cast<int64_t>(stage),
                         .peak_bytes = compiled.stages[stage].memory.total_bytes,
                         .state = plan::state_bytes(e.plan, parameters[stage]),
                         .in_flight = {}});
+    for (const compile::StateTensor& tensor : compiled.stages[stage].state)
+      if (tensor.role == ir::Role::weight_copy)
+        e.stages.back().copy_bytes += compile::local_type(tensor, compiled.mesh).bytes();
+  }
   for (const plan::ParameterRow& row : e.rows)
     if (row.replicated()) e.stages[static_cast<size_t>(row.stage)].replicated_bytes += row.stored_bytes;
 }
@@ -140,6 +146,7 @@ void print_state(const Explanation& e) {
   print_out("{} parameters; per chip: weights {}, of which replicated {}; gradients {}; optimizer {}", e.parameters,
             human_bytes(all.state.weights), human_bytes(all.replicated_bytes), human_bytes(all.state.gradients),
             human_bytes(all.state.optimizer));
+  if (all.copy_bytes > 0) print_out("; bf16 copies of weights {}", human_bytes(all.copy_bytes));
   if (all.state.kept > 0) print_out("; weights kept from forward to backward {}", human_bytes(all.state.kept));
   print_out("\n");
 }
@@ -147,12 +154,12 @@ void print_state(const Explanation& e) {
 void print_stages(const Explanation& e) {
   const recipe::Layout& layout = e.plan.layout;
   print_out("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
-  TextTable table({">stage", ">peak", ">weights", ">replicated", ">kept", ">gradients", ">optimizer", ">idle",
-                   "micro-batches in flight"});
+  TextTable table({">stage", ">peak", ">weights", ">replicated", ">bf16 copies", ">kept", ">gradients", ">optimizer",
+                   ">idle", "micro-batches in flight"});
   for (const StageSummary& s : e.stages)
     table.add({std::to_string(s.stage), human_bytes(s.peak_bytes), human_bytes(s.state.weights),
-               human_bytes(s.replicated_bytes), human_bytes(s.state.kept), human_bytes(s.state.gradients),
-               human_bytes(s.state.optimizer), fmt::format("{:.1f}%", 100 * s.idle),
+               human_bytes(s.replicated_bytes), human_bytes(s.copy_bytes), human_bytes(s.state.kept),
+               human_bytes(s.state.gradients), human_bytes(s.state.optimizer), fmt::format("{:.1f}%", 100 * s.idle),
                fmt::format("{}", fmt::join(s.in_flight, " + "))});
   print_out("{}", table.to_text());
   print_out(
@@ -225,6 +232,7 @@ Json stage_json(const StageSummary& s) {
           {"peak_bytes", s.peak_bytes},
           {"weight_bytes", s.state.weights},
           {"replicated_bytes", s.replicated_bytes},
+          {"weight_copy_bytes", s.copy_bytes},
           {"kept_bytes", s.state.kept},
           {"gradient_bytes", s.state.gradients},
           {"optimizer_bytes", s.state.optimizer},
@@ -266,6 +274,7 @@ void print_explanation_json(const Explanation& e) {
                {"parameter_count", e.parameters},
                {"weight_bytes", largest.state.weights},
                {"replicated_bytes", largest.replicated_bytes},
+               {"weight_copy_bytes", largest.copy_bytes},
                {"gradient_bytes", largest.state.gradients},
                {"optimizer_bytes", largest.state.optimizer},
                {"peak_bytes", largest.peak_bytes},
