@@ -114,35 +114,87 @@ __device__ __forceinline__ Place place_of(int index, int pairs, int columns) {
   return {first + within % height, within / height};
 }
 
+/// This warp's way out: 16 rows of 128 bytes meet in shared memory, so that whole lines go to `store(turn, row, piece,
+/// values)`, 16 bytes of a row for each lane, in four turns of four rows.
+template <int kPitch, typename Store>
+__device__ __forceinline__ void hand_over(const unsigned char* memory, const Store& store) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  __syncwarp();
+#pragma unroll
+  for (int turn = 0; turn < 4; ++turn) {
+    const int row = turn * 4 + lane / 8, piece = lane % 8;
+    store(turn, row, piece, *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16));
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ unsigned char* way_out(const Shared& shared) {
+  return shared.way_out + (threadIdx.x / 32 - 4) * kWayOutBytes;
+}
+
+/// Sums of a warp in 64 columns as bf16, two in each word: of eight columns after the other, rows 0 to 7 and 8 to 15.
+struct SumPairs {
+  uint32_t words[16];
+};
+
+__device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+/// Those of columns [64 chunk, 64 chunk + 64) of the tile.
+__device__ __forceinline__ SumPairs rounded_sums(const float (&sum)[128], int chunk) {
+  SumPairs pairs;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) pairs.words[i] = bf16_pair(sum[chunk * 32 + 2 * i], sum[chunk * 32 + 2 * i + 1]);
+  return pairs;
+}
+
+inline constexpr int kPairsPitch = 144;  // bytes between rows of bf16 on the way out
+
+__device__ __forceinline__ void put_pairs(const SumPairs& pairs, unsigned char* memory) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    unsigned char* const at = memory + (lane / 4) * kPairsPitch + (j * 8 + lane % 4 * 2) * 2;
+    *reinterpret_cast<uint32_t*>(at) = pairs.words[2 * j];
+    *reinterpret_cast<uint32_t*>(at + 8 * kPairsPitch) = pairs.words[2 * j + 1];
+  }
+}
+
+/// Hands 16 x 64 of a warp to `store(row, column, values)`, eight bf16 of a row for each lane.
+template <typename Store>
+__device__ __forceinline__ void store_pairs(const SumPairs& pairs, const Shared& shared, const Store& store) {
+  put_pairs(pairs, way_out(shared));
+  hand_over<kPairsPitch>(way_out(shared),
+                         [&](int, int row, int piece, const uint4& values) { store(row, piece * 8, values); });
+}
+
 /// Hands the 16 x 256 sums of a warp to `store(row, column, values)`, 16 bytes of a row for each lane: eight bf16 or
-/// four f32. Rows of 128 bytes meet in shared memory, so that whole lines go out.
+/// four f32.
 template <typename T, typename Store>
 __device__ __forceinline__ void store_rows(const float (&sum)[128], const Shared& shared, const Store& store) {
-  constexpr int kColumns = 128 / sizeof(T), kPitch = sizeof(T) == 2 ? 144 : 160;
-  const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
-  unsigned char* const memory = shared.way_out + warp * kWayOutBytes;
+  if constexpr (sizeof(T) == 2) {
 #pragma unroll
-  for (int chunk = 0; chunk < kTileColumns / kColumns; ++chunk) {
+    for (int chunk = 0; chunk < kTileColumns / 64; ++chunk)
+      store_pairs(rounded_sums(sum, chunk), shared,
+                  [&](int row, int column, const uint4& values) { store(row, chunk * 64 + column, values); });
+  } else {
+    constexpr int kPitch = 160;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    unsigned char* const memory = way_out(shared);
 #pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-      const float* const s = sum + (chunk * (kColumns / 8) + j) * 4;
-      unsigned char* const at = memory + (lane / 4) * kPitch + (j * 8 + lane % 4 * 2) * static_cast<int>(sizeof(T));
-      if constexpr (sizeof(T) == 2) {
-        *reinterpret_cast<__nv_bfloat162*>(at) = __floats2bfloat162_rn(s[0], s[1]);
-        *reinterpret_cast<__nv_bfloat162*>(at + 8 * kPitch) = __floats2bfloat162_rn(s[2], s[3]);
-      } else {
+    for (int chunk = 0; chunk < kTileColumns / 32; ++chunk) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float* const s = sum + (chunk * 4 + j) * 4;
+        unsigned char* const at = memory + (lane / 4) * kPitch + (j * 8 + lane % 4 * 2) * 4;
         *reinterpret_cast<float2*>(at) = make_float2(s[0], s[1]);
         *reinterpret_cast<float2*>(at + 8 * kPitch) = make_float2(s[2], s[3]);
       }
+      hand_over<kPitch>(
+          memory, [&](int, int row, int piece, const uint4& values) { store(row, chunk * 32 + piece * 4, values); });
     }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = i * 4 + lane / 8, piece = lane % 8;
-      store(row, chunk * kColumns + piece * (16 / static_cast<int>(sizeof(T))),
-            *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16));
-    }
-    __syncwarp();
   }
 }
 

@@ -2,95 +2,18 @@
 // The experts' products and the gradients of their matrices. Counts stay on the device: ragged_rows lists rows there,
 // and the products that follow read the list. bf16 goes to tensor cores where rows of all sides are whole multiples of
 // 16 bytes, anything else to plain kernels.
-#include <algorithm>
-#include <bit>
-
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/cuda/kernel.h"
-#include "megacpp/runtime/cuda/kernels/ragged_dot_params.h"
-#include "megacpp/runtime/cuda/kernels/ragged_lists.h"
-#include "megacpp/runtime/cuda/tensor_map.h"
-#include "megacpp/runtime/cuda/toolbox.h"
+#include "megacpp/runtime/cuda/kernels/ragged_launch.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
 
-constexpr int32_t kDotUnit = kTileRows * kClusterBlocks / kSegmentRows;
 constexpr int32_t kWeightUnit = kTileDepth / kSegmentRows;
 constexpr int32_t kPlainUnit = 1;
-constexpr int64_t kFillingBlocks = 128;  // of all chunks together
 
 const void* addend_of(const Launch& launch) {
   return launch.operands.size() == 4 ? rows_pointer<const void>(launch.operands[3]) : nullptr;
-}
-
-// Makes the lists, and fills a result's rows that are nobody's where it has rows: with zeros or what is added to.
-class ListRows {
- public:
-  ListRows(const RowLists& lists, Toolbox& toolbox)
-      : lists_(lists), function_(toolbox.function("ragged_rows", "ragged_rows")) {
-    MEGACPP_CHECK(lists.layout.chunks * lists.layout.chunk_rows < INT32_MAX - kTileRows * kClusterBlocks &&
-                  lists.layout.experts <= UINT16_MAX)
-        << lists.layout.chunks << " chunks of " << lists.layout.chunk_rows << " rows, " << lists.layout.experts
-        << " experts";
-  }
-
-  void run(const Launch& launch, int64_t row_bytes) const {
-    const bool is_filled = row_bytes > 0 && addend_of(launch) != rows_pointer<const void>(launch.results[0]);
-    const int64_t filling = is_filled ? std::max<int64_t>(kFillingBlocks / lists_.layout.chunks, 1) : 0;
-    const RaggedRowsParams params = {
-        .layout = lists_.layout,
-        .counts = rows_pointer<const int32_t>(launch.operands[2]),
-        .unit = lists_.unit,
-        .first = rows_pointer<int32_t>(launch.workspace),
-        .groups = rows_pointer<RowGroup>(launch.workspace + static_cast<Address>(lists_.groups_at())),
-        .segments = rows_pointer<Segment>(launch.workspace + static_cast<Address>(lists_.segments_at())),
-        .result = rows_pointer<unsigned char>(launch.results[0]),
-        .addend = static_cast<const unsigned char*>(addend_of(launch)),
-        .row_bytes = row_bytes,
-        .fill_blocks = static_cast<int32_t>(filling)};
-    const uint32_t blocks = static_cast<uint32_t>(1 + lists_.layout.chunks * filling);
-    cuda::launch(function_, {.grid = {blocks, 1, 1}, .block = {kRowsThreads, 1, 1}}, launch.stream, params);
-  }
-
- private:
-  RowLists lists_;
-  Function function_;
-};
-
-// Boxes of 128 bytes by `box_rows` of a bf16[rows, columns], or of one of several [matrices, rows, columns].
-struct TiledMatrix {
-  Address address;
-  int64_t columns, rows;
-  int box_rows;
-  int64_t matrices = 0;
-};
-
-TileMap tile_map(const Driver& driver, const TiledMatrix& matrix) {
-  const uint64_t columns = static_cast<uint64_t>(matrix.columns), rows = static_cast<uint64_t>(matrix.rows);
-  TiledTensor tensor;
-  tensor.type = MapType::bf16;
-  tensor.address = matrix.address;
-  tensor.shape = {columns, rows};
-  tensor.strides = {columns * 2};
-  tensor.box = {64, static_cast<uint32_t>(matrix.box_rows)};
-  tensor.swizzle = Swizzle::bytes_128;
-  if (matrix.matrices > 0) {
-    tensor.shape.push_back(static_cast<uint64_t>(matrix.matrices));
-    tensor.strides.push_back(columns * rows * 2);
-    tensor.box.push_back(1);
-  }
-  return std::bit_cast<TileMap>(make_tensor_map(driver, tensor));
-}
-
-// The blocks of a persistent product: all that run at once, in clusters.
-LaunchShape product_shape(const Toolbox& toolbox) {
-  LaunchShape shape;
-  shape.grid[0] = static_cast<uint32_t>(toolbox.properties().multiprocessors / kClusterBlocks * kClusterBlocks);
-  shape.block[0] = kProductThreads;
-  shape.shared_bytes = kProductSharedBytes;
-  shape.cluster[0] = kClusterBlocks;
-  return shape;
 }
 
 bool takes_tensor_cores(const ir::TensorType& left, const ir::TensorType& right) {
@@ -128,6 +51,10 @@ RaggedDotSizes ragged_dot_sizes(const ops::NodeView& view) {
           .on_tensor_cores = on_tensor_cores};
 }
 
+RowResults filled_rows(const RaggedDotSizes& s, const Launch& launch) {
+  return {.results = launch.results, .row_bytes = s.n * ir::dtype_bytes(s.dtype), .addend = addend_of(launch)};
+}
+
 RaggedDotParams tensor_core_dot(const RaggedDotSizes& s, const Driver& driver, const Launch& launch) {
   const Address x = launch.operands[0], w = launch.operands[1];
   const int64_t experts = s.lists.layout.experts;
@@ -150,7 +77,7 @@ Prepared prepare_tensor_core_dot(const RaggedDotSizes& s, Toolbox& toolbox) {
   const Function function = toolbox.function("ragged_dot", s.adds ? name + "_add" : name);
   return {[s, function, rows = ListRows(s.lists, toolbox), driver = &toolbox.driver(),
            shape = product_shape(toolbox)](const Launch& launch) {
-    rows.run(launch, s.n * ir::dtype_bytes(s.dtype));
+    rows.run(launch, launch.operands[2], filled_rows(s, launch));
     cuda::launch(function, shape, launch.stream, tensor_core_dot(s, *driver, launch));
   }};
 }
@@ -160,7 +87,7 @@ Prepared prepare_plain_ragged_dot(const RaggedDotSizes& s, Toolbox& toolbox) {
   const int64_t blocks = s.lists.segments() * ((s.n + kPlainTile - 1) / kPlainTile);
   MEGACPP_CHECK(blocks <= INT32_MAX) << "a product of " << blocks << " blocks";
   return {[s, function, blocks, rows = ListRows(s.lists, toolbox)](const Launch& launch) {
-    rows.run(launch, s.n * ir::dtype_bytes(s.dtype));
+    rows.run(launch, launch.operands[2], filled_rows(s, launch));
     const PlainRaggedDotParams params = {.a = rows_pointer<const void>(launch.operands[0]),
                                          .w = rows_pointer<const void>(launch.operands[1]),
                                          .lists = s.lists.at(launch.workspace),
@@ -226,7 +153,7 @@ Prepared prepare_tensor_core_weight(const RaggedWeightSizes& s, Toolbox& toolbox
   const Function function = toolbox.function("ragged_dot_weight", plain_name("ragged_dot_weight", {s.result}));
   return {[s, function, rows = ListRows(s.lists, toolbox), driver = &toolbox.driver(),
            shape = product_shape(toolbox)](const Launch& launch) {
-    rows.run(launch, 0);
+    rows.run(launch, launch.operands[2], {});
     cuda::launch(function, shape, launch.stream, tensor_core_weight(s, *driver, launch));
   }};
 }
@@ -238,7 +165,7 @@ Prepared prepare_plain_weight(const RaggedWeightSizes& s, Toolbox& toolbox) {
   const int64_t blocks = s.lists.layout.experts * tiles(s.m) * tiles(s.n);
   MEGACPP_CHECK(blocks <= INT32_MAX) << "a product of " << blocks << " blocks";
   return {[s, function, blocks, rows = ListRows(s.lists, toolbox)](const Launch& launch) {
-    rows.run(launch, 0);
+    rows.run(launch, launch.operands[2], {});
     const PlainRaggedDotWeightParams params = {.a = rows_pointer<const void>(launch.operands[s.a]),
                                                .b = rows_pointer<const void>(launch.operands[s.b]),
                                                .lists = s.lists.at(launch.workspace),

@@ -1,61 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of experts times their matrices on tensor cores: bf16, sums in f32. Tiles are of four segments each, from
-// whichever chunks they come; how many there are is read on the device.
+// Rows of experts times their matrices on tensor cores: bf16, sums in f32.
 #include <type_traits>
 
-#include "megacpp/runtime/cuda/kernels/grouped_product.cuh"
+#include "megacpp/runtime/cuda/kernels/ragged_tiles.cuh"
 
 namespace megacpp::runtime::cuda {
 namespace {
 
-constexpr int kTileSegments = kTileRows / kSegmentRows;
-constexpr int kPairSegments = kTileSegments * kClusterBlocks;
-
-/// The expert whose list has this segment: the last that begins at or before it and is not empty.
-__device__ __forceinline__ int expert_of(const RaggedDotParams& p, int segment) {
-  int low = 0, high = p.experts;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (p.lists.first[middle] <= segment)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-// Tiles of one block, in the order that its loading and its multiplying warps both walk.
-struct Walk {
-  int pairs, columns;
-
-  __device__ __forceinline__ explicit Walk(const RaggedDotParams& p)
-      : pairs(p.lists.first[p.experts] / kPairSegments), columns((p.n + kTileColumns - 1) / kTileColumns) {}
-  __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
-  __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / kClusterBlocks; }
-  __device__ __forceinline__ int count() const { return pairs * columns; }
-  __device__ __forceinline__ static int segment(const Place& place) {
-    return place.pair * kPairSegments + static_cast<int>(rank_in_cluster()) * kTileSegments;
-  }
-};
-
 template <bool kTransposed>
 __device__ __forceinline__ void load_tile(const RaggedDotParams& p, const Shared& shared, Ring& ring,
                                           const Place& place) {
-  const int first = Walk::segment(place), rank = static_cast<int>(rank_in_cluster());
-  const int expert = expert_of(p, place.pair * kPairSegments), column = place.column * kTileColumns;
-  int row[kTileSegments];
-  for (int i = 0; i < kTileSegments; ++i) row[i] = p.lists.segments[first + i].row;
-  bool is_one_run = true;
-  for (int i = 1; i < kTileSegments; ++i) is_one_run = is_one_run && row[i] == row[0] + i * kSegmentRows;
+  const int rank = static_cast<int>(rank_in_cluster());
+  const int expert = expert_of(p.lists, p.experts, place.pair * kPairSegments), column = place.column * kTileColumns;
+  const TileRows rows(p.lists, place);
   for (int k = 0; k < p.k; k += kTileDepth) {
     const Loading to = begin_stage(shared, ring, 0);
-    if (is_one_run) {
-      copy_tile({&p.a, to.barrier, to.left}, k, row[0]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kTileSegments; ++i)
-        copy_tile({&p.a_segment, to.barrier, to.left + i * kSegmentRows * 128}, k, row[i]);
-    }
+    load_left(p, to, rows, k);
     if constexpr (kTransposed) {
       copy_tile_to_all({&p.w, to.barrier, to.right + rank * 2 * kBlockBytes}, k, column + rank * 128, expert);
     } else {
@@ -72,9 +32,7 @@ __device__ __forceinline__ void load_tile(const RaggedDotParams& p, const Shared
 template <bool kTransposed, bool kAdds>
 __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Shared& shared, Ring& ring,
                                               const Place& place) {
-  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
-  const Segment segment = p.lists.segments[Walk::segment(place) + warp / 2];
-  const int first_row = warp % 2 * 16;  // of the segment
+  const WarpRows rows(p.lists, place);
   float sum[128];
 #pragma unroll
   for (float& s : sum) s = 0;
@@ -83,8 +41,8 @@ __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Sh
   using Piece = std::conditional_t<kAdds, float, __nv_bfloat16>;
   store_rows<Piece>(sum, shared, [&](int row, int column, const uint4& values) {
     const int n = place.column * kTileColumns + column;
-    if (first_row + row >= segment.used || n >= p.n) return;
-    const int64_t at = int64_t{segment.row + first_row + row} * p.n + n;
+    if (!rows.has(row) || n >= p.n) return;
+    const int64_t at = rows.index(row) * p.n + n;
     if constexpr (kAdds)
       store_sums<__nv_bfloat16>(p, at, values);
     else
@@ -97,23 +55,14 @@ __device__ __forceinline__ void run(const RaggedDotParams& p) {
   extern __shared__ unsigned char raw[];
   const Shared shared = shared_memory(raw);
   init_stages(shared);
-  const Walk walk(p);
-  Ring ring;
-  if (threadIdx.x < 128) {
-    give_registers<40>();
-    if (threadIdx.x == 0) {
-      prefetch_map(&p.a);
-      prefetch_map(&p.w);
-      for (int i = walk.first(); i < walk.count(); i += walk.stride())
-        load_tile<kTransposed>(p, shared, ring, place_of(i, walk.pairs, walk.columns));
-    }
-  } else {
-    take_registers<232>();
-    for (int i = walk.first(); i < walk.count(); i += walk.stride())
-      multiply_tile<kTransposed, kAdds>(p, shared, ring, place_of(i, walk.pairs, walk.columns));
+  if (threadIdx.x == 0) {
+    prefetch_map(&p.a);
+    prefetch_map(&p.w);
   }
-  __syncwarp();
-  sync_cluster();  // a block's barriers are there until the other has arrived at them for the last time
+  walk_tiles(
+      Walk(p.lists, p.experts, (p.n + kTileColumns - 1) / kTileColumns),
+      [&](const Place& place, Ring& ring) { load_tile<kTransposed>(p, shared, ring, place); },
+      [&](const Place& place, Ring& ring) { multiply_tile<kTransposed, kAdds>(p, shared, ring, place); });
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ inline constexpr int kClusterBlocks = 2;  // that share the tiles of the right s
 inline constexpr int kRowsThreads = 1024;
 inline constexpr int kProductThreads = 384;
 inline constexpr int kPlainThreads = 256;
-inline constexpr int kPlainTile = 64;  // columns, and rows of a weight gradient, of a block of a plain kernel
+inline constexpr int kMostRowResults = 3;  // of one product
+inline constexpr int kPlainTile = 64;      // columns, and rows of a weight gradient, of a block of a plain kernel
 
 /// Shared memory of a block of a product: stages of both sides' tiles, the way out of its warps, barriers, and what
 /// aligning to 1024 bytes may take.
@@ -60,8 +61,8 @@ struct RaggedRowsParams {
   int32_t* first;         // [experts + 1]
   RowGroup* groups;       // [experts, chunks]
   Segment* segments;
-  unsigned char* result;        // [rows, row_bytes]
-  const unsigned char* addend;  // what rows that are nobody's become; null: zeros
+  unsigned char* results[kMostRowResults];  // [rows, row_bytes] each; null behind the last
+  const unsigned char* addend;              // what rows of result 0 that are nobody's become; null: zeros
   int64_t row_bytes;
   int32_t fill_blocks;  // for each chunk; 0: there is no such result, or it is the addend
 };

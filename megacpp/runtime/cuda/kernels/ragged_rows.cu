@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From counts to lists of rows: the first block lists every expert's segments for the product that follows, the others
-// zero the result's rows that are nobody's. Counts that point beyond their chunk are cut there.
+// zero the rows of its results that are nobody's. Counts that point beyond their chunk are cut there.
 #include "megacpp/runtime/cuda/kernels/ragged_dot_params.h"
 
 namespace megacpp::runtime::cuda {
@@ -100,10 +100,10 @@ __device__ void list_rows(const RaggedRowsParams& p) {
   list_segments(p, groups);
 }
 
-// This block's part of some rows: zeros, or the addend's.
-__device__ void fill_rows(const RaggedRowsParams& p, int part, int64_t begin, int64_t end) {
-  unsigned char* const to = p.result + begin * p.row_bytes;
-  const unsigned char* const from = p.addend == nullptr ? nullptr : p.addend + begin * p.row_bytes;
+// This block's part of some rows of one result: zeros, or the addend's.
+__device__ void fill_rows(const RaggedRowsParams& p, int result, int part, int64_t begin, int64_t end) {
+  unsigned char* const to = p.results[result] + begin * p.row_bytes;
+  const unsigned char* const from = p.addend == nullptr || result > 0 ? nullptr : p.addend + begin * p.row_bytes;
   const int64_t bytes = (end - begin) * p.row_bytes;
   const int64_t first = part * int64_t{kRowsThreads} + threadIdx.x, stride = p.fill_blocks * int64_t{kRowsThreads};
   if (p.row_bytes % 16 == 0) {
@@ -118,13 +118,16 @@ __device__ void fill_rows(const RaggedRowsParams& p, int part, int64_t begin, in
 
 // This block's part of the rows of a chunk that no group has.
 __device__ void fill_unused_rows(const RaggedRowsParams& p, int64_t chunk, int part) {
+  const auto fill = [&](int64_t begin, int64_t end) {
+    for (int r = 0; r < kMostRowResults && p.results[r] != nullptr; ++r) fill_rows(p, r, part, begin, end);
+  };
   int64_t done = chunk * p.layout.chunk_rows;
   for (int64_t expert = 0; expert < p.layout.experts; ++expert) {
     const Rows rows = group_rows(p.layout, p.counts, chunk, expert, done);
-    fill_rows(p, part, done, rows.start);
+    fill(done, rows.start);
     done = rows.end;
   }
-  fill_rows(p, part, done, (chunk + 1) * p.layout.chunk_rows);
+  fill(done, (chunk + 1) * p.layout.chunk_rows);
 }
 
 }  // namespace
