@@ -8,7 +8,7 @@ PARTS = {
     "products": ("dot", "mixed_dot"),
     "attention forward": ("attention",),
     "attention backward": ("attention_grad",),
-    "expert products": ("ragged_dot", "ragged_dot_weight"),
+    "expert products": ("ragged_dot", "ragged_dot_weight", "ragged_swiglu", "ragged_swiglu_grad"),
     "routing, rows of experts": ("top_k", "top_k_grad", "token_choice_slots", "expert_choice", "expert_counts", "dispatch",
                                  "combine", "slot_dots"),
     "state space": ("ssd", "ssd_grad"),

@@ -11,6 +11,7 @@
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/join_conv_grads.h"
+#include "megacpp/schedule/join_swiglu.h"
 #include "megacpp/schedule/mix_products.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/offload_state.h"
@@ -70,6 +71,7 @@ void fold(Compilation& run) {
     if (!run.target.has_epilogues) continue;
     program.graph = schedule::fold_sums(program.graph, run.target);
     program.graph = schedule::join_conv_grads(program.graph, run.target);
+    program.graph = schedule::join_swiglu(program.graph, run.target);
   }
 }
 

@@ -62,7 +62,18 @@ std::vector<CostRow> ragged_rows() {
            "ragged_dot_weight",
            {packed, real({2, 1, 8, 6}), counts},
            {{"transpose_w", int64_t{0}}},
-           2.0 * (2 * 8) * 4 * 6}};
+           2.0 * (2 * 8) * 4 * 6},
+          // Two products, or one, and the scalar ops between: 3 for h, 10 for the gradients of gate and up.
+          {"ragged_swiglu",
+           "ragged_swiglu",
+           {packed, real({3, 4, 6}), real({3, 4, 6}), counts},
+           {{"keep_products", int64_t{1}}},
+           (2 * 2.0 * 4 + 3) * (2 * 8) * 6},
+          {"ragged_swiglu_grad",
+           "ragged_swiglu_grad",
+           {packed, real({3, 6, 4}), counts, real({2, 1, 8, 6}), real({2, 1, 8, 6})},
+           {{"make_h", int64_t{0}}},
+           (2.0 * 4 + 10) * (2 * 8) * 6}};
 }
 
 // Scores and their product with the values: 2 + 2 for each seen pair, head and dimension; the gradient has five such

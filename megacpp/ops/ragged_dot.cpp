@@ -134,15 +134,6 @@ Cost ragged_dot_cost(const NodeView& view) {
   return Cost{2.0 * static_cast<double>(rows * weights.dim(1) * weights.dim(2))};
 }
 
-// Experts may be split, their places not; packed groups start where the one before ends, so they stay together.
-struct RowNames {
-  std::string rows, replicated;
-};
-
-RowNames row_names(const ir::TensorType& rows) {
-  return is_packed(rows) ? RowNames{"b c r ", "r x"} : RowNames{"b c x r ", "r"};
-}
-
 Factors ragged_dot_factors(const NodeView& view) {
   const auto [rows, replicated] = row_names(view.operands[0]);
   const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";

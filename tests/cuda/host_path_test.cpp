@@ -311,6 +311,25 @@ TEST(CudaHostPathTest, ClustersOfTheUpdateAreJoinedInStepsThatNothingLooksInto) 
   EXPECT_EQ(entries, launches_of(checked, "fused")) << "every node once";
 }
 
+// Five blocks of experts, two micro-steps. What is recomputed as a whole makes h where it makes gate and up again.
+TEST(CudaHostPathTest, ExpertsInBf16HaveSwigluInTheirProducts) {
+  struct Row {
+    std::string recompute;
+    size_t forward, grads, grads_with_h;
+  };
+  for (const Row& row : {Row{"none", 10, 10, 0}, Row{"selective", 10, 0, 10}, Row{"full", 20, 10, 0}}) {
+    SCOPED_TRACE(row.recompute);
+    StandInRun run({"train.precision=bf16", "train.recompute=" + row.recompute});
+    run.step();
+    const std::vector<Operation> operations = run.take_operations();
+    EXPECT_EQ(launches_of(operations, "ragged_swiglu"), row.forward);
+    EXPECT_EQ(launches_of(operations, "ragged_swiglu_grad"), row.grads);
+    EXPECT_EQ(launches_of(operations, "ragged_swiglu_grad_h"), row.grads_with_h);
+    expect_in_planned_buffers(run, operations);
+    EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+  }
+}
+
 TEST(CudaHostPathTest, AStepIsOneLaunchWithoutAWait) {
   StandInRun run;
   for (int step = 0; step < 2; ++step) run.step();

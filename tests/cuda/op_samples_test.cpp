@@ -242,6 +242,21 @@ TEST_P(CudaOpSamplesTest, ResultMayTakeOverItsOperand) {
   }
 }
 
+// Joined ops round where their parts do: a training has the same bits with them and without.
+TEST_P(CudaOpSamplesTest, AnEpilogueHasTheBitsOfTheClusterItReplaces) {
+  const ConformanceCase& c = GetParam();
+  if (c.op->name != "ragged_swiglu" && c.op->name != "ragged_swiglu_grad") return;
+  schedule::Target apart = cuda_target();
+  apart.runs = [runs = apart.runs, joined = c.op->name](std::string_view op, const ops::NodeView& view) {
+    return op == joined ? base::Decision::no("it is taken apart") : runs(op, view);
+  };
+  const std::vector<Tensor> operands = operands_of(c);
+  const std::vector<Tensor> wanted = run_program(lowered_for(apart, c), operands);
+  const std::vector<Tensor> got = run_program(lowered_for(cuda_target(), c), operands);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t r = 0; r < wanted.size(); ++r) EXPECT_TRUE(is_close(got[r], wanted[r], 0.0)) << "result " << r;
+}
+
 // Without a GPU too: every op of the table is run, by a kernel or taken apart into ops that have one.
 TEST(CudaOpCoverageTest, EverySampleLowersToOpsWithKernels) {
   std::vector<ConformanceCase> cases = testing_support::conformance_cases(kSampleTolerance);

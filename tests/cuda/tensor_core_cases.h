@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "megacpp/ops/attention_mask.h"
+#include "megacpp/ops/expert_rows.h"
 #include "tests/support/conformance_cases.h"
 
 namespace megacpp::testing_support {
@@ -82,14 +83,70 @@ inline ops::Sample wide_ssd_sample(std::string name, const ir::Shape& sizes, boo
   return sample;
 }
 
+// Rows of four experts in use, one of them without any, and ends that fill neither a segment nor a tile.
+inline std::vector<double> wide_counts() { return {130, 0, 257, 64}; }
+
 inline ops::Sample wide_experts_sample(std::string name, ops::Types operands, int64_t transpose_w) {
   return {.name = std::move(name),
           .operands = std::move(operands),
           .attrs = {{"transpose_w", transpose_w}},
           .fill = [](std::vector<ops::Tensor>& all) {
-            const std::vector<double> counts = {130, 0, 257, 64};
+            const std::vector<double> counts = wide_counts();
             for (int64_t i = 0; i < all[2].elements(); ++i) all[2][i] = counts[static_cast<size_t>(i % 4)];
           }};
+}
+
+/// Zeros in the rows that no expert has, as experts' products leave them.
+inline void clear_unused_rows(ops::Tensor& rows) {
+  const std::vector<double> counts = wide_counts();
+  const bool packed = ops::is_packed(rows.type);
+  const int64_t in_group = rows.type.dim(-2), width = rows.type.dim(-1);
+  for (int64_t i = 0; i < rows.elements(); ++i) {
+    const int64_t row = i / width % in_group, group = i / width / in_group % 4;
+    const double used = packed ? 130 + 257 + 64 : counts[static_cast<size_t>(group)];
+    if (static_cast<double>(row) >= used) rows[i] = 0;
+  }
+}
+
+/// Experts' rows of width `k` with `f` inside: for `ragged_swiglu`, or for `ragged_swiglu_grad`.
+inline ops::Sample wide_swiglu_sample(std::string name, ir::Shape rows, int64_t k, int64_t f, bool is_gradient,
+                                      int64_t flag) {
+  const auto of_width = [&rows](int64_t width) {
+    ir::Shape shape = rows;
+    shape.push_back(width);
+    return bf16(shape);
+  };
+  const ir::TensorType counts = i32({rows[0], rows[1], 4}), w = bf16({4, k, f});
+  ops::Sample sample{
+      .name = std::move(name), .operands = {of_width(k), w, w, counts}, .attrs = {{"keep_products", flag}}};
+  if (is_gradient) {
+    sample.operands = {of_width(k), bf16({4, f, k}), counts, of_width(f), of_width(f)};
+    sample.attrs = {{"make_h", flag}};
+  }
+  sample.fill = [is_gradient](std::vector<ops::Tensor>& operands) {
+    ops::Tensor& used = operands[is_gradient ? 2 : 3];
+    for (int64_t i = 0; i < used.elements(); ++i) used[i] = wide_counts()[static_cast<size_t>(i % 4)];
+    if (!is_gradient) return;
+    for (size_t i = 3; i < 5; ++i) clear_unused_rows(operands[i]);
+  };
+  return sample;
+}
+
+// Packed rows and rows in places of their own; a contraction that ends inside a stage; widths of one tile, of one and a
+// half, and of several.
+inline void add_swiglu_cases(std::vector<ConformanceCase>& cases) {
+  const ir::Shape packed = {2, 1, 512}, placed = {1, 2, 4, 260};
+  for (const bool is_gradient : {false, true}) {
+    const ops::OpDef& op = ops::op_def(is_gradient ? "ragged_swiglu_grad" : "ragged_swiglu");
+    const auto add = [&](const char* name, const ir::Shape& rows, int64_t k, int64_t f, int64_t flag) {
+      cases.push_back({&op, wide_swiglu_sample(name, rows, k, f, is_gradient, flag), kTensorCoreTolerance});
+    };
+    add("one_tile", packed, 136, 128, 1);
+    add("tile_and_a_half", packed, 136, 384, 1);
+    add("fewer_results", packed, 72, 256, 0);
+    add("several_tiles", packed, 128, 768, 1);
+    add("places", placed, 136, 384, 1);
+  }
 }
 
 inline std::vector<ConformanceCase> tensor_core_cases() {
@@ -113,6 +170,7 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   add("ragged_dot", wide_experts_sample("accumulated_transposed", {rows, bf16({4, 200, 136}), counts, wider}, 1));
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
+  add_swiglu_cases(cases);
   return cases;
 }
 
