@@ -125,7 +125,7 @@ const std::vector<Pass>& all_passes() {
        .run = absorb_converts},
       {.name = "fold",
        .does = "add gradients to their sums, and with epilogues residuals, inside the ops that make them; make "
-               "the gradients of a convolution in one kernel, and experts' SwiGLU in the products around it",
+               "the gradients of a convolution in one kernel, and SwiGLU in the products around it",
        .applies = if_we_schedule,
        .run = fold},
       // After folding: what a product adds to by then is what its first part adds to.

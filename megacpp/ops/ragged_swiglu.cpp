@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU of experts inside the products around it, for backends whose kernels have epilogues. Both keep the arithmetic
-// of the ops that they stand for: products are rounded to their dtype before anything else is made of them.
-#include <cmath>
-
-#include "megacpp/ops/builder.h"
+// SwiGLU of experts inside the products around it, for backends whose kernels have epilogues.
 #include "megacpp/ops/expert_rows.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/ops/require.h"
+#include "megacpp/ops/swiglu_parts.h"
 
 namespace megacpp::ops {
 namespace {
@@ -29,15 +26,12 @@ Tensor reference_product(std::span<const Tensor> operands, const ir::TensorType&
   return std::move(product[0]);
 }
 
-double logistic_of(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
 // ---- ragged_swiglu: x[rows, h], w_gate[E, h, f], w_up[E, h, f], counts ----
 
 Types infer_swiglu(const Types& operands, const ir::Attrs& attrs) {
   require_operands(operands.size() == 4 && operands[1] == operands[2], "ragged_swiglu", operands,
                    "x[b,c,E,r,h] or [b,c,r,h], w_gate[E,h,f], w_up like it, i32 counts[b,c,E]");
-  const ir::TensorType h = product_type({operands[0], operands[1], operands[3]}, false);
-  return attrs.flag("keep_products") ? Types{h, h, h} : Types{h};
+  return swiglu_types(product_type({operands[0], operands[1], operands[3]}, false), attrs);
 }
 
 Factors swiglu_factors(const NodeView& view) {
@@ -51,12 +45,8 @@ Factors swiglu_factors(const NodeView& view) {
 void reference_swiglu(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const std::vector<Tensor> of_gate = {operands[0], operands[1], operands[3]};
   const std::vector<Tensor> of_up = {operands[0], operands[2], operands[3]};
-  const Tensor gate = reference_product(of_gate, results[0].type, false);
-  const Tensor up = reference_product(of_up, results[0].type, false);
-  for (int64_t i = 0; i < gate.elements(); ++i) results[0][i] = gate[i] * logistic_of(gate[i]) * up[i];
-  if (results.size() == 1) return;
-  results[1].data = gate.data;
-  results[2].data = up.data;
+  reference_swiglu_parts(reference_product(of_gate, results[0].type, false),
+                         reference_product(of_up, results[0].type, false), results);
 }
 
 std::vector<ir::ValueId> decompose_swiglu(Builder& b, const std::vector<ir::ValueId>& operands,
@@ -65,13 +55,7 @@ std::vector<ir::ValueId> decompose_swiglu(Builder& b, const std::vector<ir::Valu
     return b.one("ragged_dot", {operands[0], matrices, operands[3]}, product_attrs(false));
   };
   const ir::ValueId gate = product(operands[1]), up = product(operands[2]);
-  const ir::ValueId h = b.mul(b.silu(gate), up);
-  return attrs.flag("keep_products") ? std::vector{h, gate, up} : std::vector{h};
-}
-
-// A product and the scalar ops of its epilogue for each element of a result.
-Cost cost_of(int64_t contracted, double products, double scalar_ops, const ir::TensorType& result) {
-  return Cost{(products * 2.0 * static_cast<double>(contracted) + scalar_ops) * static_cast<double>(result.elements())};
+  return swiglu_parts(b, gate, up, attrs);
 }
 
 // ---- ragged_swiglu_grad: dy[rows, h], w_down[E, f, h], counts, gate[rows, f], up[rows, f] ----
@@ -82,7 +66,7 @@ Types infer_swiglu_grad(const Types& operands, const ir::Attrs& attrs) {
   const ir::TensorType dh = product_type({operands[0], operands[1], operands[2]}, true);
   require_type("ragged_swiglu_grad", "gate", operands[3], dh);
   require_type("ragged_swiglu_grad", "up", operands[4], dh);
-  return attrs.flag("make_h") ? Types{dh, dh, dh} : Types{dh, dh};
+  return swiglu_grad_types(dh, attrs);
 }
 
 Factors swiglu_grad_factors(const NodeView& view) {
@@ -96,25 +80,13 @@ Factors swiglu_grad_factors(const NodeView& view) {
 
 void reference_swiglu_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor dh = reference_product(operands.first(3), results[0].type, true);
-  const Tensor &gate = operands[3], &up = operands[4];
-  for (int64_t i = 0; i < dh.elements(); ++i) {
-    const double s = logistic_of(gate[i]), silu = gate[i] * s;
-    results[0][i] = dh[i] * up[i] * (s + silu * (1 - s));
-    results[1][i] = dh[i] * silu;
-    if (results.size() == 3) results[2][i] = silu * up[i];
-  }
+  reference_swiglu_grad_parts(dh, operands[3], operands[4], results);
 }
 
-// In the order of the gradients' own rules, so that a program has the same bits with it and without.
 std::vector<ir::ValueId> decompose_swiglu_grad(Builder& b, const std::vector<ir::ValueId>& operands,
                                                const ir::Attrs& attrs) {
   const ir::ValueId dh = b.one("ragged_dot", {operands[0], operands[1], operands[2]}, product_attrs(true));
-  const ir::ValueId gate = operands[3], up = operands[4];
-  const ir::ValueId s = b.logistic(gate), silu = b.mul(gate, s);
-  const ir::ValueId dsilu = b.mul(dh, up), dup = b.mul(dh, silu);
-  const ir::ValueId slope = b.mul(b.mul(dsilu, gate), s);
-  const ir::ValueId dgate = b.add(b.mul(dsilu, s), b.sub(slope, b.mul(slope, s)));
-  return attrs.flag("make_h") ? std::vector{dgate, dup, b.mul(silu, up)} : std::vector{dgate, dup};
+  return swiglu_grad_parts(b, dh, operands[3], operands[4], attrs);
 }
 
 // ---- Samples: rows in use as `counts` has them; gate and up are zero in the others, as ragged_dot leaves them ----
@@ -190,8 +162,8 @@ OpDef ragged_swiglu_def() {
           "in use are zero",
       .infer = infer_swiglu,
       .factors = swiglu_factors,
-      .no_grad = "made by the scheduler, after gradients are taken",
-      .cost = [](const NodeView& view) { return cost_of(view.operands[0].dim(-1), 2, 3, view.results[0]); },
+      .no_grad = kSwigluHasNoGrad,
+      .cost = swiglu_cost,
       .work = Work::product,
       .reference = reference_swiglu,
       .decompose = decompose_swiglu,
@@ -207,12 +179,8 @@ OpDef ragged_swiglu_grad_def() {
           "make_h also silu(gate) * up; gate and up are zero in rows that are not in use, and so are the results",
       .infer = infer_swiglu_grad,
       .factors = swiglu_grad_factors,
-      .no_grad = "made by the scheduler, after gradients are taken",
-      .cost =
-          [](const NodeView& view) {
-            const double scalar_ops = view.results.size() == 3 ? 11 : 10;
-            return cost_of(view.operands[0].dim(-1), 1, scalar_ops, view.results[0]);
-          },
+      .no_grad = kSwigluHasNoGrad,
+      .cost = swiglu_grad_cost,
       .work = Work::product,
       .reference = reference_swiglu_grad,
       .decompose = decompose_swiglu_grad,

@@ -12,7 +12,7 @@ __device__ __forceinline__ void load_tile(const RaggedDotParams& p, const Shared
                                           const Place& place) {
   const int rank = static_cast<int>(rank_in_cluster());
   const int expert = expert_of(p.lists, p.experts, place.pair * kPairSegments), column = place.column * kTileColumns;
-  const TileRows rows(p.lists, place);
+  const TileRows rows = listed_rows(p.lists, place);
   for (int k = 0; k < p.k; k += kTileDepth) {
     const Loading to = begin_stage(shared, ring, 0);
     load_left(p, to, rows, k);
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_tile(const RaggedDotParams& p, const Shared
 template <bool kTransposed, bool kAdds>
 __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Shared& shared, Ring& ring,
                                               const Place& place) {
-  const WarpRows rows(p.lists, place);
+  const WarpRows rows = listed_warp_rows(p.lists, place);
   float sum[128];
 #pragma unroll
   for (float& s : sum) s = 0;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void run(const RaggedDotParams& p) {
     prefetch_map(&p.w);
   }
   walk_tiles(
-      Walk(p.lists, p.experts, (p.n + kTileColumns - 1) / kTileColumns),
+      Walk{p.lists.first[p.experts] / kPairSegments, (p.n + kTileColumns - 1) / kTileColumns},
       [&](const Place& place, Ring& ring) { load_tile<kTransposed>(p, shared, ring, place); },
       [&](const Place& place, Ring& ring) { multiply_tile<kTransposed, kAdds>(p, shared, ring, place); });
 }

@@ -83,27 +83,6 @@ struct RaggedDotParams {
   int32_t experts, k, n;
 };
 
-/// gate = a w[0], up = a w[1] as of RaggedDotParams, w as [E,k,n]; h = silu(gate) * up of what is rounded.
-struct RaggedSwigluParams {
-  TileMap a, a_segment;
-  TileMap w[2];        // of gate and up, boxes of kTileDepth rows
-  SegmentLists lists;  // unit: the rows of a cluster
-  void* h;             // bf16[rows, n]
-  void *gate, *up;     // likewise; null: not wanted
-  int32_t experts, k, n;
-};
-
-/// dh = a w as of RaggedDotParams, w as [E,n,k]; what it means for gate and up of h = silu(gate) * up.
-struct RaggedSwigluGradParams {
-  TileMap a, a_segment;
-  TileMap w;
-  SegmentLists lists;     // unit: the rows of a cluster
-  const void *gate, *up;  // bf16[rows, n]
-  void *dgate, *dup;      // likewise; dgate may be gate
-  void* h;                // likewise; null: not wanted
-  int32_t experts, k, n;
-};
-
 /// result[e, m, n] = sum over rows of e of a[row, m] * b[row, n], with `addend` where there is one.
 struct RaggedDotWeightParams {
   TileMap a, a_segment, b, b_segment;  // boxes of kTileDepth and of kSegmentRows rows

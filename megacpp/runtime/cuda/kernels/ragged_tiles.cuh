@@ -27,8 +27,6 @@ __device__ __forceinline__ int expert_of(const SegmentLists& lists, int experts,
 struct Walk {
   int pairs, columns;
 
-  __device__ __forceinline__ Walk(const SegmentLists& lists, int experts, int tile_columns)
-      : pairs(lists.first[experts] / kPairSegments), columns(tile_columns) {}
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / kClusterBlocks; }
   __device__ __forceinline__ int count() const { return pairs * columns; }
@@ -41,13 +39,16 @@ struct Walk {
 struct TileRows {
   int row[kTileSegments];
   bool is_one_run = true;
-
-  __device__ __forceinline__ TileRows(const SegmentLists& lists, const Place& place) {
-    const int first = Walk::segment(place);
-    for (int i = 0; i < kTileSegments; ++i) row[i] = lists.segments[first + i].row;
-    for (int i = 1; i < kTileSegments; ++i) is_one_run = is_one_run && row[i] == row[0] + i * kSegmentRows;
-  }
 };
+
+__device__ __forceinline__ TileRows listed_rows(const SegmentLists& lists, const Place& place) {
+  TileRows rows;
+  const int first = Walk::segment(place);
+  for (int i = 0; i < kTileSegments; ++i) rows.row[i] = lists.segments[first + i].row;
+  for (int i = 1; i < kTileSegments; ++i)
+    rows.is_one_run = rows.is_one_run && rows.row[i] == rows.row[0] + i * kSegmentRows;
+  return rows;
+}
 
 /// The left side of a stage, whose params have boxes of a tile's and of a segment's rows: columns [k, k + kTileDepth).
 template <typename Params>
@@ -61,20 +62,20 @@ __device__ __forceinline__ void load_left(const Params& p, const Loading& to, co
   }
 }
 
-/// The rows of one multiplying warp: 16 of a segment.
+/// The 16 rows of a tile that one warp multiplies.
 struct WarpRows {
-  Segment segment;
-  int first;  // of the segment
+  int first, used;  // of all rows; how many are to be stored
 
-  __device__ __forceinline__ WarpRows(const SegmentLists& lists, const Place& place) {
-    const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
-    segment = lists.segments[Walk::segment(place) + warp / 2];
-    first = warp % 2 * 16;
-  }
-  __device__ __forceinline__ bool has(int row) const { return first + row < segment.used; }
-  /// Of all rows.
-  __device__ __forceinline__ int64_t index(int row) const { return int64_t{segment.row + first + row}; }
+  __device__ __forceinline__ bool has(int row) const { return row < used; }
+  __device__ __forceinline__ int64_t index(int row) const { return int64_t{first + row}; }
 };
+
+/// Half a segment.
+__device__ __forceinline__ WarpRows listed_warp_rows(const SegmentLists& lists, const Place& place) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4, half = warp % 2 * 16;
+  const Segment segment = lists.segments[Walk::segment(place) + warp / 2];
+  return {segment.row + half, segment.used - half};
+}
 
 /// One block's part of a product: `load(place, ring)` by one thread, `multiply(place, ring)` by the warps that
 /// multiply.
