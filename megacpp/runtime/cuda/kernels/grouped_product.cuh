@@ -123,7 +123,8 @@ __device__ __forceinline__ void hand_over(const unsigned char* memory, const Sto
 #pragma unroll
   for (int turn = 0; turn < 4; ++turn) {
     const int row = turn * 4 + lane / 8, piece = lane % 8;
-    store(turn, row, piece, *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16));
+    const uint4 values = *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16);  // in one access
+    store(turn, row, piece, values);
   }
   __syncwarp();
 }

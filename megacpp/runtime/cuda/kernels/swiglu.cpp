@@ -41,6 +41,7 @@ base::Decision fits_tiles(const ops::NodeView& view) {
   if (view.operands[0].dim(-1) % 8 != 0) return base::Decision::no("rows are no multiple of 16 bytes");
   if (view.results[0].dim(-1) % kWholeColumns != 0)
     return base::Decision::no("the inner width is no multiple of " + std::to_string(kWholeColumns));
+  if (view.results[0].elements() / 8 > INT32_MAX) return base::Decision::no("results have more than 2^34 elements");
   return base::Decision::yes();
 }
 

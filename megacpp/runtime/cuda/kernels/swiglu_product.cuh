@@ -83,15 +83,15 @@ __device__ __forceinline__ void load_tile(const SwigluGradParams& p, const Share
   }
 }
 
-// Where the lane's piece of a row of a chunk stands; below 0: nowhere.
+// Where the lane's piece of a row of a chunk stands, in pieces of eight; below 0: nowhere.
 struct Pieces {
   const WarpRows& rows;
   int column;  // of this lane's piece of chunk 0
   int n;
 
-  __device__ __forceinline__ int64_t at(int row, int chunk) const {
-    const int here = column + chunk * kChunk;
-    return rows.has(row) && here < n ? rows.index(row) * n + here : int64_t{-1};
+  __device__ __forceinline__ int at(int row, int chunk) const {
+    const int here = column + chunk * (kChunk / 8);
+    return rows.has(row) && here < n ? (rows.first + row) * n + here : -1;
   }
 };
 
@@ -100,11 +100,11 @@ struct Gates {
   uint4 gate, up;
 
   // Plain loads: dgate may take gate's place, piece by piece, each behind the load of the same lane.
-  __device__ __forceinline__ void load(const SwigluGradParams& p, int64_t at) {
+  __device__ __forceinline__ void load(const SwigluGradParams& p, int at) {
     gate = up = make_uint4(0, 0, 0, 0);
     if (at < 0) return;
-    gate = *reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(p.gate) + at);
-    up = *reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(p.up) + at);
+    gate = static_cast<const uint4*>(p.gate)[at];
+    up = static_cast<const uint4*>(p.up)[at];
   }
 };
 
@@ -130,16 +130,12 @@ __device__ __forceinline__ GradPiece make_grads(const uint4& gate, const uint4& 
   return made;
 }
 
-__device__ __forceinline__ void store_piece(void* to, int64_t at, const uint4& values) {
-  *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(to) + at) = values;
-}
-
 template <typename Rows, bool kMakesH>
 __device__ __forceinline__ void multiply_tile(const SwigluGradParams& p, const Shared& shared, Ring& ring,
                                               const Place& place) {
   const WarpRows rows = Rows::of_warp(p, place);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const Pieces pieces = {rows, place.column * kTileColumns + lane % 8 * 8, p.n};
+  const Pieces pieces = {rows, place.column * (kTileColumns / 8) + lane % 8, p.n / 8};
   Gates gates[4];  // by turn
 #pragma unroll
   for (int turn = 0; turn < 4; ++turn) gates[turn].load(p, pieces.at(turn * 4 + lane / 8, 0));
@@ -153,12 +149,12 @@ __device__ __forceinline__ void multiply_tile(const SwigluGradParams& p, const S
     hand_over<kPairsPitch>(way_out(shared), [&](int turn, int row, int, const uint4& dh) {
       const Gates here = gates[turn];
       if (chunk + 1 < kChunks) gates[turn].load(p, pieces.at(row, chunk + 1));
-      const int64_t at = pieces.at(row, chunk);
+      const int at = pieces.at(row, chunk);
       if (at < 0) return;
       const GradPiece made = make_grads(here.gate, here.up, dh);
-      store_piece(p.dgate, at, made.dgate);
-      store_piece(p.dup, at, made.dup);
-      if constexpr (kMakesH) store_piece(p.h, at, made.h);
+      static_cast<uint4*>(p.dgate)[at] = made.dgate;
+      static_cast<uint4*>(p.dup)[at] = made.dup;
+      if constexpr (kMakesH) static_cast<uint4*>(p.h)[at] = made.h;
     });
   }
 }
