@@ -15,11 +15,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/stop_signals.h"
 
 namespace megacpp::base {
 namespace {
@@ -39,6 +40,16 @@ class InterruptsIgnored {
  private:
   struct sigaction before_ = {};
 };
+
+// Who starts us may ignore SIGCHLD and hand that on: the system then forgets how programs end, and every failure would
+// read as a success.
+void keep_statuses_of_programs() {
+  struct sigaction now = {};
+  ::sigaction(SIGCHLD, nullptr, &now);
+  if (now.sa_handler != SIG_IGN) return;
+  now.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &now, nullptr);
+}
 
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
   std::vector<std::string> entries;
@@ -86,6 +97,26 @@ std::pair<pid_t, int> start(const ProgramRun& run, int output) {
   return {error == 0 ? pid : 0, error};
 }
 
+/// What the system says of a process; nothing: there is none.
+struct ProcessState {
+  char state = 0;  // 'Z' and 'X': it has ended
+  pid_t group = 0;
+
+  bool is_living() const { return state != 'Z' && state != 'X'; }
+};
+
+std::optional<ProcessState> state_of(const std::filesystem::path& process) {
+  std::ifstream file(process / "stat");
+  std::string text;
+  std::getline(file, text, '\0');  // all of it; nothing where the process has ended meanwhile, or where it is none
+  const size_t name_end = text.rfind(") ");  // "7841 (a name) S 7840 7841 ..."
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream words(text.substr(name_end + 2));
+  ProcessState found;
+  pid_t parent = 0;
+  return words >> found.state >> parent >> found.group ? std::optional(found) : std::nullopt;
+}
+
 Children children_of(pid_t pid) {
   Children found = Children::none;
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
@@ -93,65 +124,85 @@ Children children_of(pid_t pid) {
   for (std::filesystem::directory_iterator task(tasks, error), end; !error && task != end; task.increment(error)) {
     std::ifstream list(task->path() / "children");
     for (pid_t child = 0; list >> child;) {
-      std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
-      std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
-      const size_t name_end = text.rfind(") ");  // "7841 (a name) Z ..."
-      const bool is_living = name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
-      if (is_living) return Children::living;
+      const std::optional<ProcessState> state = state_of("/proc/" + std::to_string(child));
+      if (state && state->is_living()) return Children::living;
       found = Children::ended;
     }
   }
   return found;
 }
 
-/// What is done about once a second while a program runs, however much it prints.
+/// Those that have ended count for the system as long as nobody asks how.
+bool has_living_member(pid_t group) {
+  if (::kill(-group, 0) != 0) return false;
+  std::error_code error;
+  for (std::filesystem::directory_iterator process("/proc", error), end; !error && process != end;
+       process.increment(error)) {
+    const std::optional<ProcessState> state = state_of(process->path());
+    if (state && state->group == group && state->is_living()) return true;
+  }
+  return false;
+}
+
+/// What is done while a program runs, however much it prints: every 20 ms it is asked whether it is to stop, about once
+/// a second the rest.
 class Ticks {
  public:
-  Ticks(const ProgramRun& run, pid_t pid) : run_(run), pid_(pid) {}
+  Ticks(const ProgramRun& run, pid_t pid, const HeldEnd& end) : run_(run), pid_(pid), end_(end) {}
 
   int milliseconds_left() const {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_ - Clock::now()).count();
-    return static_cast<int>(std::max<int64_t>(left, 0));
+    return static_cast<int>(std::clamp<int64_t>(left, 0, kLookEvery));
   }
-  void tick_if_due() {
+  void look() {
+    if (kill_at_) {
+      if (!was_killed_ && Clock::now() >= *kill_at_) was_killed_ = true, end_by(SIGKILL);
+    } else if (end_.is_due()) {
+      end_in_time();
+    } else if (!was_stopped_ && run_.should_stop()) {
+      was_stopped_ = true;
+      end_by(SIGTERM);
+    }
     if (Clock::now() < next_) return;
     next_ += kInterval;
     run_.on_tick();
-    if (kill_at_) {
-      was_killed_ = Clock::now() >= *kill_at_;
-      if (was_killed_) end_by(SIGKILL);
-    } else if (run_.is_overdue(children_of(pid_))) {
-      end_by(SIGTERM);
-      kill_at_ = Clock::now() + run_.kill_after;
-    } else if (!was_stopped_ && run_.should_stop()) {
-      was_stopped_ = true;
-      ::kill(pid_, SIGTERM);
-    }
+    if (!kill_at_ && run_.is_overdue(children_of(pid_))) end_in_time();
   }
   bool was_killed() const { return was_killed_; }
+  /// Whether the program was ended, and what it has started was not yet.
+  bool has_left_some() const {
+    return (was_stopped_ || kill_at_) && !was_killed_ && is_apart() && has_living_member(pid_);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kInterval{1};
+  static constexpr int64_t kLookEvery = 20;  // milliseconds
 
-  void end_by(int signal) const { ::kill(run_.interrupts == Interrupts::caller ? -pid_ : pid_, signal); }
+  bool is_apart() const { return run_.interrupts == Interrupts::caller; }
+  void end_by(int signal) const { ::kill(is_apart() ? -pid_ : pid_, signal); }
+  void end_in_time() {
+    end_by(SIGTERM);
+    kill_at_ = Clock::now() + run_.kill_after;
+  }
 
   const ProgramRun& run_;
   pid_t pid_;
+  const HeldEnd& end_;
   Clock::time_point next_ = Clock::now() + kInterval;
   bool was_stopped_ = false;
-  std::optional<Clock::time_point> kill_at_;  // of one that is overdue
+  std::optional<Clock::time_point> kill_at_;  // of one that is overdue, or that we are not to outlive
   bool was_killed_ = false;
 };
 
-std::string read_until_closed(int input, Ticks ticks) {
+std::string read_until_closed(int input, Ticks& ticks) {
   std::string output;
   char buffer[4096];
   for (;;) {
     pollfd ready = {input, POLLIN, 0};
     const int events = ::poll(&ready, 1, ticks.milliseconds_left());
     const bool is_silent = events == 0 || (events < 0 && errno == EINTR);
-    ticks.tick_if_due();
+    ticks.look();
     if (ticks.was_killed()) return output;  // what it started may keep the streams open
     if (is_silent) continue;
     const ssize_t count = ::read(input, buffer, sizeof buffer);
@@ -163,22 +214,27 @@ std::string read_until_closed(int input, Ticks ticks) {
 
 int exit_status_in(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-int status_of(pid_t pid) {
+/// Of the program alone: this process may have other children. Nothing while it runs, where `flags` say WNOHANG.
+std::optional<int> asked_status(pid_t pid, int flags) {
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  pid_t asked = 0;
+  while ((asked = ::waitpid(pid, &status, flags)) < 0 && errno == EINTR) {
   }
+  if (asked == 0) return std::nullopt;
+  MEGACPP_CHECK(asked == pid) << "how process " << pid << " ended is not known: " << std::strerror(errno);
   return exit_status_in(status);
 }
 
 /// Of a program whose streams nobody reads: what it starts itself may outlive it and keep them open.
-int status_with_ticks(pid_t pid, Ticks ticks) {
-  constexpr int kLookEvery = 20;  // milliseconds
-  int status = 0;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
-    ::poll(nullptr, 0, std::min(kLookEvery, ticks.milliseconds_left()));
-    ticks.tick_if_due();
-  }
-  return exit_status_in(status);
+int status_with_ticks(pid_t pid, Ticks& ticks) {
+  const auto wait = [&ticks] {
+    ::poll(nullptr, 0, ticks.milliseconds_left());
+    ticks.look();
+  };
+  std::optional<int> status;
+  while (!(status = asked_status(pid, WNOHANG))) wait();
+  while (ticks.has_left_some()) wait();
+  return *status;
 }
 
 }  // namespace
@@ -191,18 +247,21 @@ ProgramEnd run_program(const ProgramRun& run) {
                    .got = std::string("no pipe: ") + std::strerror(errno),
                    .wanted = "a pipe to the program",
                    .next = "close other programs and try again"});
+  keep_statuses_of_programs();
+  const HeldEnd held;
   std::optional<InterruptsIgnored> ours;
   if (run.interrupts == Interrupts::program) ours.emplace();
   const auto [pid, error] = start(run, ends[1]);
   ::close(ends[1]);
   ProgramEnd end;
+  Ticks ticks(run, pid, held);
   if (pid == 0) {
     end = {.status = 127, .output = run.words[0] + ": " + std::strerror(error), .was_started = false};
   } else if (run.streams == Streams::shared) {
-    end.status = status_with_ticks(pid, Ticks(run, pid));
+    end.status = status_with_ticks(pid, ticks);
   } else {
-    end.output = read_until_closed(ends[0], Ticks(run, pid));
-    end.status = status_of(pid);
+    end.output = read_until_closed(ends[0], ticks);
+    end.status = *asked_status(pid, 0);
   }
   ::close(ends[0]);
   return end;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs another program to its end. Arguments go to it as they stand, through no shell; what it prints, on either
-// stream, is read as it comes and kept.
+// stream, is read as it comes and kept. A signal that would end this process at once ends the program first.
 #pragma once
 
 #include <chrono>
@@ -34,10 +34,11 @@ struct ProgramRun {
   Interrupts interrupts = Interrupts::program;
   /// Called about once a second while it runs.
   std::function<void()> on_tick = [] {};
-  /// Asked as often; once it says yes, the program gets a SIGTERM and is waited for.
+  /// Asked every 20 ms; once it says yes, the program gets a SIGTERM, with its group where it has its own, and is
+  /// waited for. Where it shares our streams, so is what it has started in that group.
   std::function<bool()> should_stop = [] { return false; };
-  /// Asked as often; once it says yes, the program is ended: by SIGTERM, and when that has not helped by SIGKILL, with
-  /// its group where it has its own.
+  /// Asked about once a second; once it says yes, the program is ended: by SIGTERM, and when that has not helped by
+  /// SIGKILL, with its group where it has its own.
   std::function<bool(Children children)> is_overdue = [](Children) { return false; };
   std::chrono::seconds kill_after = std::chrono::seconds(5);  // the SIGTERM
 };

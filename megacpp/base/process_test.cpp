@@ -3,9 +3,41 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/stop_signals.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::base {
 namespace {
+
+/// The process whose number a program has written into the file; 0: not yet.
+pid_t written_pid(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  pid_t pid = 0;
+  std::string end;
+  return stream >> pid >> end ? pid : 0;  // the second word: the first is whole
+}
+
+pid_t await_pid(const std::filesystem::path& file) {
+  for (int i = 0; i < 2'000 && written_pid(file) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return written_pid(file);
+}
+
+/// Whether it runs; one that has ended may still have a number.
+bool is_living(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return stat >> number >> name >> state && state != "Z" && state != "X";
+}
 
 TEST(ProcessTest, BothStreamsAndTheStatusComeBack) {
   const ProgramEnd end = run_program({.words = {"sh", "-c", "echo out; echo err >&2; exit 3"}});
@@ -87,13 +119,72 @@ TEST(ProcessTest, LongOutputArrivesWholeAndSilenceTicks) {
   EXPECT_EQ(ticks, 1);
 }
 
-TEST(ProcessTest, OneThatIsToStopGetsASignalHoweverMuchItPrints) {
+TEST(ProcessTest, OneThatIsToStopGetsASignalAtOnceHoweverMuchItPrints) {
   int ticks = 0;
   const ProgramEnd end = run_program({.words = {"sh", "-c", "while true; do echo x; sleep 0.1; done"},
                                       .on_tick = [&] { ++ticks; },
                                       .should_stop = [] { return true; }});
   EXPECT_EQ(end.status, 128 + SIGTERM);
-  EXPECT_EQ(ticks, 1);
+  EXPECT_EQ(ticks, 0) << "a second is too late: the next signal may come before";
+}
+
+TEST(ProcessTest, AStopReachesWhatALauncherHasStartedAndWaitsForIt) {
+  const testing_support::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "pid";
+  // The shell ends by the signal; what it has started needs a moment to end in good order.
+  const std::string script = "sh -c 'trap \"sleep 0.1; exit 0\" TERM; echo $$ . > " + file.string() +
+                             "; while true; do sleep 0.05; done' & wait";
+  run_program(
+      {.words = {"sh", "-c", script}, .streams = Streams::shared, .interrupts = Interrupts::caller, .should_stop = [&] {
+         return written_pid(file) != 0;
+       }});
+  EXPECT_FALSE(is_living(written_pid(file)));
+}
+
+// A supervisor that is told twice, the second time before it can have done anything.
+TEST(ProcessTest, TwoSignalsAtOnceLeaveNoProgramBehind) {
+  const testing_support::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "pid";
+  const pid_t supervisor = ::fork();
+  if (supervisor == 0) {
+    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+    handle_stop_signals();
+    const StopRequest stop;
+    run_program({.words = {"sh", "-c", "trap '' TERM; echo $$ . > " + file.string() + "; exec sleep 60"},
+                 .streams = Streams::shared,
+                 .interrupts = Interrupts::caller,
+                 .should_stop = [&stop] { return stop.has_come(); },
+                 .kill_after = std::chrono::seconds(0)});
+    ::_exit(0);
+  }
+  const pid_t program = await_pid(file);
+  EXPECT_NE(program, 0);
+  ::kill(supervisor, SIGINT);
+  ::kill(supervisor, SIGTERM);
+  int status = 0;
+  EXPECT_EQ(::waitpid(supervisor, &status, 0), supervisor);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kInterruptedStatus);
+  EXPECT_FALSE(is_living(program));
+  if (program != 0 && is_living(program)) ::kill(program, SIGKILL);
+}
+
+// As a parent that never asks how its children end leaves it.
+TEST(ProcessTest, AFailureIsSeenWhereSignalsOfChildrenAreIgnored) {
+  for (const Streams streams : {Streams::kept, Streams::shared}) {
+    const auto before = ::signal(SIGCHLD, SIG_IGN);
+    EXPECT_EQ(run_program({.words = {"sh", "-c", "exit 3"}, .streams = streams}).status, 3);
+    ::signal(SIGCHLD, before);
+  }
+}
+
+TEST(ProcessTest, OtherChildrenOfThisProcessAreLeftToWhoStartedThem) {
+  const pid_t other = ::fork();
+  if (other == 0) ::_exit(7);
+  EXPECT_EQ(run_program({.words = {"sh", "-c", "exit 3"}, .streams = Streams::shared}).status, 3);
+  int status = 0;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 }  // namespace

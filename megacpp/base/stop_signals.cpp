@@ -15,12 +15,18 @@ namespace {
 enum class OnSignal : uint8_t { exit, note, exit_as_noted };
 
 std::atomic<OnSignal> on_signal{OnSignal::exit};
-static_assert(std::atomic<OnSignal>::is_always_lock_free, "a signal handler may not wait for a lock");
+std::atomic<int> holders{0};
+std::atomic<int> held{0};  // signals that were to end the process
+static_assert(std::atomic<OnSignal>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "a signal handler may not wait for a lock");
 
-// Calls only what is safe in a signal handler.
+// Calls only what is safe in a signal handler. Counted before the holders are: either they are seen here, or the last
+// of them sees the signal.
 void handle_stop_signal(int) {
   OnSignal first = OnSignal::note;
-  if (!on_signal.compare_exchange_strong(first, OnSignal::exit_as_noted)) ::_exit(kInterruptedStatus);
+  if (on_signal.compare_exchange_strong(first, OnSignal::exit_as_noted)) return;
+  held.fetch_add(1);
+  if (holders.load() == 0) ::_exit(kInterruptedStatus);
 }
 
 }  // namespace
@@ -45,5 +51,13 @@ StopRequest::StopRequest() {
 StopRequest::~StopRequest() { on_signal.store(OnSignal::exit); }
 
 bool StopRequest::has_come() const { return on_signal.load() == OnSignal::exit_as_noted; }
+
+HeldEnd::HeldEnd() { holders.fetch_add(1); }
+
+HeldEnd::~HeldEnd() {
+  if (holders.fetch_sub(1) == 1 && is_due()) ::_exit(kInterruptedStatus);
+}
+
+bool HeldEnd::is_due() const { return held.load() > 0; }
 
 }  // namespace megacpp::base

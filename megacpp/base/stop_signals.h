@@ -10,7 +10,7 @@ namespace megacpp::base {
 void handle_stop_signals();
 
 /// While it exists the first signal is only noted, for the work to stop by itself; any further one ends the process at
-/// once. There is one at a time.
+/// once, or when the programs that it runs have ended (HeldEnd). There is one at a time.
 class StopRequest {
  public:
   StopRequest();
@@ -20,6 +20,19 @@ class StopRequest {
 
   /// On any thread.
   bool has_come() const;
+};
+
+/// While any exists, on any thread, a signal that would end the process at once is held: who runs other programs ends
+/// these first, so that none outlives it. The last one that goes ends the process where a signal was held.
+class HeldEnd {
+ public:
+  HeldEnd();
+  ~HeldEnd();
+  HeldEnd(const HeldEnd&) = delete;
+  HeldEnd& operator=(const HeldEnd&) = delete;
+
+  /// Whether the process is to end now.
+  bool is_due() const;
 };
 
 }  // namespace megacpp::base

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 #include "megacpp/base/error.h"
@@ -62,6 +63,36 @@ TEST(StopSignalsTest, AfterARequestTheFirstEndsTheProcessAgain) {
         handle_stop_signals();
         { const StopRequest over; }
         std::raise(SIGHUP);
+        std::_Exit(0);
+      },
+      kStopped, "");
+}
+
+TEST(StopSignalsTest, AnEndThatIsHeldComesWithTheLastHolder) {
+  EXPECT_EXIT(
+      {
+        begin();
+        handle_stop_signals();
+        const StopRequest stop;
+        std::raise(SIGTERM);
+        {
+          const HeldEnd outer;
+          { const HeldEnd inner; }
+          if (outer.is_due()) std::_Exit(1);  // the first signal is the request's
+          std::raise(SIGINT);
+          if (!outer.is_due()) std::_Exit(2);
+          { const HeldEnd inner; }
+          std::fputs("still here", stderr);
+        }
+        std::_Exit(0);
+      },
+      kStopped, "still here");
+  EXPECT_EXIT(
+      {
+        begin();
+        handle_stop_signals();
+        { const HeldEnd over; }
+        std::raise(SIGINT);
         std::_Exit(0);
       },
       kStopped, "");

@@ -23,7 +23,7 @@ struct TrialEnd {
 
 using TrialRunner = std::function<TrialEnd(const TrialRequest&)>;
 
-/// What runs a trial as `program train ...`; `should_stop` is asked about once a second and ends it in good order. The
+/// What runs a trial as `program train ...`; `should_stop` is asked all the time and ends it in good order. The
 /// ladder is off: it would change what is to be held.
 TrialRunner program_runner(std::string program, std::function<bool()> should_stop);
 
