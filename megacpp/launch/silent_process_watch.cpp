@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/silent_process_watch.h"
 
-#include <chrono>
-#include <optional>
 #include <utility>
 
 namespace megacpp::launch {
-namespace {
 
-// Together well below the second that launchers give.
-constexpr std::chrono::milliseconds kLookEvery(50), kAnswer(400);
-
-}  // namespace
-
-SilentProcessWatch::SilentProcessWatch(Agreement& agreement, std::function<bool()> has_stopped,
-                                       std::function<void(const std::string& process)> say) {
-  if (agreement.is_alone()) return;
-  thread_ = std::thread([this, &agreement, has_stopped = std::move(has_stopped), say = std::move(say)] {
-    while (!is_over_ && !has_stopped()) std::this_thread::sleep_for(kLookEvery);
-    if (is_over_) return;
-    const std::optional<std::string> silent = agreement.silent_neighbour(kAnswer);
-    if (silent && !is_over_) say(*silent);
-  });
-}
+SilentProcessWatch::SilentProcessWatch(Options options) : options_(std::move(options)), thread_([this] { watch(); }) {}
 
 SilentProcessWatch::~SilentProcessWatch() {
-  is_over_ = true;
-  if (thread_.joinable()) thread_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  over_.notify_all();
+  thread_.join();
+}
+
+void SilentProcessWatch::watch() {
+  while (!options_.has_stopped())
+    if (ends_within(options_.look_every)) return;
+  const std::optional<std::string> silent = options_.silent_neighbour(options_.answer_limit);
+  if (silent && !ends_within(std::chrono::milliseconds(0))) options_.say(*silent);
+}
+
+bool SilentProcessWatch::ends_within(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return over_.wait_for(lock, time, [this] { return is_over_; });
 }
 
 }  // namespace megacpp::launch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/training.h"
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -64,7 +65,7 @@ class Attempt {
     }
     trained_.started = start(launch_.estimate(), own);
     start_saving();
-    if (options_.on_silent) silent_.emplace(launch_.agreement(), options_.should_stop, options_.on_silent);
+    watch_silent_processes();
     if (options_.before_steps) options_.before_steps(trained_.started);
     train_steps(source);
     if (!trained_.reports.empty() && !trained_.was_stopped) end_step();
@@ -134,6 +135,15 @@ class Attempt {
     } catch (const base::Error& error) {
       launch_.log({.topic = "flight", .text = "no record of calls is kept: " + error.problem().got});
     }
+  }
+
+  void watch_silent_processes() {
+    Agreement& agreement = launch_.agreement();
+    if (!options_.on_silent || agreement.is_alone()) return;
+    silent_.emplace(SilentProcessWatch::Options{
+        .has_stopped = options_.should_stop,
+        .silent_neighbour = [&agreement](std::chrono::milliseconds limit) { return agreement.silent_neighbour(limit); },
+        .say = options_.on_silent});
   }
 
   void start_saving() {
