@@ -39,6 +39,9 @@ struct WorldOptions {
   int64_t chips = 1;
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
   std::vector<int64_t> order = {};  // chips as they are dealt to processes (placement.h); empty: by number
+  /// Longest wait for another process in an agreement, as long as it answers; nothing: wait_limit. kNoLimit where
+  /// processes agree while they plan, compile or load, which take as long as they take.
+  std::optional<std::chrono::milliseconds> agreement_limit = {};
   /// Longest silence of another process that an agreement waits for, however long it may take: one that computes
   /// answers, one that is stopped or cut off does not.
   std::chrono::milliseconds answer_limit = std::chrono::minutes(10);

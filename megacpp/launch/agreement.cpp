@@ -54,10 +54,8 @@ Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
       world_options_{.chips = recipe::chips_of(requested.layout),
                      .wait_limit = std::chrono::seconds(requested.train.wait_limit),
                      .join_limit = std::chrono::seconds(requested.train.wait_limit)},
-      start_(options_.transport.make({.chips = world_options_.chips,
-                                      .wait_limit = collectives::kNoLimit,
-                                      .answer_limit = world_options_.wait_limit,
-                                      .join_limit = world_options_.join_limit})),
+      start_(options_.transport.make(
+          world_of_start(world_options_.chips, std::chrono::seconds(requested.train.wait_limit)))),
       steps_(make_world()) {
   together([&] {
     std::vector<Field> fields = fields_of(requested);

@@ -25,11 +25,16 @@ bool is_first_process() {
   return !launch || launch->process == 0;
 }
 
+collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit) {
+  return {.chips = chips, .wait_limit = collectives::kNoLimit, .answer_limit = limit, .join_limit = limit};
+}
+
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say) {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   if (!launch) return say();
+  const std::chrono::seconds usual(recipe::Train().wait_limit);
   const std::unique_ptr<collectives::World> world =
-      collectives::transport_of_launch().make({.chips = launch->processes});
+      collectives::transport_of_launch().make(world_of_start(launch->processes, usual));
   std::string said;
   try {
     if (world->is_coordinator()) said = say();
@@ -40,11 +45,11 @@ std::string from_first_process(std::string_view subject, const std::function<std
   return world->share(subject, said).front();
 }
 
-void on_all_processes(std::string_view subject, std::chrono::seconds answer_limit, const std::function<void()>& body) {
+void on_all_processes(std::string_view subject, std::chrono::seconds limit, const std::function<void()>& body) {
   const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
   if (!launch) return body();
-  const std::unique_ptr<collectives::World> world = collectives::transport_of_launch().make(
-      {.chips = launch->processes, .wait_limit = collectives::kNoLimit, .answer_limit = answer_limit});
+  const std::unique_ptr<collectives::World> world =
+      collectives::transport_of_launch().make(world_of_start(launch->processes, limit));
   on_all_processes(*world, subject, body);
 }
 

@@ -21,14 +21,18 @@ namespace megacpp::launch {
 /// Whether this process prints and writes for all: the first of several, or the only one.
 bool is_first_process();
 
+/// A world to agree in before step 0: processes take as long as they need there. One that does not come, or does not
+/// answer, is waited for up to the limit.
+collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit);
+
 /// What the first process says, on all of them, before there is a recipe to launch; `say` is called there alone. Where
 /// that throws, the other processes get E3101 with its words.
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say);
 
 /// Calls `body` on every process, for as long as it takes there. Where it throws on one, all end: that one with its
-/// error, the others with E3101, which names the process, its host and the reason; E3102 for one that does not answer
-/// within the limit.
-void on_all_processes(std::string_view subject, std::chrono::seconds answer_limit, const std::function<void()>& body);
+/// error, the others with E3101, which names the process, its host and the reason; E3102 for one that does not come, or
+/// does not answer, within the limit.
+void on_all_processes(std::string_view subject, std::chrono::seconds limit, const std::function<void()>& body);
 /// The same in a world of theirs.
 void on_all_processes(collectives::World& world, std::string_view subject, const std::function<void()>& body);
 

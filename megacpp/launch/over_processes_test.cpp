@@ -112,6 +112,14 @@ TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
   EXPECT_TRUE(is_called) << "a process alone";
 }
 
+TEST_F(OverProcessesTest, AStartWaitsForWhoAnswersAndForNobodyElse) {
+  const collectives::WorldOptions world = world_of_start(3, std::chrono::seconds(5));
+  EXPECT_EQ(world.chips, 3);
+  EXPECT_EQ(world.agreement_limit.value_or(world.wait_limit), collectives::kNoLimit);
+  EXPECT_EQ(world.answer_limit, std::chrono::seconds(5));
+  EXPECT_EQ(world.join_limit, std::chrono::seconds(5)) << "whatever the usual limit is";
+}
+
 TEST_F(OverProcessesTest, ABackendOfOneProcessIsRefused) {
   set_launcher("0", "2");
   recipe_.backend = "xla";

@@ -12,6 +12,8 @@
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/collectives/transport.h"
+#include "megacpp/collectives/world.h"
+#include "megacpp/ir/mesh.h"
 #include "megacpp/runtime/fault_injection.h"
 
 namespace megacpp::runtime {
@@ -20,7 +22,7 @@ struct LoadOptions {
   int threads = 1;                                             // of this process, divided among its chips
   bool profile = false;                                        // keep seconds per op
   int64_t trace_steps = 0;                                     // keep when every node ran in so many first steps
-  std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip, before E3102
+  std::chrono::seconds wait_limit = std::chrono::minutes(10);  // for another chip in a step, before E3102
   /// Makes the world of the run, where chips are not a plugin's; programs were compiled for the same.
   collectives::Transport transport = collectives::inproc_transport();
   /// Keeps the last calls of local chips, by backends whose chips call a transport; none: nobody does.
@@ -35,5 +37,10 @@ struct LoadOptions {
   Faults faults = {};                     // allocations that are to fail
   std::vector<std::string> fetches = {};  // outputs to keep for fetch(), besides the metrics
 };
+
+/// The world that a run is loaded into. Its agreements are those of loading, which takes longer on one process than on
+/// another (an algorithm is searched, a kernel compiled), and have no limit while processes answer; what does not come,
+/// does not answer, or does not come to a call of a step has wait_limit.
+collectives::WorldOptions world_of_run(const ir::Mesh& mesh, const LoadOptions& options);
 
 }  // namespace megacpp::runtime

@@ -32,6 +32,7 @@ std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Propert
       .properties = properties,
       .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
       .wait_limit = options.wait_limit,
+      .agreement_limit = options.agreement_limit,
       .answer_limit = options.answer_limit,
       .join_limit = options.join_limit,
       .hosts = known_hosts()};

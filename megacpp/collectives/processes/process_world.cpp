@@ -23,6 +23,7 @@ LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64
 ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint)
     : properties_(options.properties),
       process_(endpoint->process()),
+      agreement_limit_(options.agreement_limit.value_or(options.wait_limit)),
       answer_limit_(options.answer_limit),
       chips_(chips_of_process(options, endpoint->process())),
       hosts_({endpoint->host()}),

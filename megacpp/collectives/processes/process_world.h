@@ -24,7 +24,8 @@ class ProcessWorld final : public World {
     Properties properties;        // without a fixed order of sums: Sums::fast
     std::vector<int64_t> owners;  // the process of every chip; each has one, process 0 chip 0
     std::chrono::milliseconds wait_limit{};
-    std::chrono::milliseconds answer_limit = std::chrono::minutes(10);  // as WorldOptions has it
+    std::optional<std::chrono::milliseconds> agreement_limit = {};      // as WorldOptions has it
+    std::chrono::milliseconds answer_limit = std::chrono::minutes(10);  // the same
     std::chrono::milliseconds join_limit = std::chrono::minutes(10);    // the same
     std::vector<std::string> hosts = {};  // by process, where they are known; else they are asked for
   };
@@ -49,13 +50,14 @@ class ProcessWorld final : public World {
  protected:
   std::vector<std::string> gather(const std::string& own) override {
     constexpr std::chrono::milliseconds kShortestSilence(1000);  // of a process that is busy
-    const auto silence = std::min(answer_limit_, std::max(chips_.wait_limit(), kShortestSilence));
-    return crossings_.gather(own, {.limit = chips_.wait_limit(), .silence = silence});
+    const auto silence = std::min(answer_limit_, std::max(agreement_limit_, kShortestSilence));
+    return crossings_.gather(own, {.limit = agreement_limit_, .silence = silence});
   }
 
  private:
   const Properties properties_;
   const int64_t process_;
+  const std::chrono::milliseconds agreement_limit_;
   const std::chrono::milliseconds answer_limit_;
   LocalChips chips_;
   std::vector<std::string> hosts_;

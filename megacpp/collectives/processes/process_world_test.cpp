@@ -88,11 +88,13 @@ Call sum_of(const Group& group, std::vector<float>& buffer) {
 class TwoProcesses {
  public:
   TwoProcesses(std::chrono::milliseconds wait_limit, const std::function<void(World& world)>& last,
-               std::chrono::milliseconds answer_limit = std::chrono::minutes(10), int64_t own = 0)
+               std::chrono::milliseconds answer_limit = std::chrono::minutes(10), int64_t own = 0,
+               std::optional<std::chrono::milliseconds> agreement_limit = {})
       : own_(own) {
     std::vector<std::unique_ptr<Endpoint>> endpoints = testing_support::joined_endpoints(2);
     ProcessWorld::Options options = one_chip_each(2);
     options.wait_limit = wait_limit;
+    options.agreement_limit = agreement_limit;
     options.answer_limit = answer_limit;
     child_ = ::fork();
     if (child_ == 0) {
@@ -198,6 +200,20 @@ TEST(ProcessWorldTest, AnAgreementWaitsForAProcessThatComputes) {
       },
       kAnswer);
   EXPECT_EQ(processes.world().share("plan", ""), (std::vector<std::string>{"", "late"}));
+}
+
+// A run is loaded in its own world, whose calls have the limit of steps.
+TEST(ProcessWorldTest, AnAgreementMayHaveMoreTimeThanACall) {
+  constexpr std::chrono::milliseconds kCall(50);
+  TwoProcesses processes(
+      kCall,
+      [&](World& world) {
+        std::this_thread::sleep_for(12 * kCall);
+        world.share("algorithms", "found");
+        ::pause();
+      },
+      std::chrono::minutes(10), 0, kNoLimit);
+  EXPECT_EQ(processes.world().share("algorithms", ""), (std::vector<std::string>{"", "found"}));
 }
 
 TEST(ProcessWorldTest, AProcessThatDoesNotComeIsNamed) {

@@ -9,7 +9,6 @@
 #include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
-#include "megacpp/collectives/placement.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
@@ -79,11 +78,7 @@ schedule::Target cpu_target(int threads, const collectives::Transport& transport
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options) {
-  const std::shared_ptr<collectives::World> world =
-      options.transport.make({.chips = compiled.mesh.chips(),
-                              .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh),
-                              .join_limit = options.wait_limit});
+  const std::shared_ptr<collectives::World> world = options.transport.make(world_of_run(compiled.mesh, options));
   try {
     const int threads = agreed_threads(*world, options.threads);
     const auto device = [&compiled, world, threads, flight = options.flight,

@@ -12,7 +12,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/base/stopwatch.h"
-#include "megacpp/collectives/placement.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/op_def.h"
@@ -210,6 +209,7 @@ RequiredKernels required_kernels(const compile::Compiled& compiled, const std::v
 // together.
 void connect_on(const Gpu& gpu, collectives::World& world, LoadFacts& facts) {
   if (world.has_all_chips()) return;
+  world.share("chips are loaded", "");  // which has no limit, as connecting has
   gpu.attach();
   const int64_t free = gpu.free_bytes();
   facts.connecting_seconds = base::seconds_of([&] {
@@ -255,11 +255,7 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
                                  const LoadParts& parts) {
-  std::shared_ptr<collectives::World> world =
-      options.transport.make({.chips = compiled.mesh.chips(),
-                              .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh),
-                              .join_limit = options.wait_limit});
+  std::shared_ptr<collectives::World> world = options.transport.make(world_of_run(compiled.mesh, options));
   try {
     const auto facts = std::make_shared<LoadFacts>();  // shared by what is asked while and after loading
     const auto gpu = timed(facts->context_seconds, [&] { return open_gpu(*world, parts); });

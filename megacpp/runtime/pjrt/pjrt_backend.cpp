@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/collectives/placement.h"
 #include "megacpp/emit/custom_call.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
@@ -401,11 +400,7 @@ schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) 
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const PluginOptions& plugin,
                                  const LoadOptions& options) {
-  const std::shared_ptr<collectives::World> world =
-      options.transport.make({.chips = compiled.mesh.chips(),
-                              .wait_limit = options.wait_limit,
-                              .order = collectives::dealing_order(compiled.mesh),
-                              .join_limit = options.wait_limit});
+  const std::shared_ptr<collectives::World> world = options.transport.make(world_of_run(compiled.mesh, options));
   std::shared_ptr<collectives::KeyValues> store;  // outlives what fails: it ends once the world is aborted
   try {
     ProcessPart part = join_processes(world, plugins::kind_of_file(plugin.plugin), options.wait_limit);
