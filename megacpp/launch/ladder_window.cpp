@@ -3,6 +3,10 @@
 
 namespace megacpp::launch {
 
+HostMemory host_memory_of(const hw::Chip& chip) {
+  return chip.kind == hw::ChipKind::host ? HostMemory::shared : HostMemory::apart;
+}
+
 void LadderWindow::end_step(int64_t compiles) {
   if (phase_ == Phase::first_step)
     phase_ = Phase::steady;
@@ -12,6 +16,7 @@ void LadderWindow::end_step(int64_t compiles) {
 }
 
 bool LadderWindow::contains(const memory::OomFacts& failure, int64_t compiles) const {
+  if (failure.cls == memory::OomClass::host && memory_ == HostMemory::apart) return false;
   switch (phase_) {
     case Phase::start_up:
     case Phase::first_step:

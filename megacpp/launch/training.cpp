@@ -42,7 +42,8 @@ struct FailedElsewhere {};
 /// One try to train at a rung.
 class Attempt {
  public:
-  Attempt(Launch& launch, const TrainingOptions& options) : launch_(launch), options_(options) {}
+  Attempt(Launch& launch, const TrainingOptions& options)
+      : launch_(launch), options_(options), window_(host_memory_of(launch.assumptions().slice.chip)) {}
 
   Trained run(const data::TokenSource& source) {
     StartOptions own = options_.start;
@@ -222,7 +223,8 @@ class Attempt {
   }
 
   // A program from a cache is allocated for like one that was compiled. When step 0 has ended, the run holds all that
-  // it will: a snapshot for which too little is left sends it down the ladder, now and not at the first save.
+  // it will: a snapshot for which too little is left sends virtual chips down the ladder, and ends a run on devices,
+  // now and not at the first save.
   void end_step() {
     const runtime::Executable& run = *trained_.started.run;
     if (window_.phase() == LadderWindow::Phase::first_step) {
