@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/cli/chip_memory.h"
+
 namespace megacpp::cli {
 
 Json memory_items_json(const memory::MemoryPlan& plan) {
@@ -23,6 +25,13 @@ Json largest_json(const memory::MemoryPlan& plan) {
                         {"role", std::string(ir::role_name(piece.role))},
                         {"bytes", piece.bytes}});
   return rows;
+}
+
+Json host_json(const fit::FitReport& fit) {
+  return {{"checkpoint_snapshot_bytes", fit.snapshot},
+          {"offloaded_bytes", fit.host_offloaded},
+          {"needed_bytes", fit.host_needed()},
+          {"free_bytes", bytes_or_null(fit.host_limit)}};
 }
 
 }  // namespace megacpp::cli

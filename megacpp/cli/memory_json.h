@@ -3,6 +3,7 @@
 #pragma once
 
 #include "megacpp/cli/json.h"
+#include "megacpp/fit/fit_report.h"
 #include "megacpp/memory/memory_plan.h"
 
 namespace megacpp::cli {
@@ -12,5 +13,9 @@ Json memory_items_json(const memory::MemoryPlan& plan);
 
 /// The largest at the peak: [{"what": .., "scope": .., "role": .., "bytes": ..}].
 Json largest_json(const memory::MemoryPlan& plan);
+
+/// Of the host beside its chips that needs most: {"checkpoint_snapshot_bytes": .., "offloaded_bytes": ..,
+/// "needed_bytes": .., "free_bytes": ..}. The snapshot is that of all hosts; free bytes may be null.
+Json host_json(const fit::FitReport& fit);
 
 }  // namespace megacpp::cli

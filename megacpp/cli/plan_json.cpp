@@ -186,7 +186,7 @@ Json plan_json(const PlanReport& r) {
           {"verdict", fit::fit_verdict_name(r.estimate.fit.verdict())},
           {"groups", groups},
           {"mean_needed_bytes", r.estimate.fit.mean},
-          {"host", {{"checkpoint_snapshot_bytes", r.estimate.fit.snapshot}}},
+          {"host", host_json(r.estimate.fit)},
           {"correction", correction_json(r)},
           {"composition", composition_json(r.composition)},
           {"gates", gates_json()},

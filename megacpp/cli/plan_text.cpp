@@ -64,13 +64,18 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
 }
 
 std::string snapshot_text(const fit::FitReport& fit) {
-  std::string offloaded;
-  if (fit.host_needed > 0)
-    offloaded = fmt::format("Offloaded state takes {} of pinned memory on a host{}.\n", human_bytes(fit.host_needed),
-                            fit.host_limit ? ", which has " + human_bytes(*fit.host_limit) + " free" : "");
-  return offloaded + fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n",
-                                 human_bytes(fit.snapshot),
-                                 fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
+  std::string text;
+  if (fit.host_offloaded > 0)
+    text = fmt::format("Offloaded state takes {} of pinned memory on a host.\n", human_bytes(fit.host_offloaded));
+  text +=
+      fit.snapshot == 0
+          ? "No checkpoints are saved.\n"
+          : fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n", human_bytes(fit.snapshot),
+                        fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
+  if (fit.host_limit && fit.host_needed() > 0)
+    text += fmt::format("A host needs {} of the {} that it has free.\n", human_bytes(fit.host_needed()),
+                        human_bytes(*fit.host_limit));
+  return text;
 }
 
 std::string memory_text(const PlanReport& r) {

@@ -253,7 +253,7 @@ Json run_plan_json(launch::Launch& launch) {
           {"fits", estimate.fit.fits()},
           {"verdict", fit::fit_verdict_name(estimate.fit.verdict())},
           {"groups", groups},
-          {"host", {{"checkpoint_snapshot_bytes", estimate.fit.snapshot}}},
+          {"host", host_json(estimate.fit)},
           {"predicted_step_seconds", number_or_null(estimate.time.seconds())},
           {"lineage", lineage::to_json(launch.lineage())}};
 }

@@ -38,9 +38,10 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.has_host_memory = target.has_host_memory;
   estimate.compiled = compile::compile_training(recipe, estimate.plan, target);
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
-  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
-                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)});
-  estimate.fit.host_limit = assumptions.host_bytes;
+  estimate.fit = fit_report(
+      estimate.compiled, assumptions.slice, assumptions.limits,
+      {.of_parts = estimate.correction, .letters = letter_families(recipe.model)},
+      {.chips = assumptions.host_chips, .bytes = assumptions.host_bytes, .keep_snapshot = recipe.checkpoint.saves()});
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;

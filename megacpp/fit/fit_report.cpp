@@ -68,16 +68,19 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
   return limits;
 }
 
-/// Of the machine whose chips keep most there.
-int64_t most_host_bytes(const compile::Compiled& compiled, const hw::Slice& slice) {
-  const auto keeps_some = [](const compile::StagePrograms& stage) { return stage.memory.host_bytes > 0; };
-  if (std::ranges::none_of(compiled.stages, keeps_some)) return 0;
-  std::map<int64_t, int64_t> by_host;
-  for (int64_t device = 0; device < compiled.mesh.chips(); ++device)
-    by_host[slice.host_of(device / slice.chip.devices)] += compiled.programs_of(device).memory.host_bytes;
-  int64_t most = 0;
-  for (const auto& [host, bytes] : by_host) most = std::max(most, bytes);
-  return most;
+/// What the hosts of devices keep beside them, of the one that keeps most. Each has a part of the snapshot; hosts that
+/// are their chips' memory have it with theirs.
+void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const hw::Slice& slice, const Hosts& hosts) {
+  report.host_limit = hosts.bytes;
+  if (hw::device_of(slice.chip).kind == hw::ChipKind::host) return;
+  std::map<int64_t, int64_t> offloaded;  // by host
+  for (int64_t device = 0; device < compiled.mesh.chips(); ++device) {
+    const int64_t host = hosts.chips > 0 ? device / hosts.chips : slice.host_of(device / slice.chip.devices);
+    offloaded[host] += compiled.programs_of(device).memory.host_bytes;
+  }
+  const int64_t count = std::ssize(offloaded);
+  for (const auto& [host, bytes] : offloaded) report.host_offloaded = std::max(report.host_offloaded, bytes);
+  report.host_snapshot = (report.snapshot + count - 1) / count;
 }
 
 }  // namespace
@@ -130,7 +133,7 @@ std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan, const Letter
 }
 
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction) {
+                     const PlanCorrection& correction, const Hosts& hosts) {
   const hw::Chip device = hw::device_of(slice.chip);
   const int64_t code = code_bytes(device);
   std::vector<int64_t> corrected, needed;  // by stage; by chip
@@ -138,7 +141,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
     corrected.push_back(corrected_bytes(stage.memory, correction));
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
     needed.push_back(corrected[compiled.stage_of(chip)] + code);
-  const int64_t snapshot = compile::kept_bytes(compiled);
+  const int64_t snapshot = hosts.keep_snapshot ? compile::kept_bytes(compiled) : 0;
   const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed, snapshot);
   std::map<std::tuple<size_t, bool, HardwareLimit>, ChipGroup> groups;  // by stage, whose limit, limit
   for (size_t chip = 0; chip < needed.size(); ++chip) {
@@ -168,8 +171,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(needed.size())),
                    .samples = correction.of_parts.samples,
-                   .snapshot = snapshot,
-                   .host_needed = most_host_bytes(compiled, slice)};
+                   .snapshot = snapshot};
+  add_host_bytes(report, compiled, slice, hosts);
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {

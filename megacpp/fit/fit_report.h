@@ -66,11 +66,13 @@ struct FitReport {
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
-  int64_t host_needed = 0;        // bytes of state in pinned memory of the host that has most of it
-  std::optional<int64_t> host_limit = {};  // what a host has for that; absent: not known
+  int64_t host_offloaded = 0;     // bytes of state in pinned memory of the host beside its chips that needs most
+  int64_t host_snapshot = 0;      // of the snapshot, there; 0 where chips share the host's memory
+  std::optional<int64_t> host_limit = {};  // what a host has for both; absent: not known
 
   const ChipGroup& worst() const { return groups.front(); }
-  bool fits_host() const { return host_needed <= host_limit.value_or(host_needed); }
+  int64_t host_needed() const { return host_offloaded + host_snapshot; }
+  bool fits_host() const { return host_needed() <= host_limit.value_or(host_needed()); }
   /// That of the chip which is worst off, or of a host.
   FitVerdict verdict() const;
   bool fits() const { return verdict() == FitVerdict::fits; }
@@ -100,9 +102,16 @@ struct PlanCorrection {
   LetterFamilies letters = {};
 };
 
+/// The machines beside devices: offloaded state and the snapshot of checkpoints are in their memory.
+struct Hosts {
+  int64_t chips = 0;                  // of each; 0: as many as the slice has
+  std::optional<int64_t> bytes = {};  // that each has free; absent: not known
+  bool keep_snapshot = true;          // checkpoints are saved
+};
+
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
 /// one without a limit of its own may take what the others of its machine and the snapshot of checkpoints leave.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction = {});
+                     const PlanCorrection& correction = {}, const Hosts& hosts = {});
 
 }  // namespace megacpp::fit

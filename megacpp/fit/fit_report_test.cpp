@@ -167,6 +167,35 @@ TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
   const FitReport elsewhere = fit_report(compiled, four(hw::ChipKind::gpu, 100), {});
   EXPECT_EQ(elsewhere.snapshot, 40);
   EXPECT_EQ(elsewhere.worst().free_bytes(), 0) << "the host's memory is not the chip's";
+
+  const FitReport unsaved = fit_report(compiled, four(hw::ChipKind::host, 80), {}, {}, {.keep_snapshot = false});
+  EXPECT_EQ(unsaved.snapshot, 0);
+  EXPECT_TRUE(unsaved.fits()) << "320: what is not taken is not counted";
+}
+
+// 40 bytes of a snapshot, and 7 of each chip's state, four of them on a host or two.
+TEST(FitReportTest, AHostBesideItsChipsHasOffloadedStateAndTheSnapshot) {
+  compile::Compiled compiled = two_stages();
+  compiled.stages[0].state = {compile::StateTensor{.name = "embedding", .whole = {ir::DType::f32, {10}}, .kept = true}};
+  for (compile::StagePrograms& stage : compiled.stages) stage.memory.host_bytes = 7;
+  const auto report = [&](hw::ChipKind kind, const Hosts& hosts) {
+    return fit_report(compiled, four(kind, 100), {}, {}, hosts);
+  };
+  const FitReport fits = report(hw::ChipKind::gpu, {.bytes = 68});
+  EXPECT_EQ(fits.host_offloaded, 28);
+  EXPECT_EQ(fits.host_snapshot, 40);
+  EXPECT_TRUE(fits.fits()) << "the last byte";
+  EXPECT_FALSE(report(hw::ChipKind::gpu, {.bytes = 67}).fits()) << "both are in one memory";
+  EXPECT_TRUE(report(hw::ChipKind::gpu, {.bytes = 28, .keep_snapshot = false}).fits());
+  EXPECT_TRUE(report(hw::ChipKind::gpu, {}).fits()) << "no limit is known";
+
+  const FitReport two = report(hw::ChipKind::gpu, {.chips = 2, .bytes = 34});
+  EXPECT_EQ(two.host_offloaded, 14) << "of two hosts, whatever the slice has";
+  EXPECT_EQ(two.host_snapshot, 20);
+  EXPECT_TRUE(two.fits());
+
+  const FitReport shared = report(hw::ChipKind::host, {.bytes = 1});
+  EXPECT_EQ(shared.host_needed(), 0) << "counted with the chips";
 }
 
 TEST(FitReportTest, WithoutAKnownLimitEverythingFitsAndNothingIsSaid) {

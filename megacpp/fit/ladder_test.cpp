@@ -186,8 +186,9 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
   offloaded.layout.offload = "optimizer";
   const Estimate least = roomy(offloaded, {});
   ASSERT_LT(least.fit.worst().needed(), whole.fit.worst().needed());
-  EXPECT_EQ(whole.fit.host_needed, 0);
-  EXPECT_GT(least.fit.host_needed, 0);
+  EXPECT_EQ(whole.fit.host_offloaded, 0);
+  EXPECT_GT(least.fit.host_offloaded, 0);
+  EXPECT_EQ(whole.fit.host_snapshot, least.fit.host_snapshot) << "it is as large wherever state is";
 
   recipe::Recipe limited = small;
   limited.ladder.rungs = {"batch", "offload", "sequence"};
@@ -198,7 +199,7 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
   EXPECT_FALSE(path.changes_experiment);
   EXPECT_EQ(attempt_of(path, "sequence"), nullptr) << to_text(path);
 
-  const MakeEstimate narrow = beside_host(least.fit.host_needed - 1);
+  const MakeEstimate narrow = beside_host(least.fit.host_needed() - 1);
   EXPECT_FALSE(narrow(offloaded, {}).fit.fits()) << "a byte more than the host has";
   EXPECT_TRUE(narrow(small, {}).fit.fits());
   limited.ladder.rungs = {"offload"};

@@ -91,9 +91,11 @@ std::string wanted_bytes(const ChipGroup& worst) {
 }
 
 memory::OutOfMemory host_misfit_error(const FitReport& fit) {
-  return memory::host_misfit_error(
-      {.needed_bytes = fit.host_needed, .limit_bytes = fit.host_limit.value_or(0), .chip = fit.worst().chip},
-      "a host of " + fit.hardware);
+  return memory::host_misfit_error({.offloaded_bytes = fit.host_offloaded,
+                                    .snapshot_bytes = fit.host_snapshot,
+                                    .limit_bytes = fit.host_limit.value_or(0),
+                                    .chip = fit.worst().chip},
+                                   "a host of " + fit.hardware);
 }
 
 memory::OutOfMemory misfit_error(const Estimate& estimate) {

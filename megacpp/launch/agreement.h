@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/catalog/signature.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
@@ -30,6 +31,8 @@ namespace megacpp::launch {
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
   std::function<int64_t()> free_memory = {};  // bytes of this process's machine; empty: as the backend finds it
+  /// The same beside the memory of devices.
+  std::function<int64_t()> free_host_memory = [] { return base::available_memory_bytes(); };
   std::function<std::string()> machine = machine_identity;
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
   std::function<std::string()> architecture = machine_architecture;
@@ -76,6 +79,8 @@ class Agreement {
   /// Of all processes on one machine, whose memory they share; of the machine that has the most.
   int64_t chips_of_a_machine();
   FreeMemory free_memory();
+  /// Bytes beside the memory of devices, of the machine that has the least.
+  int64_t free_host_memory() { return least("free memory of hosts", options_.free_host_memory()); }
   int64_t least(std::string_view subject, int64_t value) { return world().agree_min(subject, value); }
   /// What `make` gives on the coordinator; it is called there alone.
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);

@@ -80,6 +80,17 @@ class AgreementTest : public testing::Test {
   Processes processes_{2};
 };
 
+// A plan for offloaded state is for the host that has least, on every process.
+TEST_F(AgreementTest, TheLeastMemoryOfAllHostsCounts) {
+  std::vector<int64_t> found(2);
+  processes_.run([&](size_t process) {
+    ProcessOptions own = options(process);
+    own.free_host_memory = [process] { return process == 0 ? kPlenty : kPlenty / 2; };
+    found[process] = Agreement(recipe(), own).free_host_memory();
+  });
+  EXPECT_EQ(found, (std::vector<int64_t>{kPlenty / 2, kPlenty / 2}));
+}
+
 TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {
   const int64_t little = too_little();
   Launch wanted = alone(little);

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/process.h"
 #include "megacpp/fit/search.h"
 #include "megacpp/launch/assumptions.h"
@@ -87,6 +88,7 @@ fit::Assumptions assumptions_of(const LayoutWish& wish) {
   runtime::Machine machine;
   machine.free_bytes = backend.free_bytes(wish.recipe).value_or(INT64_MAX);
   machine.local_chips = wish.chips_of_host;
+  machine.host_bytes = base::available_memory_bytes();
   if (backend.device_name) machine.device_name = backend.device_name(wish.recipe);
   runtime::FoundHardware hardware = backend.find_hardware(with_chips(wish.recipe, wish.chips), machine);
   runtime::TargetMesh mesh;

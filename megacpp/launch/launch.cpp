@@ -34,11 +34,13 @@ runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Bac
   const FreeMemory memory = agreement.free_memory();
   if (!memory.uneven.empty())
     log({.topic = "memory", .text = memory.uneven + " free: the plan is for the least of all"});
-  runtime::Machine machine{
-      .free_bytes = memory.least, .local_chips = agreement.chips_of_a_machine(), .rates = [&backend, &agreement] {
-        return rates_of(
-            agreement.from_coordinator("rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
-      }};
+  runtime::Machine machine{.free_bytes = memory.least,
+                           .local_chips = agreement.chips_of_a_machine(),
+                           .host_bytes = agreement.free_host_memory(),
+                           .rates = [&backend, &agreement] {
+                             return rates_of(agreement.from_coordinator(
+                                 "rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
+                           }};
   if (backend.device_name)
     machine.device_name = agreement.from_coordinator("name of devices", [&] { return backend.device_name(recipe); });
   return machine;
@@ -229,15 +231,17 @@ void Launch::prepare() {
 void Launch::fit_by_estimate() {
   const fit::FitReport& fit = estimate_->fit;
   const fit::ChipGroup& worst = fit.worst();
+  const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
+  const Failure failure{misfit, make_report(*estimate_, misfit, {})};
+  if (worst.may_fit() && fit.host_offloaded == 0) give_up(failure, "no rung leaves a host more for the snapshot");
   const std::string need =
       worst.may_fit()
-          ? fmt::format("its host needs {} of {} for state", human_bytes(fit.host_needed),
-                        human_bytes(fit.host_limit.value_or(0)))
+          ? fmt::format("its host needs {} of {} for state and the snapshot of checkpoints",
+                        human_bytes(fit.host_needed()), human_bytes(fit.host_limit.value_or(0)))
           : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit));
   log_({"ladder", fmt::format("{} ({}): {}: going down, every rung by estimate first", recipe().name,
                               recipe().model.pattern, need)});
-  const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
-  go_down({misfit, make_report(*estimate_, misfit, {})}, {});
+  go_down(failure, {});
 }
 
 void Launch::step_down(const memory::OutOfMemory& failure) {

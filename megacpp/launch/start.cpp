@@ -6,6 +6,7 @@
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/expert_shares.h"
 #include "megacpp/train/run_state.h"
+#include "megacpp/train/state_saver.h"
 
 namespace megacpp::launch {
 
@@ -33,6 +34,10 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   load.should_stop_in_step = options.should_stop_in_step;
   load.on_hang = options.on_hang;
   if (options.flight) load.flight = options.flight();
+  if (options.saves && options.saves())
+    load.snapshot_bytes = [compiled = started.compiled](const std::vector<int64_t>& chips) {
+      return train::snapshot_bytes(*compiled, chips);
+    };
   load.fetches = train::expert_fetches(*started.compiled);
   started.run = runtime::load_for(recipe, *started.compiled, load);
   clock.add(started.run->load_parts());

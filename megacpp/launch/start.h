@@ -28,6 +28,8 @@ struct StartOptions {
   std::function<void(const base::Error& error)> on_hang = {};  // the same
   /// The record of the run's calls, or none; asked for once before_load has ended.
   std::function<std::shared_ptr<collectives::FlightRecorder>()> flight = {};
+  /// Whether checkpoints are saved, and host memory is needed for their snapshot; asked at the same time. Empty: no.
+  std::function<bool()> saves = {};
   /// The state to start with, in place of weights that are drawn.
   std::function<void(const compile::Compiled&, runtime::Executable&)> fill_state = {};
   std::function<void(const compile::Compiled&)> before_load = {};

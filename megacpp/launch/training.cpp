@@ -55,6 +55,7 @@ class Attempt {
       if (options_.start.before_load) options_.start.before_load(compiled);
     };
     own.flight = [this] { return flight_; };
+    own.saves = [this] { return saves(); };
     if (launch_.agreement().is_alone()) own.should_stop_in_step = options_.should_stop;
     if (options_.checkpoint != nullptr) {
       trained_.first_step = options_.checkpoint->manifest().position.step;
@@ -113,6 +114,8 @@ class Attempt {
     if (!agreement.is_alone()) saving_ = agreement.make_world();
   }
 
+  bool saves() const { return !run_folder_.empty() && launch_.recipe().checkpoint.saves(); }
+
   // A run that failed before, and is tried again, keeps what its chips did last.
   static void set_flight_aside(const std::filesystem::path& run) {
     std::error_code ignored;
@@ -150,7 +153,7 @@ class Attempt {
   void start_saving() {
     const recipe::Recipe& recipe = launch_.recipe();
     if (options_.directory != nullptr) options_.directory->begin_log(trained_.first_step);
-    if (run_folder_.empty() || !recipe.checkpoint.saves()) return;
+    if (!saves()) return;
     checkpoint::Manifest header = train::manifest_header(recipe);
     header.code_version = code_version();
     header.position.step = trained_.first_step;

@@ -140,18 +140,27 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
 }
 
 OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where) {
-  base::Problem problem{
-      .where = where,
-      .got = fmt::format("{} of offloaded state planned in pinned memory of the host", exact_bytes(fit.needed_bytes)),
-      .wanted = fmt::format("at most the {} that it has free", exact_bytes(fit.limit_bytes)),
-      .next = "set layout.offload: none, or split the state over more hosts (layout.zero with layout.data_parallel)"};
+  std::string got, ways;
+  if (fit.offloaded_bytes > 0) {
+    got = fmt::format("{} of offloaded state planned in pinned memory of the host", exact_bytes(fit.offloaded_bytes));
+    ways = "set layout.offload: none, split the state over more hosts (layout.zero with layout.data_parallel), ";
+  }
+  if (fit.snapshot_bytes > 0) {
+    got += fmt::format("{}{} for the snapshot of checkpoints", got.empty() ? "" : ", and ",
+                       exact_bytes(fit.snapshot_bytes));
+    ways += "set checkpoint.every=-1 to save none, ";
+  }
+  base::Problem problem{.where = where,
+                        .got = std::move(got),
+                        .wanted = fmt::format("at most the {} that it has free", exact_bytes(fit.limit_bytes)),
+                        .next = ways + "or free memory there"};
   OomFacts facts{.cls = OomClass::host,
                  .phase = "planning",
                  .chip = fit.chip,
                  .place = where,
-                 .wanted = fit.needed_bytes,
-                 .limit = fit.limit_bytes,
-                 .roles = {{ir::Role::optimizer, fit.needed_bytes}}};
+                 .wanted = fit.needed_bytes(),
+                 .limit = fit.limit_bytes};
+  if (fit.offloaded_bytes > 0) facts.roles = {{ir::Role::optimizer, fit.offloaded_bytes}};
   return {base::Code::E2001, std::move(problem), std::move(facts)};
 }
 

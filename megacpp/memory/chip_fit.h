@@ -61,14 +61,18 @@ std::string place_of(int64_t chip, const ir::Mesh& mesh, const std::string& host
 /// E2001 for a check with a misfit: the worst chip with its coordinates and host, what its bytes are for, the largest.
 OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std::string& host);
 
-/// State in pinned memory of a host, and what it has free for that.
+/// What the chips of a host keep in its memory, beside their own, and what it has free for that.
 struct HostFit {
-  int64_t needed_bytes = 0;  // of all its chips
+  int64_t offloaded_bytes = 0;  // of state in pinned memory, of all its chips
+  int64_t snapshot_bytes = 0;   // that checkpoints are written from, the same
   int64_t limit_bytes = 0;
   int64_t chip = 0;  // the first of them
+
+  int64_t needed_bytes() const { return offloaded_bytes + snapshot_bytes; }
+  bool fits() const { return needed_bytes() <= limit_bytes; }
 };
 
-/// E2001 where a host's chips keep more there than it has. `where` names the host.
+/// E2001 where that is more than the host has. `where` names the host.
 OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where);
 
 }  // namespace megacpp::memory

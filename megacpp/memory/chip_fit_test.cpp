@@ -58,7 +58,7 @@ TEST_F(ChipFitTest, AChipBeyondItsOwnLimitIsNamedWithItsPlaceAndContents) {
 }
 
 TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
-  const OutOfMemory error = host_misfit_error({.needed_bytes = 4096, .limit_bytes = 1024, .chip = 2}, "host here");
+  const OutOfMemory error = host_misfit_error({.offloaded_bytes = 4096, .limit_bytes = 1024, .chip = 2}, "host here");
   EXPECT_EQ(error.code(), base::Code::E2001);
   EXPECT_EQ(error.facts().cls, OomClass::host);
   EXPECT_EQ(error.facts().chip, 2);
@@ -66,6 +66,19 @@ TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
   EXPECT_EQ(error.facts().limit, 1024);
   EXPECT_NE(error.problem().got.find("4096 bytes"), std::string::npos) << error.what();
   EXPECT_NE(error.problem().next.find("layout.offload: none"), std::string::npos) << error.what();
+  EXPECT_EQ(error.problem().next.find("checkpoint.every"), std::string::npos) << error.what();
+}
+
+TEST(HostFitTest, TheSnapshotOfCheckpointsIsCountedAndNamed) {
+  EXPECT_TRUE((HostFit{.offloaded_bytes = 4096, .snapshot_bytes = 1024, .limit_bytes = 5120}).fits());
+  EXPECT_FALSE((HostFit{.offloaded_bytes = 4096, .snapshot_bytes = 1025, .limit_bytes = 5120}).fits());
+  const OutOfMemory both = host_misfit_error({.offloaded_bytes = 4096, .snapshot_bytes = 2048, .limit_bytes = 1}, "a");
+  EXPECT_EQ(both.facts().wanted, 6144);
+  EXPECT_NE(both.problem().got.find("2048 bytes"), std::string::npos) << both.what();
+  EXPECT_NE(both.problem().next.find("checkpoint.every=-1"), std::string::npos) << both.what();
+  const OutOfMemory snapshot = host_misfit_error({.snapshot_bytes = 2048, .limit_bytes = 1}, "a");
+  EXPECT_EQ(snapshot.problem().next.find("layout.offload"), std::string::npos) << snapshot.what();
+  EXPECT_TRUE(snapshot.facts().roles.empty()) << "no role of a program";
 }
 
 TEST_F(ChipFitTest, OtherChipsThatOverflowAreNamedAfterTheWorst) {

@@ -226,6 +226,9 @@ Receipt planned_receipt(const launch::Launch& launch, const RunFacts& facts) {
   if (estimate.time.seconds() > 0) receipt.times.predicted_step_seconds = estimate.time.seconds();
   receipt.mfu = planned_mfu(launch);
   receipt.memory.planned = planned_memory(estimate);
+  receipt.memory.host = {.offloaded_bytes = estimate.fit.host_offloaded,
+                         .snapshot_bytes = estimate.fit.host_snapshot,
+                         .limit_bytes = estimate.fit.host_limit};
   // Where the backend has a compiler of its own, estimates are of other programs than those that run.
   if (!backend_of(launch).emits_stablehlo) {
     receipt.counters.fallbacks = fallbacks_of(estimate.compiled);

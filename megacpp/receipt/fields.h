@@ -290,9 +290,17 @@ void visit_fields(const Visit& visit, Self& memory) {
   visit("bytes", memory.bytes, "by part of the step, in order; of each part where most bytes are alive");
 }
 
+template <typename Visit, Is<HostBytes> Self>
+void visit_fields(const Visit& visit, Self& host) {
+  visit("offloaded_bytes", host.offloaded_bytes, "of state, in pinned memory");
+  visit("snapshot_bytes", host.snapshot_bytes, "that checkpoints are written from");
+  visit("limit_bytes", host.limit_bytes, "that it had free for both");
+}
+
 template <typename Visit, Is<Memory> Self>
 void visit_fields(const Visit& visit, Self& memory) {
   visit("planned", memory.planned, "chips that are planned alike, least free bytes first");
+  visit("host", memory.host, "planned beside the chips, of the host that needs most; 0 where chips are in its memory");
   visit("along_step", memory.along_step,
         "planned bytes of the first of these from the first node of a step to the last");
   visit("measured", memory.measured, "each chip of this process");

@@ -305,8 +305,15 @@ struct FamilyMemory {
   std::string family = {};  // letter of the block; empty: outside blocks
   std::vector<int64_t> bytes = {};
 };
+/// Planned beside the chips, of the host that needs most; nothing where chips are in their host's memory.
+struct HostBytes {
+  int64_t offloaded_bytes = 0;  // of state, in pinned memory
+  int64_t snapshot_bytes = 0;   // that checkpoints are written from
+  std::optional<int64_t> limit_bytes = {};
+};
 struct Memory {
-  std::vector<ChipGroup> planned = {};        // least free bytes first
+  std::vector<ChipGroup> planned = {};  // least free bytes first
+  HostBytes host = {};
   std::vector<FamilyMemory> along_step = {};  // of the first of these; empty: not known
   std::vector<ChipPeak> measured = {};        // the same; empty: nothing was measured
 };

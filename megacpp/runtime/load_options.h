@@ -33,6 +33,9 @@ struct LoadOptions {
   /// Called on the threads of chips before each micro-step, by backends that run them one by one; true: run_step() ends
   /// with StoppedInStep. What runs a step as one program does not call it.
   std::function<bool()> should_stop_in_step = {};
+  /// Bytes of its host's memory that a process with these chips takes once it is loaded, for checkpoints; none: it
+  /// saves none. Looked at where chips have memory of their own.
+  std::function<int64_t(const std::vector<int64_t>& chips)> snapshot_bytes = {};
   std::vector<int64_t> limits = {};       // bytes by chip, 0: none of its own; empty: none at all
   Faults faults = {};                     // allocations that are to fail
   std::vector<std::string> fetches = {};  // outputs to keep for fetch(), besides the metrics

@@ -23,9 +23,9 @@ namespace {
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
 
-size_t snapshot_bytes(const std::vector<SavedPart>& parts) {
-  size_t bytes = 0;
-  for (const SavedPart& part : parts) bytes += static_cast<size_t>(saved_bytes(part));
+int64_t sum_of_bytes(const std::vector<SavedPart>& parts) {
+  int64_t bytes = 0;
+  for (const SavedPart& part : parts) bytes += saved_bytes(part);
   return bytes;
 }
 
@@ -76,12 +76,16 @@ std::vector<SavedPart> saved_parts(const compile::Compiled& compiled) {
   return parts;
 }
 
+int64_t snapshot_bytes(const compile::Compiled& compiled, const std::vector<int64_t>& chips) {
+  return sum_of_bytes(local_parts(compiled, chips));
+}
+
 StateSaver::StateSaver(const compile::Compiled& compiled, const runtime::Executable& run, SaveOptions options)
     : compiled_(compiled),
       run_(run),
       options_(std::move(options)),
       parts_(local_parts(compiled, run.local_chips())),
-      snapshot_(snapshot_bytes(parts_)) {
+      snapshot_(static_cast<size_t>(sum_of_bytes(parts_))) {
   const size_t bytes = snapshot_.bytes().size();
   const bool is_whole = std::ssize(run.local_chips()) == run.chips();
   MEGACPP_CHECK(is_whole || options_.processes != nullptr) << "chips of other processes, which nobody saves";

@@ -36,6 +36,8 @@ struct SavedPart {
 };
 /// Parts of all chips, each element once; chips that hold the same share the work evenly.
 std::vector<SavedPart> saved_parts(const compile::Compiled& compiled);
+/// Of host memory, that a process with these chips saves from; they ascend.
+int64_t snapshot_bytes(const compile::Compiled& compiled, const std::vector<int64_t>& chips);
 
 struct SaveOptions {
   checkpoint::Store store;

@@ -40,6 +40,19 @@ TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
   }
 }
 
+// What a host is asked for before anything is loaded is what a saver obtains there later.
+TEST(SnapshotMemoryTest, ItsBytesAreKnownBeforeAnythingIsLoaded) {
+  recipe::Layout layout;
+  layout.data_parallel = 2;
+  layout.zero = 1;
+  TrainingRun run(layout);
+  const int64_t first = train::snapshot_bytes(run.compiled(), {0}), second = train::snapshot_bytes(run.compiled(), {1});
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0) << "chips share the work";
+  EXPECT_EQ(first + second, compile::kept_bytes(run.compiled()));
+  EXPECT_EQ(train::snapshot_bytes(run.compiled(), {0, 1}), first + second);
+}
+
 // Where step 0 is saved, too little is found by that save, which is in the ladder's window too.
 class SnapshotWindowTest : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Every, SnapshotWindowTest, testing::Values(0, 1));

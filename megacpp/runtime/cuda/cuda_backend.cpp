@@ -25,6 +25,7 @@
 #include "megacpp/runtime/cuda/nvrtc.h"
 #include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/host_use.h"
 #include "megacpp/runtime/native_executable.h"
 #include "megacpp/runtime/plugins/gpu_shares.h"
 
@@ -61,12 +62,12 @@ memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled,
   return memory::check_fit(plans, {.of_chips = options.limits, .machine_bytes = gpu.free_bytes()});
 }
 
-/// E2001 where the local chips keep more in pinned memory than this machine has free.
-int64_t require_host_memory(const compile::Compiled& compiled, const collectives::World& world) {
-  memory::HostFit fit{.limit_bytes = base::available_memory_bytes(), .chip = world.local_chips().front()};
-  for (const int64_t chip : world.local_chips()) fit.needed_bytes += compiled.programs_of(chip).memory.host_bytes;
-  if (fit.needed_bytes > fit.limit_bytes) throw memory::host_misfit_error(fit, host_name());
-  return fit.needed_bytes;
+/// Of the local chips.
+HostUse host_use(const compile::Compiled& compiled, const collectives::World& world, const LoadOptions& options) {
+  HostUse use{.host = host_name(), .free_bytes = base::available_memory_bytes(), .chip = world.local_chips().front()};
+  for (const int64_t chip : world.local_chips()) use.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
+  if (options.snapshot_bytes) use.snapshot_bytes = options.snapshot_bytes(world.local_chips());
+  return use;
 }
 
 // The world has events and memory of the GPU: the context goes after it, whoever lets go last.
@@ -263,7 +264,9 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
     facts->planned_bytes = fit.total_bytes;
-    facts->host_bytes = require_host_memory(compiled, *world);
+    const HostUse use = host_use(compiled, *world, options);
+    require_host_memory(*world, use);
+    facts->host_bytes = use.offloaded_bytes;
     prepare_kernels(required_kernels(compiled, world->local_chips()), gpu->toolbox(), *world);
     world = kept_with(gpu, make_device_world({.control = world,
                                               .driver = driver,

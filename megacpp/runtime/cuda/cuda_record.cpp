@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/machine_memory.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cuda/cuda_backend.h"
@@ -134,7 +133,8 @@ FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine
   FoundHardware found = hardware_of_devices(
       {.name = machine.device_name, .count = chips, .unknown = [chips] { return unknown_cards(chips); }});
   share_cards(found, machine);
-  found.host_bytes = base::available_memory_bytes();
+  found.host_bytes = machine.host_bytes;
+  found.host_chips = machine.local_chips;
   return found;
 }
 

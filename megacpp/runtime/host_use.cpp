@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/host_use.h"
+
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "megacpp/base/error.h"
+#include "megacpp/base/json.h"
+
+namespace megacpp::runtime {
+
+std::string to_text(const HostUse& use) {
+  return base::to_text(base::Json{{"host", use.host},
+                                  {"offloaded", use.offloaded_bytes},
+                                  {"snapshot", use.snapshot_bytes},
+                                  {"free", use.free_bytes},
+                                  {"chip", use.chip}});
+}
+
+HostUse host_use_of(const std::string& text) {
+  const base::Json json = base::parse_json(text, base::Code::E9001, "what a process takes of its host");
+  return {.host = json.at("host").get<std::string>(),
+          .offloaded_bytes = json.at("offloaded").get<int64_t>(),
+          .snapshot_bytes = json.at("snapshot").get<int64_t>(),
+          .free_bytes = json.at("free").get<int64_t>(),
+          .chip = json.at("chip").get<int64_t>()};
+}
+
+std::optional<HostMisfit> host_misfit(const std::vector<HostUse>& processes) {
+  std::map<std::string, memory::HostFit> hosts;
+  for (const HostUse& process : processes) {
+    const auto [at, is_new] =
+        hosts.try_emplace(process.host, memory::HostFit{.limit_bytes = process.free_bytes, .chip = process.chip});
+    memory::HostFit& fit = at->second;
+    fit.offloaded_bytes += process.offloaded_bytes;
+    fit.snapshot_bytes += process.snapshot_bytes;
+    fit.limit_bytes = std::min(fit.limit_bytes, process.free_bytes);
+  }
+  std::optional<HostMisfit> worst;
+  for (const auto& [host, fit] : hosts) {
+    const int64_t lacks = fit.needed_bytes() - fit.limit_bytes;
+    if (!fit.fits() && (!worst || lacks > worst->fit.needed_bytes() - worst->fit.limit_bytes)) worst = {host, fit};
+  }
+  return worst;
+}
+
+void require_host_memory(collectives::World& world, const HostUse& own) {
+  std::vector<HostUse> processes;
+  for (const std::string& text : world.share("memory of hosts", to_text(own))) processes.push_back(host_use_of(text));
+  if (const std::optional<HostMisfit> misfit = host_misfit(processes))
+    throw memory::host_misfit_error(misfit->fit, "host " + misfit->host);
+}
+
+}  // namespace megacpp::runtime

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a run take of the memory of their hosts beside devices: state in pinned memory, and the
+// snapshot that checkpoints are written from. Several processes of a host share what it has, so they are counted
+// together, and all processes come to the same answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megacpp/collectives/world.h"
+#include "megacpp/memory/chip_fit.h"
+
+namespace megacpp::runtime {
+
+/// Of one process.
+struct HostUse {
+  std::string host;
+  int64_t offloaded_bytes = 0;
+  int64_t snapshot_bytes = 0;
+  int64_t free_bytes = 0;  // of the host, before any of it is taken
+  int64_t chip = 0;        // the first of the process
+
+  bool operator==(const HostUse&) const = default;
+};
+std::string to_text(const HostUse& use);
+HostUse host_use_of(const std::string& text);
+
+/// A host whose processes need more than it has.
+struct HostMisfit {
+  std::string host;
+  memory::HostFit fit;
+};
+/// The one that lacks most; of two alike the first by name. Nothing: all have enough.
+std::optional<HostMisfit> host_misfit(const std::vector<HostUse>& processes);
+
+/// All processes together, before any takes memory: E2001 on all where one host has too little.
+void require_host_memory(collectives::World& world, const HostUse& own);
+
+}  // namespace megacpp::runtime
