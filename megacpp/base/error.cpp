@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/base/error.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -51,7 +52,8 @@ Problem complete(Code code, const Problem& problem) {
   return {.where = part(problem.where, "megacpp"),
           .got = part(problem.got, std::string(code_title(code))),
           .wanted = part(problem.wanted, "what stands under " + section),
-          .next = part(problem.next, "see " + section)};
+          .next = part(problem.next, "see " + section),
+          .cause = problem.cause};
 }
 
 }  // namespace
@@ -59,6 +61,19 @@ Problem complete(Code code, const Problem& problem) {
 std::string_view code_name(Code code) { return record(code).name; }
 std::string_view code_title(Code code) { return record(code).title; }
 ErrorClass class_of(Code code) { return record(code).cls; }
+
+std::optional<Code> code_named(std::string_view name) {
+  for (size_t code = 0; code < kCodes.size(); ++code)
+    if (kCodes[code].name == name) return static_cast<Code>(code);
+  return std::nullopt;
+}
+
+bool is_graver(Code one, Code other) {
+  constexpr std::array kLeastFirst = {ErrorClass::environment, ErrorClass::not_comparable, ErrorClass::user,
+                                      ErrorClass::does_not_fit, ErrorClass::internal};
+  const auto gravity = [&](Code code) { return std::ranges::find(kLeastFirst, class_of(code)) - kLeastFirst.begin(); };
+  return gravity(one) > gravity(other);
+}
 
 int exit_status(ErrorClass cls) {
   switch (cls) {

@@ -3,6 +3,7 @@
 // A user reads: code, where, got, wanted, next step, in that order. Expected negatives are not errors: see decision.h.
 #pragma once
 
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -22,8 +23,13 @@ enum class Code {
 
 std::string_view code_name(Code code);   // "E1001"
 std::string_view code_title(Code code);  // "unknown recipe key"
+/// Of a code's name; nothing: it is none.
+std::optional<Code> code_named(std::string_view name);
 ErrorClass class_of(Code code);
 int exit_status(ErrorClass cls);
+/// Of errors of several processes, which one decides how all end: what a new start does not mend counts above what it
+/// may (environment).
+bool is_graver(Code one, Code other);
 inline constexpr int kInterruptedStatus = 130;
 
 /// What went wrong, in the order a user needs it. No field is empty when a user reads it: an empty next step becomes
@@ -33,6 +39,9 @@ struct Problem {
   std::string got = {};
   std::string wanted = {};
   std::string next = {};  // the next step to take
+  /// Of an error that follows one of another chip or process: that one's code, whose exit status it has. All processes
+  /// of a run so end alike, whichever a launcher looks at.
+  std::optional<Code> cause = {};
 };
 
 class Error : public std::runtime_error {
@@ -40,7 +49,7 @@ class Error : public std::runtime_error {
   Error(Code code, Problem problem);
   Code code() const { return code_; }
   const Problem& problem() const { return problem_; }
-  int exit_status() const { return base::exit_status(class_of(code_)); }
+  int exit_status() const { return base::exit_status(class_of(problem_.cause.value_or(code_))); }
 
  private:
   Code code_;

@@ -21,6 +21,24 @@ TEST(ErrorTest, PartsArePrintableAndTheNextStepIsNeverEmpty) {
   EXPECT_NE(std::string(error.what()).find("where:  a\\x00b\n  got:    \\xff\n"), std::string::npos) << error.what();
 }
 
+TEST(ErrorTest, AnErrorThatFollowsAnotherEndsAsThatOne) {
+  const Error error(Code::E3101, {.got = "chip 1 failed", .cause = Code::E2001});
+  EXPECT_EQ(error.code(), Code::E3101);
+  EXPECT_EQ(error.exit_status(), Error(Code::E2001, {}).exit_status());
+  EXPECT_EQ(Error(Code::E3101, {}).exit_status(), exit_status(ErrorClass::environment));
+}
+
+TEST(ErrorTest, CodesHaveNamesAndGravity) {
+  EXPECT_EQ(code_named("E3101"), Code::E3101);
+  EXPECT_EQ(code_named("E310"), std::nullopt);
+  EXPECT_EQ(code_named("E0000"), std::nullopt);
+  for (const Code graver : {Code::E1001, Code::E2001, Code::E9001}) {
+    EXPECT_TRUE(is_graver(graver, Code::E3001)) << code_name(graver);
+    EXPECT_FALSE(is_graver(Code::E3001, graver)) << code_name(graver);
+  }
+  EXPECT_FALSE(is_graver(Code::E3001, Code::E3101)) << "alike";
+}
+
 TEST(ErrorTest, NoPartIsEmpty) {
   const Problem problem = Error(Code::E1001, {}).problem();
   EXPECT_EQ(problem.where, "megacpp");

@@ -2,6 +2,7 @@
 #include "megacpp/collectives/failure.h"
 
 #include <algorithm>
+#include <new>
 #include <sstream>
 
 namespace megacpp::collectives {
@@ -28,7 +29,20 @@ base::Problem other_chip_failed(int64_t chip, const std::string& where, const Fa
   return {.where = chip_text(chip) + ", " + where,
           .got = chip_text(failure.chip) + " failed: " + failure.reason,
           .wanted = "every chip to run until the end",
-          .next = "mend what " + chip_text(failure.chip) + host + " reports; the other chips stopped because of it"};
+          .next = "mend what " + chip_text(failure.chip) + host + " reports; the other chips stopped because of it",
+          .cause = cause_in(failure.reason)};
+}
+
+std::optional<base::Code> cause_in(std::string_view reason) {
+  constexpr std::string_view kFailed = " failed: ";  // as other_chip_failed() has it
+  constexpr size_t kNameSize = 5;                    // "E1001"
+  for (;;) {
+    const std::optional<base::Code> code = base::code_named(reason.substr(0, kNameSize));
+    if (code != base::Code::E3101) return code;
+    const size_t at = reason.find(kFailed);
+    if (at == std::string_view::npos) return code;
+    reason.remove_prefix(at + kFailed.size());
+  }
 }
 
 base::Problem not_the_same_movement(int64_t chip, const Call& own, const std::string& other) {
@@ -46,6 +60,13 @@ base::Problem waited_too_long(int64_t chip, const Call& call, const Waited& wait
           .got = "waited " + limit_text(waited.limit) + " for " + whom + waited.states,
           .wanted = to_string(call),
           .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"};
+}
+
+std::string reason_of(const std::exception& error) {
+  if (dynamic_cast<const base::Error*>(&error) != nullptr) return error.what();
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const base::Code code = is_memory ? base::Code::E2005 : base::Code::E9001;
+  return std::string(base::code_name(code)) + " " + error.what();
 }
 
 std::string reason_of(base::Code code, const base::Problem& problem) {

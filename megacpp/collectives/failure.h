@@ -4,7 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/base/error.h"
@@ -36,7 +39,14 @@ struct Waited {
 };
 base::Problem waited_too_long(int64_t chip, const Call& call, const Waited& waited);
 
-/// What the other chips are told of an error of this one.
+/// The code of the error that a reason tells of, as its text begins with it; of one that tells of another chip's, that
+/// one's. Nothing: the reason has none.
+std::optional<base::Code> cause_in(std::string_view reason);
+
+/// What the other chips are told of an error of this one. One that is none of ours is a defect, or memory of the host:
+/// as commands report it.
+std::string reason_of(const std::exception& error);
+/// The same of one that is raised by the transport itself.
 std::string reason_of(base::Code code, const base::Problem& problem);
 
 /// "chip 3 has in flight all_reduce ..."; null: nothing.

@@ -130,7 +130,8 @@ void KeyValues::require_alive() const {
   base::raise(base::Code::E3101, {.where = "values that the processes share",
                                   .got = failure_,
                                   .wanted = "every process of the run alive",
-                                  .next = "mend what the process under got reports; its own message has the code"});
+                                  .next = "mend what the process under got reports; its own message has the code",
+                                  .cause = cause_});
 }
 
 void KeyValues::exchange() {
@@ -140,6 +141,7 @@ void KeyValues::exchange() {
   } catch (const base::Error& error) {
     if (!lock.owns_lock()) lock.lock();
     failure_ = error.problem().got.empty() ? error.what() : error.problem().got;
+    cause_ = error.problem().cause;
   } catch (const std::exception& error) {
     if (!lock.owns_lock()) lock.lock();
     failure_ = error.what();

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/base/error.h"
 #include "megacpp/collectives/world.h"
 
 namespace megacpp::collectives {
@@ -74,7 +75,8 @@ class KeyValues {
   std::chrono::milliseconds pause_;           // between rounds; the same on all processes
   std::optional<Clock::time_point> closing_;  // since when
   std::string failure_;
-  std::thread thread_;  // last: it uses the members above
+  std::optional<base::Code> cause_;  // of it, as base::Problem has it
+  std::thread thread_;               // last: it uses the members above
 };
 
 }  // namespace megacpp::collectives

@@ -17,6 +17,7 @@
 
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/catalog/signature.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/build.h"
@@ -118,7 +119,7 @@ class Agreement {
     try {
       return decide();
     } catch (const std::exception& error) {
-      abort(error.what());
+      abort(collectives::reason_of(error));
       throw;
     }
   }

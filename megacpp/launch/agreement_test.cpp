@@ -340,6 +340,7 @@ TEST_F(AgreementTest, AnyExceptionOfOneProcessEndsAllAtOnce) {
         const base::Problem problem =
             testing_support::problem_of(base::Code::E3101, [&] { run_training(launch, corpus, training); });
         EXPECT_NE(problem.got.find("the disk is full"), std::string::npos) << problem.got;
+        EXPECT_EQ(problem.cause, base::Code::E9001) << "as a command reports an error that has no code";
       }
     });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50)) << "below train.wait_limit";
@@ -393,6 +394,7 @@ TEST_F(SharedCatalogTest, AFailureAfterTheWindowEndsAllAndIsRecordedOnce) {
       const base::Problem problem =
           testing_support::problem_of(base::Code::E3101, [&] { run_training(launch, corpus); });
       EXPECT_NE(problem.got.find("chip 1"), std::string::npos) << problem.got;
+      EXPECT_EQ(problem.cause, base::Code::E2004) << "both end with the status of memory";
     }
   });
   size_t failures = 0;

@@ -103,7 +103,8 @@ base::Problem problem_elsewhere(const recipe::Recipe& recipe, const catalog::Oom
           .got = fmt::format("{} ran out of memory ({} {})", report.chip.empty() ? "another process" : report.chip,
                              report.code, report.oom_class),
           .wanted = "memory that suffices on every process",
-          .next = "mend what the process of that chip reports"};
+          .next = "mend what the process of that chip reports",
+          .cause = base::code_named(report.code)};
 }
 
 memory::OutOfMemory failure_elsewhere(const recipe::Recipe& recipe, const catalog::OomReport& report) {

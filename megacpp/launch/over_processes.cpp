@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/collectives/placement.h"
@@ -39,7 +40,7 @@ std::string from_first_process(std::string_view subject, const std::function<std
   try {
     if (world->is_coordinator()) said = say();
   } catch (const std::exception& error) {
-    world->abort(world->local_chips().front(), error.what());
+    world->abort(world->local_chips().front(), collectives::reason_of(error));
     throw;
   }
   return world->share(subject, said).front();
@@ -52,6 +53,31 @@ void on_all_processes(std::string_view subject, std::chrono::seconds limit, cons
       collectives::transport_of_launch().make(world_of_start(launch->processes, limit));
   on_all_processes(*world, subject, body);
 }
+
+namespace {
+
+/// Of several reasons; nothing: none has a code.
+std::optional<base::Code> gravest_cause(const std::vector<std::string>& reasons) {
+  std::optional<base::Code> gravest;
+  for (const std::string& reason : reasons)
+    if (const auto code = collectives::cause_in(reason); code && (!gravest || base::is_graver(*code, *gravest)))
+      gravest = code;
+  return gravest;
+}
+
+/// The error of this process, which ends as the gravest of all.
+[[noreturn]] void rethrow_ending_as(const std::exception_ptr& own, std::optional<base::Code> cause) {
+  try {
+    std::rethrow_exception(own);
+  } catch (const base::Error& error) {
+    if (!cause || !base::is_graver(*cause, error.code())) throw;
+    base::Problem problem = error.problem();
+    problem.cause = cause;
+    base::raise(error.code(), std::move(problem));
+  }
+}
+
+}  // namespace
 
 void on_all_processes(collectives::World& world, std::string_view subject, const std::function<void()>& body) {
   std::exception_ptr own;
@@ -66,14 +92,16 @@ void on_all_processes(collectives::World& world, std::string_view subject, const
     reason = error.what();
   }
   const std::vector<std::string> reasons = world.share(subject, reason);
-  if (own) std::rethrow_exception(own);
+  const std::optional<base::Code> cause = gravest_cause(reasons);
+  if (own) rethrow_ending_as(own, cause);
   for (size_t process = 0; process < reasons.size(); ++process) {
     if (reasons[process].empty()) continue;
     const std::string host = process < world.hosts().size() ? " on " + world.hosts()[process] : "";
     base::raise(base::Code::E3101, {.where = std::string(subject),
                                     .got = fmt::format("process {}{}: {}", process, host, reasons[process]),
                                     .wanted = "every process as this one, which has no problem with it",
-                                    .next = "mend it on that host: all hosts need the same files at the same paths"});
+                                    .next = "mend it on that host: all hosts need the same files at the same paths",
+                                    .cause = cause});
   }
 }
 

@@ -106,10 +106,31 @@ TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
   for (const size_t other : {size_t{0}, size_t{2}}) {
     EXPECT_EQ(errors[other].code(), base::Code::E3101);
     EXPECT_EQ(errors[other].problem().got, "process 1: E1008 corpus.txt: no such file");
+    EXPECT_EQ(errors[other].exit_status(), errors[1].exit_status()) << "whichever a launcher looks at";
   }
   bool is_called = false;
   on_all_processes("data", std::chrono::seconds(5), [&] { is_called = true; });
   EXPECT_TRUE(is_called) << "a process alone";
+}
+
+// A launcher ends with the status of any process: a supervisor must not try again what would fail again.
+TEST_F(OverProcessesTest, TheGravestErrorOfAllDecidesHowEachEnds) {
+  testing_support::Processes processes(3);
+  std::vector<base::Error> errors(3, base::Error(base::Code::E9001, {}));
+  processes.run([&](size_t process) {
+    const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
+    errors[process] = testing_support::error_of([&] {
+      on_all_processes(*world, "data", [&] {
+        if (process == 0) base::raise(base::Code::E3001, {.where = "run", .got = "disk full"});
+        if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
+      });
+    });
+  });
+  EXPECT_EQ(errors[0].code(), base::Code::E3001);
+  EXPECT_EQ(errors[1].code(), base::Code::E1008);
+  EXPECT_EQ(errors[2].code(), base::Code::E3101);
+  for (const base::Error& error : errors)
+    EXPECT_EQ(error.exit_status(), base::exit_status(base::ErrorClass::user)) << error.what();
 }
 
 TEST_F(OverProcessesTest, AStartWaitsForWhoAnswersAndForNobodyElse) {

@@ -3,6 +3,7 @@
 
 #include <exception>
 
+#include "megacpp/collectives/failure.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/expert_shares.h"
 #include "megacpp/train/run_state.h"
@@ -53,7 +54,7 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
       state.initialise_weights(seed);
     }
   } catch (const std::exception& error) {
-    started.run->abort(error.what());
+    started.run->abort(collectives::reason_of(error));
     throw;
   }
   clock.lap("weights");

@@ -15,6 +15,7 @@
 #include "megacpp/base/hash.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
@@ -344,13 +345,14 @@ Trained run_training(Launch& launch, const data::TokenSource& source, const Trai
     } catch (const FailedElsewhere&) {
       launch.follow_end();
     } catch (const std::exception& error) {
-      if (!is_of_others(error)) agreement.abort(error.what());  // at once: all worlds then end together
-      attempt.abort(error.what());
+      const std::string reason = collectives::reason_of(error);
+      if (!is_of_others(error)) agreement.abort(reason);  // at once: all worlds then end together
+      attempt.abort(reason);
       if (!is_of_others(error)) throw;
       const Status others = agreement.agree_status(Status::going_on);
       if (others == Status::failed) launch.follow_end();
       if (others != Status::out_of_memory) {
-        agreement.abort(error.what());
+        agreement.abort(reason);
         throw;
       }
       attempt.drop_flight();

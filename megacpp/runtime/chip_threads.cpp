@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/failure.h"
 
 namespace megacpp::runtime {
 
@@ -13,7 +14,7 @@ std::string text_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    return error.what();
+    return collectives::reason_of(error);
   } catch (...) {
     return "an unknown error";
   }

@@ -9,6 +9,7 @@
 #include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
@@ -101,7 +102,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     own.limits = limits_of(fit);
     return std::make_unique<NativeExecutable>(compiled, options, std::move(own));
   } catch (const std::exception& error) {
-    world->abort(world->local_chips().front(), error.what());
+    world->abort(world->local_chips().front(), collectives::reason_of(error));
     throw;
   }
 }

@@ -12,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/base/stopwatch.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/op_def.h"
@@ -291,7 +292,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     connect_on(*gpu, *world, *facts);
     return executable;
   } catch (const std::exception& error) {
-    world->abort(world->local_chips().front(), error.what());
+    world->abort(world->local_chips().front(), collectives::reason_of(error));
     throw;
   }
 }

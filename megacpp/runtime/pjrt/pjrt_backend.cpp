@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/failure.h"
 #include "megacpp/emit/custom_call.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
@@ -407,7 +408,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const Plugin
     store = part.store;
     return std::make_unique<PjrtExecutable>(compiled, plugin, options, std::move(part));
   } catch (const std::exception& error) {
-    world->abort(world->local_chips().front(), error.what());
+    world->abort(world->local_chips().front(), collectives::reason_of(error));
     throw;
   }
 }

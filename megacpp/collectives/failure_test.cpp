@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/collectives/failure.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace megacpp::collectives {
+namespace {
+
+using base::Code;
+
+/// That another chip has, which is told so.
+base::Error following(const std::string& reason) {
+  return {Code::E3101, other_chip_failed(0, "step 3", {1, reason}, "")};
+}
+
+TEST(FailureTest, WhoStopsBecauseOfAnotherEndsAsThatOne) {
+  for (const Code code : {Code::E1008, Code::E2004, Code::E3001, Code::E9001}) {
+    const base::Error own(code, {.where = "chip 1", .got = "it"});
+    const base::Error other = following(own.what());
+    EXPECT_EQ(other.code(), Code::E3101);
+    EXPECT_EQ(other.exit_status(), own.exit_status()) << base::code_name(code);
+    EXPECT_EQ(following(other.what()).exit_status(), own.exit_status()) << "told on by a third";
+  }
+}
+
+TEST(FailureTest, ErrorsThatAreNoneOfOursAreToldAsCommandsReportThem) {
+  EXPECT_EQ(reason_of(std::runtime_error("a library")), "E9001 a library");
+  EXPECT_EQ(cause_in(reason_of(std::bad_alloc())), Code::E2005);
+  const base::Error own(Code::E3001, {.where = "run", .got = "disk full"});
+  EXPECT_EQ(reason_of(static_cast<const std::exception&>(own)), own.what());
+}
+
+TEST(FailureTest, AReasonWithoutACodeIsOneOfTheMachine) {
+  EXPECT_EQ(cause_in("process 1 is gone (connection reset)"), std::nullopt);
+  EXPECT_EQ(cause_in(""), std::nullopt);
+  EXPECT_EQ(cause_in("waited 5 ms; see E2001"), std::nullopt) << "not its own";
+  EXPECT_EQ(following("its thread is gone").exit_status(), base::exit_status(base::ErrorClass::environment));
+}
+
+}  // namespace
+}  // namespace megacpp::collectives
