@@ -62,6 +62,16 @@ base::Problem waited_too_long(int64_t chip, const Call& call, const Waited& wait
           .next = "a chip that waits for nobody computes or hangs; raise train.wait_limit if it is only slow"};
 }
 
+base::Problem device_took_too_long(int64_t chip, const Call& call, const Waited& waited) {
+  base::Problem problem = waited_too_long(chip, call, waited);
+  problem.got = "its device has not ended its work for " + limit_text(waited.limit) + ": it computes" +
+                (waited.chips.empty() ? "" : ", or waits for " + chips_text(waited.chips));
+  problem.next =
+      "a step must take less than train.wait_limit: raise it if the device is only slow; NCCL_DEBUG=INFO says where it "
+      "waits";
+  return problem;
+}
+
 std::string reason_of(const std::exception& error) {
   if (dynamic_cast<const base::Error*>(&error) != nullptr) return error.what();
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;

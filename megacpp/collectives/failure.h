@@ -38,6 +38,8 @@ struct Waited {
   std::string states = {};          // "; chip 1 waits for nobody" for each of them
 };
 base::Problem waited_too_long(int64_t chip, const Call& call, const Waited& waited);
+/// The same where a host sees its device alone, which computes or waits inside NCCL: nobody can tell which.
+base::Problem device_took_too_long(int64_t chip, const Call& call, const Waited& waited);
 
 /// The code of the error that a reason tells of, as its text begins with it; of one that tells of another chip's, that
 /// one's. Nothing: the reason has none.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,17 @@ TEST(FailureTest, ErrorsThatAreNoneOfOursAreToldAsCommandsReportThem) {
   EXPECT_EQ(cause_in(reason_of(std::bad_alloc())), Code::E2005);
   const base::Error own(Code::E3001, {.where = "run", .got = "disk full"});
   EXPECT_EQ(reason_of(static_cast<const std::exception&>(own)), own.what());
+}
+
+TEST(FailureTest, AHostThatSeesItsDeviceAlonePromisesNothingOfOtherChips) {
+  Call call;
+  call.where = "the end of what it has enqueued";
+  const base::Problem problem =
+      device_took_too_long(0, call, {.limit = std::chrono::milliseconds(1500), .chips = {1, 3}});
+  EXPECT_EQ(problem.where, "chip 0, the end of what it has enqueued");
+  EXPECT_EQ(problem.got, "its device has not ended its work for 1.5 s: it computes, or waits for chips 1, 3");
+  EXPECT_NE(problem.next.find("a step must take less than train.wait_limit"), std::string::npos) << problem.next;
+  EXPECT_EQ(problem.next.find("waits for nobody"), std::string::npos) << problem.next;
 }
 
 TEST(FailureTest, AReasonWithoutACodeIsOneOfTheMachine) {

@@ -155,7 +155,12 @@ class NcclChips::Chip final : public DeviceCommunicator {
   template <typename Query>
   void wait_until(const Query& query, const std::string& where);
   std::vector<int64_t> all_members() const;
+  /// Of chips that do not connect.
   [[noreturn]] void time_out(const std::string& where, std::vector<int64_t> members);
+  /// Of the own device.
+  [[noreturn]] void time_out_device(const std::string& where);
+  [[noreturn]] void end_by(const base::Problem& problem);
+  collectives::Waited waited_for(std::vector<int64_t> members) const;
   void listen();
   void end_with(const base::Problem& problem);
   void part_from_others();
@@ -356,7 +361,7 @@ void NcclChips::Chip::wait_until(const Query& query, const std::string& where) {
     const Clock::time_point now = Clock::now();
     if (channels_.is_aborted() && !ended) ended = now;
     if (ended && now - *ended > kEndLimit) break;
-    if (!ended && now - begin >= options_.wait_limit) time_out(where, all_members());
+    if (!ended && now - begin >= options_.wait_limit) time_out_device(where);
     std::this_thread::sleep_for(kLookEvery);
   }
   check_alive(where);
@@ -369,16 +374,33 @@ std::vector<int64_t> NcclChips::Chip::all_members() const {
   return members;
 }
 
-void NcclChips::Chip::time_out(const std::string& where, std::vector<int64_t> members) {
+collectives::Waited NcclChips::Chip::waited_for(std::vector<int64_t> members) const {
   std::ranges::sort(members);
   const auto repeated = std::ranges::unique(members);
   members.erase(repeated.begin(), repeated.end());
   std::erase(members, rank_);
+  return {.limit = options_.wait_limit, .chips = std::move(members)};
+}
+
+void NcclChips::Chip::time_out(const std::string& where, std::vector<int64_t> members) {
+  const Call connecting = {.parts = {}, .where = where};
+  base::Problem problem = collectives::waited_too_long(rank_, connecting, waited_for(std::move(members)));
+  problem.wanted = "an answer of its other members";
+  problem.next =
+      "look at the processes of these chips; NCCL_DEBUG=INFO says where they wait; raise train.wait_limit if they are "
+      "only slow";
+  end_by(problem);
+}
+
+void NcclChips::Chip::time_out_device(const std::string& where) {
   Call waiting = {.parts = {}, .where = where};
   if (!active_.empty()) waiting = *active_.front().call;
-  base::Problem problem =
-      collectives::waited_too_long(rank_, waiting, {.limit = options_.wait_limit, .chips = members});
-  if (active_.empty()) problem.wanted = "an answer of its other members";
+  base::Problem problem = collectives::device_took_too_long(rank_, waiting, waited_for(all_members()));
+  if (active_.empty()) problem.wanted = "the end of a step";
+  end_by(problem);
+}
+
+void NcclChips::Chip::end_by(const base::Problem& problem) {
   abort(collectives::reason_of(base::Code::E3102, problem));
   base::raise(base::Code::E3102, problem);
 }

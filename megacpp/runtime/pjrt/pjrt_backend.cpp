@@ -303,9 +303,9 @@ class PjrtExecutable : public Executable {
             {.where = where,
              .got = "a step that has not ended for " + std::to_string(limit.count()) +
                     " s, though no process has failed; " + part_.store->progress(),
-             .wanted = "the devices of all processes to reach each other",
-             .next = "NCCL_DEBUG=INFO says where they wait; raise train.wait_limit if they are only slow; this process "
-                     "is ended"}};
+             .wanted = "a step that takes less than train.wait_limit: devices compute, or wait for each other",
+             .next = "raise train.wait_limit if they are only slow; on GPUs NCCL_DEBUG=INFO says where they wait; this "
+                     "process is ended"}};
   }
 
   // What is not written keeps its value: that on the device, or zeros, as state begins.
