@@ -128,7 +128,7 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
   base::Problem problem = is_machine ? machine_problem(check) : chip_problem(check, mesh);
   problem.where = place_of(worst.chip, mesh, host);
   problem.next = is_machine ? next_for_memory(mesh) : next_for_chip(*worst.plan, worst.limit_bytes, mesh);
-  OomFacts facts{.cls = *check.misfit,
+  OomFacts facts{.cls = is_machine ? check.limits.shared_class : *check.misfit,
                  .phase = "planning",
                  .chip = worst.chip,
                  .place = problem.where,

@@ -28,6 +28,8 @@ struct ChipFit {
 struct Limits {
   std::vector<int64_t> of_chips = {};  // bytes by chip, 0: none of its own; empty: no chip has one
   int64_t machine_bytes = INT64_MAX;   // what all chips share
+  /// Whose memory that is: their host's, or a device's that virtual chips share (compile).
+  OomClass shared_class = OomClass::host;
 };
 
 struct FitCheck {

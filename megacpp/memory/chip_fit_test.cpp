@@ -69,6 +69,16 @@ TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
   EXPECT_EQ(error.problem().next.find("checkpoint.every"), std::string::npos) << error.what();
 }
 
+// The ladder answers a device that is too small, and not a host beside devices.
+TEST_F(ChipFitTest, MemoryThatChipsShareMayBeADevices) {
+  const Limits of_host{.machine_bytes = 1}, of_device{.machine_bytes = 1, .shared_class = OomClass::compile};
+  EXPECT_EQ(misfit_error(check_fit(plans_, of_host), mesh_, "here").facts().cls, OomClass::host);
+  const OutOfMemory device = misfit_error(check_fit(plans_, of_device), mesh_, "here");
+  EXPECT_EQ(device.facts().cls, OomClass::compile);
+  EXPECT_EQ(device.code(), base::Code::E2001);
+  EXPECT_EQ(device.facts().limit, 1) << "of all together";
+}
+
 TEST(HostFitTest, TheSnapshotOfCheckpointsIsCountedAndNamed) {
   EXPECT_TRUE((HostFit{.offloaded_bytes = 4096, .snapshot_bytes = 1024, .limit_bytes = 5120}).fits());
   EXPECT_FALSE((HostFit{.offloaded_bytes = 4096, .snapshot_bytes = 1025, .limit_bytes = 5120}).fits());

@@ -60,7 +60,9 @@ memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled,
                               const LoadOptions& options) {
   std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
   for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
-  return memory::check_fit(plans, {.of_chips = options.limits, .machine_bytes = gpu.free_bytes()});
+  return memory::check_fit(
+      plans,
+      {.of_chips = options.limits, .machine_bytes = gpu.free_bytes(), .shared_class = memory::OomClass::compile});
 }
 
 /// Of the local chips.
