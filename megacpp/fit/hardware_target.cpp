@@ -5,6 +5,20 @@
 #include "megacpp/ir/dtype.h"
 
 namespace megacpp::fit {
+namespace {
+
+base::Decision runs_on_tpu(const schedule::Target& kernels, std::string_view op, const ops::NodeView& view) {
+  const ops::OpDef& def = ops::op_def(op);
+  if (def.looped && !def.looped(view).empty()) return base::Decision::no("XLA gets a loop");
+  return kernels.runs(op, view);
+}
+
+int64_t bytes_of_loop(std::string_view op, const ops::NodeView& view) {
+  const ops::OpDef& def = ops::op_def(op);
+  return def.temporary_bytes ? def.temporary_bytes(view) : 0;
+}
+
+}  // namespace
 
 schedule::Target hardware_target(const hw::Chip& device, const schedule::Target& kernels) {
   schedule::Target target{.name = device.name,
@@ -12,6 +26,11 @@ schedule::Target hardware_target(const hw::Chip& device, const schedule::Target&
                           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
                           .alignment = device.alignment,
                           .places_itself = true};
+  if (device.kind == hw::ChipKind::tpu) {
+    target.runs = [kernels](std::string_view op, const ops::NodeView& view) { return runs_on_tpu(kernels, op, view); };
+    target.workspace_bytes = bytes_of_loop;
+    target.compiles_loops = true;
+  }
   if (device.tiling.exists()) {
     target.state_storage = [device](const ir::TensorType& type) {
       return hw::argument_bytes(device, ir::dtype_name(type.dtype), type.shape);

@@ -69,7 +69,8 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
   const std::string_view dtype = view.operands.empty() ? "f32" : ir::dtype_name(view.operands[0].dtype);
   const ops::Cost cost = op.cost(view);
   const double at_peak = cost.flops / matrix_rate(device, dtype).flops_per_second;
-  const double traffic = (bytes_of(view.operands) + bytes_of(view.results)) / device.memory_bytes_per_second;
+  const double bytes = bytes_of(view.operands) + bytes_of(view.results) + cost.bytes;
+  const double traffic = bytes / device.memory_bytes_per_second;
   double arithmetic = at_peak / share_of_peak(device, op.work, last_dim(view.operands));
   arithmetic /= share_of_depth(device, cost.flops, view.results);
   if (device.exponentials_per_second > 0) arithmetic += cost.exponentials / device.exponentials_per_second;

@@ -93,6 +93,22 @@ TEST(NodeTimeTest, TheWidthIsThatOfTheNode) {
   EXPECT_DOUBLE_EQ(attention_on(chip, 128), 2 * wide);
 }
 
+// A loop reads its blocks of keys again for each block of queries: bytes that no operand shows.
+TEST(NodeTimeTest, LoopsMoveMoreThanTheirOperands) {
+  const ir::TensorType x{ir::DType::f32, {1, 8192, 2, 64}};
+  const ops::Types operands = {x, x, x};
+  const ir::Attrs attrs = {{"scale", 1.0}, {"causal", int64_t{1}}};
+  const ops::OpDef& op = ops::op_def("blocked_attention");
+  const ops::Types results = op.infer(operands, attrs);
+  hw::Chip chip = toy();
+  chip.memory_bytes_per_second = 1;
+  chip.peak_flops = {{"f32", 1e9}};
+  const double seconds = node_time(chip, op, {operands, results, attrs}).seconds;
+  const double once = static_cast<double>(3 * x.bytes() + results[0].bytes() + results[1].bytes());
+  // 16 blocks of 512: q, k, v, out and the sums of queries, twice, for each of 136 pairs.
+  EXPECT_DOUBLE_EQ(seconds - once, 136.0 * 6 * 512 * 2 * 64 * 4);
+}
+
 // What MFU can be at most follows from the file: nobody trains at three quarters of such a chip's peak.
 TEST(NodeTimeTest, ChipsOfWhichRatesAreKnownReachLessThanTheirPeak) {
   for (const char* name : {"h100", "h200"}) {

@@ -8,6 +8,7 @@
 #include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/attention_ring.h"
+#include "megacpp/ops/blocked_attention.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/factor_spec.h"
 #include "megacpp/ops/op_def.h"
@@ -94,6 +95,10 @@ Cost attention_cost(const NodeView& view, double flops_per_product) {
   const int64_t pairs = view.attrs.flag("placed") ? mask.expected_pairs(z.s, z.t) : mask.visible_pairs(z.s, z.t);
   const double scores = static_cast<double>(pairs) * static_cast<double>(z.b * z.heads);
   return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = scores};
+}
+
+std::string_view if_blocked(const NodeView& view, std::string_view form) {
+  return takes_blocks(view) ? form : std::string_view();
 }
 
 // ---- Reference ----
@@ -291,6 +296,7 @@ OpDef attention_def() {
       .reference = reference_attention,
       .decompose = decompose_attention,
       .partition = partition_attention,
+      .looped = [](const NodeView& view) { return if_blocked(view, "blocked_attention"); },
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -311,6 +317,7 @@ OpDef attention_grad_def() {
           .reference = reference_attention_grad,
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
+          .looped = [](const NodeView& view) { return if_blocked(view, "blocked_attention_grad"); },
           .samples =
               [] {
                 return samples_from(

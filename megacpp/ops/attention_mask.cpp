@@ -7,11 +7,6 @@
 namespace megacpp::ops {
 namespace {
 
-KeyRange intersect(KeyRange a, KeyRange b) {
-  const int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
 Cover cover_of(bool all, bool none) { return none ? Cover::none : all ? Cover::all : Cover::some; }
 Cover both(Cover a, Cover b) { return std::min(a, b); }
 Cover either(Cover a, Cover b) { return std::max(a, b); }
@@ -30,6 +25,11 @@ int64_t sum_clamped(KeyRange of, int64_t shift, KeyRange within) {
 }
 
 }  // namespace
+
+KeyRange intersect(KeyRange a, KeyRange b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
 
 AttentionMask AttentionMask::from(const ir::Attrs& attrs) {
   return {.causal = attrs.flag("causal"),

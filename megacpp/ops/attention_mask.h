@@ -24,6 +24,9 @@ struct KeyRange {
   int64_t end = 0;
 };
 
+/// What is in both, empty at the later begin where nothing is.
+KeyRange intersect(KeyRange a, KeyRange b);
+
 /// Positions low to high, both included.
 struct PositionRange {
   int64_t low = 0;

@@ -86,6 +86,9 @@ class Ring {
     }
     query_positions_ = part(whole_positions(tokens_.query_positions(), 0), 0, 0);
     key_positions_ = whole_positions(tokens_.key_positions(), 1);
+    // For costs alone: what a node sees is known where it runs.
+    attrs_.set("sequence", tokens_in(1));
+    attrs_.set("runs", passes() + 1);
   }
 
   /// How often runs must move on until every query has met all keys it sees: all around where tokens stand in an order

@@ -298,17 +298,48 @@ HloValue HloWriter::take_member(const HloValue& stack, const HloValue& place) {
   return reshape(dynamic_slice(stack, 0, place, 1), {stack.type.shape.begin() + 1, stack.type.shape.end()});
 }
 
+HloValue HloWriter::put_slice(const HloValue& a, const HloValue& part, int64_t dim, const HloValue& start) {
+  std::vector<HloValue> operands(a.type.shape.size() + 2, start);
+  operands[0] = a;
+  operands[1] = part;
+  if (a.type.shape.size() > 1) {
+    std::fill(operands.begin() + 2, operands.end(), constant(0, start.type));
+    operands[static_cast<size_t>(dim) + 2] = start;
+  }
+  return ops("dynamic_update_slice", operands, "", {a.type})[0];
+}
+
 HloValue HloWriter::put_member(const HloValue& stack, const HloValue& member, const HloValue& place) {
   ir::Shape alone = stack.type.shape;
   alone[0] = 1;
-  std::vector<HloValue> operands = {stack, reshape(member, alone), place};
-  if (alone.size() > 1) operands.resize(alone.size() + 2, constant(0, place.type));
-  return ops("dynamic_update_slice", operands, "", {stack.type})[0];
+  return put_slice(stack, reshape(member, alone), 0, place);
 }
 
 std::vector<HloValue> HloWriter::loop(int64_t count, const std::vector<HloValue>& carried, const LoopBody& body) {
   const HloType number{"i32", {}};
   if (count == 1) return body(constant(0, number), carried);
+  return write_loop([&](const auto&) { return constant(static_cast<double>(count), number); }, carried, body);
+}
+
+// The number is carried with the rest: a loop's condition reads nothing else.
+std::vector<HloValue> HloWriter::loop(const HloValue& count, const std::vector<HloValue>& carried,
+                                      const LoopBody& body) {
+  std::vector<HloValue> all = {count};
+  all.insert(all.end(), carried.begin(), carried.end());
+  std::vector<HloValue> results =
+      write_loop([](const std::vector<HloValue>& inside) { return inside[0]; }, all,
+                 [&](const HloValue& index, const std::vector<HloValue>& inside) {
+                   std::vector<HloValue> next = body(index, {inside.begin() + 1, inside.end()});
+                   next.insert(next.begin(), inside[0]);
+                   return next;
+                 });
+  results.erase(results.begin());
+  return results;
+}
+
+std::vector<HloValue> HloWriter::write_loop(const LoopCount& count, const std::vector<HloValue>& carried,
+                                            const LoopBody& body) {
+  const HloType number{"i32", {}};
   std::vector<HloValue> operands = {constant(0, number)};
   operands.insert(operands.end(), carried.begin(), carried.end());
   std::vector<std::string> arguments;
@@ -326,7 +357,7 @@ std::vector<HloValue> HloWriter::loop(int64_t count, const std::vector<HloValue>
     return std::exchange(text_, std::move(outside));
   };
   const std::string condition = region([&] {
-    const HloValue goes_on = compare(inside[0], constant(static_cast<double>(count), number), "LT");
+    const HloValue goes_on = compare(inside[0], count({inside.begin() + 1, inside.end()}), "LT");
     text_ += "  \"stablehlo.return\"(" + goes_on.name + ") : (tensor<i1>) -> ()\n";
   });
   const std::string work = region([&] {

@@ -98,6 +98,8 @@ class HloWriter {
   HloValue of_this_chip(const std::vector<int64_t>& values);
   /// `size` elements along dim from a runtime start (a scalar).
   HloValue dynamic_slice(const HloValue& a, int64_t dim, const HloValue& start, int64_t size);
+  /// `a` with `part` in it, along dim from a runtime start (a scalar).
+  HloValue put_slice(const HloValue& a, const HloValue& part, int64_t dim, const HloValue& start);
 
   /// The member of a stack [n, ..] at a runtime place (a scalar): [..].
   HloValue take_member(const HloValue& stack, const HloValue& place);
@@ -107,6 +109,8 @@ class HloWriter {
   /// Runs `body` (the count so far, what is carried) -> what is carried next, `count` times; once: without a loop.
   using LoopBody = std::function<std::vector<HloValue>(const HloValue& index, const std::vector<HloValue>& carried)>;
   std::vector<HloValue> loop(int64_t count, const std::vector<HloValue>& carried, const LoopBody& body);
+  /// The same, as often as a runtime number (a scalar i32) says; 0 or less: never.
+  std::vector<HloValue> loop(const HloValue& count, const std::vector<HloValue>& carried, const LoopBody& body);
 
   /// A region of one scalar op: "({ ^bb0(%a, %b): ... return })".
   std::string scalar_region(std::string_view op, const std::string& element) const;
@@ -123,6 +127,9 @@ class HloWriter {
  private:
   std::vector<HloValue> write(const std::string& what, std::span<const HloValue> operands, const std::string& middle,
                               const std::vector<HloType>& results);
+  /// While the index is less than what `count` gives of the values carried, inside the loop.
+  using LoopCount = std::function<HloValue(const std::vector<HloValue>& carried)>;
+  std::vector<HloValue> write_loop(const LoopCount& count, const std::vector<HloValue>& carried, const LoopBody& body);
 
   const ir::Mesh& mesh_;
   const bool has_mixed_products_;

@@ -72,6 +72,7 @@ struct GradArgs {
 struct Cost {
   double flops = 0;         // multiply and add count one each
   double exponentials = 0;  // where they take their time beside products: one for every score of attention
+  double bytes = 0;         // that a loop reads and writes beside taking operands and results once
 };
 
 /// Kinds of work that reach different shares of a chip's peak rates (hw::Reached has one for each).
@@ -236,8 +237,15 @@ struct OpDef {
   bool chooses_result_dtype = false;
 
   /// Writes a primitive for XLA, one value for each result. Composites have none, since their decomposition is written,
-  /// nor has what never reaches XLA: inputs, fused programs, messages between pipeline stages.
+  /// unless they are a looped form (below), nor has what never reaches XLA: inputs, fused programs, messages between
+  /// pipeline stages.
   std::function<HloResults(HloWriter&, const HloArgs&)> stablehlo = {};
+
+  /// Composites: the op that computes the same as a loop, from the same operands and attributes, where that is better
+  /// for a compiler than the decomposition; "": the decomposition is. Empty for ops without such a form.
+  std::function<std::string_view(const NodeView&)> looped = {};
+  /// Looped forms: bytes that such a program holds beside operands and results. A rule: the compiler decides.
+  std::function<int64_t(const NodeView&)> temporary_bytes = {};
 
   std::function<std::vector<Sample>()> samples;
 

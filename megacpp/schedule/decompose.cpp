@@ -26,6 +26,11 @@ ir::Node as_reshape(const ir::Graph& graph, const ir::Node& transpose) {
   return view;
 }
 
+// "": none, or none that is better than the decomposition.
+std::string_view looped_form(const Target& target, const ops::OpDef& op, const ops::NodeView& view) {
+  return target.compiles_loops && op.looped ? op.looped(view) : std::string_view();
+}
+
 }  // namespace
 
 Decomposed decompose(const ir::Graph& graph, const Target& target) {
@@ -40,7 +45,15 @@ Decomposed decompose(const ir::Graph& graph, const Target& target) {
       rewriter.copy(moves_nothing(graph, node) ? as_reshape(graph, node) : node);
       continue;
     }
-    if (!target.wants_whole || target.wants_whole(node.op)) fallbacks.push_back({node.op, node.scope, runs.reason()});
+    const std::string_view looped = looped_form(target, op, {operands, results, node.attrs});
+    const bool is_fallback = target.wants_whole ? target.wants_whole(node.op) : looped.empty();
+    if (is_fallback) fallbacks.push_back({node.op, node.scope, runs.reason()});
+    if (!looped.empty()) {
+      ir::Node loop = node;
+      loop.op = looped;
+      rewriter.copy(loop);
+      continue;
+    }
     ops::Builder builder(rewriter.graph());
     builder.set_scope(node.scope);
     builder.set_role(node.role);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "megacpp/ir/text.h"
+#include "megacpp/ops/builder.h"
 #include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "tests/support/tensors.h"
@@ -45,6 +46,38 @@ TEST(DecomposeTest, OtherCompositeBecomesPrimitivesAndIsCountedWithItsReason) {
   const auto inputs = testing_support::random_inputs(graph, "norm");
   EXPECT_TRUE(testing_support::is_close(ops::evaluate(result.graph, inputs, ops::Rounding::none).at("y"),
                                         ops::evaluate(graph, inputs, ops::Rounding::none).at("y"), 1e-12));
+}
+
+ir::Graph attention_of(int64_t tokens) {
+  ir::Graph graph("attention");
+  ops::Builder builder(graph);
+  const ir::TensorType type{ir::DType::f32, {1, tokens, 1, 4}};
+  const ir::ValueId x = builder.input("x", type, ir::Role::batch);
+  const std::vector<ir::ValueId> results =
+      builder.node("attention", {x, x, x}, {{"causal", int64_t{1}}, {"scale", 0.5}});
+  graph.add_output({.name = "y", .value = results[0]});
+  return graph;
+}
+
+TEST(DecomposeTest, ACompilerOfLoopsGetsTheLoopedForm) {
+  Target target = target_that(base::Decision::no("no kernel"));
+  target.compiles_loops = true;
+  const Decomposed loop = decompose(attention_of(8192), target);
+  ASSERT_EQ(loop.graph.nodes().size(), 2U);
+  EXPECT_EQ(loop.graph.nodes()[1].op, "blocked_attention");
+  EXPECT_EQ(loop.graph.nodes()[1].attrs, attention_of(8192).nodes()[1].attrs);
+  EXPECT_TRUE(loop.fallbacks.empty());
+  ops::verify(loop.graph, ops::Form::built);
+  // Short sequences are taken apart as before, and other targets never get a loop.
+  const Decomposed unrolled = decompose(attention_of(256), target);
+  EXPECT_GT(unrolled.graph.nodes().size(), 10U);
+  EXPECT_EQ(unrolled.fallbacks.size(), 1U);
+  target.compiles_loops = false;
+  EXPECT_GT(decompose(attention_of(8192), target).graph.nodes().size(), 10U);
+  // What was to be one call is a fallback as a loop, too.
+  target.compiles_loops = true;
+  target.wants_whole = [](std::string_view op) { return op == "attention"; };
+  EXPECT_EQ(decompose(attention_of(8192), target).fallbacks.size(), 1U);
 }
 
 }  // namespace

@@ -20,9 +20,12 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan. A function of what it is told alone:
   /// nodes that are alike are asked about once.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
-  /// Composites that are a fallback when they are taken apart; empty: all are. A compiler that takes most apart as
-  /// a matter of course names those that it was to run as one call.
+  /// Composites that are a fallback when they are taken apart; empty: all are that do not become loops. A compiler that
+  /// takes most apart as a matter of course names those that it was to run as one call.
   std::function<bool(std::string_view op)> wants_whole = {};
+  /// It compiles loops: a composite that it does not run becomes its looped form where it has one (OpDef::looped),
+  /// before it is taken apart.
+  bool compiles_loops = false;
   int64_t alignment = 64;  // bytes
   /// Scalar ops of elementwise work that take no longer than moving one byte between memory and chip: as many may be
   /// run again instead. 0: nothing is computed twice.

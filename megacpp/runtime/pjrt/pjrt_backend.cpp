@@ -388,13 +388,14 @@ schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) 
   return {.name = "xla",
           .runs =
               [has_cudnn](std::string_view op, const ops::NodeView& view) {
-                if (!ops::op_def(op).is_composite()) return base::Decision::yes();
+                if (!ops::op_def(op).is_composite() || ops::op_def(op).stablehlo) return base::Decision::yes();
                 const emit::CustomCall* call = has_cudnn ? emit::find_custom_call(op) : nullptr;
                 return call != nullptr ? call->takes(view) : base::Decision::no("XLA gets its decomposition");
               },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .wants_whole = [is_wanted = cudnn.are_wanted](
                              std::string_view op) { return is_wanted && emit::find_custom_call(op) != nullptr; },
+          .compiles_loops = true,
           .schedules_itself = true,
           .partitions_itself = placement == emit::Placement::xla};
 }

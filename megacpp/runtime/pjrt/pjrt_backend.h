@@ -22,8 +22,8 @@ struct CudnnCalls {
   bool can_be = false;      // else none does
 };
 
-/// Composites are decomposed, but for attention where the plugin calls cuDNN for it; order, fusion and memory are
-/// XLA's, with placement `xla` the collectives too.
+/// Composites are decomposed, or become loops, but for attention where the plugin calls cuDNN for it; order, fusion and
+/// memory are XLA's, with placement `xla` the collectives too.
 schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn = {});
 
 /// What XLA needs beside the options of all backends.
