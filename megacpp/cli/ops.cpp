@@ -24,7 +24,7 @@ std::string cpu_form(const ops::OpDef& op) {
 
 int list_ops(bool json) {
   Json rows = Json::array();
-  if (!json) print_out("{:<20} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
+  if (!json) print_out("{:<22} {:<10} {:<11} {:<9} {}\n", "op", "kind", "gradient", "cpu", "meaning");
   for (const ops::OpDef& op : ops::all_ops()) {
     const std::string kind = op.is_composite() ? "composite" : "primitive", grad = op.grad ? "yes" : "none",
                       cpu = cpu_form(op);
@@ -36,7 +36,7 @@ int list_ops(bool json) {
                           {"cpu", cpu},
                           {"doc", op.doc}});
     } else {
-      print_out("{:<20} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
+      print_out("{:<22} {:<10} {:<11} {:<9} {}\n", op.name, kind, grad, cpu, op.doc);
     }
   }
   if (json) print_json({{"ops", rows}});
