@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the compiler must know of a chip that is not here: the layout of tensors in its memory. Which ops stay whole is
 // taken from `kernels`, a backend of ours; its scratch memory is left out, since that hardware has kernels of its own.
-// Nor are buffers placed: another compiler will do it, so a plan counts what is alive. TPUs have no kernels but what XLA
-// makes: composites that XLA gets as loops are loops in the plan, with the temporaries that their rule says.
+// Nor are buffers placed: another compiler will do it, so a plan counts what is alive. TPUs have no kernels but what
+// XLA makes: composites that XLA gets as loops are loops in the plan, with the temporaries that their rule says.
 #pragma once
 
 #include "megacpp/hw/chip.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces composites the target has no kernel for by their looped form, where the target compiles loops and the op says
-// that a loop is better, else by their primitives. Each one that is taken apart is a fallback: counted, with the reason. A transpose of the program that only moves dimensions of 1, as one chip's part often has them, becomes a
+// Replaces composites the target has no kernel for by their looped form, where the target compiles loops and the op
+// says that a loop is better, else by their primitives. Each one that is taken apart is a fallback: counted, with the
+// reason. A transpose of the program that only moves dimensions of 1, as one chip's part often has them, becomes a
 // reshape, which is a view.
 #pragma once
 
