@@ -37,9 +37,11 @@ ValueId mask_of_positions(Builder& b, const AttentionMask& mask, ValueId query_p
     return b.sub(left, b.broadcast(of_keys, shape, {1}));
   };
   ValueId seen = b.constant(1, shape);
-  const ValueId distance = difference(query_positions, key_positions);
-  if (mask.causal) seen = where(seen, distance, "ge", 0);
-  if (mask.window > 0) seen = where(seen, distance, "lt", mask.window);
+  if (mask.causal || mask.window > 0) {
+    const ValueId distance = difference(query_positions, key_positions);
+    if (mask.causal) seen = where(seen, distance, "ge", 0);
+    if (mask.window > 0) seen = where(seen, distance, "lt", mask.window);
+  }
   if (mask.sparse_block > 0) {
     const int64_t reach = mask.sparse_local * mask.sparse_block;
     const ValueId query_start = block_start(b, query_positions, mask.sparse_block);
