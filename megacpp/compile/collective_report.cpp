@@ -2,9 +2,7 @@
 #include "megacpp/compile/collective_report.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "megacpp/base/error.h"
@@ -18,7 +16,6 @@
 #include "megacpp/recipe/parse.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/collective_traffic.h"
-#include "megacpp/schedule/convert_once.h"
 
 namespace megacpp::compile {
 namespace {
@@ -140,10 +137,7 @@ class Costs {
  public:
   Costs(const recipe::Recipe& recipe, const Compiled& compiled, size_t stage, const plan::Plan& plan)
       : recipe_(recipe), all_(compiled.parameters), own_(compiled.parameters_of(stage)) {
-    for (const StagePrograms& each : compiled.stages)
-      for (const StateTensor& tensor : each.state)
-        if (tensor.role == ir::Role::weight_copy) copies_.insert(tensor.name);
-    now_ = state_bytes(plan, own_);
+    now_ = plan::state_bytes(plan, own_).total();
   }
 
   std::optional<int64_t> of(const std::vector<std::string>& changes) {
@@ -164,25 +158,15 @@ class Costs {
     recipe::apply_overrides(changed, changes);
     try {
       const plan::Plan plan = plan::make_plan(changed);
-      return state_bytes(plan, plan.stages == 1 ? all_ : own_);
+      return plan::state_bytes(plan, plan.stages == 1 ? all_ : own_).total();
     } catch (const base::Error&) {
       return std::nullopt;
     }
   }
 
-  // Copies of weights in bf16 are sharded as the weights, which are f32.
-  int64_t state_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters) const {
-    std::vector<blocks::Parameter> copied;
-    std::ranges::copy_if(parameters, std::back_inserter(copied), [this](const blocks::Parameter& parameter) {
-      return copies_.contains(schedule::copy_name(parameter.name));
-    });
-    return plan::state_bytes(plan, parameters).total() + plan::state_bytes(plan, copied).weights / 2;
-  }
-
   const recipe::Recipe& recipe_;
   const std::vector<blocks::Parameter>& all_;
   std::vector<blocks::Parameter> own_;  // of the stage
-  std::set<std::string> copies_;        // of weights, on any stage
   int64_t now_ = 0;
   std::map<std::vector<std::string>, std::optional<int64_t>> known_;
 };

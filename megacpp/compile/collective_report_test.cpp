@@ -473,7 +473,7 @@ int64_t held_bytes(const recipe::Recipe& recipe, const Compiled& compiled, int64
   const size_t there = std::min(static_cast<size_t>(stage), compiled.stages.size() - 1);
   int64_t bytes = plan::state_bytes(plan::make_plan(recipe), compiled.parameters_of(there)).kept;
   for (const memory::StateSlot& slot : compiled.stages[there].memory.state)
-    if (slot.role != ir::Role::batch && slot.role != ir::Role::activation &&
+    if (slot.role != ir::Role::batch && slot.role != ir::Role::activation && slot.role != ir::Role::weight_copy &&
         slot.name.find("kept.weight") == std::string::npos)
       bytes += slot.type.bytes();
   return bytes;

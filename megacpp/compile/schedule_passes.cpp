@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/compile/schedule_passes.h"
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -46,6 +47,23 @@ Program conversion_of(const std::vector<schedule::WeightCopy>& copies, partition
   return program;
 }
 
+// Weights of each stage that one of its programs converts to bf16, once.
+std::vector<std::set<std::string>> converted_once(const Compilation& run) {
+  std::vector<std::map<std::string, int64_t>> counts(run.inputs.size());
+  for (const Program& program : run.programs) {
+    if (program.kind == ProgramKind::update) continue;
+    for (const auto& [name, count] : schedule::count_conversions(program.graph))
+      counts[static_cast<size_t>(program.stage)][name] += count;
+  }
+  std::vector<std::set<std::string>> once(run.inputs.size());
+  for (size_t stage = 0; stage < once.size(); ++stage)
+    for (const blocks::Parameter& parameter : run.forward.parameters) {
+      const auto found = counts[stage].find(parameter.name);
+      if (found != counts[stage].end() && found->second == 1) once[stage].insert(parameter.name);
+    }
+  return once;
+}
+
 }  // namespace
 
 void decompose(Compilation& run) {
@@ -80,17 +98,14 @@ void split_loss(Compilation& run) {
 }
 
 void convert_once(Compilation& run) {
-  std::set<std::string> weights;
-  for (const blocks::Parameter& parameter : run.forward.parameters) weights.insert(parameter.name);
   std::vector<std::vector<schedule::WeightCopy>> copies(run.inputs.size());  // by stage
-  std::vector<std::set<std::string>> copied(run.inputs.size());              // their weights
+  const std::vector<std::set<std::string>> weights = converted_once(run);
   for (Program& program : run.programs) {
     if (program.kind == ProgramKind::update) continue;
-    schedule::ConvertOnce converted = schedule::read_copies(program.graph, weights);
-    program.graph = std::move(converted.graph);
     const size_t stage = static_cast<size_t>(program.stage);
-    for (schedule::WeightCopy& copy : converted.copies)
-      if (copied[stage].insert(copy.weight).second) copies[stage].push_back(std::move(copy));
+    schedule::ConvertOnce converted = schedule::read_copies(program.graph, weights[stage]);
+    program.graph = std::move(converted.graph);
+    copies[stage].insert(copies[stage].end(), converted.copies.begin(), converted.copies.end());
   }
   for (size_t stage = 0; stage < copies.size(); ++stage)
     if (!copies[stage].empty())

@@ -30,6 +30,11 @@ bool reads_from_memory(const ir::Graph& graph, const ir::Node& reader) {
   return false;
 }
 
+// What is gathered from a converted shard stays instead of it, so a copy would be held beside that.
+bool may_read_copy(const ir::Graph& graph, const ir::Node& reader) {
+  return !ops::op_def(reader.op).is_collective && reads_from_memory(graph, reader);
+}
+
 class CopyReader {
  public:
   CopyReader(const ir::Graph& graph, const std::set<std::string>& weights)
@@ -61,7 +66,7 @@ class CopyReader {
     const ValueId result = node.results[0];
     return !is_output_[result.index] && !users_[result.index].empty() &&
            std::ranges::all_of(users_[result.index],
-                               [this](NodeId user) { return reads_from_memory(graph_, graph_.node(user)); });
+                               [this](NodeId user) { return may_read_copy(graph_, graph_.node(user)); });
   }
 
   // A weight with such a convert.
@@ -94,6 +99,14 @@ class CopyReader {
 };
 
 }  // namespace
+
+std::map<std::string, int64_t> count_conversions(const ir::Graph& graph) {
+  std::map<std::string, int64_t> counts;
+  for (const ir::Node& node : graph.nodes())
+    if (narrows(graph, node) && graph.producer(node.operands[0]).op == ir::kInputOp)
+      ++counts[graph.producer(node.operands[0]).attrs.text("name")];
+  return counts;
+}
 
 ConvertOnce read_copies(const ir::Graph& graph, const std::set<std::string>& weights) {
   return CopyReader(graph, weights).run();

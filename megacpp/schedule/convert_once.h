@@ -3,6 +3,7 @@
 // that another one makes once. What is computed stays the same to the bit.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,10 +28,15 @@ struct ConvertOnce {
   std::vector<WeightCopy> copies;  // that it reads, in the order of its inputs
 };
 
+/// How often a program of a micro-step converts each of its inputs to bf16. A weight that is converted once stays so
+/// from the forward to the backward pass, and a copy in its place takes no more; one that is converted again where
+/// blocks are recomputed, or before it is gathered again, would be held for longer than now.
+std::map<std::string, int64_t> count_conversions(const ir::Graph& graph);
+
 /// `graph` is what one chip runs of a micro-step, before fusion; it replaces no weight. A convert of an input that
 /// `weights` names becomes an input of role weight_copy, and the weight is an input no more if nothing else read it.
 /// Left alone is a convert that fusion may put into a cluster with what reads it, which then gets the number before it
-/// is rounded: one that elementwise work of its own shape, or a reduction, reads.
+/// is rounded: one that elementwise work of its own shape, or a reduction, reads. And one of a shard that is gathered.
 ConvertOnce read_copies(const ir::Graph& graph, const std::set<std::string>& weights);
 
 /// The program that makes them: it reads the weights and replaces the copies.

@@ -116,9 +116,9 @@ TEST(ConvertOnceTest, WhatClustersReadUnroundedStaysInThem) {
 )";
   expect_left_alone(std::string(kConvert) + "  %2 = neg(%1) : bf16[4,2]\n  output \"y\" = %2\n");
   expect_left_alone(std::string(kConvert) + "  %2 = broadcast(%1) {dims=[0,1], shape=[4,2]} : bf16[4,2]\n" +
-                   "  %3 = neg(%2) : bf16[4,2]\n  output \"y\" = %3\n");
+                    "  %3 = neg(%2) : bf16[4,2]\n  output \"y\" = %3\n");
   expect_left_alone(std::string(kConvert) + "  %2 = reduce(%1) {dims=[1], kind=\"sum\"} : bf16[4]\n" +
-                   "  output \"y\" = %2\n");
+                    "  output \"y\" = %2\n");
   expect_left_alone(std::string(kConvert) + "  output \"y\" = %1\n");
 }
 

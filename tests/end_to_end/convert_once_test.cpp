@@ -3,6 +3,7 @@
 // losses to the bit, and memory as it was planned.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -38,27 +39,33 @@ std::vector<double> losses_of(const recipe::Recipe& recipe, const compile::Compi
   return losses;
 }
 
-class ConvertOnceTrainingTest : public testing::TestWithParam<std::vector<std::string>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, ConvertOnceTrainingTest,
-    testing::Values(std::vector<std::string>{}, std::vector<std::string>{"train.recompute=full"},
-                    std::vector<std::string>{"model.tie_embeddings=true", "train.micro_steps=3"},
-                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
-                    std::vector<std::string>{"layout.pipeline_parallel=2"},
-                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble"},
-                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.data_parallel=2", "layout.zero=3"},
-                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=interleaved",
-                                             "layout.virtual_stages=2"}));
+struct ConvertRow {
+  std::vector<std::string> settings;
+  bool has_copies = true;
+};
+
+class ConvertOnceTrainingTest : public testing::TestWithParam<ConvertRow> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, ConvertOnceTrainingTest,
+                         testing::Values(ConvertRow{}, ConvertRow{{"train.recompute=selective"}},
+                                         ConvertRow{{"model.tie_embeddings=true", "train.micro_steps=3"}},
+                                         ConvertRow{{"layout.data_parallel=2", "layout.zero=3"}, false},
+                                         ConvertRow{
+                                             {"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=2"}},
+                                         ConvertRow{{"layout.pipeline_parallel=2"}},
+                                         ConvertRow{{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble"}},
+                                         ConvertRow{{"layout.pipeline_parallel=2", "layout.schedule=interleaved",
+                                                     "layout.virtual_stages=2"}}));
 
 TEST_P(ConvertOnceTrainingTest, HasTheLossesOfConvertingInEveryMicroStep) {
-  const recipe::Recipe recipe = hybrid_in_bf16(GetParam());
+  const recipe::Recipe recipe = hybrid_in_bf16(GetParam().settings);
   const schedule::Target target = runtime::cpu::cpu_target(1);
   const compile::Compiled once = compile::compile_training(recipe, target);
   const compile::Compiled each = compile::compile_training(recipe, target, {.without = {"convert_once"}});
-  for (size_t stage = 0; stage < once.stages.size(); ++stage) {
-    EXPECT_TRUE(once.stages[stage].has(compile::ProgramKind::convert_weights));
-    EXPECT_FALSE(each.stages[stage].has(compile::ProgramKind::convert_weights));
-  }
+  const auto converts = [](const compile::StagePrograms& chip) {
+    return chip.has(compile::ProgramKind::convert_weights);
+  };
+  EXPECT_EQ(std::ranges::any_of(once.stages, converts), GetParam().has_copies);
+  EXPECT_FALSE(std::ranges::any_of(each.stages, converts));
   const std::vector<double> losses = losses_of(recipe, once);
   ASSERT_EQ(losses.size(), 3u);
   EXPECT_EQ(losses, losses_of(recipe, each)) << "to the bit, with weights that every step changes";

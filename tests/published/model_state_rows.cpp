@@ -19,7 +19,7 @@ constexpr Difference kOneGradient{"one f32 gradient, no 16-bit one beside it", {
 constexpr Difference kOneWaitingGradient{"one f32 gradient, whole until the update; no 16-bit one, none split",
                                          {2, -4}};
 constexpr Difference kOneSplitGradient{"one f32 gradient, no 16-bit one beside it", {0, -2}};
-// With a single micro-step the 16-bit weights of the products are made of the master ones each time these are gathered.
+// The 16-bit weights of the products are made of the master ones each time these are gathered.
 constexpr Difference kNoCopy{"no 16-bit weights beside the master ones", {0, -2}};
 
 // The example of the ZeRO paper's figure 1: 7.5 billion parameters.
@@ -56,29 +56,21 @@ std::vector<StateRow> zero_rows() {
        .differences = {kWideSplitGradient, kWholeMaster},
        .zero = 2,
        .gradient = split4,
-       .optimizer = split8},
+       .optimizer = split8,
+       .sizes = {.batch = 4}},
       {.name = "zero_2_deepspeed",
        .source = code + "2 + 18/d",
        .published = {2, 18},
        .differences = {kOneSplitGradient, kWholeMaster},
        .zero = 2,
        .gradient = split4,
-       .optimizer = split8},
-      {.name = "zero_3",
-       .source = paper + "16/d",
-       .published = {0, 16},
-       .differences = {kWideSplitGradient},
-       .zero = 3,
-       .weight = split4,
-       .gradient = split4,
        .optimizer = split8,
-       .copy = {0, 2}},
-      {.name = "zero_3_single_micro_step",
+       .sizes = {.batch = 4}},
+      {.name = "zero_3",
        .source = paper + "16/d",
        .published = {0, 16},
        .differences = {kWideSplitGradient, kNoCopy},
        .zero = 3,
-       .micro_steps = 1,
        .weight = split4,
        .gradient = split4,
        .optimizer = split8,

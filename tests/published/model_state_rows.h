@@ -37,7 +37,7 @@ struct StateRow {
   int64_t chips = 4;   // d
   int64_t tensor = 1;  // t; each chip has that part of every parameter but norms
   int64_t micro_steps = 2;
-  // What it plans, by role; `copy`: 16-bit weights, for all micro-steps or, of one, from forward to backward.
+  // What it plans, by role; `copy`: 16-bit weights kept from forward to backward.
   PerParameter weight = {4, 0}, gradient = {4, 0}, optimizer = {8, 0}, copy = {2, 0};
   Sizes sizes = {};
   double printed_gigabytes = 0;  // where the source gives a number for these sizes, to one decimal
