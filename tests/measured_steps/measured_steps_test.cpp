@@ -32,7 +32,7 @@ struct StepBounds {
   double worst;
 };
 const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.08, .median = 0.10, .worst = 0.35}},
-                                                   {"cuda", {.tuned = 0.06, .median = 0.06, .worst = 0.15}}};
+                                                   {"cuda", {.tuned = 0.08, .median = 0.10, .worst = 0.15}}};
 
 struct Row {
   std::string name, split, backend;
