@@ -196,6 +196,15 @@ Comparison compare_with_one_chip(const recipe::Recipe& recipe, const runtime::Ba
   return compare(train_recipe(recipe, backend), recipe, tolerances);
 }
 
+std::string compare_with_one_process(const recipe::Recipe& recipe, const runtime::Backend& backend,
+                                     const Tolerances& tolerances) {
+  static std::pair<recipe::Recipe, TrainingRun> last;  // of all backends that one recipe is trained on
+  if (last.second.steps.empty() || !(last.first == recipe))
+    last = {recipe, train_recipe(recipe, runtime::backend_named("cpu"))};
+  const TrainingRun got = train_recipe(recipe, backend);
+  return difference(got, last.second, tolerances) + memory_surprises(got);
+}
+
 std::vector<std::string> overrides_of(std::string_view words) {
   std::vector<std::string> overrides;
   std::istringstream stream{std::string(words)};

@@ -44,6 +44,11 @@ Comparison compare_with_one_chip(const recipe::Recipe& recipe);
 Comparison compare_with_one_chip(const recipe::Recipe& recipe, const runtime::Backend& backend,
                                  const Tolerances& tolerances = {});
 
+/// The layout on a backend against the same layout on the CPU backend in one process: what differs, and on which chips
+/// measured memory is not the planned one; a line each, empty: nothing.
+std::string compare_with_one_process(const recipe::Recipe& recipe, const runtime::Backend& backend,
+                                     const Tolerances& tolerances);
+
 /// "data_parallel=2 train.batch=4" as --set takes it: a word without a dot is a key of the layout.
 std::vector<std::string> overrides_of(std::string_view words);
 
