@@ -177,15 +177,14 @@ class Assigner {
   void keep_small_in_runs() {
     const std::vector<ir::Node>& nodes = graph_.nodes();
     std::vector<uint32_t> run_end(nodes.size(), 0);  // of each cluster: the last one of its run
-    std::optional<uint32_t> end;
+    uint32_t end = 0;
+    bool is_in_run = false;
     for (auto n = static_cast<uint32_t>(nodes.size()); n-- > 0;) {
       if (!ops::op_def(nodes[n].op).is_work()) continue;
-      if (nodes[n].op != "fused") {
-        end.reset();
-        continue;
-      }
-      if (!end) end = n;
-      run_end[n] = *end;
+      const bool is_cluster = nodes[n].op == "fused";
+      if (is_cluster && !is_in_run) end = n;
+      if (is_cluster) run_end[n] = end;
+      is_in_run = is_cluster;
     }
     for (Buffer& each : result_.buffers)
       if (each.state.empty() && each.bytes <= kSmallBytes) each.last = std::max(each.last, run_end[each.first]);
