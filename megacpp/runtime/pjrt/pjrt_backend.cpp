@@ -395,7 +395,8 @@ schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) 
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .wants_whole = [is_wanted = cudnn.are_wanted](
                              std::string_view op) { return is_wanted && emit::find_custom_call(op) != nullptr; },
-          .compiles_loops = true,
+          // XLA would undo the split of a sequence that a loop over it cuts at places known when it runs.
+          .compiles_loops = placement == emit::Placement::megacpp,
           .schedules_itself = true,
           .partitions_itself = placement == emit::Placement::xla};
 }
