@@ -205,10 +205,10 @@ void print_split(const std::vector<Recorded>& rows, const std::string& split) {
       100 * worst(errors.need), 100 * worst(errors.flops));
 }
 
-// What nobody fitted anything to. The aims for peaks (4 % in the median, 12 % at worst) and FLOPs (3 %) are met and are
-// the bounds. Arguments are exact but for six of 17 rows, which pad other than planned. What is needed is as far off as
-// the compiler's gaps and its code vary, of which a plan takes none and the most: the aim is 5 % and 12 %, the bounds
-// are what is reached today, 12 % and 31 %.
+// Rows that no number of the chip's file was taken from. The aims for peaks (4 % in the median, 12 % at worst) and
+// FLOPs (3 %) are met and are the bounds. Arguments are exact but for six of 17 rows, which pad other than planned.
+// What is needed is as far off as the compiler's gaps and its code vary, of which a plan takes none and the most: the
+// aim is 5 % and 12 %, the bounds are what is reached today, 12 % and 31 %.
 void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
   const PlanErrors errors = errors_of(rows, "judging");
   ASSERT_GE(errors.peak.size(), 17U);
