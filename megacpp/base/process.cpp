@@ -161,12 +161,16 @@ class Ticks {
       end_in_time();
     } else if (!was_stopped_ && run_.should_stop()) {
       was_stopped_ = true;
-      end_by(SIGTERM);
+      ::kill(pid_, run_.stop_signal);
     }
     if (Clock::now() < next_) return;
     next_ += kInterval;
     run_.on_tick();
     if (!kill_at_ && run_.is_overdue(children_of(pid_))) end_in_time();
+  }
+  /// Called once, when the program itself has ended.
+  void stop_what_is_left() {
+    if (was_stopped_ && has_left_some()) ::kill(-pid_, run_.stop_signal);
   }
   bool was_killed() const { return was_killed_; }
   /// Whether the program was ended, and what it has started was not yet.
@@ -233,6 +237,7 @@ int status_with_ticks(pid_t pid, Ticks& ticks) {
   };
   std::optional<int> status;
   while (!(status = asked_status(pid, WNOHANG))) wait();
+  ticks.stop_what_is_left();
   while (ticks.has_left_some()) wait();
   return *status;
 }

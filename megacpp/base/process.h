@@ -3,6 +3,8 @@
 // stream, is read as it comes and kept. A signal that would end this process at once ends the program first.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,9 +36,11 @@ struct ProgramRun {
   Interrupts interrupts = Interrupts::program;
   /// Called about once a second while it runs.
   std::function<void()> on_tick = [] {};
-  /// Asked every 20 ms; once it says yes, the program gets a SIGTERM, with its group where it has its own, and is
-  /// waited for. Where it shares our streams, so is what it has started in that group.
+  /// Asked every 20 ms; once it says yes, the program gets the stop signal and is waited for. Where it shares our
+  /// streams and has a group of its own, what it leaves in that group then gets the signal too, and is waited for: each
+  /// process once, whether a launcher hands signals on or ends by them.
   std::function<bool()> should_stop = [] { return false; };
+  int stop_signal = SIGTERM;
   /// Asked about once a second; once it says yes, the program is ended: by SIGTERM, and when that has not helped by
   /// SIGKILL, with its group where it has its own.
   std::function<bool(Children children)> is_overdue = [](Children) { return false; };

@@ -141,6 +141,25 @@ TEST(ProcessTest, AStopReachesWhatALauncherHasStartedAndWaitsForIt) {
   EXPECT_FALSE(is_living(written_pid(file)));
 }
 
+// One that hands signals on: its program would stop at once at a second one.
+TEST(ProcessTest, BehindALauncherThatHandsSignalsOnAProgramGetsOne) {
+  const testing_support::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "pid", signals = folder / "signals";
+  const std::string program = "n=0; trap \"echo t >> " + signals.string() + "; n=1\" TERM; echo $$ . > " +
+                              file.string() + "; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.2";
+  const std::string launcher = "sh -c '" + program + "' & c=$!; trap 'kill -TERM $c' TERM; wait $c; wait $c";
+  run_program({.words = {"sh", "-c", launcher},
+               .streams = Streams::shared,
+               .interrupts = Interrupts::caller,
+               .should_stop = [&] { return written_pid(file) != 0; }});
+  std::ifstream stream(signals);
+  std::string first, second;
+  stream >> first >> second;
+  EXPECT_EQ(first, "t");
+  EXPECT_EQ(second, "");
+  EXPECT_FALSE(is_living(written_pid(file)));
+}
+
 // A supervisor that is told twice, the second time before it can have done anything.
 TEST(ProcessTest, TwoSignalsAtOnceLeaveNoProgramBehind) {
   const testing_support::TemporaryFolder folder;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signals by which a terminal, a scheduler or a user asks a command to stop: SIGINT (Ctrl-C), SIGTERM and SIGHUP. A
-// command ends with kInterruptedStatus (error.h) and never by the signal: at once, unless a StopRequest lets its work
-// end where it can. What was ignored when the program started, as nohup does with SIGHUP, stays ignored.
+// The signals by which a terminal, a scheduler or a user asks a command to stop: SIGINT (Ctrl-C), SIGTERM, SIGHUP, and
+// SIGUSR1, which mpirun and srun hand on to all processes instead of ending them soon after. A command ends with
+// kInterruptedStatus (error.h) and never by the signal: at once, unless a StopRequest lets its work end where it can.
+// What was ignored when the program started, as nohup does with SIGHUP, stays ignored.
 #pragma once
 
 namespace megacpp::base {

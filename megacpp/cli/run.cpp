@@ -45,11 +45,13 @@ std::vector<std::string> words_in(const std::string& text, std::string_view flag
 }
 
 int run_start(const launch::Start& start, const base::StopRequest& stop) {
-  const base::ProgramEnd end = base::run_program({.words = start.words,
-                                                  .streams = base::Streams::shared,
-                                                  .interrupts = base::Interrupts::caller,
-                                                  .should_stop = [&stop] { return stop.has_come(); },
-                                                  .is_overdue = start.is_overdue});
+  const base::ProgramEnd end =
+      base::run_program({.words = start.words,
+                         .streams = base::Streams::shared,
+                         .interrupts = base::Interrupts::caller,
+                         .should_stop = [&stop] { return stop.has_come(); },
+                         .stop_signal = SIGUSR1,  // a launcher's SIGTERM is a SIGKILL soon after
+                         .is_overdue = start.is_overdue});
   MEGACPP_REQUIRE(end.was_started, E1007,
                   {.where = "--launcher",
                    .got = end.output,

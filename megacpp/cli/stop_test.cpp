@@ -58,7 +58,7 @@ class StopTest : public testing::Test {
 };
 
 TEST_F(StopTest, InterruptTerminateAndHangUpStopTrainingWithItsSummary) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const Ending ending = stopped({}, "step     2/100000", {signal});
     EXPECT_EQ(ending.status, base::kInterruptedStatus) << signal << "\n" << ending.err;
     EXPECT_TRUE(has(ending.err, "stopped after ")) << ending.err;
@@ -67,7 +67,7 @@ TEST_F(StopTest, InterruptTerminateAndHangUpStopTrainingWithItsSummary) {
 }
 
 TEST_F(StopTest, BeforeStepZeroACommandStopsAtOnce) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const Ending ending = stopped({"model.depth=400"}, "", {signal});
     EXPECT_EQ(ending.status, base::kInterruptedStatus) << signal << "\n" << ending.err;
     EXPECT_FALSE(has(ending.err, "step ")) << ending.err;

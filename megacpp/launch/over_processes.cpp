@@ -89,7 +89,7 @@ void on_all_processes(collectives::World& world, std::string_view subject, const
     reason = fmt::format("{} {}: {}", base::code_name(error.code()), error.problem().where, error.problem().got);
   } catch (const std::exception& error) {
     own = std::current_exception();
-    reason = error.what();
+    reason = collectives::reason_of(error);
   }
   const std::vector<std::string> reasons = world.share(subject, reason);
   const std::optional<base::Code> cause = gravest_cause(reasons);
