@@ -5,7 +5,7 @@ OURS = "megacpp"
 
 # Ops of the micro-step by part; all of the update is one part. What is in none is "other".
 PARTS = {
-    "products": ("dot", "mixed_dot", "dense_swiglu", "dense_swiglu_grad"),
+    "products": ("dot", "mixed_dot"),
     "attention forward": ("attention",),
     "attention backward": ("attention_grad",),
     "expert products": ("ragged_dot", "ragged_dot_weight", "ragged_swiglu", "ragged_swiglu_grad"),

@@ -36,20 +36,18 @@ struct RateCase {
 
 ir::TensorType bf16_type(ir::Shape shape) { return {ir::DType::bf16, std::move(shape)}; }
 
-// hybrid-2b: 32,768 tokens with two of eight experts each; dense-1b: as many tokens.
+// hybrid-2b: 32,768 tokens with two of eight experts each.
 std::vector<RateCase> rate_cases() {
   const ir::TensorType rows = bf16_type({8, 1, 8192, 2048}), inner = bf16_type({8, 1, 8192, 4096});
   const ir::TensorType into = bf16_type({8, 2048, 4096}), down = bf16_type({8, 4096, 2048});
   const ir::TensorType counts{ir::DType::i32, {8, 1, 8}};
-  const ir::TensorType tokens = bf16_type({8, 4096, 2048}), wide = bf16_type({8, 4096, 8192});
-  const ir::TensorType dense_into = bf16_type({2048, 8192}), dense_down = bf16_type({8192, 2048});
-  return {
-      {"experts forward", "ragged_swiglu", {rows, into, into, counts}, {{"keep_products", int64_t{1}}}},
-      {"experts forward, h alone", "ragged_swiglu", {rows, into, into, counts}, {{"keep_products", int64_t{0}}}},
-      {"experts backward", "ragged_swiglu_grad", {rows, down, counts, inner, inner}, {{"make_h", int64_t{0}}}},
-      {"experts backward, h again", "ragged_swiglu_grad", {rows, down, counts, inner, inner}, {{"make_h", int64_t{1}}}},
-      {"dense forward", "dense_swiglu", {tokens, dense_into, dense_into}, {{"keep_products", int64_t{1}}}},
-      {"dense backward", "dense_swiglu_grad", {tokens, dense_down, wide, wide}, {{"make_h", int64_t{0}}}}};
+  return {{"experts forward", "ragged_swiglu", {rows, into, into, counts}, {{"keep_products", int64_t{1}}}},
+          {"experts forward, h alone", "ragged_swiglu", {rows, into, into, counts}, {{"keep_products", int64_t{0}}}},
+          {"experts backward", "ragged_swiglu_grad", {rows, down, counts, inner, inner}, {{"make_h", int64_t{0}}}},
+          {"experts backward, h again",
+           "ragged_swiglu_grad",
+           {rows, down, counts, inner, inner},
+           {{"make_h", int64_t{1}}}}};
 }
 
 // The op as the compiler hands it to the backend: whole, or taken apart.

@@ -41,17 +41,6 @@ std::vector<CostRow> dot_rows() {
        {real({2, 3, 4}), real({2, 3, 5})},
        dot_dims({0, 1}, {0, 1}),
        2.0 * 4 * 5 * (2 * 3)},
-      // Two products, or one, and the scalar ops between: 3 for h, 11 for the gradients of gate and up and for h.
-      {"dense_swiglu",
-       "dense_swiglu",
-       {real({4, 6}), real({6, 5}), real({6, 5})},
-       {{"keep_products", int64_t{0}}},
-       (2 * 2.0 * 6 + 3) * 4 * 5},
-      {"dense_swiglu_grad",
-       "dense_swiglu_grad",
-       {real({4, 6}), real({5, 6}), real({4, 5}), real({4, 5})},
-       {{"make_h", int64_t{1}}},
-       (2.0 * 6 + 11) * 4 * 5},
       {"mixed_dot", "mixed_dot", {{DType::bf16, {4, 6}}, real({6, 5})}, dot_dims({1}, {0}), 2.0 * 4 * 5 * 6},
       {"dot_batched", "dot", {real({7, 3, 4}), real({7, 4, 5})}, dot_dims({2}, {1}, {0}, {0}), 7 * 2.0 * 3 * 5 * 4}};
 }
@@ -74,7 +63,8 @@ std::vector<CostRow> ragged_rows() {
            {packed, real({2, 1, 8, 6}), counts},
            {{"transpose_w", int64_t{0}}},
            2.0 * (2 * 8) * 4 * 6},
-          // Two products, or one, and the scalar ops between: 3 for h, 10 for the gradients of gate and up.
+          // Two products, or one, and the scalar ops between: 3 for h, 10 for the gradients of gate and up, one
+          // more for h beside them.
           {"ragged_swiglu",
            "ragged_swiglu",
            {packed, real({3, 4, 6}), real({3, 4, 6}), counts},
@@ -84,7 +74,12 @@ std::vector<CostRow> ragged_rows() {
            "ragged_swiglu_grad",
            {packed, real({3, 6, 4}), counts, real({2, 1, 8, 6}), real({2, 1, 8, 6})},
            {{"make_h", int64_t{0}}},
-           (2.0 * 4 + 10) * (2 * 8) * 6}};
+           (2.0 * 4 + 10) * (2 * 8) * 6},
+          {"ragged_swiglu_grad_h",
+           "ragged_swiglu_grad",
+           {packed, real({3, 6, 4}), counts, real({2, 1, 8, 6}), real({2, 1, 8, 6})},
+           {{"make_h", int64_t{1}}},
+           (2.0 * 4 + 11) * (2 * 8) * 6}};
 }
 
 // Scores and their product with the values: 2 + 2 for each seen pair, head and dimension; the gradient has five such

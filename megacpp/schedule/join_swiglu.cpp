@@ -61,26 +61,11 @@ class SwigluJoiner {
   uint32_t node_of(ir::ValueId value) const { return graph_.value(value).producer.index; }
   void remove(ir::ValueId value) { is_gone_[node_of(value)] = true; }
 
-  // One of experts' rows, or of all rows, that is still there and adds nothing.
+  // One of experts' rows that is still there and adds nothing.
   bool is_product(uint32_t n, bool transposed) const {
     const ir::Node& node = graph_.nodes()[n];
-    if (is_gone_[n]) return false;
-    if (node.op == "ragged_dot") return node.operands.size() == 3 && node.attrs.flag("transpose_w") == transposed;
-    return target_.joins_dense_swiglu && is_dense_product(node, transposed);
-  }
-
-  // x[.., h] times w[h, f], or transposed w[f, h], in their own dtype.
-  bool is_dense_product(const ir::Node& node, bool transposed) const {
-    if (node.op != "dot" || node.operands.size() != 2 || !node.attrs.list("lhs_batch").empty()) return false;
-    const ir::TensorType &x = graph_.type(node.operands[0]), &w = graph_.type(node.operands[1]);
-    return w.rank() == 2 && node.attrs.list("lhs_contract") == std::vector{x.rank() - 1} &&
-           node.attrs.list("rhs_contract") == std::vector{int64_t{transposed ? 1 : 0}} &&
-           graph_.type(node.results[0]).dtype == x.dtype;
-  }
-
-  // What a product becomes.
-  std::string joined_op(ir::ValueId product, std::string_view suffix) const {
-    return (graph_.producer(product).op == "dot" ? "dense_swiglu" : "ragged_swiglu") + std::string(suffix);
+    return !is_gone_[n] && node.op == "ragged_dot" && node.operands.size() == 3 &&
+           node.attrs.flag("transpose_w") == transposed;
   }
 
   // The other factor, if the node is a product of the value and another one.
@@ -143,13 +128,7 @@ class SwigluJoiner {
   bool have_same_rows(ir::ValueId gate, ir::ValueId up) const {
     if (gate == up || !is_product(node_of(up), false) || graph_.type(gate) != graph_.type(up)) return false;
     const ir::Node &of_gate = graph_.producer(gate), &of_up = graph_.producer(up);
-    return of_gate.op == of_up.op && of_gate.operands[0] == of_up.operands[0] && counts_of(gate) == counts_of(up);
-  }
-
-  // Of experts' rows: operands behind the matrices.
-  std::vector<ir::ValueId> counts_of(ir::ValueId product) const {
-    const std::vector<ir::ValueId>& operands = graph_.producer(product).operands;
-    return {operands.begin() + 2, operands.end()};
+    return of_gate.operands[0] == of_up.operands[0] && of_gate.operands[2] == of_up.operands[2];
   }
 
   // Nothing may read what is made later than it was, but for silu(gate), which then waits as well.
@@ -159,15 +138,12 @@ class SwigluJoiner {
       for (const ir::NodeId user : users_[value.index])
         if (user.index < swiglu.last && user.index != logistic && user.index != silu) return false;
     const ir::TensorType& h = graph_.type(swiglu.h);
-    return target_runs(joined_op(swiglu.up, ""), operands_of(swiglu), {{"keep_products", int64_t{1}}}, {h, h, h});
+    return target_runs("ragged_swiglu", operands_of(swiglu), {{"keep_products", int64_t{1}}}, {h, h, h});
   }
 
   std::vector<ir::ValueId> operands_of(const Swiglu& swiglu) const {
     const ir::Node &of_gate = graph_.producer(swiglu.silu.gate), &of_up = graph_.producer(swiglu.up);
-    std::vector<ir::ValueId> operands = {of_gate.operands[0], of_gate.operands[1], of_up.operands[1]};
-    const std::vector<ir::ValueId> counts = counts_of(swiglu.up);
-    operands.insert(operands.end(), counts.begin(), counts.end());
-    return operands;
+    return {of_gate.operands[0], of_gate.operands[1], of_up.operands[1], of_up.operands[2]};
   }
 
   // ---- Backward ----
@@ -226,7 +202,7 @@ class SwigluJoiner {
     if (node_of(grad.silu.gate) >= product || node_of(grad.up) >= product) return false;
     const ir::TensorType& dh = graph_.type(grad.dh);
     if (graph_.type(grad.silu.gate) != dh || graph_.type(grad.up) != dh) return false;
-    return target_runs(joined_op(grad.dh, "_grad"), operands_of(grad), attrs_of(grad), types_of(grad));
+    return target_runs("ragged_swiglu_grad", operands_of(grad), attrs_of(grad), types_of(grad));
   }
 
   std::vector<ir::ValueId> operands_of(const SwigluGrad& grad) const {
@@ -299,7 +275,7 @@ class SwigluJoiner {
     const std::vector<ir::ValueId> waiting = waiting_of(swiglu);
     const bool keeps = !waiting.empty() || is_kept(swiglu.silu.gate) || is_kept(swiglu.up);
     const ir::Node& like = graph_.producer(keeps ? swiglu.silu.gate : swiglu.h);
-    ir::Node node = with_mapped_operands(like, joined_op(swiglu.up, ""), operands_of(swiglu));
+    ir::Node node = with_mapped_operands(like, "ragged_swiglu", operands_of(swiglu));
     node.attrs = {{"keep_products", int64_t{keeps ? 1 : 0}}};
     std::vector<ir::ValueId> old = {swiglu.h};
     if (keeps) old.insert(old.end(), {swiglu.silu.gate, swiglu.up});
@@ -308,7 +284,7 @@ class SwigluJoiner {
   }
 
   void emit(const SwigluGrad& grad) {
-    ir::Node node = with_mapped_operands(graph_.producer(grad.dh), joined_op(grad.dh, "_grad"), operands_of(grad));
+    ir::Node node = with_mapped_operands(graph_.producer(grad.dh), "ragged_swiglu_grad", operands_of(grad));
     node.attrs = attrs_of(grad);
     std::vector<ir::ValueId> old = {grad.dgate, grad.dup};
     if (grad.h) old.push_back(*grad.h);

@@ -24,18 +24,17 @@ constexpr const char* kGradInputs = R"(graph "g" {
 )";
 const std::string kInnerType = "bf16[1,1,4,16]";
 
-Target target_with_swiglu(bool runs_joined, bool joins_dense) {
+Target target_with_swiglu(bool runs_joined) {
   return {.name = "test",
           .runs =
               [runs_joined](std::string_view, const ops::NodeView&) {
                 return runs_joined ? base::Decision::yes() : base::Decision::no("it has no kernel");
               },
-          .workspace_bytes = {},
-          .joins_dense_swiglu = joins_dense};
+          .workspace_bytes = {}};
 }
 
-std::string swiglu_joined(const std::string& text, bool runs_joined = true, bool joins_dense = true) {
-  return ir::print(join_swiglu(ir::parse(text), target_with_swiglu(runs_joined, joins_dense)));
+std::string swiglu_joined(const std::string& text, bool runs_joined = true) {
+  return ir::print(join_swiglu(ir::parse(text), target_with_swiglu(runs_joined)));
 }
 
 // "  %4 = mul(%2, %3) : bf16[1,1,4,16] @E"
@@ -161,46 +160,6 @@ TEST(JoinSwigluTest, BothPassesOfAProgramAreJoined) {
 }
 
 // ---- Dense ----
-
-// Both passes of four rows.
-std::string dense_program(const std::string& result, const std::string& attrs = "") {
-  const auto dot = [&](const std::string& name, const std::string& operands, int contracted) {
-    return "  " + name + " = dot(" + operands + ") {" + attrs + "lhs_batch=[], lhs_contract=[1], rhs_batch=[], " +
-           "rhs_contract=[" + std::to_string(contracted) + "]} : " + result + " @E\n";
-  };
-  const auto each = [&](const std::string& name, const std::string& call) {
-    return "  " + name + " = " + call + " : " + result + " @E\n";
-  };
-  return dot("%5", "%0, %1", 0) + dot("%6", "%0, %2", 0) + each("%7", "logistic(%5)") + each("%8", "mul(%5, %7)") +
-         each("%9", "mul(%8, %6)") + dot("%10", "%4, %3", 1) + each("%11", "mul(%10, %6)") +
-         each("%12", "mul(%10, %8)") + each("%13", "mul(%11, %7)") + each("%14", "mul(%11, %5)") +
-         each("%15", "mul(%14, %7)") + each("%16", "mul(%15, %7)") + each("%17", "sub(%15, %16)") +
-         each("%18", "add(%13, %17)") + "  output \"h\" = %9\n  output \"dgate\" = %18\n  output \"dup\" = %12\n}\n";
-}
-
-constexpr const char* kDenseInputs = R"(graph "g" {
-  %0 = input() {dtype="bf16", name="x", shape=[4,8]} : bf16[4,8] #batch
-  %1 = input() {dtype="bf16", name="w_gate", shape=[8,16]} : bf16[8,16] #weight
-  %2 = input() {dtype="bf16", name="w_up", shape=[8,16]} : bf16[8,16] #weight
-  %3 = input() {dtype="bf16", name="w_down", shape=[16,8]} : bf16[16,8] #weight
-  %4 = input() {dtype="bf16", name="dy", shape=[4,8]} : bf16[4,8] #batch
-)";
-
-// h is an output and is read before the product of the backward pass by nothing: it is the forward pass's all the same.
-TEST(JoinSwigluTest, DenseProductsAreJoinedWhereTheTargetWantsIt) {
-  const std::string before = kDenseInputs + dense_program("bf16[4,16]");
-  EXPECT_EQ(swiglu_joined(before),
-            std::string(kDenseInputs) +
-                "  %5, %6, %7 = dense_swiglu(%0, %1, %2) {keep_products=1} : bf16[4,16], bf16[4,16], bf16[4,16] @E\n"
-                "  %8, %9 = dense_swiglu_grad(%4, %3, %6, %7) {make_h=0} : bf16[4,16], bf16[4,16] @E\n"
-                "  output \"h\" = %5\n  output \"dgate\" = %8\n  output \"dup\" = %9\n}\n");
-  EXPECT_EQ(swiglu_joined(before, true, false), before);
-}
-
-TEST(JoinSwigluTest, DenseProductsThatLeaveAnotherDtypeStay) {
-  const std::string before = kDenseInputs + dense_program("f32[4,16]", "dtype=\"f32\", ");
-  EXPECT_EQ(swiglu_joined(before), before);
-}
 
 }  // namespace
 }  // namespace megacpp::schedule

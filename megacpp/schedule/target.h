@@ -43,9 +43,6 @@ struct Target {
   /// Its kernels add a tensor to their result and round it to what is asked for as they store it, at the price of
   /// reading the tensor: sums and conversions are folded into them.
   bool has_epilogues = false;
-  /// SwiGLU of dense feed-forwards goes into the products around it as that of experts does, instead of a library's
-  /// products and clusters beside them.
-  bool joins_dense_swiglu = false;
   /// Its devices copy between their own memory and pinned memory of their host, both ways, while they compute: state
   /// may stand in the host's.
   bool has_host_memory = false;

@@ -41,9 +41,8 @@ recipe::Recipe hybrid(const std::vector<std::string>& overrides = {}) {
 /// A recipe compiled for GPUs and loaded on a machine of its own, weights drawn. From then on nothing may be allocated.
 class StandInRun {
  public:
-  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false,
-                      std::optional<bool> joins_dense_swiglu = {})
-      : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_, joins_dense_swiglu)) {
+  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false)
+      : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_)) {
     runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
     options.profile = profile;
     options.wait_limit = std::chrono::seconds(20);
@@ -53,11 +52,9 @@ class StandInRun {
     machine().operations.clear();
   }
 
-  static compile::Compiled compile_for_gpus(const recipe::Recipe& recipe, std::optional<bool> joins_dense_swiglu = {}) {
+  static compile::Compiled compile_for_gpus(const recipe::Recipe& recipe) {
     const plan::Plan plan = plan::make_plan(recipe);
-    schedule::Target target = runtime::cuda::cuda_target(plan.parallel.mesh.chips());
-    if (joins_dense_swiglu) target.joins_dense_swiglu = *joins_dense_swiglu;
-    return compile::compile_training(recipe, plan, target);
+    return compile::compile_training(recipe, plan, runtime::cuda::cuda_target(plan.parallel.mesh.chips()));
   }
 
   void step(runtime::StepMode mode = runtime::StepMode::plain) {
@@ -328,20 +325,6 @@ TEST(CudaHostPathTest, ExpertsInBf16HaveSwigluInTheirProducts) {
     EXPECT_EQ(launches_of(operations, "ragged_swiglu"), row.forward);
     EXPECT_EQ(launches_of(operations, "ragged_swiglu_grad"), row.grads);
     EXPECT_EQ(launches_of(operations, "ragged_swiglu_grad_h"), row.grads_with_h);
-    expect_in_planned_buffers(run, operations);
-    EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
-  }
-}
-
-// Every block of experts has one that all tokens pass.
-TEST(CudaHostPathTest, DenseFeedForwardsHaveSwigluInTheirProductsWhereTheTargetWantsIt) {
-  for (const bool is_wanted : {false, true}) {
-    SCOPED_TRACE(is_wanted);
-    StandInRun run({"train.precision=bf16", "train.recompute=none"}, false, is_wanted);
-    run.step();
-    const std::vector<Operation> operations = run.take_operations();
-    EXPECT_EQ(launches_of(operations, "dense_swiglu"), is_wanted ? 10U : 0U);
-    EXPECT_EQ(launches_of(operations, "dense_swiglu_grad"), is_wanted ? 10U : 0U);
     expect_in_planned_buffers(run, operations);
     EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
   }

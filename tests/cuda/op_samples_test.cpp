@@ -245,7 +245,7 @@ TEST_P(CudaOpSamplesTest, ResultMayTakeOverItsOperand) {
 // Joined ops round where their parts do: a training has the same bits with them and without.
 TEST_P(CudaOpSamplesTest, AnEpilogueHasTheBitsOfTheClusterItReplaces) {
   const ConformanceCase& c = GetParam();
-  if (c.op->name.find("ragged_swiglu") == std::string::npos) return;  // a library sums dense products otherwise
+  if (c.op->name.find("ragged_swiglu") == std::string::npos) return;
   schedule::Target apart = cuda_target();
   apart.runs = [runs = apart.runs, joined = c.op->name](std::string_view op, const ops::NodeView& view) {
     return op == joined ? base::Decision::no("it is taken apart") : runs(op, view);

@@ -149,20 +149,6 @@ inline void add_swiglu_cases(std::vector<ConformanceCase>& cases) {
   }
 }
 
-// Rows that end inside a tile, or inside the first of a pair.
-inline void add_dense_swiglu_cases(std::vector<ConformanceCase>& cases) {
-  const auto add = [&](const char* op, const char* name, ops::Types operands, const char* flag, int64_t is_set) {
-    ops::Sample sample{.name = name, .operands = std::move(operands), .attrs = {{flag, is_set}}};
-    cases.push_back({&ops::op_def(op), std::move(sample), kTensorCoreTolerance});
-  };
-  const ir::TensorType x = bf16({2, 300, 136}), few = bf16({70, 64}), inner = bf16({2, 300, 384}),
-                       narrow = bf16({70, 128});
-  add("dense_swiglu", "rank3", {x, bf16({136, 384}), bf16({136, 384})}, "keep_products", 1);
-  add("dense_swiglu", "few_rows", {few, bf16({64, 128}), bf16({64, 128})}, "keep_products", 0);
-  add("dense_swiglu_grad", "rank3", {x, bf16({384, 136}), inner, inner}, "make_h", 1);
-  add("dense_swiglu_grad", "few_rows", {few, bf16({128, 64}), narrow, narrow}, "make_h", 0);
-}
-
 inline std::vector<ConformanceCase> tensor_core_cases() {
   std::vector<ConformanceCase> cases;
   const auto add = [&](const char* op, ops::Sample sample) {
@@ -185,7 +171,6 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
   add_swiglu_cases(cases);
-  add_dense_swiglu_cases(cases);
   return cases;
 }
 

@@ -42,10 +42,6 @@ constexpr double kOpsPerByte = 2;
 // written back.
 constexpr int64_t kFullRateRows = 8192;
 
-// A library's products of all rows are faster than ours: whether what their epilogues save is more is for
-// bench/swiglu_rate to say on the card, and it has not been measured yet.
-constexpr bool kJoinsDenseSwiglu = false;
-
 // All processes together.
 std::shared_ptr<Gpu> open_gpu(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
@@ -252,7 +248,6 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           .ops_per_byte = kOpsPerByte,
           .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
-          .joins_dense_swiglu = kJoinsDenseSwiglu,
           .has_host_memory = true,
           .joins_launches = true};
 }

@@ -42,6 +42,14 @@ __device__ __forceinline__ void init_stages(const Shared& shared) {
   sync_cluster();
 }
 
+/// A block's shared memory, ready: what every kernel begins with.
+__device__ __forceinline__ Shared begin_product() {
+  extern __shared__ unsigned char raw[];
+  const Shared shared = shared_memory(raw);
+  init_stages(shared);
+  return shared;
+}
+
 /// The ring of stages from one end: which comes next, and the parity its barriers wait for.
 struct Ring {
   int stage = 0;

@@ -52,9 +52,7 @@ __device__ __forceinline__ void multiply_tile(const RaggedDotParams& p, const Sh
 
 template <bool kTransposed, bool kAdds>
 __device__ __forceinline__ void run(const RaggedDotParams& p) {
-  extern __shared__ unsigned char raw[];
-  const Shared shared = shared_memory(raw);
-  init_stages(shared);
+  const Shared shared = begin_product();
   if (threadIdx.x == 0) {
     prefetch_map(&p.a);
     prefetch_map(&p.w);

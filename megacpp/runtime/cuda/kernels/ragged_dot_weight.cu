@@ -100,9 +100,7 @@ __device__ __forceinline__ void multiply_weight_tile(const RaggedDotWeightParams
 
 template <typename T>
 __device__ __forceinline__ void run_weight(const RaggedDotWeightParams& p) {
-  extern __shared__ unsigned char raw[];
-  const Shared shared = shared_memory(raw);
-  init_stages(shared);
+  const Shared shared = begin_product();
   const WeightWalk walk(p);
   const int first = static_cast<int>(blockIdx.x) / kClusterBlocks,
             stride = static_cast<int>(gridDim.x) / kClusterBlocks;

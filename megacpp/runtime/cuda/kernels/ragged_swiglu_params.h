@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What host and device share of products with SwiGLU inside. Rows are those of experts, listed as for experts'
-// products, or all that there are, of one matrix.
+// What host and device share of experts' products with SwiGLU inside. Rows are listed as for other products of experts.
 #pragma once
 
 #include "megacpp/runtime/cuda/kernels/ragged_dot_params.h"
@@ -11,10 +10,10 @@ namespace megacpp::runtime::cuda {
 struct SwigluParams {
   TileMap a, a_segment;  // boxes of kTileRows and of kSegmentRows rows
   TileMap w[2];          // of gate and up, boxes of kTileDepth rows
-  SegmentLists lists;    // unit: the rows of a cluster; null: all rows are of one matrix
+  SegmentLists lists;    // unit: the rows of a cluster
   void* h;               // bf16[rows, n]
   void *gate, *up;       // likewise; null: not wanted
-  int32_t experts, rows, k, n;
+  int32_t experts, k, n;
 };
 
 /// dh = a w, w as [E,n,k]; what it means for gate and up of h = silu(gate) * up.
@@ -25,7 +24,7 @@ struct SwigluGradParams {
   const void *gate, *up;  // bf16[rows, n]
   void *dgate, *dup;      // likewise; dgate may be gate
   void* h;                // likewise; null: not wanted
-  int32_t experts, rows, k, n;
+  int32_t experts, k, n;
 };
 
 }  // namespace megacpp::runtime::cuda
