@@ -63,16 +63,21 @@ class MemoryEndpoint final : public collectives::Endpoint {
   }
   bool is_flushed() override { return true; }
 
-  void poll(Receiver& receiver, std::chrono::microseconds limit) override {
+  bool poll(Receiver& receiver) override {
     std::deque<PostOffice::Frame> frames;
     {
       PostOffice::Box& box = office_->box(process_);
-      std::unique_lock lock(box.mutex);
-      box.news.wait_for(lock, limit, [&box] { return box.is_awake || !box.frames.empty(); });
-      box.is_awake = false;
+      const std::lock_guard lock(box.mutex);
       frames.swap(box.frames);
     }
     for (const PostOffice::Frame& frame : frames) receiver.on_frame(frame.from, frame.bytes);
+    return !frames.empty();
+  }
+  void wait(std::chrono::microseconds limit) override {
+    PostOffice::Box& box = office_->box(process_);
+    std::unique_lock lock(box.mutex);
+    box.news.wait_for(lock, limit, [&box] { return box.is_awake || !box.frames.empty(); });
+    box.is_awake = false;
   }
   void wake() override {
     PostOffice::Box& box = office_->box(process_);

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -16,7 +18,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
@@ -35,7 +36,6 @@ class SocketEndpoint final : public collectives::Endpoint {
       peers_[i].out.resize(kPrefix + collectives::kFrameBytes);
       peers_[i].in.resize(kPrefix + collectives::kFrameBytes);
     }
-    polled_.resize(peers_.size() + 1);
   }
   ~SocketEndpoint() override {
     for (const Peer& peer : peers_)
@@ -72,19 +72,27 @@ class SocketEndpoint final : public collectives::Endpoint {
     return all;
   }
 
-  void poll(Receiver& receiver, std::chrono::microseconds limit) override {
+  bool poll(Receiver& receiver) override {
+    bool is_busy = false;
     for (size_t i = 0; i < peers_.size(); ++i) {
-      const auto events = static_cast<short>(peers_[i].is_sending() ? POLLIN | POLLOUT : POLLIN);
-      polled_[i] = {.fd = peers_[i].socket, .events = events, .revents = 0};
-    }
-    polled_.back() = {.fd = wake_, .events = POLLIN, .revents = 0};
-    if (::poll(polled_.data(), polled_.size(), static_cast<int>((limit.count() + 999) / 1000)) <= 0) return;
-    uint64_t count = 0;
-    if (polled_.back().revents != 0 && ::read(wake_, &count, sizeof(count)) < 0) return;
-    for (size_t i = 0; i < peers_.size(); ++i) {
+      const bool was_sending = peers_[i].is_sending();
       flush(peers_[i]);
-      if (peers_[i].socket >= 0 && polled_[i].revents != 0) receive(static_cast<int64_t>(i), receiver);
+      is_busy |= was_sending && !peers_[i].is_sending();
+      if (peers_[i].socket >= 0 && receive(static_cast<int64_t>(i), receiver)) is_busy = true;
     }
+    return is_busy;
+  }
+
+  void wait(std::chrono::microseconds limit) override {
+    std::vector<pollfd> polled;
+    for (const Peer& peer : peers_) polled.push_back({.fd = peer.socket.load(), .events = POLLIN, .revents = 0});
+    polled.push_back({.fd = wake_, .events = POLLIN, .revents = 0});
+    // A room that is made shows late, as nothing is asked of what another thread may be sending.
+    constexpr std::chrono::microseconds kMost(1000);
+    const auto milliseconds = static_cast<int>((std::min(limit, kMost).count() + 999) / 1000);
+    if (::poll(polled.data(), polled.size(), milliseconds) <= 0) return;
+    uint64_t count = 0;
+    if (polled.back().revents != 0 && ::read(wake_, &count, sizeof(count)) < 0) return;
   }
 
   void wake() override {
@@ -97,7 +105,7 @@ class SocketEndpoint final : public collectives::Endpoint {
   static constexpr int kFramesAtOnce = 16;             // from one process, before others have their turn
 
   struct Peer {
-    int socket = -1;
+    std::atomic<int> socket = -1;  // closed by who polls, seen by who waits
     std::vector<std::byte> out, in;
     size_t to_send = 0, sent = 0, received = 0;
     bool is_sending() const { return sent < to_send; }
@@ -116,9 +124,11 @@ class SocketEndpoint final : public collectives::Endpoint {
     }
   }
 
-  void receive(int64_t process, Receiver& receiver) {
+  // Whether a frame has come, or the end.
+  bool receive(int64_t process, Receiver& receiver) {
     Peer& peer = at(process);
-    for (int frames = 0; frames < kFramesAtOnce;) {
+    int frames = 0;
+    while (frames < kFramesAtOnce) {
       uint32_t length = 0;
       if (peer.received >= kPrefix) std::memcpy(&length, peer.in.data(), kPrefix);
       const size_t wanted = peer.received < kPrefix ? kPrefix : kPrefix + length;
@@ -129,19 +139,20 @@ class SocketEndpoint final : public collectives::Endpoint {
         continue;
       }
       const ssize_t got = ::recv(peer.socket, peer.in.data() + peer.received, wanted - peer.received, MSG_DONTWAIT);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
       if (got <= 0) {
-        ::close(std::exchange(peer.socket, -1));
-        return receiver.on_lost(process, "connection closed");
+        ::close(peer.socket.exchange(-1));
+        receiver.on_lost(process, "connection closed");
+        return true;
       }
       peer.received += static_cast<size_t>(got);
     }
+    return frames > 0;
   }
 
   const int64_t process_;
   std::vector<Peer> peers_;  // by process
   const int wake_;
-  std::vector<pollfd> polled_;
 };
 
 /// By process.

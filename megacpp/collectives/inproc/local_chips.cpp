@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <list>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -27,7 +29,8 @@ class LocalChips::Chip final : public Communicator {
       : world_(world),
         rank_(rank),
         idle_(static_cast<size_t>(kMaxInFlight)),
-        pointers_(static_cast<size_t>(2 * world.chips())) {}
+        pointers_(static_cast<size_t>(2 * world.chips())),
+        remotes_(static_cast<size_t>(world.chips())) {}
 
   int64_t rank() const override { return rank_; }
   int64_t chips() const override { return world_.chips(); }
@@ -38,6 +41,7 @@ class LocalChips::Chip final : public Communicator {
   void abort(const std::string& reason) override;
 
   void wake() { wake_.notify_one(); }
+  bool is_waiting() const { return is_waiting_; }
   std::string what_it_does() const;
   InFlight* in_flight(int64_t number);
   InFlight* oldest_message(Kind kind, int64_t peer, int64_t tag);
@@ -56,6 +60,8 @@ class LocalChips::Chip final : public Communicator {
   bool advance(Lock& lock);
   bool make_step(Lock& lock, InFlight& in_flight);
   bool take_message(Lock& lock, InFlight& recv);
+  bool read_message(Lock& lock, InFlight& recv);
+  void wait(Lock& lock, Crossings::Driver& driver, Clock::time_point deadline);
   void leave(InFlight& in_flight);
   void wake_group(const GroupCalls& calls);
   void check_agreement(Lock& lock);
@@ -69,7 +75,9 @@ class LocalChips::Chip final : public Communicator {
   std::deque<OwnGroup> groups_;        // by Group::id
   std::list<InFlight> active_;         // in the order of start
   std::list<InFlight> idle_;           // unused nodes: they change lists, so that starting a call allocates nothing
-  std::vector<const void*> pointers_;  // scratch of move_data()
+  bool is_waiting_ = false;            // asleep until it is woken
+  std::vector<const void*> pointers_;  // scratch of move_data(), like the next
+  std::vector<Remote> remotes_;        // by index
   int64_t message_limit_ = kMaxInFlight;
   int64_t next_number_ = 0;
 };
@@ -108,6 +116,7 @@ void LocalChips::decide(const Failure& failure) {
 
 const Failure& LocalChips::decided_failure(Lock& lock) {
   // Cut off from the process that decides, this one must end by itself, and soon.
+  if (crossings_ != nullptr) crossings_->hand_over();
   if (crossings_ == nullptr || !crossings_->is_arbiter_silent())
     decision_.wait_for(lock, kDecisionLimit, [this] { return decided_.has_value(); });
   if (!decided_) decide(*proposed_);
@@ -138,6 +147,13 @@ void LocalChips::wake(int64_t chip) { at(chip).wake(); }
 
 void LocalChips::wake_all() {
   for (const int64_t chip : options_.local) wake(chip);
+}
+
+bool LocalChips::wake_waiting() {
+  const auto waiting = std::ranges::find_if(options_.local, [this](int64_t chip) { return at(chip).is_waiting(); });
+  if (waiting == options_.local.end()) return false;
+  wake(*waiting);
+  return true;
 }
 
 std::string LocalChips::what_it_does(int64_t chip) const { return at(chip).what_it_does(); }
@@ -233,6 +249,7 @@ void LocalChips::Chip::finish(Ticket ticket, Stream stream) {
   MEGACPP_CHECK(in_flight != active_.end()) << "ticket " << ticket.number << " is not in flight";
   auto deadline = Clock::now() + world_.wait_limit();
   int64_t arrivals = in_flight->arrivals();
+  Crossings::Driver driver(world_.crossings_, rank_);
   while (true) {
     world_.check_alive(lock, rank_, in_flight->call->where);
     check_agreement(lock);
@@ -243,11 +260,29 @@ void LocalChips::Chip::finish(Ticket ticket, Stream stream) {
     } else if (Clock::now() >= deadline) {
       time_out(lock, *in_flight);
     } else {
-      wake_.wait_until(lock, deadline);
+      wait(lock, driver, deadline);
     }
   }
   leave(*in_flight);
   idle_.splice(idle_.end(), active_, in_flight);
+}
+
+// Of chips that wait one sends and receives for all; it sleeps in between, the others until they are woken.
+void LocalChips::Chip::wait(Lock& lock, Crossings::Driver& driver, Clock::time_point deadline) {
+  if (!driver.claim()) {
+    is_waiting_ = true;
+    wake_.wait_until(lock, deadline);
+    is_waiting_ = false;
+    return;
+  }
+  if (driver.take_turn(lock)) return;
+  if (const std::chrono::microseconds pause = driver.pause(); pause.count() > 0) {
+    wake_.wait_until(lock, std::min(deadline, Clock::now() + pause));
+    return;
+  }
+  lock.unlock();
+  std::this_thread::yield();
+  lock.lock();
 }
 
 void LocalChips::Chip::leave(InFlight& in_flight) {
@@ -274,16 +309,28 @@ bool LocalChips::Chip::make_step(Lock& lock, InFlight& in_flight) {
   Member member = {.calls = rendezvous.calls(), .index = group.index};
   if (crossing) member.terms = crossing->terms();
   member.pointers = pointers_;
-  world_.without_lock(lock, [&] { move_data(member, step); });
+  try {
+    if (crossing && crossing->reads_buffers()) {
+      const std::span<Remote> remotes = std::span(remotes_).first(group.members.size());
+      crossing->find_remotes(in_flight.sequence, remotes);
+      member.remotes = remotes;
+    }
+    world_.without_lock(lock, [&] { move_data(member, step); });
+  } catch (const PeerGone& gone) {
+    crossing->exchange(in_flight.sequence).is_broken = true;
+    world_.crossings_->break_off(gone);
+    return false;
+  }
   rendezvous.pass(group.index);
   if (!rendezvous.all_passed(step + 1)) return true;
   wake_group(*in_flight.group);
-  if (crossing) world_.crossings_->wake();  // it sends what was reduced
+  if (crossing) world_.crossings_->pass(*crossing, in_flight.sequence, step + 1);
   return true;
 }
 
 bool LocalChips::Chip::take_message(Lock& lock, InFlight& recv) {
-  if (recv.call->kind != Kind::recv || recv.is_moved || !world_.is_local(recv.call->peer)) return false;
+  if (recv.call->kind != Kind::recv || recv.is_moved) return false;
+  if (!world_.is_local(recv.call->peer)) return read_message(lock, recv);
   Chip& sender = world_.at(recv.call->peer);
   InFlight* send = sender.oldest_message(Kind::send, rank_, recv.call->tag);
   if (!send) return false;
@@ -293,6 +340,21 @@ bool LocalChips::Chip::take_message(Lock& lock, InFlight& recv) {
   world_.without_lock(lock, [&] { receive(*send->call, *recv.call); });
   send->is_moved = recv.is_moved = true;
   sender.wake();
+  return true;
+}
+
+bool LocalChips::Chip::read_message(Lock& lock, InFlight& recv) {
+  if (recv.sent.peer == nullptr) return false;
+  try {
+    const Remote send = world_.crossings_->find_remote(recv);
+    world_.without_lock(lock, [&] { receive(send, *recv.call); });
+  } catch (const PeerGone& gone) {
+    recv.sent = {};
+    world_.crossings_->break_off(gone);
+    return false;
+  }
+  recv.is_moved = true;
+  world_.crossings_->take(recv);
   return true;
 }
 

@@ -79,6 +79,8 @@ class LocalChips {
   bool is_local(int64_t chip) const;
   void wake(int64_t chip);
   void wake_all();
+  /// A chip that waits for what another was to look after; false where none does.
+  bool wake_waiting();
   std::string what_it_does(int64_t chip) const;
   /// Null where the call is finished.
   InFlight* in_flight(int64_t chip, int64_t number);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "megacpp/collectives/call.h"
+#include "megacpp/collectives/processes/buffer_addresses.h"
 #include "megacpp/collectives/processes/pieces.h"
 
 namespace megacpp::collectives {
@@ -76,6 +77,13 @@ struct InFlight {
   int64_t sequence = 0;              // of a collective: counts the calls of its group
   bool is_taken = false;             // a send or receive that has found its other end
   bool is_moved = false;             // a send or receive whose data has arrived
+  // Of a receive from another process of this host: its send, once it is found.
+  struct Sent {
+    const Peer* peer = nullptr;  // whose buffers are read
+    AddressList addresses;       // of them, in its memory
+    int64_t number = 0;          // of its ticket
+  };
+  Sent sent = {};
   // Of a send to another process, or a receive from it:
   Cursor cursor = {};           // bytes sent or received
   int64_t frames = 0;           // received

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,11 +23,11 @@ constexpr size_t kSendsToOne = 4;  // a process that does not receive leaves roo
 
 using Clock = std::chrono::steady_clock;
 
-// MPI wakes nobody: it is asked, less and less often while nothing happens. First without sleep, which takes longer
-// than a message does; then so that a sleep lasts a small part of the wait. A process has several endpoints, most of
-// them idle, and a machine many processes: those must cost next to nothing.
-constexpr microseconds kAwake(100);
+// MPI wakes nobody: it is asked, less and less often while nothing happens, so that a sleep lasts a small part of the
+// wait. A process has several endpoints, most of them idle, and a machine many processes: those must cost next to
+// nothing. Chips that wait ask by themselves, and oftener.
 constexpr int64_t kPartOfWait = 8;
+constexpr microseconds kShortestNap(100);
 constexpr microseconds kLongestNap(20000);
 
 void check_mpi(const MegacppMpi& mpi, int error, const char* call) {
@@ -88,16 +88,18 @@ class MpiEndpoint final : public Endpoint {
     return std::ranges::none_of(sends_, &Slot::is_busy);
   }
 
-  void poll(Receiver& receiver, microseconds limit) override {
-    const Clock::time_point deadline = Clock::now() + limit;
-    while (!receive(receiver) && !recycle()) {
-      const Clock::time_point now = Clock::now();
-      if (now >= deadline) return;
-      const auto quiet = std::chrono::duration_cast<microseconds>(now - last_event_);
-      const auto left = std::chrono::duration_cast<microseconds>(deadline - now);
-      if (sleep(quiet < kAwake ? microseconds(0) : std::min({quiet / kPartOfWait, left, kLongestNap}))) break;
-    }
-    last_event_ = Clock::now();
+  bool poll(Receiver& receiver) override {
+    const bool has_received = receive(receiver), has_sent = recycle();
+    if (has_received || has_sent) last_event_ = Clock::now();
+    return has_received || has_sent;
+  }
+
+  void wait(microseconds limit) override {
+    const auto quiet = std::chrono::duration_cast<microseconds>(Clock::now() - last_event_.load());
+    const microseconds nap = std::min(limit, std::clamp(quiet / kPartOfWait, kShortestNap, kLongestNap));
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, nap, [this] { return is_awake_; });
+    is_awake_ = false;
   }
 
   void wake() override {
@@ -150,21 +152,13 @@ class MpiEndpoint final : public Endpoint {
     return any;
   }
 
-  // Whether wake() ended it. Without a limit only others may run.
-  bool sleep(microseconds limit) {
-    if (limit.count() == 0) std::this_thread::yield();
-    std::unique_lock lock(mutex_);
-    if (limit.count() > 0) woken_.wait_for(lock, limit, [this] { return is_awake_; });
-    return std::exchange(is_awake_, false);
-  }
-
   const MegacppMpi& mpi_;
   const MpiProcess process_;
   const int tag_;
   std::vector<Slot> receives_, sends_;
   size_t oldest_ = 0;      // of the receives
   Slot* given_ = nullptr;  // by room()
-  Clock::time_point last_event_ = Clock::now();
+  std::atomic<Clock::time_point> last_event_ = Clock::now();
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_awake_ = false;

@@ -28,7 +28,7 @@ int64_t log2_up(int64_t count) {
   return rounds;
 }
 
-constexpr int64_t kOwnAgreements = 2;  // of letters_of(): to make a world, and to leave it
+constexpr int64_t kOwnAgreements = 3;  // of letters_of(): two to make a world, one to leave it
 
 /// body(world, process) in a thread for each; returns the letters that each has sent.
 std::vector<int64_t> letters_of(int64_t processes, const std::function<void(World& world, int64_t process)>& body) {

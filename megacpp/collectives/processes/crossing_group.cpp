@@ -23,7 +23,7 @@ std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size
   std::vector<Term> terms(members);
   int64_t next = 0;
   for (const CrossingGroup::Other& other : others) {
-    const bool is_sum = sums == Sums::fast && other.members.size() > 1;
+    const bool is_sum = sums == Sums::fast && other.members.size() > 1 && !other.is_peer();
     if (is_sum) terms[static_cast<size_t>(other.members.front())] = {.slot = next, .is_sum = true};
     for (const int64_t member : other.members) {
       if (!is_sum) terms[static_cast<size_t>(member)] = {.slot = next};
@@ -35,16 +35,20 @@ std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size
 
 }  // namespace
 
-CrossingGroup::CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners, Sums sums)
+CrossingGroup::CrossingGroup(GroupCalls& calls, const Processes& processes, Sums sums)
     : calls_(calls), id_(group_id(calls.members())), sums_(sums), pointers_(calls.local().size()) {
   std::map<int64_t, std::vector<int64_t>> members;  // by process
   for (size_t index = 0; index < calls.members().size(); ++index)
     if (std::ranges::find(calls.local(), static_cast<int64_t>(index)) == calls.local().end())
-      members[owners[static_cast<size_t>(calls.members()[index])]].push_back(static_cast<int64_t>(index));
-  for (auto& [process, indices] : members) others_.push_back({.process = process, .members = std::move(indices)});
+      members[processes.owners[static_cast<size_t>(calls.members()[index])]].push_back(static_cast<int64_t>(index));
+  for (auto& [process, indices] : members) {
+    const std::optional<Peer>& peer = processes.peers[static_cast<size_t>(process)];
+    others_.push_back({.process = process, .members = std::move(indices), .peer = peer ? &*peer : nullptr});
+  }
   terms_ = terms_of(others_, calls.members().size(), sums);
   CrossingCall fresh;
   fresh.others.resize(others_.size());
+  read_.resize(others_.size());
   ring_.assign(static_cast<size_t>(2 * kMaxInFlight), fresh);
 }
 
@@ -52,6 +56,25 @@ size_t CrossingGroup::other_of(int64_t process) const {
   const auto other = std::ranges::find(others_, process, &Other::process);
   MEGACPP_CHECK(other != others_.end()) << "process " << process << " is not in the group";
   return static_cast<size_t>(other - others_.begin());
+}
+
+AddressList CrossingGroup::publish(int64_t sequence) {
+  if (!reads_buffers()) return {};
+  return published_.publish(calls_.rendezvous(sequence).calls(), calls_.local());
+}
+
+void CrossingGroup::find_remotes(int64_t sequence, std::span<Remote> remotes) {
+  const size_t parts = calls_.rendezvous(sequence).posted()->parts.size();
+  std::ranges::fill(remotes, Remote{});
+  for (size_t other = 0; other < others_.size(); ++other) {
+    const Other& process = others_[other];
+    if (!process.is_peer()) continue;
+    const std::span<const PartAddress> buffers =
+        read_[other].look_up(*process.peer, exchange(sequence).others[other].addresses, parts * process.members.size());
+    for (size_t k = 0; k < process.members.size(); ++k)
+      remotes[static_cast<size_t>(process.members[k])] = {.peer = process.peer,
+                                                          .parts = buffers.subspan(k * parts, parts)};
+  }
 }
 
 Pieces CrossingGroup::outgoing(int64_t sequence, size_t other) {
@@ -73,27 +96,39 @@ Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
 }
 
 bool CrossingGroup::may_step(int64_t sequence, int64_t step) {
+  if (this->exchange(sequence).is_broken || !have_peers_passed(sequence, step)) return false;
   const Call& call = *calls_.rendezvous(sequence).posted();
   if (step != 1 || (call.kind != Kind::reduce_scatter && call.kind != Kind::all_reduce)) return true;
   const CrossingCall& exchange = this->exchange(sequence);
   if (!exchange.is_open) return false;
   for (size_t other = 0; other < others_.size(); ++other)
-    if (exchange.others[other].in.piece < incoming(sequence, other).operand_pieces()) return false;
+    if (!others_[other].is_peer() && exchange.others[other].in.piece < incoming(sequence, other).operand_pieces())
+      return false;
+  return true;
+}
+
+bool CrossingGroup::have_peers_passed(int64_t sequence, int64_t gates) {
+  const CrossingCall& exchange = this->exchange(sequence);
+  for (size_t other = 0; other < others_.size(); ++other) {
+    const Crossing& crossing = exchange.others[other];
+    if (others_[other].is_peer() && (crossing.gates < gates || crossing.hash != exchange.hash)) return false;
+  }
   return true;
 }
 
 bool CrossingGroup::is_done_with(int64_t sequence, size_t other) {
   const CrossingCall& exchange = this->exchange(sequence);
   const Crossing& crossing = exchange.others[other];
-  return crossing.has_arrived && crossing.hash == exchange.hash &&
-         crossing.in.piece == incoming(sequence, other).all_pieces() &&
+  if (crossing.gates == 0 || crossing.hash != exchange.hash) return false;
+  if (others_[other].is_peer()) return crossing.gates > steps_of(calls_.rendezvous(sequence).posted()->kind);
+  return crossing.in.piece == incoming(sequence, other).all_pieces() &&
          crossing.out.piece == outgoing(sequence, other).all_pieces();
 }
 
 void CrossingGroup::reset(int64_t sequence) {
   CrossingCall& exchange = this->exchange(sequence);
   for (Crossing& crossing : exchange.others) crossing = {};
-  exchange.is_open = exchange.is_done = false;
+  exchange.is_open = exchange.is_done = exchange.is_broken = false;
   exchange.hash = 0;
   exchange.frames = 0;
   exchange.other_call.clear();

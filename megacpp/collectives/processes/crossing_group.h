@@ -3,21 +3,29 @@
 // data without locks, as the books of local members are; allocates when made, never after.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "megacpp/collectives/inproc/move.h"
 #include "megacpp/collectives/inproc/rendezvous.h"
+#include "megacpp/collectives/processes/buffer_addresses.h"
+#include "megacpp/collectives/processes/peer_memory.h"
 #include "megacpp/collectives/processes/pieces.h"
 
 namespace megacpp::collectives {
 
 /// One call with one other process.
 struct Crossing {
-  bool has_arrived = false;
+  int64_t gates = 0;       // that its members have passed (Rendezvous): 1 once it has arrived, more of a peer alone
   bool was_asked = false;  // what it calls instead
   uint64_t hash = 0;       // of its movement, once it has arrived
+  // Of a peer, whose buffers are read:
+  AddressList addresses;  // of its buffers, in its memory
+  // Of one that is sent to:
   Cursor in;
   Cursor out;
 };
@@ -28,7 +36,8 @@ struct CrossingCall {
   bool is_open = false;          // all local members have posted
   bool is_done = false;          // all that must come has come, all that must go has left the operands
   uint64_t hash = 0;             // of the movement here, once it is open
-  int64_t frames = 0;            // received
+  bool is_broken = false;        // a peer's buffers could not be read: the run is about to fail
+  int64_t frames = 0;            // received: bytes, or gates passed
   std::string other_call = {};   // of a process that does not agree, with its chip
 };
 
@@ -37,24 +46,41 @@ class CrossingGroup {
   struct Other {
     int64_t process = 0;
     std::vector<int64_t> members;  // indices
+    const Peer* peer = nullptr;    // chips here read its buffers, and its chips those here; null: bytes are sent
+
+    bool is_peer() const { return peer != nullptr; }
+  };
+  struct Processes {
+    const std::vector<int64_t>& owners;             // the process of every chip
+    const std::vector<std::optional<Peer>>& peers;  // by process: those whose memory is read
   };
 
-  /// `owners`: the process of every chip.
-  CrossingGroup(GroupCalls& calls, const std::vector<int64_t>& owners, Sums sums);
+  CrossingGroup(GroupCalls& calls, const Processes& processes, Sums sums);
 
   uint64_t id() const { return id_; }  // the same in every process
   GroupCalls& calls() { return calls_; }
   const std::vector<Other>& others() const { return others_; }
   CrossingCall& exchange(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
   size_t other_of(int64_t process) const;
+  /// Whether some of the others are peers, and whether some are not.
+  bool reads_buffers() const { return std::ranges::any_of(others_, &Other::is_peer); }
+  bool sends_bytes() const { return !std::ranges::all_of(others_, &Other::is_peer); }
   /// By index: what stands for the operands of members elsewhere, in the workspace of a reduction.
   std::span<const Term> terms() const { return terms_; }
+
+  /// Lists the buffers of a call for peers; none where there are no peers.
+  AddressList publish(int64_t sequence);
+  /// Of a call that all peers have arrived at: where their buffers are, by index. PeerGone.
+  void find_remotes(int64_t sequence, std::span<Remote> remotes);
 
   Pieces outgoing(int64_t sequence, size_t other);
   Pieces incoming(int64_t sequence, size_t other);
 
-  /// Local members may reduce once the operands of all others are there. Other steps need nobody else.
+  /// Local members may reduce once the operands of all others are there, and read those of peers that stand at the same
+  /// step. Other steps need nobody else.
   bool may_step(int64_t sequence, int64_t step);
+  /// Whether all peers have passed so many gates.
+  bool have_peers_passed(int64_t sequence, int64_t gates);
   bool is_done_with(int64_t sequence, size_t other);
   /// All local members have left.
   void reset(int64_t sequence);
@@ -67,6 +93,8 @@ class CrossingGroup {
   std::vector<Term> terms_;            // by index
   std::vector<const void*> pointers_;  // scratch of the thread that sends
   std::vector<CrossingCall> ring_;     // as long as that of the calls
+  PublishedAddresses published_;       // for peers
+  std::vector<ReadAddresses> read_;    // by peer, as others()
 };
 
 }  // namespace megacpp::collectives

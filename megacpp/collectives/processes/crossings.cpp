@@ -16,11 +16,18 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr microseconds kIdleWait = std::chrono::milliseconds(50);    // for something to do
+constexpr microseconds kDrivenWait = std::chrono::milliseconds(5);   // for the chip that takes turns to end
 constexpr microseconds kClosingWait = std::chrono::milliseconds(1);  // for frames to leave
 constexpr std::chrono::seconds kClosingLimit(2);                     // for all of them
 // From the failure on, when all of them are words of it: those that live have read them by then, and the worlds of a
 // process that ends one after the other wait for one that does not read at the same time.
 constexpr std::chrono::milliseconds kFailedClosingLimit(500);
+
+// While a chip waits: without sleep at first, which takes longer than a message does; then so that a sleep lasts a
+// small part of the wait.
+constexpr microseconds kAwake(1000);
+constexpr int64_t kPartOfQuiet = 8;
+constexpr microseconds kLongestPause(1000);
 
 constexpr std::array<int64_t, 1> kOnlyMember = {0};
 
@@ -46,6 +53,8 @@ Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std:
       endpoint_(std::move(endpoint)),
       owners_(std::move(owners)),
       sums_(sums),
+      peers_(static_cast<size_t>(endpoint_->processes())),
+      read_(static_cast<size_t>(endpoint_->processes())),
       mail_(endpoint_->processes()),
       lost_(static_cast<size_t>(endpoint_->processes())),
       is_silent_(static_cast<size_t>(endpoint_->processes())),
@@ -58,13 +67,19 @@ Crossings::~Crossings() {
     is_closing_ = true;
     const auto now = LocalChips::Clock::now();
     closing_limit_ = chips_.has_failed() ? failed_at_.value_or(now) + kFailedClosingLimit : now + kClosingLimit;
+    wake();
   }
-  wake();
   thread_.join();
 }
 
+void Crossings::set_peers(std::vector<std::optional<Peer>> peers) {
+  const Lock lock(chips_.mutex);
+  peers_ = std::move(peers);
+}
+
 void Crossings::open(GroupCalls& calls) {
-  CrossingGroup& group = groups_.emplace_back(calls, owners_, sums_);
+  CrossingGroup& group =
+      groups_.emplace_back(calls, CrossingGroup::Processes{.owners = owners_, .peers = peers_}, sums_);
   calls.crossing = &group;
   std::vector<Letter> early;
   std::ranges::copy_if(early_, std::back_inserter(early),
@@ -82,25 +97,65 @@ void Crossings::begin(CrossingGroup& group, int64_t sequence) {
   CrossingCall& exchange = group.exchange(sequence);
   exchange.is_open = true;
   exchange.hash = movement_hash(*rendezvous.posted());
-  for (size_t other = 0; other < group.others().size(); ++other) {
-    const Pieces pieces = group.incoming(sequence, other);
-    skip_empty(pieces, exchange.others[other].in, pieces.all_pieces());
-    mail_.post(group.others()[other].process,
-               {.kind = FrameKind::arrived, .hash = exchange.hash, .group = group.id(), .sequence = sequence});
-  }
+  const FrameHeader arrived = {.kind = FrameKind::arrived,
+                               .hash = exchange.hash,
+                               .group = group.id(),
+                               .sequence = sequence,
+                               .addresses = group.publish(sequence)};
   active_.push_back({&group, sequence});
-  wake();
+  for (size_t other = 0; other < group.others().size(); ++other) {
+    if (!group.others()[other].is_peer()) {
+      const Pieces pieces = group.incoming(sequence, other);
+      skip_empty(pieces, exchange.others[other].in, pieces.all_pieces());
+    }
+    mail_.post(group.others()[other].process, arrived);
+  }
+  send_mail();
+}
+
+void Crossings::pass(CrossingGroup& group, int64_t sequence, int64_t gates) {
+  for (const CrossingGroup::Other& other : group.others())
+    if (other.is_peer())
+      mail_.post(other.process,
+                 {.kind = FrameKind::passed, .group = group.id(), .sequence = sequence, .number = gates});
+  send_mail();
+}
+
+void Crossings::break_off(const PeerGone& gone) {
+  if (!broken_) broken_ = {.process = gone.process(), .why = gone.what(), .since = LocalChips::Clock::now()};
+}
+
+// Letters leave at once where nobody uses the endpoint. Whoever does takes them along; bytes are the thread's, unless a
+// chip waits.
+void Crossings::send_mail() {
+  if (!is_in_turn_) mail_.send(*endpoint_);
+  if (needs_thread()) wake();
+}
+
+bool Crossings::needs_thread() const {
+  return !mail_.is_empty() || !sending_.empty() ||
+         std::ranges::any_of(active_, [](const Active& active) { return active.group->sends_bytes(); });
+}
+
+void Crossings::wake() {
+  if (driver_) return chips_.wake(*driver_);
+  no_driver_.notify_one();
+  endpoint_->wake();
 }
 
 void Crossings::offer(int64_t chip, const InFlight& send) {
   const Call& call = *send.call;
-  mail_.post(owners_[static_cast<size_t>(call.peer)], {.kind = FrameKind::offer,
-                                                       .hash = movement_hash(call),
-                                                       .group = static_cast<uint64_t>(call.tag),
-                                                       .sequence = send.number,
-                                                       .from = chip,
-                                                       .to = call.peer});
-  wake();
+  const std::span<const Call* const> calls(&send.call, 1);
+  const int64_t process = owners_[static_cast<size_t>(call.peer)];
+  const bool is_read = peers_[static_cast<size_t>(process)].has_value();
+  mail_.post(process, {.kind = FrameKind::offer,
+                       .hash = movement_hash(call),
+                       .group = static_cast<uint64_t>(call.tag),
+                       .sequence = send.number,
+                       .from = chip,
+                       .to = call.peer,
+                       .addresses = is_read ? offered_.publish(calls, kOnlyMember) : AddressList{}});
+  send_mail();
 }
 
 void Crossings::match(int64_t chip, int64_t from, int64_t tag) {
@@ -115,8 +170,14 @@ void Crossings::match(int64_t chip, int64_t from, int64_t tag) {
     recv->is_taken = true;
     offer.header.kind = is_same ? FrameKind::accept : FrameKind::what_call;
     offer.header.number = recv->number;
+    const std::optional<Peer>& peer = peers_[static_cast<size_t>(offer.process)];
+    if (is_same && peer) {
+      recv->sent = {.peer = &*peer, .addresses = offer.header.addresses, .number = offer.header.sequence};
+      chips_.wake(chip);
+      continue;
+    }
     mail_.post(offer.process, offer.header);
-    wake();
+    send_mail();
     if (!is_same) continue;
     const Pieces pieces = message_pieces(*recv);
     skip_empty(pieces, recv->cursor, pieces.all_pieces());
@@ -125,36 +186,87 @@ void Crossings::match(int64_t chip, int64_t from, int64_t tag) {
   }
 }
 
-// What goes wrong here ends the run of all chips; the loop goes on, to tell the other processes.
+Remote Crossings::find_remote(const InFlight& recv) {
+  const Peer& peer = *recv.sent.peer;
+  return {
+      .peer = &peer,
+      .parts = read_[static_cast<size_t>(peer.process)].look_up(peer, recv.sent.addresses, recv.call->parts.size())};
+}
+
+void Crossings::take(const InFlight& recv) {
+  mail_.post(recv.sent.peer->process,
+             {.kind = FrameKind::taken, .sequence = recv.sent.number, .from = recv.call->peer});
+  send_mail();
+}
+
+// While a chip takes turns the thread does nothing.
 void Crossings::run() {
-  while (true) {
-    try {
-      if (!take_turn()) return;
-    } catch (const std::exception& error) {
-      Lock lock(chips_.mutex);
-      chips_.fail(lock, {chips_.local().front(), std::string("messages between processes: ") + error.what()});
-      if (is_closing_) return;
+  Lock lock(chips_.mutex);
+  while (!is_closing_ || !may_close()) {
+    if (driver_) {
+      no_driver_.wait_for(lock, kDrivenWait);
+    } else if (!take_turn(lock)) {
+      const microseconds limit = is_closing_ ? kClosingWait : kIdleWait;
       lock.unlock();
-      std::this_thread::sleep_for(kClosingWait);
+      endpoint_->wait(limit);
+      lock.lock();
     }
   }
 }
 
-bool Crossings::take_turn() {
-  microseconds wait = kIdleWait;
-  {
-    Lock lock(chips_.mutex);
+bool Crossings::may_close() {
+  return LocalChips::Clock::now() >= closing_limit_ || (mail_.is_empty() && endpoint_->is_flushed());
+}
+
+// What goes wrong here ends the run of all chips; turns go on, to tell the other processes.
+bool Crossings::take_turn(Lock& lock) {
+  if (is_in_turn_) return false;
+  is_in_turn_ = true;
+  bool is_busy = false;
+  try {
     if (chips_.has_failed() && !failed_at_) failed_at_ = LocalChips::Clock::now();
-    if (is_closing_) {
-      if (mail_.is_empty() && endpoint_->is_flushed()) return false;
-      if (LocalChips::Clock::now() >= closing_limit_) return false;
-      wait = kClosingWait;
-    }
-    if (pump(lock)) wait = microseconds(0);
+    is_busy = pump(lock);
+    lock.unlock();
+    const bool has_come = endpoint_->poll(*this);
+    lock.lock();
+    if (has_come) pump(lock);  // it may be all that a call waits for
+    is_busy |= has_come;
     look_for_losses(lock);
+  } catch (const std::exception& error) {
+    if (!lock.owns_lock()) lock.lock();
+    chips_.fail(lock, {chips_.local().front(), std::string("messages between processes: ") + error.what()});
   }
-  endpoint_->poll(*this, wait);
-  return true;
+  is_in_turn_ = false;
+  return is_busy;
+}
+
+void Crossings::hand_over() {
+  driver_.reset();
+  if (!chips_.wake_waiting() && needs_thread()) wake();
+}
+
+Crossings::Driver::~Driver() {
+  if (is_driving()) crossings_->hand_over();
+}
+
+bool Crossings::Driver::claim() {
+  if (crossings_ == nullptr) return false;
+  if (!crossings_->driver_) {
+    crossings_->driver_ = chip_;
+    last_event_ = LocalChips::Clock::now();
+  }
+  return is_driving();
+}
+
+bool Crossings::Driver::take_turn(Lock& lock) {
+  const bool is_busy = crossings_->take_turn(lock);
+  if (is_busy) last_event_ = LocalChips::Clock::now();
+  return is_busy;
+}
+
+microseconds Crossings::Driver::pause() const {
+  const auto quiet = std::chrono::duration_cast<microseconds>(LocalChips::Clock::now() - last_event_);
+  return quiet < kAwake ? microseconds(0) : std::min(quiet / kPartOfQuiet, kLongestPause);
 }
 
 bool Crossings::pump(Lock& lock) {
@@ -186,13 +298,14 @@ bool Crossings::send_data(Lock& lock, const Active& active, size_t other) {
   CrossingCall& exchange = group.exchange(active.sequence);
   Crossing& crossing = exchange.others[other];
   const int64_t process = group.others()[other].process;
-  if (!crossing.has_arrived) return false;
+  if (crossing.gates == 0) return false;
   FrameHeader header = {.kind = FrameKind::data, .group = group.id(), .sequence = active.sequence, .from = -1};
   if (crossing.hash != exchange.hash) {
     header.kind = FrameKind::what_call;
     if (!crossing.was_asked) mail_.post(process, header);
     return !std::exchange(crossing.was_asked, true);
   }
+  if (group.others()[other].is_peer()) return false;  // its chips read
   const Pieces pieces = group.outgoing(active.sequence, other);
   const bool is_reduced = group.calls().rendezvous(active.sequence).all_passed(2);
   const int64_t limit = is_reduced ? pieces.all_pieces() : pieces.operand_pieces();
@@ -281,6 +394,8 @@ void Crossings::deal_with(Lock& lock, const Letter& letter, std::span<const std:
   switch (letter.header.kind) {
     case FrameKind::arrived:
       return on_arrived(letter);
+    case FrameKind::passed:
+      return on_passed(letter);
     case FrameKind::data:
       return on_data(lock, letter, bytes);
     case FrameKind::offer:
@@ -290,6 +405,8 @@ void Crossings::deal_with(Lock& lock, const Letter& letter, std::span<const std:
       return on_accept(letter);
     case FrameKind::message:
       return on_message(lock, letter, bytes);
+    case FrameKind::taken:
+      return on_taken(letter);
     case FrameKind::what_call:
       return tell_call(letter);
     default:
@@ -301,8 +418,23 @@ void Crossings::on_arrived(const Letter& letter) {
   CrossingGroup* const group = group_with(letter.header.group);
   if (group == nullptr) return early_.push_back(letter);
   Crossing& crossing = group->exchange(letter.header.sequence).others[group->other_of(letter.process)];
-  crossing.has_arrived = true;
+  crossing.gates = 1;
   crossing.hash = letter.header.hash;
+  crossing.addresses = letter.header.addresses;
+  if (crossing.addresses.address != 0) wake_at_gate(*group, letter.header.sequence, 1);
+}
+
+void Crossings::on_passed(const Letter& letter) {
+  CrossingGroup* const group = group_with(letter.header.group);
+  MEGACPP_CHECK(group != nullptr) << "a gate of a call that is not there";
+  CrossingCall& exchange = group->exchange(letter.header.sequence);
+  exchange.others[group->other_of(letter.process)].gates = letter.header.number;
+  ++exchange.frames;
+  wake_at_gate(*group, letter.header.sequence, letter.header.number);
+}
+
+void Crossings::wake_at_gate(CrossingGroup& group, int64_t sequence, int64_t gates) {
+  if (group.exchange(sequence).is_open && group.have_peers_passed(sequence, gates)) wake_members(group);
 }
 
 void Crossings::on_data(Lock& lock, const Letter& letter, std::span<const std::byte> bytes) {
@@ -333,6 +465,13 @@ void Crossings::on_message(Lock& lock, const Letter& letter, std::span<const std
   ++recv->frames;
   recv->is_moved = is_moved(*recv);
   if (recv->is_moved) chips_.wake(letter.header.to);
+}
+
+void Crossings::on_taken(const Letter& letter) {
+  InFlight* const send = chips_.in_flight(letter.header.from, letter.header.sequence);
+  MEGACPP_CHECK(send != nullptr) << "a send of " << chip_text(letter.header.from) << " that was read is not there";
+  send->is_taken = send->is_moved = true;
+  chips_.wake(letter.header.from);
 }
 
 CrossingGroup* Crossings::group_with(uint64_t id) {

@@ -20,6 +20,9 @@ std::chrono::milliseconds answer_limit(std::chrono::milliseconds wait_limit) {
   return std::min(4 * wait_limit, std::clamp(wait_limit / 5, kLeast, kMost));
 }
 
+// A process that ends takes its memory with it, and has said why before: for its words to come.
+constexpr std::chrono::seconds kBrokenLimit(1);
+
 constexpr int kQuestionsInASilence = 4;  // to a process that is waited for
 
 std::string waited_for(std::chrono::milliseconds time, const std::string& whom) {
@@ -177,6 +180,8 @@ void Crossings::on_lost(int64_t process, const std::string& why) {
 
 // A process that has gone is a failure where something is still wanted of it, and none at the end of a run.
 void Crossings::look_for_losses(Lock& lock) {
+  if (broken_ && !chips_.has_failed() && LocalChips::Clock::now() - broken_->since >= kBrokenLimit)
+    lost_[static_cast<size_t>(broken_->process)] = broken_->why;
   for (int64_t process = 0; process < endpoint_->processes(); ++process) {
     const std::optional<std::string> lost = lost_[static_cast<size_t>(process)];
     if (!lost || chips_.has_failed()) continue;
@@ -269,6 +274,7 @@ std::string Crossings::who_waits(const FrameHeader& header) {
 }
 
 void Crossings::ask(Lock& lock, const InFlight& in_flight, Awaited& awaited) {
+  hand_over();
   const int64_t question = questions_++;
   std::map<int64_t, std::vector<int64_t>> asked;  // by process: all its chips that may be meant
   FrameHeader header = {.kind = FrameKind::who_waits, .sequence = in_flight.sequence, .to = -1, .number = question};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One process's end of the messages between the processes of a run: frames of bytes, whole and in order between any two
 // processes, in rooms of a fixed size that are made once. It knows nothing of chips or collectives. MPI is one (mpi/);
-// tests have another over sockets. All functions but wake() are called by one thread at a time.
+// tests have another over sockets. All functions but wait() and wake() are called by one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -39,9 +39,12 @@ class Endpoint {
   /// Whether every frame has left the memory of this process.
   virtual bool is_flushed() = 0;
 
-  /// Hands over what has come. Waits at most `limit` for something to do: a frame, a room, or wake().
-  virtual void poll(Receiver& receiver, std::chrono::microseconds limit) = 0;
-  /// Ends the wait of poll(), or of the next; from any thread.
+  /// Hands over what has come, and waits for nothing. Whether anything had come, or has left.
+  virtual bool poll(Receiver& receiver) = 0;
+  /// Sleeps at most `limit` until there may be something to do: a frame, a room, or wake(). By one thread, while
+  /// another may use the rest.
+  virtual void wait(std::chrono::microseconds limit) = 0;
+  /// Ends wait(), or the next; from any thread.
   virtual void wake() = 0;
 
  protected:

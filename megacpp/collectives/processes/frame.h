@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // What processes say to each other: a header and, of some kinds, bytes behind it. Nothing is sent that the other side
 // has no place for: tensors follow only on `arrived` or `accept`, so that a frame is dealt with when it comes, and
-// no frame waits behind another.
+// no frame waits behind another. Between processes that read each other's memory no tensors are sent at all.
 #pragma once
 
 #include <cstdint>
 
+#include "megacpp/collectives/processes/buffer_addresses.h"
+
 namespace megacpp::collectives {
 
 enum class FrameKind : uint32_t {
-  arrived,     // all members of the process have posted a call: its buffers may be sent to
+  arrived,     // all members of the process have posted a call: its buffers may be sent to, or read
+  passed,      // all members of the process have passed a gate (Rendezvous): to processes that read its buffers
   data,        // the next bytes of a call's stream from this process to that
   offer,       // a chip has started a send
   accept,      // a receive has found it
   message,     // the next bytes of a send
+  taken,       // the buffers of a send have been read
   what_call,   // the sender has another movement there: which is yours?
   other_call,  // text: the answer
   who_waits,   // which of your chips does this call wait for?
@@ -33,7 +37,8 @@ struct FrameHeader {
   int64_t sequence = 0;
   int64_t from = 0;
   int64_t to = 0;
-  int64_t number = 0;
+  int64_t number = 0;     // of `passed`: gates
+  AddressList addresses;  // of `arrived` and `offer`: the buffers of the sender
 };
 
 }  // namespace megacpp::collectives

@@ -16,7 +16,8 @@ class LoneEndpoint final : public Endpoint {
   std::span<std::byte> room(int64_t) override { return {}; }
   void send(int64_t, size_t) override {}
   bool is_flushed() override { return true; }
-  void poll(Receiver&, std::chrono::microseconds limit) override {
+  bool poll(Receiver&) override { return false; }
+  void wait(std::chrono::microseconds limit) override {
     std::unique_lock lock(mutex_);
     woken_.wait_for(lock, limit, [this] { return is_awake_; });
     is_awake_ = false;

@@ -18,6 +18,24 @@ LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64
   return own;
 }
 
+// Processes that this one can read, by what they state.
+std::vector<std::optional<Peer>> readable(const std::vector<std::string>& memories, int64_t own) {
+  std::vector<std::optional<Peer>> peers(memories.size());
+  for (size_t process = 0; process < memories.size(); ++process)
+    if (static_cast<int64_t>(process) != own)
+      peers[process] = find_peer(static_cast<int64_t>(process), memories[process]);
+  return peers;
+}
+
+// A letter a process. Those that read each other exchange no bytes, so both must.
+constexpr char kIsRead = 'r', kIsNotRead = '-';
+
+std::string letters_of(const std::vector<std::optional<Peer>>& peers) {
+  std::string letters;
+  for (const std::optional<Peer>& peer : peers) letters += peer ? kIsRead : kIsNotRead;
+  return letters;
+}
+
 }  // namespace
 
 ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint)
@@ -31,8 +49,21 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
                  options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
   chips_.attach(crossings_);
   crossings_.set_hosts(options.hosts);  // who does not come is named with its host
-  hosts_ = crossings_.gather(hosts_.front(), {.limit = options.join_limit, .silence = options.join_limit});
+  const AgreementTimeouts timeouts = {.limit = options.join_limit, .silence = options.join_limit};
+  const std::string own = hosts_.front() + "\n" + (options.reads_memory ? memory_statement() : "");
+  std::vector<std::string> memories;
+  hosts_.clear();
+  for (const std::string& stated : crossings_.gather(own, timeouts)) {
+    const size_t end = stated.find('\n');
+    hosts_.push_back(stated.substr(0, end));
+    memories.push_back(stated.substr(end + 1));
+  }
   crossings_.set_hosts(hosts_);
+  std::vector<std::optional<Peer>> peers = readable(memories, process_);
+  const std::vector<std::string> readers = crossings_.gather(letters_of(peers), timeouts);
+  for (size_t other = 0; other < peers.size(); ++other)
+    if (readers[other][static_cast<size_t>(process_)] != kIsRead) peers[other].reset();
+  crossings_.set_peers(std::move(peers));
 }
 
 }  // namespace megacpp::collectives

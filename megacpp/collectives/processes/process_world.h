@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh over several processes: each owns some chips, which are its threads (inproc/local_chips.h), and sends to those
-// of the others over an endpoint (crossings.h). Collectives among chips of one process never leave it.
+// A mesh over several processes: each owns some chips, which are its threads (inproc/local_chips.h), and exchanges with
+// those of the others over an endpoint (crossings.h). Collectives among chips of one process never leave it.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@ class ProcessWorld final : public World {
     std::chrono::milliseconds answer_limit = std::chrono::minutes(10);  // the same
     std::chrono::milliseconds join_limit = std::chrono::minutes(10);    // the same
     std::vector<std::string> hosts = {};  // by process, where they are known; else they are asked for
+    bool reads_memory = true;             // of processes on the same host, where the kernel allows it
   };
   /// Waits for all other processes to do the same.
   ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint);

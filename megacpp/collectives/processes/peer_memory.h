@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of other processes of this host, read straight into that of this one: one copy, where a message takes three
+// (process_vm_readv of Linux, which MPI libraries call CMA). Who may not be read (another host, container or user, a
+// kernel that forbids it) is found out before any call, and is sent to instead.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+namespace megacpp::collectives {
+
+/// Where the buffers of one part of a call are, in the process that has them.
+struct PartAddress {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
+
+/// A process whose memory this one can read.
+struct Peer {
+  int64_t process = 0;  // its number in the run
+  pid_t pid = 0;
+};
+
+/// What others need to read this process: it is told to all of them, and lets those of its launcher do so.
+std::string memory_statement();
+/// Whether the process with this number can be read: a number in its memory is compared with what it states.
+std::optional<Peer> find_peer(int64_t process, const std::string& statement);
+
+/// Its memory can no longer be read: it has ended, or ends.
+class PeerGone final : public std::exception {
+ public:
+  PeerGone(int64_t process, int error);
+  int64_t process() const { return process_; }
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  int64_t process_;
+  std::string what_;
+};
+
+/// Copies from one process, as many in one call of the kernel as it takes. Never allocates; PeerGone.
+class PeerReads {
+ public:
+  explicit PeerReads(const Peer& peer) : peer_(peer) {}
+
+  void add(void* to, uint64_t from, int64_t bytes);
+  /// Makes those that were added and not yet made.
+  void flush();
+
+ private:
+  static constexpr size_t kAtOnce = 64;
+
+  const Peer& peer_;
+  std::array<iovec, kAtOnce> to_;  // the first count_ of both
+  std::array<iovec, kAtOnce> from_;
+  size_t count_ = 0;
+};
+
+}  // namespace megacpp::collectives
