@@ -174,7 +174,7 @@ TEST(TransportTest, TwoProcessesTrainAsOneDoes) {
   }
 }
 
-// Tensors go through sockets, and every sum still has the order of one process.
+// Tensors are read from other processes, or go through sockets, and every sum still has the order of one process.
 TEST(TransportTest, ChipsOfSeveralProcessesTrainToTheSameBits) {
   for (const recipe::Layout& layout :
        {recipe::Layout{.data_parallel = 4, .zero = 3}, recipe::Layout{.data_parallel = 2, .tensor_parallel = 2},
@@ -182,8 +182,10 @@ TEST(TransportTest, ChipsOfSeveralProcessesTrainToTheSameBits) {
     const std::vector<double> wanted = TrainingRun(layout, collectives::inproc_transport()).losses();
     for (const testing_support::FleetOptions& fleet :
          {testing_support::FleetOptions{.name = "two_processes", .processes = 2},
-          testing_support::FleetOptions{
-              .name = "three_processes", .processes = 3, .deal = testing_support::Deal::like_cards}}) {
+          testing_support::FleetOptions{.name = "three_hosts",
+          .processes = 3,
+          .deal = testing_support::Deal::like_cards,
+          .hosts = testing_support::Hosts::each_own}}) {
       TrainingRun run(layout, testing_support::fleet_transport(fleet));
       EXPECT_EQ(run.losses(), wanted) << fleet.name;
       const runtime::ChipMemory memory = run.executable().memory(0);
@@ -197,7 +199,9 @@ TEST(TransportTest, FastSumsTrainAsCloselyAndInThePlannedBytes) {
   for (const recipe::Layout& layout :
        {recipe::Layout{.data_parallel = 4, .zero = 3}, recipe::Layout{.data_parallel = 2, .tensor_parallel = 2}}) {
     const std::vector<double> wanted = TrainingRun(layout, collectives::inproc_transport()).losses();
-    TrainingRun run(layout, testing_support::fleet_transport({.name = "fast", .sums = collectives::Sums::fast}));
+    TrainingRun run(layout,
+                    testing_support::fleet_transport(
+                        {.name = "fast", .sums = collectives::Sums::fast, .hosts = testing_support::Hosts::each_own}));
     const std::vector<double> losses = run.losses();
     ASSERT_EQ(losses.size(), wanted.size());
     for (size_t step = 0; step < wanted.size(); ++step)

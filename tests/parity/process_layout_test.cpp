@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts over 2, 4 and 8 processes of 1 to 4 chips each, joined by sockets: with exact sums the losses, norms,
-// parameters and moments of one process to the bit, with fast ones those of one chip within the tolerances of layouts;
-// and every chip uses exactly the memory that was planned. MEGACPP_ALL_ROWS=1 takes the rows of all tables.
+// Layouts over 2, 4 and 8 processes of 1 to 4 chips each, on one and several hosts, joined by sockets: with exact sums
+// the losses, norms, parameters and moments of one process to the bit, with fast ones those of one chip within the
+// tolerances of layouts; and every chip uses exactly the memory that was planned. MEGACPP_ALL_ROWS=1 takes the rows of
+// all tables.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -32,8 +33,11 @@ runtime::Backend cpu_over(const collectives::Transport& transport) {
   return backend;
 }
 
+// Two processes are on one host, four on two, eight each on its own; so are those that send sums.
 runtime::Backend cpu_over(int64_t processes, collectives::Sums sums) {
-  return cpu_over(fleet_transport({.name = "processes", .processes = processes, .sums = sums}));
+  const bool is_apart = processes == 8 || sums == collectives::Sums::fast;
+  const Hosts hosts = is_apart ? Hosts::each_own : processes == 4 ? Hosts::two : Hosts::one;
+  return cpu_over(fleet_transport({.name = "processes", .processes = processes, .sums = sums, .hosts = hosts}));
 }
 
 int64_t chips_of(const recipe::Recipe& recipe) { return plan::make_plan(recipe).chips; }

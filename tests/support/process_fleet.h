@@ -25,11 +25,19 @@ enum class Deal : uint8_t {
   like_cards  // neighbours never do
 };
 
+/// Which processes read each other's memory, as those of a host do; the others are sent to.
+enum class Hosts : uint8_t {
+  one,       // all do
+  two,       // all but the last, which is alone on its host
+  each_own,  // none does
+};
+
 struct FleetOptions {
   std::string_view name;  // lives as long as the program
   int64_t processes = 2;  // or as many as there are chips
   Deal deal = Deal::blocks;
   collectives::Sums sums = collectives::Sums::exact;
+  Hosts hosts = Hosts::one;
 };
 
 inline std::vector<int64_t> fleet_owners(const FleetOptions& fleet, int64_t chips) {
@@ -42,14 +50,16 @@ inline std::vector<int64_t> fleet_owners(const FleetOptions& fleet, int64_t chip
 
 /// The worlds of all processes, made side by side as processes make them.
 inline std::vector<std::unique_ptr<collectives::ProcessWorld>> process_worlds(
-    const collectives::ProcessWorld::Options& options) {
+    const collectives::ProcessWorld::Options& options, Hosts hosts = Hosts::one) {
   const int64_t processes = *std::ranges::max_element(options.owners) + 1;
   std::vector<std::unique_ptr<collectives::Endpoint>> endpoints = joined_endpoints(processes);
   std::vector<std::unique_ptr<collectives::ProcessWorld>> worlds(endpoints.size());
   std::vector<std::thread> threads;
   for (size_t process = 0; process < endpoints.size(); ++process)
     threads.emplace_back([&, process] {
-      worlds[process] = std::make_unique<collectives::ProcessWorld>(options, std::move(endpoints[process]));
+      collectives::ProcessWorld::Options own = options;
+      own.reads_memory = hosts == Hosts::one || (hosts == Hosts::two && process + 1 < endpoints.size());
+      worlds[process] = std::make_unique<collectives::ProcessWorld>(own, std::move(endpoints[process]));
     });
   for (std::thread& thread : threads) thread.join();
   return worlds;
@@ -57,8 +67,8 @@ inline std::vector<std::unique_ptr<collectives::ProcessWorld>> process_worlds(
 
 class Fleet final : public collectives::World {
  public:
-  explicit Fleet(const collectives::ProcessWorld::Options& options)
-      : owners_(options.owners), worlds_(process_worlds(options)) {
+  Fleet(const collectives::ProcessWorld::Options& options, Hosts hosts)
+      : owners_(options.owners), worlds_(process_worlds(options, hosts)) {
     for (size_t chip = 0; chip < owners_.size(); ++chip) chips_.push_back(static_cast<int64_t>(chip));
   }
 
@@ -86,27 +96,32 @@ inline collectives::Transport fleet_transport(const FleetOptions& fleet) {
   const collectives::Properties properties = {.name = fleet.name,
                                               .has_fixed_order_sums = fleet.sums == collectives::Sums::exact,
                                               .ordering = collectives::Ordering::host};
-  return {
-      .properties = properties,
-      .doc = "processes of a test, joined by sockets",
-      .workspace_bytes = collectives::terms_bytes,
-      .make = [fleet, properties](const collectives::WorldOptions& options) {
-        return std::make_unique<Fleet>(collectives::ProcessWorld::Options{
-            .properties = properties, .owners = fleet_owners(fleet, options.chips), .wait_limit = options.wait_limit});
-      }};
+  return {.properties = properties,
+          .doc = "processes of a test, joined by sockets",
+          .workspace_bytes = collectives::terms_bytes,
+          .make = [fleet, properties](const collectives::WorldOptions& options) {
+            const collectives::ProcessWorld::Options own{.properties = properties,
+                                                         .owners = fleet_owners(fleet, options.chips),
+                                                         .wait_limit = options.wait_limit};
+            return std::make_unique<Fleet>(own, fleet.hosts);
+          }};
 }
 
-/// Every transport of the program, and worlds over two to four processes, with sums of either kind.
+/// Every transport of the program, and worlds over two to four processes and one to three hosts, with sums of either
+/// kind.
 inline std::vector<TransportRig> transports_and_fleets() {
   std::vector<TransportRig> all;
   for (const collectives::Transport& transport : collectives::all_transports()) all.push_back({.transport = transport});
   for (const FleetOptions& fleet :
        {FleetOptions{.name = "two_processes", .processes = 2},
-        FleetOptions{.name = "three_processes", .processes = 3, .deal = Deal::like_cards},
-        FleetOptions{.name = "four_processes", .processes = 4},
-        FleetOptions{.name = "two_processes_fast", .sums = collectives::Sums::fast},
-        FleetOptions{
-            .name = "three_processes_fast", .processes = 3, .deal = Deal::like_cards, .sums = collectives::Sums::fast}})
+        FleetOptions{.name = "three_hosts", .processes = 3, .deal = Deal::like_cards, .hosts = Hosts::each_own},
+        FleetOptions{.name = "four_processes_two_hosts", .processes = 4, .hosts = Hosts::two},
+        FleetOptions{.name = "two_hosts_fast", .sums = collectives::Sums::fast, .hosts = Hosts::each_own},
+        FleetOptions{.name = "three_processes_two_hosts_fast",
+        .processes = 3,
+        .deal = Deal::like_cards,
+        .sums = collectives::Sums::fast,
+        .hosts = Hosts::two}})
     all.push_back({.transport = fleet_transport(fleet)});
   return all;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/collectives/processes/buffer_addresses.h"
 
+#include <utility>
+
 namespace megacpp::collectives {
 namespace {
 
@@ -28,10 +30,11 @@ AddressList PublishedAddresses::publish(std::span<const Call* const> calls, std:
 std::span<const PartAddress> ReadAddresses::look_up(const Peer& peer, const AddressList& list, size_t count) {
   Known& known = lists_[list.address];
   if (known.hash == list.hash && known.entries.size() == count) return known.entries;
-  known = {.hash = list.hash, .entries = std::vector<PartAddress>(count)};
+  std::vector<PartAddress> entries(count);
   PeerReads reads(peer);
-  reads.add(known.entries.data(), list.address, static_cast<int64_t>(count * sizeof(PartAddress)));
+  reads.add(entries.data(), list.address, static_cast<int64_t>(count * sizeof(PartAddress)));
   reads.flush();
+  known = {.hash = list.hash, .entries = std::move(entries)};
   return known.entries;
 }
 

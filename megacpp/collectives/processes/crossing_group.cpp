@@ -23,7 +23,7 @@ std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size
   std::vector<Term> terms(members);
   int64_t next = 0;
   for (const CrossingGroup::Other& other : others) {
-    const bool is_sum = sums == Sums::fast && other.members.size() > 1 && !other.is_peer();
+    const bool is_sum = sums == Sums::fast && other.members.size() > 1 && other.neighbour == nullptr;
     if (is_sum) terms[static_cast<size_t>(other.members.front())] = {.slot = next, .is_sum = true};
     for (const int64_t member : other.members) {
       if (!is_sum) terms[static_cast<size_t>(member)] = {.slot = next};
@@ -42,8 +42,11 @@ CrossingGroup::CrossingGroup(GroupCalls& calls, const Processes& processes, Sums
     if (std::ranges::find(calls.local(), static_cast<int64_t>(index)) == calls.local().end())
       members[processes.owners[static_cast<size_t>(calls.members()[index])]].push_back(static_cast<int64_t>(index));
   for (auto& [process, indices] : members) {
-    const std::optional<Peer>& peer = processes.peers[static_cast<size_t>(process)];
-    others_.push_back({.process = process, .members = std::move(indices), .peer = peer ? &*peer : nullptr});
+    const std::optional<Neighbour>& neighbour = processes.neighbours[static_cast<size_t>(process)];
+    others_.push_back(
+        {.process = process, .members = std::move(indices), .neighbour = neighbour ? &*neighbour : nullptr});
+    if (neighbour && own_gates_ == nullptr) own_gates_ = processes.board->add_group(id_);
+    MEGACPP_CHECK(!neighbour || own_gates_ != nullptr) << "more groups than a board has room for";
   }
   terms_ = terms_of(others_, calls.members().size(), sums);
   CrossingCall fresh;
@@ -58,22 +61,49 @@ size_t CrossingGroup::other_of(int64_t process) const {
   return static_cast<size_t>(other - others_.begin());
 }
 
-AddressList CrossingGroup::publish(int64_t sequence) {
-  if (!reads_buffers()) return {};
-  return published_.publish(calls_.rendezvous(sequence).calls(), calls_.local());
+void CrossingGroup::open(int64_t sequence) {
+  const AddressList addresses = published_.publish(calls_.rendezvous(sequence).calls(), calls_.local());
+  own_gates_[static_cast<size_t>(sequence) % kGateSlots].open(sequence, {exchange(sequence).hash, addresses});
+}
+
+void CrossingGroup::pass(int64_t sequence, int64_t gates) {
+  own_gates_[static_cast<size_t>(sequence) % kGateSlots].pass(sequence, gates);
+}
+
+bool CrossingGroup::look(int64_t sequence) {
+  CrossingCall& exchange = this->exchange(sequence);
+  bool is_further = false;
+  for (size_t i = 0; i < others_.size(); ++i) {
+    Other& other = others_[i];
+    if (other.neighbour == nullptr) continue;
+    if (other.gates == nullptr) other.gates = other.neighbour->board->find_group(id_);
+    if (other.gates == nullptr) continue;
+    const GateSlot& slot = other.gates[static_cast<size_t>(sequence) % kGateSlots];
+    Crossing& crossing = exchange.others[i];
+    const int64_t gates = slot.gates(sequence);
+    if (gates <= crossing.gates) continue;
+    if (crossing.gates == 0) {
+      crossing.hash = slot.call().hash;
+      crossing.addresses = slot.call().addresses;
+    }
+    crossing.gates = gates;
+    ++exchange.frames;
+    is_further = true;
+  }
+  return is_further;
 }
 
 void CrossingGroup::find_remotes(int64_t sequence, std::span<Remote> remotes) {
   const size_t parts = calls_.rendezvous(sequence).posted()->parts.size();
   std::ranges::fill(remotes, Remote{});
   for (size_t other = 0; other < others_.size(); ++other) {
-    const Other& process = others_[other];
-    if (!process.is_peer()) continue;
+    if (others_[other].neighbour == nullptr) continue;
+    const Peer& peer = others_[other].neighbour->peer;
+    const std::vector<int64_t>& members = others_[other].members;
     const std::span<const PartAddress> buffers =
-        read_[other].look_up(*process.peer, exchange(sequence).others[other].addresses, parts * process.members.size());
-    for (size_t k = 0; k < process.members.size(); ++k)
-      remotes[static_cast<size_t>(process.members[k])] = {.peer = process.peer,
-                                                          .parts = buffers.subspan(k * parts, parts)};
+        read_[other].look_up(peer, exchange(sequence).others[other].addresses, parts * members.size());
+    for (size_t k = 0; k < members.size(); ++k)
+      remotes[static_cast<size_t>(members[k])] = {.peer = &peer, .parts = buffers.subspan(k * parts, parts)};
   }
 }
 
@@ -96,22 +126,23 @@ Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
 }
 
 bool CrossingGroup::may_step(int64_t sequence, int64_t step) {
-  if (this->exchange(sequence).is_broken || !have_peers_passed(sequence, step)) return false;
+  if (this->exchange(sequence).is_broken || !have_neighbours_passed(sequence, step)) return false;
   const Call& call = *calls_.rendezvous(sequence).posted();
   if (step != 1 || (call.kind != Kind::reduce_scatter && call.kind != Kind::all_reduce)) return true;
   const CrossingCall& exchange = this->exchange(sequence);
   if (!exchange.is_open) return false;
   for (size_t other = 0; other < others_.size(); ++other)
-    if (!others_[other].is_peer() && exchange.others[other].in.piece < incoming(sequence, other).operand_pieces())
+    if (others_[other].neighbour == nullptr &&
+        exchange.others[other].in.piece < incoming(sequence, other).operand_pieces())
       return false;
   return true;
 }
 
-bool CrossingGroup::have_peers_passed(int64_t sequence, int64_t gates) {
+bool CrossingGroup::have_neighbours_passed(int64_t sequence, int64_t gates) {
   const CrossingCall& exchange = this->exchange(sequence);
   for (size_t other = 0; other < others_.size(); ++other) {
     const Crossing& crossing = exchange.others[other];
-    if (others_[other].is_peer() && (crossing.gates < gates || crossing.hash != exchange.hash)) return false;
+    if (others_[other].neighbour != nullptr && (crossing.gates < gates || crossing.hash != exchange.hash)) return false;
   }
   return true;
 }
@@ -120,7 +151,7 @@ bool CrossingGroup::is_done_with(int64_t sequence, size_t other) {
   const CrossingCall& exchange = this->exchange(sequence);
   const Crossing& crossing = exchange.others[other];
   if (crossing.gates == 0 || crossing.hash != exchange.hash) return false;
-  if (others_[other].is_peer()) return crossing.gates > steps_of(calls_.rendezvous(sequence).posted()->kind);
+  if (others_[other].neighbour != nullptr) return crossing.gates > steps_of(calls_.rendezvous(sequence).posted()->kind);
   return crossing.in.piece == incoming(sequence, other).all_pieces() &&
          crossing.out.piece == outgoing(sequence, other).all_pieces();
 }

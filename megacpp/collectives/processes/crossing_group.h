@@ -13,17 +13,17 @@
 #include "megacpp/collectives/inproc/move.h"
 #include "megacpp/collectives/inproc/rendezvous.h"
 #include "megacpp/collectives/processes/buffer_addresses.h"
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/processes/peers.h"
 #include "megacpp/collectives/processes/pieces.h"
 
 namespace megacpp::collectives {
 
 /// One call with one other process.
 struct Crossing {
-  int64_t gates = 0;       // that its members have passed (Rendezvous): 1 once it has arrived, more of a peer alone
+  int64_t gates = 0;  // that its members have passed (Rendezvous): 1 once it has arrived, more of a neighbour alone
   bool was_asked = false;  // what it calls instead
   uint64_t hash = 0;       // of its movement, once it has arrived
-  // Of a peer, whose buffers are read:
+  // Of a neighbour, whose buffers are read:
   AddressList addresses;  // of its buffers, in its memory
   // Of one that is sent to:
   Cursor in;
@@ -36,7 +36,7 @@ struct CrossingCall {
   bool is_open = false;          // all local members have posted
   bool is_done = false;          // all that must come has come, all that must go has left the operands
   uint64_t hash = 0;             // of the movement here, once it is open
-  bool is_broken = false;        // a peer's buffers could not be read: the run is about to fail
+  bool is_broken = false;        // a neighbour's buffers could not be read: the run is about to fail
   int64_t frames = 0;            // received: bytes, or gates passed
   std::string other_call = {};   // of a process that does not agree, with its chip
 };
@@ -45,14 +45,14 @@ class CrossingGroup {
  public:
   struct Other {
     int64_t process = 0;
-    std::vector<int64_t> members;  // indices
-    const Peer* peer = nullptr;    // chips here read its buffers, and its chips those here; null: bytes are sent
-
-    bool is_peer() const { return peer != nullptr; }
+    std::vector<int64_t> members;          // indices
+    const Neighbour* neighbour = nullptr;  // null: bytes are sent
+    const GateSlot* gates = nullptr;       // of a neighbour: of this group; null while it is not made there
   };
   struct Processes {
-    const std::vector<int64_t>& owners;             // the process of every chip
-    const std::vector<std::optional<Peer>>& peers;  // by process: those whose memory is read
+    const std::vector<int64_t>& owners;                       // the process of every chip
+    const std::vector<std::optional<Neighbour>>& neighbours;  // by process
+    GateBoard* board = nullptr;                               // null: there are no neighbours
   };
 
   CrossingGroup(GroupCalls& calls, const Processes& processes, Sums sums);
@@ -62,30 +62,34 @@ class CrossingGroup {
   const std::vector<Other>& others() const { return others_; }
   CrossingCall& exchange(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
   size_t other_of(int64_t process) const;
-  /// Whether some of the others are peers, and whether some are not.
-  bool reads_buffers() const { return std::ranges::any_of(others_, &Other::is_peer); }
-  bool sends_bytes() const { return !std::ranges::all_of(others_, &Other::is_peer); }
+  /// Whether some of the others are neighbours, and whether some are not.
+  bool reads_buffers() const { return own_gates_ != nullptr; }
+  bool sends_bytes() const { return std::ranges::find(others_, nullptr, &Other::neighbour) != others_.end(); }
   /// By index: what stands for the operands of members elsewhere, in the workspace of a reduction.
   std::span<const Term> terms() const { return terms_; }
 
-  /// Lists the buffers of a call for peers; none where there are no peers.
-  AddressList publish(int64_t sequence);
-  /// Of a call that all peers have arrived at: where their buffers are, by index. PeerGone.
+  // With neighbours:
+  /// Tells that all local members have posted a call, and that they have passed more gates of it.
+  void open(int64_t sequence);
+  void pass(int64_t sequence, int64_t gates);
+  /// Looks how far they are with it: whether any has got further.
+  bool look(int64_t sequence);
+  /// Of a call that all of them have arrived at: where their buffers are, by index. PeerGone.
   void find_remotes(int64_t sequence, std::span<Remote> remotes);
 
   Pieces outgoing(int64_t sequence, size_t other);
   Pieces incoming(int64_t sequence, size_t other);
 
-  /// Local members may reduce once the operands of all others are there, and read those of peers that stand at the same
-  /// step. Other steps need nobody else.
+  /// Local members may reduce once the operands of all others are there, and read those of neighbours that stand at the
+  /// same step. Other steps need nobody else.
   bool may_step(int64_t sequence, int64_t step);
-  /// Whether all peers have passed so many gates.
-  bool have_peers_passed(int64_t sequence, int64_t gates);
   bool is_done_with(int64_t sequence, size_t other);
   /// All local members have left.
   void reset(int64_t sequence);
 
  private:
+  bool have_neighbours_passed(int64_t sequence, int64_t gates);
+
   GroupCalls& calls_;
   uint64_t id_ = 0;
   std::vector<Other> others_;  // by process
@@ -93,8 +97,9 @@ class CrossingGroup {
   std::vector<Term> terms_;            // by index
   std::vector<const void*> pointers_;  // scratch of the thread that sends
   std::vector<CrossingCall> ring_;     // as long as that of the calls
-  PublishedAddresses published_;       // for peers
-  std::vector<ReadAddresses> read_;    // by peer, as others()
+  GateSlot* own_gates_ = nullptr;      // for neighbours; null: there are none
+  PublishedAddresses published_;       // for them
+  std::vector<ReadAddresses> read_;    // of each, as others()
 };
 
 }  // namespace megacpp::collectives

@@ -53,7 +53,8 @@ Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std:
       endpoint_(std::move(endpoint)),
       owners_(std::move(owners)),
       sums_(sums),
-      peers_(static_cast<size_t>(endpoint_->processes())),
+      board_(endpoint_->processes() > 1 ? make_own_board() : nullptr),
+      neighbours_(static_cast<size_t>(endpoint_->processes())),
       read_(static_cast<size_t>(endpoint_->processes())),
       mail_(endpoint_->processes()),
       lost_(static_cast<size_t>(endpoint_->processes())),
@@ -72,14 +73,14 @@ Crossings::~Crossings() {
   thread_.join();
 }
 
-void Crossings::set_peers(std::vector<std::optional<Peer>> peers) {
+void Crossings::set_neighbours(std::vector<std::optional<Neighbour>> neighbours) {
   const Lock lock(chips_.mutex);
-  peers_ = std::move(peers);
+  neighbours_ = std::move(neighbours);
 }
 
 void Crossings::open(GroupCalls& calls) {
-  CrossingGroup& group =
-      groups_.emplace_back(calls, CrossingGroup::Processes{.owners = owners_, .peers = peers_}, sums_);
+  CrossingGroup& group = groups_.emplace_back(
+      calls, CrossingGroup::Processes{.owners = owners_, .neighbours = neighbours_, .board = board_.get()}, sums_);
   calls.crossing = &group;
   std::vector<Letter> early;
   std::ranges::copy_if(early_, std::back_inserter(early),
@@ -97,28 +98,22 @@ void Crossings::begin(CrossingGroup& group, int64_t sequence) {
   CrossingCall& exchange = group.exchange(sequence);
   exchange.is_open = true;
   exchange.hash = movement_hash(*rendezvous.posted());
-  const FrameHeader arrived = {.kind = FrameKind::arrived,
-                               .hash = exchange.hash,
-                               .group = group.id(),
-                               .sequence = sequence,
-                               .addresses = group.publish(sequence)};
   active_.push_back({&group, sequence});
+  if (group.reads_buffers()) group.open(sequence);
+  if (!group.sends_bytes()) return;
   for (size_t other = 0; other < group.others().size(); ++other) {
-    if (!group.others()[other].is_peer()) {
-      const Pieces pieces = group.incoming(sequence, other);
-      skip_empty(pieces, exchange.others[other].in, pieces.all_pieces());
-    }
-    mail_.post(group.others()[other].process, arrived);
+    if (group.others()[other].neighbour != nullptr) continue;
+    const Pieces pieces = group.incoming(sequence, other);
+    skip_empty(pieces, exchange.others[other].in, pieces.all_pieces());
+    mail_.post(group.others()[other].process,
+               {.kind = FrameKind::arrived, .hash = exchange.hash, .group = group.id(), .sequence = sequence});
   }
   send_mail();
 }
 
 void Crossings::pass(CrossingGroup& group, int64_t sequence, int64_t gates) {
-  for (const CrossingGroup::Other& other : group.others())
-    if (other.is_peer())
-      mail_.post(other.process,
-                 {.kind = FrameKind::passed, .group = group.id(), .sequence = sequence, .number = gates});
-  send_mail();
+  if (group.reads_buffers()) group.pass(sequence, gates);
+  if (group.sends_bytes()) wake();  // what was reduced
 }
 
 void Crossings::break_off(const PeerGone& gone) {
@@ -147,7 +142,7 @@ void Crossings::offer(int64_t chip, const InFlight& send) {
   const Call& call = *send.call;
   const std::span<const Call* const> calls(&send.call, 1);
   const int64_t process = owners_[static_cast<size_t>(call.peer)];
-  const bool is_read = peers_[static_cast<size_t>(process)].has_value();
+  const bool is_read = neighbours_[static_cast<size_t>(process)].has_value();
   mail_.post(process, {.kind = FrameKind::offer,
                        .hash = movement_hash(call),
                        .group = static_cast<uint64_t>(call.tag),
@@ -170,9 +165,9 @@ void Crossings::match(int64_t chip, int64_t from, int64_t tag) {
     recv->is_taken = true;
     offer.header.kind = is_same ? FrameKind::accept : FrameKind::what_call;
     offer.header.number = recv->number;
-    const std::optional<Peer>& peer = peers_[static_cast<size_t>(offer.process)];
-    if (is_same && peer) {
-      recv->sent = {.peer = &*peer, .addresses = offer.header.addresses, .number = offer.header.sequence};
+    const std::optional<Neighbour>& neighbour = neighbours_[static_cast<size_t>(offer.process)];
+    if (is_same && neighbour) {
+      recv->sent = {.peer = &neighbour->peer, .addresses = offer.header.addresses, .number = offer.header.sequence};
       chips_.wake(chip);
       continue;
     }
@@ -271,25 +266,29 @@ microseconds Crossings::Driver::pause() const {
 
 bool Crossings::pump(Lock& lock) {
   bool sent = mail_.send(*endpoint_);
-  if (send_exchanges(lock)) sent = true;
+  if (advance_exchanges(lock)) sent = true;
   if (send_messages(lock)) sent = true;
   return sent;
 }
 
 // Chips may begin calls while data moves: the list grows at its end, and only this thread takes from it.
-bool Crossings::send_exchanges(Lock& lock) {
-  bool sent = false;
+bool Crossings::advance_exchanges(Lock& lock) {
+  bool is_further = false;
   for (size_t i = 0; i < active_.size();) {
     const Active active = active_[i];
+    if (active.group->look(active.sequence)) {
+      wake_members(*active.group);
+      is_further = true;
+    }
     for (size_t other = 0; other < active.group->others().size(); ++other)
-      while (!chips_.has_failed() && send_data(lock, active, other)) sent = true;
-    if (chips_.has_failed()) return sent;
+      while (!chips_.has_failed() && send_data(lock, active, other)) is_further = true;
+    if (chips_.has_failed()) return is_further;
     if (is_finished(active))
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
     else
       ++i;
   }
-  return sent;
+  return is_further;
 }
 
 // One frame of a call to one process.
@@ -305,7 +304,7 @@ bool Crossings::send_data(Lock& lock, const Active& active, size_t other) {
     if (!crossing.was_asked) mail_.post(process, header);
     return !std::exchange(crossing.was_asked, true);
   }
-  if (group.others()[other].is_peer()) return false;  // its chips read
+  if (group.others()[other].neighbour != nullptr) return false;  // its chips read
   const Pieces pieces = group.outgoing(active.sequence, other);
   const bool is_reduced = group.calls().rendezvous(active.sequence).all_passed(2);
   const int64_t limit = is_reduced ? pieces.all_pieces() : pieces.operand_pieces();
@@ -394,8 +393,6 @@ void Crossings::deal_with(Lock& lock, const Letter& letter, std::span<const std:
   switch (letter.header.kind) {
     case FrameKind::arrived:
       return on_arrived(letter);
-    case FrameKind::passed:
-      return on_passed(letter);
     case FrameKind::data:
       return on_data(lock, letter, bytes);
     case FrameKind::offer:
@@ -420,21 +417,6 @@ void Crossings::on_arrived(const Letter& letter) {
   Crossing& crossing = group->exchange(letter.header.sequence).others[group->other_of(letter.process)];
   crossing.gates = 1;
   crossing.hash = letter.header.hash;
-  crossing.addresses = letter.header.addresses;
-  if (crossing.addresses.address != 0) wake_at_gate(*group, letter.header.sequence, 1);
-}
-
-void Crossings::on_passed(const Letter& letter) {
-  CrossingGroup* const group = group_with(letter.header.group);
-  MEGACPP_CHECK(group != nullptr) << "a gate of a call that is not there";
-  CrossingCall& exchange = group->exchange(letter.header.sequence);
-  exchange.others[group->other_of(letter.process)].gates = letter.header.number;
-  ++exchange.frames;
-  wake_at_gate(*group, letter.header.sequence, letter.header.number);
-}
-
-void Crossings::wake_at_gate(CrossingGroup& group, int64_t sequence, int64_t gates) {
-  if (group.exchange(sequence).is_open && group.have_peers_passed(sequence, gates)) wake_members(group);
 }
 
 void Crossings::on_data(Lock& lock, const Letter& letter, std::span<const std::byte> bytes) {

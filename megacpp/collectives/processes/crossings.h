@@ -25,7 +25,7 @@
 #include "megacpp/collectives/processes/crossing_group.h"
 #include "megacpp/collectives/processes/endpoint.h"
 #include "megacpp/collectives/processes/mail.h"
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/processes/peers.h"
 
 namespace megacpp::collectives {
 
@@ -54,8 +54,10 @@ class Crossings final : private Endpoint::Receiver {
   std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit);
   /// For messages.
   void set_hosts(std::vector<std::string> hosts);
-  /// By process: those whose memory chips here read, as its chips read that of this process. Before any group.
-  void set_peers(std::vector<std::optional<Peer>> peers);
+  /// By process: those that read this one's memory, and are read. Before any group.
+  void set_neighbours(std::vector<std::optional<Neighbour>> neighbours);
+  /// What others need to be neighbours; null where none can be.
+  const GateBoard* board() const { return board_.get(); }
 
   // The rest is called with the lock of the chips held.
   using Lock = LocalChips::Lock;
@@ -73,7 +75,7 @@ class Crossings final : private Endpoint::Receiver {
   void take(const InFlight& recv);
   /// Where the buffers of its send are. PeerGone.
   Remote find_remote(const InFlight& recv);
-  /// The buffers of a peer could not be read: a failure, unless another is heard of that is its cause.
+  /// The buffers of a neighbour could not be read: a failure, unless another is heard of that is its cause.
   void break_off(const PeerGone& gone);
   void propose(const Failure& failure);
   /// Whether the process that decides which failure counts did not answer when it was asked.
@@ -140,7 +142,7 @@ class Crossings final : private Endpoint::Receiver {
   // Of whoever has the turn.
   bool take_turn(Lock& lock);
   bool pump(Lock& lock);
-  bool send_exchanges(Lock& lock);
+  bool advance_exchanges(Lock& lock);
   bool send_data(Lock& lock, const Active& active, size_t other);
   bool is_finished(const Active& active);
   bool send_messages(Lock& lock);
@@ -149,7 +151,6 @@ class Crossings final : private Endpoint::Receiver {
   void deal_with(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
   void deal_with_text(Lock& lock, const Letter& letter, const std::string& text);
   void on_arrived(const Letter& letter);
-  void on_passed(const Letter& letter);
   void on_taken(const Letter& letter);
   void on_data(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
   void on_message(Lock& lock, const Letter& letter, std::span<const std::byte> bytes);
@@ -167,7 +168,6 @@ class Crossings final : private Endpoint::Receiver {
   int64_t arbiter() const;
   void end_all(const Failure& failure);
   void wake_members(CrossingGroup& group);
-  void wake_at_gate(CrossingGroup& group, int64_t sequence, int64_t gates);
   std::vector<int64_t> chips_of(int64_t process) const;
   std::string name_of(int64_t process) const;  // "process 1 on node7 (chips 2, 3)"
 
@@ -175,11 +175,12 @@ class Crossings final : private Endpoint::Receiver {
   std::unique_ptr<Endpoint> endpoint_;
   const std::vector<int64_t> owners_;
   const Sums sums_;
-  std::vector<std::string> hosts_;          // by process; empty before they are known
-  std::vector<std::optional<Peer>> peers_;  // by process
-  std::vector<ReadAddresses> read_;         // the same: of sends from them
+  std::vector<std::string> hosts_;                    // by process; empty before they are known
+  const std::unique_ptr<GateBoard> board_;            // null: this process cannot be read
+  std::vector<std::optional<Neighbour>> neighbours_;  // by process
+  std::vector<ReadAddresses> read_;                   // the same: of sends from them
   Mail mail_;
-  PublishedAddresses offered_;  // of sends to peers
+  PublishedAddresses offered_;  // of sends to neighbours
   std::deque<CrossingGroup> groups_;
   std::vector<Letter> early_;                         // `arrived` of groups that are not made here yet
   std::vector<Active> active_;                        // calls that are open and not done, in the order of begin()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What processes say to each other: a header and, of some kinds, bytes behind it. Nothing is sent that the other side
 // has no place for: tensors follow only on `arrived` or `accept`, so that a frame is dealt with when it comes, and
-// no frame waits behind another. Between processes that read each other's memory no tensors are sent at all.
+// no frame waits behind another. Processes that read each other's memory send no
+// tensors, and say nothing of their calls (gate_board.h).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,7 @@
 namespace megacpp::collectives {
 
 enum class FrameKind : uint32_t {
-  arrived,     // all members of the process have posted a call: its buffers may be sent to, or read
-  passed,      // all members of the process have passed a gate (Rendezvous): to processes that read its buffers
+  arrived,     // all members of the process have posted a call: its buffers may be sent to
   data,        // the next bytes of a call's stream from this process to that
   offer,       // a chip has started a send
   accept,      // a receive has found it
@@ -38,7 +38,7 @@ struct FrameHeader {
   int64_t from = 0;
   int64_t to = 0;
   int64_t number = 0;     // of `passed`: gates
-  AddressList addresses;  // of `arrived` and `offer`: the buffers of the sender
+  AddressList addresses;  // of `offer`: the buffers of the sender
 };
 
 }  // namespace megacpp::collectives

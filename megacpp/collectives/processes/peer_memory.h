@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of other processes of this host, read straight into that of this one: one copy, where a message takes three
-// (process_vm_readv of Linux, which MPI libraries call CMA). Who may not be read (another host, container or user, a
-// kernel that forbids it) is found out before any call, and is sent to instead.
+// (process_vm_readv of Linux, which MPI libraries call CMA).
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <optional>
 #include <string>
 
 namespace megacpp::collectives {
@@ -27,11 +25,6 @@ struct Peer {
   int64_t process = 0;  // its number in the run
   pid_t pid = 0;
 };
-
-/// What others need to read this process: it is told to all of them, and lets those of its launcher do so.
-std::string memory_statement();
-/// Whether the process with this number can be read: a number in its memory is compared with what it states.
-std::optional<Peer> find_peer(int64_t process, const std::string& statement);
 
 /// Its memory can no longer be read: it has ended, or ends.
 class PeerGone final : public std::exception {

@@ -19,20 +19,20 @@ LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64
 }
 
 // Processes that this one can read, by what they state.
-std::vector<std::optional<Peer>> readable(const std::vector<std::string>& memories, int64_t own) {
-  std::vector<std::optional<Peer>> peers(memories.size());
+std::vector<std::optional<Neighbour>> readable(const std::vector<std::string>& memories, int64_t own) {
+  std::vector<std::optional<Neighbour>> neighbours(memories.size());
   for (size_t process = 0; process < memories.size(); ++process)
     if (static_cast<int64_t>(process) != own)
-      peers[process] = find_peer(static_cast<int64_t>(process), memories[process]);
-  return peers;
+      neighbours[process] = find_neighbour(static_cast<int64_t>(process), memories[process]);
+  return neighbours;
 }
 
 // A letter a process. Those that read each other exchange no bytes, so both must.
 constexpr char kIsRead = 'r', kIsNotRead = '-';
 
-std::string letters_of(const std::vector<std::optional<Peer>>& peers) {
+std::string letters_of(const std::vector<std::optional<Neighbour>>& neighbours) {
   std::string letters;
-  for (const std::optional<Peer>& peer : peers) letters += peer ? kIsRead : kIsNotRead;
+  for (const std::optional<Neighbour>& neighbour : neighbours) letters += neighbour ? kIsRead : kIsNotRead;
   return letters;
 }
 
@@ -50,7 +50,8 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
   chips_.attach(crossings_);
   crossings_.set_hosts(options.hosts);  // who does not come is named with its host
   const AgreementTimeouts timeouts = {.limit = options.join_limit, .silence = options.join_limit};
-  const std::string own = hosts_.front() + "\n" + (options.reads_memory ? memory_statement() : "");
+  const bool reads_memory = options.reads_memory && crossings_.board() != nullptr;
+  const std::string own = hosts_.front() + "\n" + (reads_memory ? memory_statement(*crossings_.board()) : "");
   std::vector<std::string> memories;
   hosts_.clear();
   for (const std::string& stated : crossings_.gather(own, timeouts)) {
@@ -59,11 +60,11 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
     memories.push_back(stated.substr(end + 1));
   }
   crossings_.set_hosts(hosts_);
-  std::vector<std::optional<Peer>> peers = readable(memories, process_);
-  const std::vector<std::string> readers = crossings_.gather(letters_of(peers), timeouts);
-  for (size_t other = 0; other < peers.size(); ++other)
-    if (readers[other][static_cast<size_t>(process_)] != kIsRead) peers[other].reset();
-  crossings_.set_peers(std::move(peers));
+  std::vector<std::optional<Neighbour>> neighbours = readable(memories, process_);
+  const std::vector<std::string> readers = crossings_.gather(letters_of(neighbours), timeouts);
+  for (size_t other = 0; other < neighbours.size(); ++other)
+    if (readers[other][static_cast<size_t>(process_)] != kIsRead) neighbours[other].reset();
+  crossings_.set_neighbours(std::move(neighbours));
 }
 
 }  // namespace megacpp::collectives

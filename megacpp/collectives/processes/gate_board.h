@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the chips of a process have got with the calls of its groups, in memory that the processes of its host share:
+// they look instead of being told, which is sooner than any message. The owner alone writes, others only read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "megacpp/collectives/communicator.h"
+#include "megacpp/collectives/processes/buffer_addresses.h"
+
+namespace megacpp::collectives {
+
+/// One call of a group. Slots are used again, as those of GroupCalls are.
+class GateSlot {
+ public:
+  struct Call {
+    uint64_t hash = 0;      // of its movement
+    AddressList addresses;  // of its buffers
+  };
+
+  /// All chips of the process have posted it: they have passed one gate.
+  void open(int64_t sequence, const Call& call) {
+    call_ = call;
+    pass(sequence, 1);
+  }
+  void pass(int64_t sequence, int64_t gates) { state_.store(sequence * kMostGates + gates, std::memory_order_release); }
+
+  /// Gates of the call with this number; its record is there from the first on, until all processes are done with it.
+  int64_t gates(int64_t sequence) const {
+    const int64_t state = state_.load(std::memory_order_acquire);
+    return state / kMostGates == sequence ? state % kMostGates : 0;
+  }
+  const Call& call() const { return call_; }
+
+ private:
+  static constexpr int64_t kMostGates = 4;
+
+  std::atomic<int64_t> state_;  // zero at first, as all of a board is
+  Call call_;
+};
+
+inline constexpr size_t kGateSlots = 2 * kMaxInFlight;  // of a group
+
+/// What the memory holds.
+struct GateBoardLayout {
+  static constexpr size_t kGroups = 1024;
+
+  uint64_t token;  // of its owner
+  std::atomic<uint64_t> count;
+  std::atomic<uint64_t> ids[kGroups];
+  GateSlot slots[kGroups][kGateSlots];
+};
+
+/// The board of this process.
+class GateBoard {
+ public:
+  /// Null where the kernel has no such memory.
+  static std::unique_ptr<GateBoard> make(uint64_t token);
+  ~GateBoard();
+  GateBoard(const GateBoard&) = delete;
+  GateBoard& operator=(const GateBoard&) = delete;
+
+  int file() const { return file_; }
+  /// The slots of a new group, kGateSlots; null where the board is full.
+  GateSlot* add_group(uint64_t id);
+
+ private:
+  GateBoard(int file, GateBoardLayout* layout) : file_(file), layout_(layout) {}
+
+  const int file_;
+  GateBoardLayout* const layout_;
+};
+
+/// That of another process.
+class PeerBoard {
+ public:
+  /// Null where it cannot be seen, or is another's.
+  static std::shared_ptr<const PeerBoard> open(pid_t pid, int file, uint64_t token);
+  ~PeerBoard();
+  PeerBoard(const PeerBoard&) = delete;
+  PeerBoard& operator=(const PeerBoard&) = delete;
+
+  /// Null while the group is not made there.
+  const GateSlot* find_group(uint64_t id) const;
+
+ private:
+  explicit PeerBoard(const GateBoardLayout* layout) : layout_(layout) {}
+
+  const GateBoardLayout* const layout_;
+};
+
+}  // namespace megacpp::collectives

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes of a run read each other's memory: those of one host, where its kernel lets them. Who may not be read
+// (another container or user, a kernel that forbids it) is found out when processes meet, and is sent to instead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "megacpp/collectives/processes/gate_board.h"
+#include "megacpp/collectives/processes/peer_memory.h"
+
+namespace megacpp::collectives {
+
+/// A process of this host: chips here read its buffers, and its chips those here.
+struct Neighbour {
+  Peer peer;
+  std::shared_ptr<const PeerBoard> board;
+};
+
+/// Null where this process cannot be read by others.
+std::unique_ptr<GateBoard> make_own_board();
+/// What others need to read this process: it is told to all of them, and lets those of its launcher do so.
+std::string memory_statement(const GateBoard& board);
+/// Whether the process with this number can be read: a number in its memory is compared with what it states.
+std::optional<Neighbour> find_neighbour(int64_t process, const std::string& statement);
+
+}  // namespace megacpp::collectives
