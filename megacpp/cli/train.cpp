@@ -35,6 +35,7 @@
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/train_start.h"
 #include "megacpp/cli/without_effect.h"
+#include "megacpp/collectives/long_wait.h"
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
@@ -155,6 +156,11 @@ struct Running {
   std::optional<TrainProgress> progress = {};
   std::optional<base::StopRequest> stop = {};  // none before: planning and loading are stopped at once
 };
+
+// By whichever process waits: it knows for whom.
+void print_long_wait(const collectives::LongWait& wait) {
+  print_err("waiting    {} s for {}\n", std::chrono::round<std::chrono::seconds>(wait.waited).count(), wait.whom);
+}
 
 void print_silent(const std::string& process) { print_err("stopping   {} does not answer\n", process); }
 
@@ -310,6 +316,7 @@ int follow_first(const TrainFlags& flags, Request& request) {
 
 int run_train(const TrainFlags& flags) {
   base::PartClock clock;
+  collectives::listen_to_long_waits(print_long_wait);
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
   launch::require_over_processes(recipe);

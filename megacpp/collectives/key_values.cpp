@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/failure.h"
+#include "megacpp/collectives/long_wait.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -90,12 +92,25 @@ std::optional<std::string> KeyValues::get(const std::string& key, std::chrono::m
   Lock lock(mutex_);
   awaited_.push_back(key);
   wanted_.notify_all();
-  news_.wait_for(lock, limit, [&] { return values_.contains(key) || !failure_.empty() || has_given_up_; });
+  await(lock, key, limit);
   awaited_.erase(std::ranges::find(awaited_, key));
   const auto found = values_.find(key);
   if (found != values_.end()) return found->second;
   require_alive();
   return std::nullopt;
+}
+
+void KeyValues::await(Lock& lock, const std::string& key, std::chrono::milliseconds limit) {
+  const auto is_over = [&] { return values_.contains(key) || !failure_.empty() || has_given_up_; };
+  const Clock::time_point begin = Clock::now(), deadline = begin + limit;
+  for (Clock::time_point line = begin + limit_; line < deadline; line += limit_) {
+    if (news_.wait_until(lock, line, is_over)) return;
+    lock.unlock();
+    tell_long_wait({.waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin),
+                    .whom = "the value '" + key + "', which no process has put"});
+    lock.lock();
+  }
+  news_.wait_until(lock, deadline, is_over);
 }
 
 std::optional<std::string> KeyValues::try_get(const std::string& key) {
@@ -139,14 +154,19 @@ void KeyValues::exchange() {
   try {
     while (exchange_once(lock)) continue;
   } catch (const base::Error& error) {
-    if (!lock.owns_lock()) lock.lock();
-    failure_ = error.problem().got.empty() ? error.what() : error.problem().got;
+    end_by(lock, error, error.problem().got.empty() ? error.what() : error.problem().got);
     cause_ = error.problem().cause;
   } catch (const std::exception& error) {
-    if (!lock.owns_lock()) lock.lock();
-    failure_ = error.what();
+    end_by(lock, error, error.what());
   }
   news_.notify_all();
+}
+
+// The others take part in rounds for as long as nobody has failed: they are told.
+void KeyValues::end_by(Lock& lock, const std::exception& error, const std::string& failure) {
+  if (!lock.owns_lock()) lock.lock();
+  failure_ = failure;
+  world_->abort(world_->local_chips().front(), reason_of(error));
 }
 
 bool KeyValues::exchange_once(Lock& lock) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,6 +59,9 @@ class KeyValues {
   void exchange();
   /// One round; false once all processes are closing.
   bool exchange_once(Lock& lock);
+  void end_by(Lock& lock, const std::exception& error, const std::string& failure);
+  /// Until the value is there, the run has failed or the limit is over, with word of it as often as the store's passes.
+  void await(Lock& lock, const std::string& key, std::chrono::milliseconds limit);
   void require_alive() const;
 
   const std::shared_ptr<World> world_;  // shared with whoever made it, for its chips and processes

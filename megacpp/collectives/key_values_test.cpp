@@ -6,11 +6,15 @@
 #include <array>
 #include <barrier>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/long_wait.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_fleet.h"
 #include "tests/support/process_worlds.h"
@@ -109,6 +113,63 @@ TEST_F(KeyValuesTest, WhoIsAtWorkIsWaitedFor) {
         all_have_it.arrive_and_wait();
       },
       milliseconds(50));
+}
+
+TEST_F(KeyValuesTest, OfALongWaitThereIsWord) {
+  std::mutex mutex;
+  std::string said;
+  const LongWaitListener before = listen_to_long_waits([&](const LongWait& wait) {
+    const std::lock_guard lock(mutex);
+    said = wait.whom;
+  });
+  std::barrier all_have_it(3);
+  run(
+      [&](size_t process, KeyValues& store) {
+        if (process == 2) {
+          std::this_thread::sleep_for(milliseconds(200));
+          store.put("late", "1");
+        }
+        EXPECT_EQ(store.get("late", seconds(60)), "1");
+        all_have_it.arrive_and_wait();
+      },
+      milliseconds(50));
+  listen_to_long_waits(before);
+  EXPECT_EQ(said, "the value 'late', which no process has put");
+}
+
+// What comes to the second process is cut off.
+class CuttingWorld final : public World {
+ public:
+  explicit CuttingWorld(std::shared_ptr<World> world) : world_(std::move(world)) {}
+  const Properties& properties() const override { return world_->properties(); }
+  int64_t chips() const override { return world_->chips(); }
+  const std::vector<int64_t>& local_chips() const override { return world_->local_chips(); }
+  Communicator& communicator(int64_t chip) override { return world_->communicator(chip); }
+  void abort(int64_t chip, const std::string& reason) override { world_->abort(chip, reason); }
+  bool has_failed() override { return world_->has_failed(); }
+  int64_t process() const override { return world_->process(); }
+
+ protected:
+  std::vector<std::string> gather(const std::string& own) override {
+    std::vector<std::string> all = world_->share("inner", own);
+    if (process() == 1) all.back().pop_back();
+    return all;
+  }
+
+ private:
+  std::shared_ptr<World> world_;  // with nobody
+};
+
+TEST_F(KeyValuesTest, AProcessWhoseStoreFailsEndsThoseOfTheOthers) {
+  processes_.run([&](size_t process) {
+    std::shared_ptr<World> world = processes_.transport(process).make({.chips = 3, .wait_limit = seconds(60)});
+    KeyValues store(std::make_shared<CuttingWorld>(std::move(world)), seconds(60));
+    const auto start = std::chrono::steady_clock::now();
+    const base::Problem problem =
+        testing_support::problem_of(base::Code::E3101, [&] { store.get("never", seconds(60)); });
+    EXPECT_NE(problem.got.find("cut off"), std::string::npos) << process << ": " << problem.got;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
+  });
 }
 
 TEST_F(KeyValuesTest, AProcessThatFailsEndsTheWaitsOfAll) {

@@ -6,6 +6,7 @@
 // - A world that was aborted is over: calls and agreements end with E3101 on every chip, and nobody is left waiting.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -32,18 +33,21 @@ struct Properties {
   Ordering ordering = Ordering::host;
 };
 
-/// Of waits for processes that may take their time, as long as they answer.
-inline constexpr std::chrono::hours kNoLimit(24 * 365);
+/// The longest wait for a process that plans, compiles or loads, and answers meanwhile: these take as long as they
+/// take, but one that hangs answers too. `limit`: for a process that does not answer.
+constexpr std::chrono::milliseconds start_limit(std::chrono::milliseconds limit) {
+  return std::max<std::chrono::milliseconds>(std::chrono::hours(1), 10 * limit);
+}
 
 struct WorldOptions {
   int64_t chips = 1;
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);  // longest wait without any progress of the waiter
   std::vector<int64_t> order = {};  // chips as they are dealt to processes (placement.h); empty: by number
-  /// Longest wait for another process in an agreement, as long as it answers; nothing: wait_limit. kNoLimit where
-  /// processes agree while they plan, compile or load, which take as long as they take.
+  /// Longest wait for another process in an agreement, as long as it answers; nothing: wait_limit. start_limit() where
+  /// processes agree while they plan, compile or load.
   std::optional<std::chrono::milliseconds> agreement_limit = {};
   /// Longest silence of another process that an agreement waits for, however long it may take: one that computes
-  /// answers, one that is stopped or cut off does not.
+  /// answers, one that is stopped or cut off does not. Of one that answers there is word as often (long_wait.h).
   std::chrono::milliseconds answer_limit = std::chrono::minutes(10);
   /// Longest wait for all processes to make this world; who has not come cannot answer yet.
   std::chrono::milliseconds join_limit = std::chrono::minutes(10);

@@ -130,7 +130,7 @@ class Agreement {
   ProcessOptions options_;
   collectives::WorldOptions world_options_;  // with the limit of steps
   // To agree in; a run makes its own.
-  // Without a limit on waits: others may still plan, compile or load. Those that do not answer end it.
+  // With the limit of a start: others may still plan, compile or load. Those that do not answer end it sooner.
   std::unique_ptr<collectives::World> start_;
   std::unique_ptr<collectives::World> steps_;  // train.wait_limit
   bool is_starting_ = true;  // the same on all processes: from an estimate to the first status that all agree on

@@ -27,7 +27,7 @@ bool is_first_process() {
 }
 
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit) {
-  return {.chips = chips, .wait_limit = collectives::kNoLimit, .answer_limit = limit, .join_limit = limit};
+  return {.chips = chips, .wait_limit = collectives::start_limit(limit), .answer_limit = limit, .join_limit = limit};
 }
 
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say) {

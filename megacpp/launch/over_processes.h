@@ -21,8 +21,8 @@ namespace megacpp::launch {
 /// Whether this process prints and writes for all: the first of several, or the only one.
 bool is_first_process();
 
-/// A world to agree in before step 0: processes take as long as they need there. One that does not come, or does not
-/// answer, is waited for up to the limit.
+/// A world to agree in before step 0: processes take as long as they need there, up to start_limit(). One that does not
+/// come, or does not answer, is waited for up to the limit.
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit);
 
 /// What the first process says, on all of them, before there is a recipe to launch; `say` is called there alone. Where

@@ -136,7 +136,8 @@ TEST_F(OverProcessesTest, TheGravestErrorOfAllDecidesHowEachEnds) {
 TEST_F(OverProcessesTest, AStartWaitsForWhoAnswersAndForNobodyElse) {
   const collectives::WorldOptions world = world_of_start(3, std::chrono::seconds(5));
   EXPECT_EQ(world.chips, 3);
-  EXPECT_EQ(world.agreement_limit.value_or(world.wait_limit), collectives::kNoLimit);
+  EXPECT_EQ(world.agreement_limit.value_or(world.wait_limit), std::chrono::hours(1)) << "one that hangs answers too";
+  EXPECT_EQ(world_of_start(3, std::chrono::minutes(10)).wait_limit, std::chrono::minutes(100));
   EXPECT_EQ(world.answer_limit, std::chrono::seconds(5));
   EXPECT_EQ(world.join_limit, std::chrono::seconds(5)) << "whatever the usual limit is";
 }

@@ -9,7 +9,7 @@ collectives::WorldOptions world_of_run(const ir::Mesh& mesh, const LoadOptions& 
   return {.chips = mesh.chips(),
           .wait_limit = options.wait_limit,
           .order = collectives::dealing_order(mesh),
-          .agreement_limit = collectives::kNoLimit,
+          .agreement_limit = collectives::start_limit(options.wait_limit),
           .answer_limit = options.wait_limit,
           .join_limit = options.wait_limit};
 }

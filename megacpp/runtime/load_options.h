@@ -42,8 +42,8 @@ struct LoadOptions {
 };
 
 /// The world that a run is loaded into. Its agreements are those of loading, which takes longer on one process than on
-/// another (an algorithm is searched, a kernel compiled), and have no limit while processes answer; what does not come,
-/// does not answer, or does not come to a call of a step has wait_limit.
+/// another (an algorithm is searched, a kernel compiled), and have start_limit() while processes answer; what does not
+/// come, does not answer, or does not come to a call of a step has wait_limit.
 collectives::WorldOptions world_of_run(const ir::Mesh& mesh, const LoadOptions& options);
 
 }  // namespace megacpp::runtime

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/long_wait.h"
 #include "megacpp/collectives/processes/crossings.h"
 #include "megacpp/collectives/processes/gather_rounds.h"
 
@@ -27,6 +28,14 @@ constexpr int kQuestionsInASilence = 4;  // to a process that is waited for
 
 std::string waited_for(std::chrono::milliseconds time, const std::string& whom) {
   return "waited " + std::to_string(time.count()) + " ms for " + whom;
+}
+
+// Whoever listens may take its time: frames are dealt with meanwhile.
+void say_long_wait(LocalChips::Lock& lock, LocalChips::Clock::duration waited, const std::string& whom) {
+  lock.unlock();
+  tell_long_wait(
+      {.waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited), .whom = whom + ", which answers"});
+  lock.lock();
 }
 
 constexpr std::string_view kUnknownCall = "?";  // an answer: the group is not made there yet
@@ -97,9 +106,14 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
                                       const AgreementTimeouts& timeouts) {
   const int64_t chip = chips_.local().front();
   const std::string where = "agreement of all processes";
+  // In the first round a process waits for one that has not come at all. Later it may wait for one that waits itself:
+  // it leaves the word to who knows.
+  const bool is_first_round = key.second == 0;
+  const auto limit = timeouts.limit + (is_first_round ? 1 : 2) * answer_limit(timeouts.limit);
   const auto begin = LocalChips::Clock::now();
+  auto question = begin + timeouts.silence / kQuestionsInASilence, line = begin + timeouts.silence;
   std::string waited;
-  for (auto question = begin + timeouts.silence / kQuestionsInASilence; waited.empty();) {
+  while (waited.empty()) {
     chips_.check_alive(lock, chip, where);
     if (const auto found = gathered_.find(key); found != gathered_.end()) {
       std::string text = std::move(found->second);
@@ -115,9 +129,12 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
     const auto now = LocalChips::Clock::now();
     if (is_silent(from, begin, timeouts.silence))
       waited = waited_for(timeouts.silence, name_of(from)) + ", which does not answer";
-    else if (now - begin >= timeouts.limit + answer_limit(timeouts.limit))
+    else if (now - begin >= limit)
       waited = waited_for(timeouts.limit, name_of(from));
-    else if (now >= question) {
+    else if (is_first_round && now >= line && now - begin < timeouts.limit) {
+      line = now + timeouts.silence;
+      say_long_wait(lock, now - begin, name_of(from));
+    } else if (now >= question) {
       mail_.post(from, {.kind = FrameKind::who_waits, .to = -1, .number = questions_++});  // any answer will do
       wake();
       question = now + timeouts.silence / kQuestionsInASilence;

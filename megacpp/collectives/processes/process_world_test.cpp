@@ -11,12 +11,14 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "megacpp/collectives/long_wait.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_fleet.h"
 
@@ -212,8 +214,37 @@ TEST(ProcessWorldTest, AnAgreementMayHaveMoreTimeThanACall) {
         world.share("algorithms", "found");
         ::pause();
       },
-      std::chrono::minutes(10), 0, kNoLimit);
+      std::chrono::minutes(10), 0, std::chrono::hours(1));
   EXPECT_EQ(processes.world().share("algorithms", ""), (std::vector<std::string>{"", "found"}));
+}
+
+// One that hangs answers too, by the thread of its transport. It is the one after it that knows; those who wait for one
+// that waits itself say nothing, and leave it the last word.
+TEST(ProcessWorldTest, AProcessThatAnswersAndDoesNotComeIsSaidWhileItIsWaitedForAndThenNamed) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const LongWaitListener before = listen_to_long_waits([&](const LongWait& wait) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(wait.whom);
+    EXPECT_GE(wait.waited, std::chrono::milliseconds(400));
+  });
+  ProcessWorld::Options options = one_chip_each(4);
+  options.agreement_limit = std::chrono::milliseconds(1600);
+  options.answer_limit = std::chrono::milliseconds(400);
+  const auto worlds = testing_support::process_worlds(options);
+  std::vector<std::thread> threads;
+  for (const size_t process : {0, 2, 3})
+    threads.emplace_back([&, process] {
+      const base::Error error = testing_support::error_of([&] { worlds[process]->share("plan", ""); });
+      EXPECT_NE(std::string(error.what()).find("waited 1600 ms for process 1 on host1 (chip 1)"), std::string::npos)
+          << process << ": " << error.what();
+      EXPECT_EQ(error.code(), process == 2 ? Code::E3102 : Code::E3101) << process;
+    });
+  for (std::thread& thread : threads) thread.join();
+  listen_to_long_waits(before);
+  EXPECT_GE(lines.size(), 2u);
+  EXPECT_LE(lines.size(), 3u) << "of waits within the limit";
+  for (const std::string& line : lines) EXPECT_EQ(line, "process 1 on host1 (chip 1), which answers");
 }
 
 TEST(ProcessWorldTest, AProcessThatDoesNotComeIsNamed) {

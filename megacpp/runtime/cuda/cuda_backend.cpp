@@ -209,7 +209,7 @@ RequiredKernels required_kernels(const compile::Compiled& compiled, const std::v
 // together.
 void connect_on(const Gpu& gpu, collectives::World& world, LoadFacts& facts) {
   if (world.has_all_chips()) return;
-  world.share("chips are loaded", "");  // which has no limit, as connecting has
+  world.share("chips are loaded", "");  // which has the limit of a start; connecting that of a step
   gpu.attach();
   const int64_t free = gpu.free_bytes();
   facts.connecting_seconds = base::seconds_of([&] {

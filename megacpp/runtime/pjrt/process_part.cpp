@@ -45,14 +45,18 @@ std::vector<int> plugin_numbers(const Client& client, const ProcessPart& part, s
   std::vector<int> numbers;
   for (size_t process = 0; process < part.chips.size(); ++process) {
     // A client is made in as long as its devices take. Where it waits for values as well, the store gives up.
-    const std::optional<std::string> number = part.store->get(key(process), collectives::kNoLimit);
-    MEGACPP_REQUIRE(
-        number.has_value(), E3102,
-        ({.where = "process " + std::to_string(part.process),
-          .got = "all processes have waited " + std::to_string(limit.count()) +
-                 " ms for values of each other, this one for the devices of process " + std::to_string(process),
-          .wanted = "a client of the plugin in every process",
-          .next = "look at that process; raise train.wait_limit if it is only slow"}));
+    const auto begin = std::chrono::steady_clock::now();
+    const std::chrono::milliseconds longest = collectives::start_limit(limit);
+    const std::optional<std::string> number = part.store->get(key(process), longest);
+    const bool has_hung = std::chrono::steady_clock::now() - begin >= longest;
+    MEGACPP_REQUIRE(number.has_value(), E3102,
+                    ({.where = "process " + std::to_string(part.process),
+                      .got = (has_hung ? "waited " + std::to_string(longest.count()) + " ms"
+                                       : "all processes have waited " + std::to_string(limit.count()) +
+                                             " ms for values of each other, this one") +
+                             " for the devices of process " + std::to_string(process),
+                      .wanted = "a client of the plugin in every process",
+                      .next = "look at that process; raise train.wait_limit if it is only slow"}));
     numbers.push_back(std::stoi(*number));
   }
   return numbers;
