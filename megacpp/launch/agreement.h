@@ -21,10 +21,10 @@
 #include "megacpp/collectives/transport.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/build.h"
-#include "megacpp/launch/machine_identity.h"
 #include "megacpp/launch/over_processes.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
+#include "megacpp/runtime/machine_identity.h"
 
 namespace megacpp::launch {
 
@@ -34,9 +34,9 @@ struct ProcessOptions {
   std::function<int64_t()> free_memory = {};  // bytes of this process's machine; empty: as the backend finds it
   /// The same beside the memory of devices.
   std::function<int64_t()> free_host_memory = [] { return base::available_memory_bytes(); };
-  std::function<std::string()> machine = machine_identity;
+  std::function<std::string()> machine = runtime::machine_identity;
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
-  std::function<std::string()> architecture = machine_architecture;
+  std::function<std::string()> architecture = runtime::machine_architecture;
 };
 
 /// How a process stands between two steps; of several processes the gravest counts.

@@ -115,7 +115,7 @@ TEST_F(AgreementTest, ProcessesOfOneMachineShareItsMemory) {
   for (const bool is_shared : {true, false})
     processes_.run([&](size_t process) {
       ProcessOptions own = options(process, little);
-      if (is_shared) own.machine = machine_identity;
+      if (is_shared) own.machine = runtime::machine_identity;
       Launch launch(recipe(), {.none = true}, no_log, own);
       launch.prepare();
       EXPECT_EQ(launch.rung(), is_shared ? wanted.rung() : 0u);

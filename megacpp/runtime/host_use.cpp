@@ -3,16 +3,31 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/machine_memory.h"
+#include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/machine_identity.h"
 
 namespace megacpp::runtime {
 
+HostUse own_host_use(const compile::Compiled& compiled, const collectives::World& world, const LoadOptions& options) {
+  HostUse use{.machine = machine_identity(),
+              .host = host_name(),
+              .free_bytes = base::available_memory_bytes(),
+              .chip = world.local_chips().front()};
+  for (const int64_t chip : world.local_chips()) use.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
+  if (options.snapshot_bytes) use.snapshot_bytes = options.snapshot_bytes(world.local_chips());
+  return use;
+}
+
 std::string to_text(const HostUse& use) {
-  return base::to_text(base::Json{{"host", use.host},
+  return base::to_text(base::Json{{"machine", use.machine},
+                                  {"host", use.host},
                                   {"offloaded", use.offloaded_bytes},
                                   {"snapshot", use.snapshot_bytes},
                                   {"free", use.free_bytes},
@@ -21,7 +36,8 @@ std::string to_text(const HostUse& use) {
 
 HostUse host_use_of(const std::string& text) {
   const base::Json json = base::parse_json(text, base::Code::E9001, "what a process takes of its host");
-  return {.host = json.at("host").get<std::string>(),
+  return {.machine = json.at("machine").get<std::string>(),
+          .host = json.at("host").get<std::string>(),
           .offloaded_bytes = json.at("offloaded").get<int64_t>(),
           .snapshot_bytes = json.at("snapshot").get<int64_t>(),
           .free_bytes = json.at("free").get<int64_t>(),
@@ -29,10 +45,10 @@ HostUse host_use_of(const std::string& text) {
 }
 
 std::optional<HostMisfit> host_misfit(const std::vector<HostUse>& processes) {
-  std::map<std::string, memory::HostFit> hosts;
+  std::map<std::pair<std::string, std::string>, memory::HostFit> hosts;  // by name and machine
   for (const HostUse& process : processes) {
-    const auto [at, is_new] =
-        hosts.try_emplace(process.host, memory::HostFit{.limit_bytes = process.free_bytes, .chip = process.chip});
+    const auto [at, is_new] = hosts.try_emplace(
+        {process.host, process.machine}, memory::HostFit{.limit_bytes = process.free_bytes, .chip = process.chip});
     memory::HostFit& fit = at->second;
     fit.offloaded_bytes += process.offloaded_bytes;
     fit.snapshot_bytes += process.snapshot_bytes;
@@ -41,7 +57,8 @@ std::optional<HostMisfit> host_misfit(const std::vector<HostUse>& processes) {
   std::optional<HostMisfit> worst;
   for (const auto& [host, fit] : hosts) {
     const int64_t lacks = fit.needed_bytes() - fit.limit_bytes;
-    if (!fit.fits() && (!worst || lacks > worst->fit.needed_bytes() - worst->fit.limit_bytes)) worst = {host, fit};
+    if (!fit.fits() && (!worst || lacks > worst->fit.needed_bytes() - worst->fit.limit_bytes))
+      worst = {host.first, fit};
   }
   return worst;
 }

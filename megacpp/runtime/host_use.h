@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "megacpp/collectives/world.h"
+#include "megacpp/compile/compile.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/runtime/load_options.h"
 
 namespace megacpp::runtime {
 
 /// Of one process.
 struct HostUse {
-  std::string host;
+  std::string machine;  // as machine_identity() has it: machines of one name are several
+  std::string host;     // its name
   int64_t offloaded_bytes = 0;
   int64_t snapshot_bytes = 0;
   int64_t free_bytes = 0;  // of the host, before any of it is taken
@@ -24,6 +27,8 @@ struct HostUse {
 
   bool operator==(const HostUse&) const = default;
 };
+/// Of this process, with the local chips of its world.
+HostUse own_host_use(const compile::Compiled& compiled, const collectives::World& world, const LoadOptions& options);
 std::string to_text(const HostUse& use);
 HostUse host_use_of(const std::string& text);
 

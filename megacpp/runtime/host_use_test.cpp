@@ -12,7 +12,11 @@ namespace megacpp::runtime {
 namespace {
 
 HostUse use_on(const std::string& host, int64_t offloaded, int64_t snapshot, int64_t free) {
-  return {.host = host, .offloaded_bytes = offloaded, .snapshot_bytes = snapshot, .free_bytes = free};
+  return {.machine = "boot of " + host,
+          .host = host,
+          .offloaded_bytes = offloaded,
+          .snapshot_bytes = snapshot,
+          .free_bytes = free};
 }
 
 TEST(HostUseTest, ProcessesOfAHostAreCountedTogether) {
@@ -22,6 +26,38 @@ TEST(HostUseTest, ProcessesOfAHostAreCountedTogether) {
   EXPECT_EQ(misfit->host, "a");
   EXPECT_EQ(misfit->fit.needed_bytes(), 120);
   EXPECT_EQ(misfit->fit.limit_bytes, 100) << "the least that one of them has seen";
+}
+
+TEST(HostUseTest, MachinesOfOneNameAreSeveral) {
+  HostUse other = use_on("localhost", 60, 0, 100);
+  other.machine = "another boot";
+  EXPECT_FALSE(host_misfit({use_on("localhost", 60, 0, 100), other}));
+  other.free_bytes = 59;
+  const auto misfit = host_misfit({use_on("localhost", 60, 0, 100), other});
+  ASSERT_TRUE(misfit);
+  EXPECT_EQ(misfit->host, "localhost");
+  EXPECT_EQ(misfit->fit.needed_bytes(), 60);
+}
+
+TEST(HostUseTest, OwnUseIsThatOfTheLocalChips) {
+  compile::Compiled compiled;
+  compiled.mesh = ir::Mesh({{"stage", 2}, {"data", 2}});
+  compiled.stages.resize(2);
+  compiled.stages[0].memory.host_bytes = 5;
+  compiled.stages[1].memory.host_bytes = 7;
+  testing_support::Processes processes(2);
+  processes.run([&](size_t process) {
+    const auto world = processes.transport(process).make({.chips = 4, .wait_limit = std::chrono::seconds(60)});
+    LoadOptions options;
+    EXPECT_EQ(own_host_use(compiled, *world, options).snapshot_bytes, 0) << "nothing is saved";
+    options.snapshot_bytes = [](const std::vector<int64_t>& chips) { return 100 * std::ssize(chips); };
+    const HostUse use = own_host_use(compiled, *world, options);
+    EXPECT_EQ(use.offloaded_bytes, process == 0 ? 10 : 14);
+    EXPECT_EQ(use.snapshot_bytes, 200);
+    EXPECT_EQ(use.chip, process == 0 ? 0 : 2);
+    EXPECT_GT(use.free_bytes, 0);
+    EXPECT_NE(use.machine, "");
+  });
 }
 
 TEST(HostUseTest, TheSnapshotIsInTheSameMemory) {

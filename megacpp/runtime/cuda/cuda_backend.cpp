@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/machine_memory.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/collectives/failure.h"
 #include "megacpp/memory/chip_fit.h"
@@ -59,14 +58,6 @@ memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled,
   return memory::check_fit(
       plans,
       {.of_chips = options.limits, .machine_bytes = gpu.free_bytes(), .shared_class = memory::OomClass::compile});
-}
-
-/// Of the local chips.
-HostUse host_use(const compile::Compiled& compiled, const collectives::World& world, const LoadOptions& options) {
-  HostUse use{.host = host_name(), .free_bytes = base::available_memory_bytes(), .chip = world.local_chips().front()};
-  for (const int64_t chip : world.local_chips()) use.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
-  if (options.snapshot_bytes) use.snapshot_bytes = options.snapshot_bytes(world.local_chips());
-  return use;
 }
 
 // The world has events and memory of the GPU: the context goes after it, whoever lets go last.
@@ -262,7 +253,7 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
     const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
     if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
     facts->planned_bytes = fit.total_bytes;
-    const HostUse use = host_use(compiled, *world, options);
+    const HostUse use = own_host_use(compiled, *world, options);
     require_host_memory(*world, use);
     facts->host_bytes = use.offloaded_bytes;
     prepare_kernels(required_kernels(compiled, world->local_chips()), gpu->toolbox(), *world);

@@ -17,6 +17,7 @@
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/hang_watch.h"
+#include "megacpp/runtime/host_use.h"
 #include "megacpp/runtime/pjrt/client_state.h"
 #include "megacpp/runtime/pjrt/process_part.h"
 #include "megacpp/runtime/pjrt/program.h"
@@ -406,7 +407,10 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const Plugin
   const std::shared_ptr<collectives::World> world = options.transport.make(world_of_run(compiled.mesh, options));
   std::shared_ptr<collectives::KeyValues> store;  // outlives what fails: it ends once the world is aborted
   try {
-    ProcessPart part = join_processes(world, plugins::kind_of_file(plugin.plugin), options.wait_limit);
+    const plugins::PluginKind kind = plugins::kind_of_file(plugin.plugin);
+    // Where devices have memory of their own; before the store, whose thread agrees on nothing else.
+    if (kind != plugins::PluginKind::cpu) require_host_memory(*world, own_host_use(compiled, *world, options));
+    ProcessPart part = join_processes(world, kind, options.wait_limit);
     store = part.store;
     return std::make_unique<PjrtExecutable>(compiled, plugin, options, std::move(part));
   } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/launch/machine_identity.h"
+#include "megacpp/runtime/machine_identity.h"
 
 #include <sys/utsname.h>
 
@@ -7,12 +7,12 @@
 
 #include "megacpp/runtime/fault_injection.h"
 
-namespace megacpp::launch {
+namespace megacpp::runtime {
 
 std::string machine_identity() {
   std::string boot = "no boot id";
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot + " " + runtime::host_name();
+  return boot + " " + host_name();
 }
 
 std::string machine_architecture() {
@@ -20,4 +20,4 @@ std::string machine_architecture() {
   return ::uname(&names) == 0 ? names.machine : "not known";
 }
 
-}  // namespace megacpp::launch
+}  // namespace megacpp::runtime

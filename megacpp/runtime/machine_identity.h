@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace megacpp::launch {
+namespace megacpp::runtime {
 
 /// The kernel's boot and the host's name; not empty.
 std::string machine_identity();
@@ -13,4 +13,4 @@ std::string machine_identity();
 /// "x86_64", "aarch64": sums of another have other bits.
 std::string machine_architecture();
 
-}  // namespace megacpp::launch
+}  // namespace megacpp::runtime
